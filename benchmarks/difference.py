@@ -11,8 +11,8 @@ from benchmarks.gradient import DIMENSION, UNITS, WEIGHTS, facts_for, interleave
 from core.catalogue.losses import Huber, Logistic, Loss
 from core.catalogue.questions import Gradient, GradientDifference, GradientNorm
 from core.mechanisms.generator import SystemGenerator
+from core.oracle.filters import UnlimitedFilter
 from core.oracle.full import FullOracle
-from core.oracle.meters import Unmetered
 from core.problems.linear import LinearProblem
 
 TARGET_RATIO = 1.3
@@ -27,7 +27,7 @@ def compare(loss: Loss, title: str, clip: float | None, threads: int) -> float:
     theta = torch.full((DIMENSION,), 0.05, dtype=torch.float64)
     other = theta + 0.01
     problem = LinearProblem(features, target, torch.ones(UNITS, dtype=torch.bool), loss, WEIGHTS)
-    oracle = FullOracle(problem, facts_for(loss, UNITS, DIMENSION), Unmetered(), SystemGenerator())
+    oracle = FullOracle(problem, facts_for(loss, UNITS, DIMENSION), UnlimitedFilter(), SystemGenerator())
     gradient, norm = Gradient(sigma=30.0, clip=clip), GradientNorm(sigma=30.0, clip=clip)
     difference = GradientDifference(sigma=30.0, cap=0.05, clip=clip)
 

@@ -26,8 +26,8 @@ from core.catalogue.questions import Curvature, Gradient, Question
 from core.mechanisms.generator import SystemGenerator
 from core.mechanisms.sampling import rate_parts
 from core.oracle import Oracle
+from core.oracle.filters import UnlimitedFilter
 from core.oracle.full import FullOracle
-from core.oracle.meters import Unmetered
 from core.oracle.noise import grid_for
 from core.oracle.samples import PoissonOracle
 from core.privacy.facts import Adjacency, Facts
@@ -136,8 +136,8 @@ def compare_all(place: str) -> list[float]:
     public, one = facts_for(Logistic(), UNITS, DIMENSION), make_linear(range(UNITS))
     pair = one, ShardedProblem(make_linear(shard_of(UNITS, 0, PROCESSES)), UNITS, group)
     full = (
-        FullOracle(pair[0], public, Unmetered(), SystemGenerator()),
-        FullOracle(pair[1], public, Unmetered(), SystemGenerator()),
+        FullOracle(pair[0], public, UnlimitedFilter(), SystemGenerator()),
+        FullOracle(pair[1], public, UnlimitedFilter(), SystemGenerator()),
     )
     ratios = [compare(question.kind, question, public, pair, full) for question in QUESTIONS]
     group.tell(NEXT)
@@ -148,8 +148,8 @@ def compare_all(place: str) -> list[float]:
     both = network, ShardedProblem(network, IMAGES, group)
     parts = rate_parts(BATCH / IMAGES)
     sampled = (
-        PoissonOracle(both[0], known, Unmetered(), SystemGenerator(), parts),
-        PoissonOracle(both[1], known, Unmetered(), SystemGenerator(), parts),
+        PoissonOracle(both[0], known, UnlimitedFilter(), SystemGenerator(), parts),
+        PoissonOracle(both[1], known, UnlimitedFilter(), SystemGenerator(), parts),
     )
     ratios.append(compare("a network's gradient", Gradient(sigma=1.0), known, both, sampled))
     group.tell(NEXT)

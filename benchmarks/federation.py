@@ -26,9 +26,9 @@ from core.catalogue.losses import Logistic
 from core.catalogue.questions import Curvature
 from core.mechanisms.generator import SystemGenerator
 from core.oracle import Oracle
-from core.oracle.federation import READY, ClientMeter, Federation, Rounds
+from core.oracle.federation import READY, Federation, Rounds, SiteFilter
+from core.oracle.filters import UnlimitedFilter
 from core.oracle.full import FullOracle
-from core.oracle.meters import Unmetered
 from core.problems.linear import LinearProblem
 from core.problems.peer_group import DistributedPeerGroup
 from core.problems.process_group import meet
@@ -65,9 +65,9 @@ def take_part(number: int, size: int, place: str) -> tuple[float, float, float]:
     group = meet(number, size, place, key=bytes(32), patience_seconds=PATIENCE_SECONDS, device=device)
     peers = DistributedPeerGroup(group, PATIENCE_SECONDS)
     records, public, rounds = own_records(number), facts_for(Logistic(), UNITS, DIMENSION), Rounds(peers)
-    paying = ClientMeter(Unmetered(), rounds)
+    paying = SiteFilter(UnlimitedFilter(), rounds)
     federation = Federation(FullOracle(records, public, paying, SystemGenerator()), paying, "benchmark")
-    alone = FullOracle(records, public, Unmetered(), SystemGenerator())
+    alone = FullOracle(records, public, UnlimitedFilter(), SystemGenerator())
     sharing = max(1.0, size / (os.cpu_count() or 1))
     found = []
     for _ in range(TURNS):

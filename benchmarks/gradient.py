@@ -14,8 +14,8 @@ import torch
 from core.catalogue.losses import Huber, Logistic, Loss, Mallows, curvature_bound, gradient_bound
 from core.catalogue.questions import Curvature, Gradient, Question
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
+from core.oracle.filters import UnlimitedFilter
 from core.oracle.full import FullOracle
-from core.oracle.meters import Unmetered
 from core.oracle.simulation import Simulation
 from core.privacy.facts import Adjacency, Facts
 from core.problems.linear import LinearProblem
@@ -70,7 +70,7 @@ def compare(loss: Loss, title: str, clip: float | None, threads: int) -> float:
     target = (torch.rand(UNITS, generator=generator) < 0.5).double()
     theta = torch.full((DIMENSION,), 0.05, dtype=torch.float64)
     problem = LinearProblem(features, target, torch.ones(UNITS, dtype=torch.bool), loss, WEIGHTS)
-    oracle = FullOracle(problem, facts_for(loss, UNITS, DIMENSION), Unmetered(), SystemGenerator())
+    oracle = FullOracle(problem, facts_for(loss, UNITS, DIMENSION), UnlimitedFilter(), SystemGenerator())
     question: Question = Gradient(sigma=30.0, clip=clip)
 
     def plain() -> object:

@@ -17,8 +17,8 @@ from benchmarks.gradient import WEIGHTS, facts_for
 from core.catalogue.losses import Logistic
 from core.catalogue.questions import Curvature, Gradient
 from core.mechanisms.generator import SystemGenerator
+from core.oracle.filters import UnlimitedFilter
 from core.oracle.full import FullOracle
-from core.oracle.meters import Unmetered
 from core.problems.linear import LinearProblem
 
 UNITS, DIMENSION, STEPS, BATCH = 581_012, 54, 10, 8192
@@ -45,7 +45,7 @@ def job(units: int, dimension: int) -> int:
     problem = LinearProblem(
         torch.from_numpy(features), torch.from_numpy(target), torch.from_numpy(present), loss, WEIGHTS
     )
-    oracle = FullOracle(problem, facts_for(loss, units, dimension), Unmetered(), SystemGenerator())
+    oracle = FullOracle(problem, facts_for(loss, units, dimension), UnlimitedFilter(), SystemGenerator())
     theta = torch.zeros(dimension, dtype=torch.float64)
     for _ in range(STEPS):
         theta = theta - 0.1 * oracle.ask(Gradient(sigma=30.0), theta).value

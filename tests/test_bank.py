@@ -34,7 +34,7 @@ from core.privacy.facts import Adjacency
 from core.privacy.renyi import prefix_costs
 from core.store.records.records import Encoded
 from core.training.fitting import make_problem, train
-from core.training.oracles import make_meter, open_oracle
+from core.training.oracles import make_filter, open_oracle
 from core.training.order import Payer
 from examples import bank
 from tests.support.embedded import Embedded, embedded
@@ -74,9 +74,9 @@ class Bank:
         order = replace(order_of(planned), terms=terms, payers=(Payer(terms.orders, totals),), units=len(self.rows))
         features, target = self.encoded(planned.design)
         records = Encoded(features, target, np.ones(len(self.rows), dtype=np.bool_))
-        meter = make_meter(planned, order, Counted(), lambda: False)
-        oracle = open_oracle(planned, order, make_problem(planned, records, {}), meter, shared=False)
-        released = train(planned, order, meter, oracle, {})
+        payments = make_filter(planned, order, Counted(), lambda: False)
+        oracle = open_oracle(planned, order, make_problem(planned, records, {}), payments, shared=False)
+        released = train(planned, order, payments, oracle, {})
         assert isinstance(released, Released)
         return planned.spec.model_dump(mode="json"), summary(released)
 

@@ -11,19 +11,19 @@ ASKED_AFTER_THE_END = """
 import torch
 from core.catalogue.questions import Gradient
 from core.oracle.account import EVERYTHING, Account
-from core.oracle.meters import Unmetered
+from core.oracle.filters import UnlimitedFilter
 from core.privacy.events import Gaussian
 
-account = Account(Unmetered())
+account = Account(UnlimitedFilter())
 account.close()
 account.cover(EVERYTHING, Gaussian(sigma=2.0))
 """
 MORE_THAN_PRICED = """
-from core.oracle.meters import CountingMeter
+from core.oracle.filters import CountingFilter
 from core.privacy.events import Composed, Gaussian
 
 one = Gaussian(sigma=2.0)
-CountingMeter(one).cover(Composed(events=(one, one)), 1)
+CountingFilter(one).cover(Composed(events=(one, one)), 1)
 """
 NOISE_OF_NO_SIZE = """
 from core.mechanisms.gaussian import DiscreteGaussian

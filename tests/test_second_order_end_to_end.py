@@ -9,7 +9,7 @@ from tests.support.bank_jobs import brier, release_of, summary_of, upload
 from tests.support.embedded import Embedded, readings
 
 pytestmark = pytest.mark.slow
-"""The quick variant is `tests/training/test_two_batch_sizes.py`: the same ledger, meter, oracle and method."""
+"""The quick variant is `tests/training/test_two_batch_sizes.py`: the same ledger, privacy filter, oracle and method."""
 
 MODEL = brier("age", "duration", "campaign", "housing", "loan", "contact")
 BODY: dict[str, Any] = {"model": MODEL, "inference": {"intervals": False}, "privacy": {"mu": "0.5"}}

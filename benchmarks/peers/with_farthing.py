@@ -1,4 +1,4 @@
-"""Farthing's own step through its real oracles: production noise and sampling, paid by the ledger's meter.
+"""Farthing's own step through its real oracles: production noise and sampling, paid by the ledger's privacy filter.
 
 `python -m benchmarks.peers.with_farthing TASK BATCH FOLDER METHOD fixed|poisson|equal|write STEPS`
 
@@ -46,7 +46,7 @@ from core.problems import Problem  # noqa: E402 - as above
 from core.problems.linear import LinearProblem  # noqa: E402 - as above
 from core.problems.neural.problem import NetworkProblem  # noqa: E402 - as above
 from core.training.device import prepare_for_network  # noqa: E402 - as above
-from core.training.meter import LedgerMeter  # noqa: E402 - as above
+from core.training.ledger_filter import LedgerFilter  # noqa: E402 - as above
 from core.training.order import Payer  # noqa: E402 - as above
 
 ORDERS = (2, 4, 9, 22)
@@ -109,10 +109,10 @@ def problem_of(task: Task, features: torch.Tensor, target: torch.Tensor, start: 
     return NetworkProblem(flat, target.clone(), present, layers_of(task), "cross_entropy", task.shape, start)
 
 
-def meter_for(event: Event) -> LedgerMeter:
-    """Return the meter with more chunks than the time is enough for, on a ledger writer that keeps nothing."""
+def filter_for(event: Event) -> LedgerFilter:
+    """Return the privacy filter with more chunks than the time is enough for, on a ledger writer that keeps nothing."""
     schedule = [Repeated(event=event, times=STEPS_A_CHUNK)] * CHUNKS
-    return LedgerMeter(DiscardingWriter(), [Payer(ORDERS, tuple(prefix_costs(schedule, ORDERS)))], schedule)
+    return LedgerFilter(DiscardingWriter(), [Payer(ORDERS, tuple(prefix_costs(schedule, ORDERS)))], schedule)
 
 
 def oracle_of(
@@ -136,11 +136,11 @@ def oracle_of(
         part_rows=None if task.name == "logistic" else PART_ROWS,
     )
     if not poisson:
-        meter = meter_for(question.event())
-        return FullOracle(problems[0], facts, meter, SystemGenerator()), problems, len(start)
+        payments = filter_for(question.event())
+        return FullOracle(problems[0], facts, payments, SystemGenerator()), problems, len(start)
     parts = rate_parts(task.batch / task.units)
-    meter = meter_for(sampled(question, parts))
-    return PoissonOracle(problems[0], facts, meter, SystemGenerator(), parts), problems, len(start)
+    payments = filter_for(sampled(question, parts))
+    return PoissonOracle(problems[0], facts, payments, SystemGenerator(), parts), problems, len(start)
 
 
 def main() -> None:

@@ -22,8 +22,8 @@ from core.catalogue.whitened_newton import WhitenedNewton
 from core.inference.estimate import Estimate
 from core.mechanisms.generator import SystemGenerator
 from core.optimizers import fit_and_infer
+from core.oracle.filters import CountingFilter
 from core.oracle.full import FullOracle
-from core.oracle.meters import CountingMeter
 from core.privacy.budget import plan_orders
 from core.privacy.events import Event, compose
 from core.privacy.facts import Adjacency
@@ -170,7 +170,7 @@ def whole(cell: Cell) -> tuple[Array, Array] | None:
 
 
 def trained(plan: PlannedJob, features: Array, target: Array) -> Estimate:
-    """Run a planned job at a real oracle, whose meter refuses what was not priced."""
+    """Run a planned job at a real oracle, whose privacy filter refuses what was not priced."""
     problem = make_problem(
         torch.from_numpy(features.copy()),
         torch.from_numpy(target.copy()),
@@ -178,7 +178,7 @@ def trained(plan: PlannedJob, features: Array, target: Array) -> Estimate:
         encoded_loss(plan.spec.model, plan.design),  # type: ignore[arg-type] # no network is asked for
         plan.spec.model.weights,  # type: ignore[union-attr] # as above
     )
-    oracle = FullOracle(problem, plan.facts, CountingMeter(_priced(plan)), SystemGenerator())
+    oracle = FullOracle(problem, plan.facts, CountingFilter(_priced(plan)), SystemGenerator())
     return fit_and_infer(plan.spec.optimizer, plan.spec.inference, oracle).value.estimate
 
 

@@ -91,7 +91,7 @@ class SystemGenerator(Generator):
         """Start a new stream under 32 fresh bytes from the system, and drop all that was drawn ahead.
 
         Whoever has captured the state before can tell nothing of what is drawn after. A job does so at each payment
-        (`core.training.meter`): what is dropped was told to nobody, and it is dropped for a reason that no draw has a
+        (`core.training`): what is dropped was told to nobody, and it is dropped for a reason that no draw has a
         part in, so what is drawn in its place has the same law.
         """
         cipher = Cipher(algorithms.AES(os.urandom(KEY_BYTES)), modes.CTR(os.urandom(BLOCK_BYTES)))

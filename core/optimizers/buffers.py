@@ -20,7 +20,7 @@ class BufferPool:
     """The buffers of the vectors that one run of a method makes in each step, by name.
 
     What a step makes stays until the next but one makes the same: by then a state has been kept that no longer holds
-    it. Whoever keeps a vector for longer than that copies it. What is shared until somebody writes, as meters share
+    it. Whoever keeps a vector for longer than that copies it. What is shared until somebody writes, as logs share
     what they keep, is copied by torch where somebody still holds it.
     """
 

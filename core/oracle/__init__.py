@@ -107,24 +107,8 @@ class Oracle(Protocol):
         """Close the oracle and return the value with what was drawn."""
 
 
-class Meter(Protocol):
-    """Between the oracle and the ledger."""
-
-    def cover(self, total: Event, position: int) -> None:
-        """Pay for everything up to `total`, drawn by this attempt so far and now; only grows, ahead of reading.
-
-        `position` counts the questions asked, this one included; on a stream, the units that are then behind. Raises
-        StaleAttempt when the job is no longer ours.
-        """
-
-    def prepaid(self) -> int:
-        """Return how many more draws like the last one, and about the same part, are paid for already.
-
-        So many need no `cover` of their own while no other draw comes between them; 0 where each is to be told.
-        """
-
-    def affords(self, total: Event) -> bool:
-        """Say whether the reservation covers `total`."""
+class AnswerLog(Protocol):
+    """Keeps what an attempt was answered, for the attempt that resumes after it."""
 
     def recall(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer | None:
         """Return the answer that an earlier attempt was given here, after the state it kept; None where it had none.
@@ -141,3 +125,27 @@ class Meter(Protocol):
 
     def resume(self) -> dict[str, Tensor] | None:
         """Return the last stored state, if any."""
+
+
+class PrivacyFilter(Protocol):
+    """Admits a payment within what the job reserved, and refuses any other; its log is stored with each payment."""
+
+    @property
+    def log(self) -> AnswerLog:
+        """What was answered so far."""
+
+    def cover(self, total: Event, position: int) -> None:
+        """Pay for everything up to `total`, drawn by this attempt so far and now; only grows, ahead of reading.
+
+        `position` counts the questions asked, this one included; on a stream, the units that are then behind. Raises
+        StaleAttempt when the job is no longer ours.
+        """
+
+    def prepaid(self) -> int:
+        """Return how many more draws like the last one, and about the same part, are paid for already.
+
+        So many need no `cover` of their own while no other draw comes between them; 0 where each is to be told.
+        """
+
+    def affords(self, total: Event) -> bool:
+        """Say whether the reservation covers `total`."""

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from core.catalogue.questions import Question
 from core.errors import ensure
-from core.oracle import Answer, Meter
+from core.oracle import Answer, PrivacyFilter
 from core.privacy.events import NOTHING, Disjoint, Event, compose
 
 EVERYTHING: Final = ""
@@ -19,21 +19,21 @@ Part = str | int
 
 
 class Account:
-    """Counts draws, part by part, between the oracles of one attempt and its meter.
+    """Counts draws, part by part, between the oracles of one attempt and its privacy filter.
 
     Draws about one part compose; parts share no unit, so their totals stand side by side and the most expensive one
     counts. A number for a part is that of a pass of a stream, of whose units none is read by two questions: draws of
     one pass stand side by side too, and equal ones cost no more than one; passes compose.
 
-    Meters pay for chunks of many draws. Where one says how many more of the last draw it has paid for, so many are
+    Filters pay for chunks of many draws. Where one says how many more of the last draw it has paid for, so many are
     counted here without pricing a total each time: that takes longer than a short sum does.
 
     Args:
-        meter: pays for totals ahead of reading.
+        payments: pays for totals ahead of reading.
     """
 
-    def __init__(self, meter: Meter) -> None:
-        self.meter: Final = meter
+    def __init__(self, payments: PrivacyFilter) -> None:
+        self.payments: Final = payments
         self._drawn: dict[Part, Counter[Event]] = {}
         self._last: tuple[Part, Event] = (EVERYTHING, NOTHING)
         self._prepaid = 0
@@ -62,7 +62,7 @@ class Account:
 
     def affords(self, part: Part, *events: Event) -> bool:
         """Say whether the reservation covers these draws besides those made."""
-        return self.meter.affords(self.total(part, *events))
+        return self.payments.affords(self.total(part, *events))
 
     def answer(
         self,
@@ -79,22 +79,22 @@ class Account:
         `length` is what the position grows by: a question, or the units of a stream that are then behind.
 
         Raises:
-            StaleAttempt: from the meter, when the job is no longer ours. Nothing was drawn then.
+            StaleAttempt: from the privacy filter, when the job is no longer ours. Nothing was drawn then.
         """
         ensure(self._open, "the oracle is closed: its value was released")
-        known = self.meter.recall(question, theta, other)
+        known = self.payments.log.recall(question, theta, other)
         if known is not None:
             return known
         self.cover(part, event, length)
         drawn = draw()
-        self.meter.note(question, theta, drawn, other)
+        self.payments.log.note(question, theta, drawn, other)
         return drawn
 
     def cover(self, part: Part, event: Event, length: int = 1) -> None:
         """Pay for one more draw; only then may records be read.
 
         Raises:
-            StaleAttempt: from the meter, when the job is no longer ours. Nothing was drawn then.
+            StaleAttempt: from the privacy filter, when the job is no longer ours. Nothing was drawn then.
         """
         ensure(self._open, "the oracle is closed: its value was released")
         if self._prepaid and event is self._last[1] and part == self._last[0]:
@@ -102,8 +102,8 @@ class Account:
             self._again += 1
         else:
             drawn = self._with(part, event)
-            self.meter.cover(_together(drawn), self._position + length)
-            self._drawn, self._last, self._prepaid = drawn, (part, event), self.meter.prepaid()
+            self.payments.cover(_together(drawn), self._position + length)
+            self._drawn, self._last, self._prepaid = drawn, (part, event), self.payments.prepaid()
         self._position += length
 
     def close(self) -> Event:

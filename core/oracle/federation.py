@@ -32,7 +32,7 @@ from torch import Tensor
 from core.catalogue.hessian_questions import Hessian, HessianProduct
 from core.catalogue.questions import Curvature, Gradient, GradientDifference, Looked, Question
 from core.errors import PeerLost, ensure
-from core.oracle import Answer, Meter, Oracle, PublicRandomness, Release, Status, means, points
+from core.oracle import Answer, AnswerLog, Oracle, PrivacyFilter, PublicRandomness, Release, Status, means, points
 from core.oracle.common_randomness import CommonRandomness, Count
 from core.privacy.events import Event
 from core.privacy.facts import Facts
@@ -117,7 +117,7 @@ class Rounds:
 
 
 class Pausing(Protocol):
-    """A meter that knows where to stop."""
+    """A privacy filter that knows where to stop."""
 
     def may_stop(self, total: Event) -> bool:
         """Say whether stopping before `total` is paid loses nothing."""
@@ -127,18 +127,43 @@ class Pausing(Protocol):
 
 
 @final
-class ClientMeter:
-    """The meter of a client's own oracle: it pays through the client's own, once everybody is ready to.
-
-    It recalls and notes nothing, for what clients go on from is not their own answers but the means of all.
+class SiteLog:
+    """The answer log of a site's own oracle: it holds states and no answer, for the federation notes the means.
 
     Args:
-        meter: the client's own.
+        own: the site's log, which holds both.
+    """
+
+    def __init__(self, own: AnswerLog) -> None:
+        self._own = own
+
+    def recall(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer | None:
+        """Recall nothing: the federation recalls means."""
+
+    def note(self, question: Question, theta: Tensor, answer: Answer, other: Tensor | None = None) -> None:
+        """Note nothing: the federation notes means."""
+
+    def keep(self, state: dict[str, Tensor], step: int) -> None:
+        """Hold a state."""
+        self._own.keep(state, step)
+
+    def resume(self) -> dict[str, Tensor] | None:
+        """Return the last state."""
+        return self._own.resume()
+
+
+@final
+class SiteFilter:
+    """The privacy filter of a client's own oracle: it pays through the client's own, once everybody is ready to.
+
+    Args:
+        payments: the client's own.
         rounds: with the others.
         wanted: says whether this client was asked to stop.
-        pausing: stops it; the meter itself, as a rule. None: it goes on to its end.
+        pausing: stops it; the privacy filter itself, as a rule. None: it goes on to its end.
 
     Attributes:
+        log: states alone: what clients go on from is not their own answers but the means of all.
         subject: a digest of the question that is being asked.
         peer_lost: whether it is known before the question that it cannot be answered together.
         asked: whether the client's own oracle was asked anything; before that nothing hangs on a record.
@@ -146,12 +171,13 @@ class ClientMeter:
 
     def __init__(
         self,
-        meter: Meter,
+        payments: PrivacyFilter,
         rounds: Rounds,
         wanted: Callable[[], bool] = lambda: False,
         pausing: Pausing | None = None,
     ) -> None:
-        self.own: Final = meter
+        self.own: Final = payments
+        self.log = SiteLog(payments.log)
         self.rounds: Final = rounds
         self.subject = bytes(32)
         self.peer_lost = False
@@ -203,20 +229,6 @@ class ClientMeter:
         """Say whether this client's reservation covers `total`."""
         return self.own.affords(total)
 
-    def recall(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer | None:
-        """Recall nothing: means are recalled by the federation."""
-
-    def note(self, question: Question, theta: Tensor, answer: Answer, other: Tensor | None = None) -> None:
-        """Note nothing: means are noted by the federation."""
-
-    def keep(self, state: dict[str, Tensor], step: int) -> None:
-        """Hold a state."""
-        self.own.keep(state, step)
-
-    def resume(self) -> dict[str, Tensor] | None:
-        """Return the last state."""
-        return self.own.resume()
-
 
 @final
 class Federation:
@@ -228,21 +240,21 @@ class Federation:
     what is made of them, with its intervals, is as of all records together.
 
     Args:
-        own: this client's oracle, on `meter`, or on another of its blocks.
-        meter: of that oracle.
+        own: this client's oracle, on `payments`, or on another of its blocks.
+        payments: of that oracle.
         name: the federation's; common randomness is made of it, so nothing secret may hang on them.
 
     Raises:
         PeerLost: somebody has gone, or has records that are not described alike.
     """
 
-    def __init__(self, own: Oracle, meter: ClientMeter, name: str) -> None:
+    def __init__(self, own: Oracle, payments: SiteFilter, name: str) -> None:
         self._own = own
-        self._meter = meter
-        self._rounds = meter.rounds
+        self._payments = payments
+        self._rounds = payments.rounds
         self._name = name
         self._part = b""
-        self._told = Count(_told_in(meter.own.resume()))
+        self._told = Count(_told_in(payments.own.log.resume()))
         self.facts, self._shares = _common_facts(own.facts, self._rounds)
         self.randomness: PublicRandomness = CommonRandomness(name, self._told)
         self.precision: Final = torch.float64  # what machines round otherwise shall add up to nothing: see `points`
@@ -259,17 +271,17 @@ class Federation:
         sums = Gradient | GradientDifference | Curvature | Hessian | HessianProduct | Looked
         assert isinstance(question, sums), "a mean is taken of sums' answers only"
         common = _common(question)
-        known = self._meter.own.recall(common, theta, other)
+        known = self._payments.own.log.recall(common, theta, other)
         if known is None:
             try:
                 theta, other = self._agreed(common, theta, other)
             except PeerLost:
-                self._meter.peer_lost = True  # which keeps what was told, where it may stop before it would pay
+                self._payments.peer_lost = True  # which keeps what was told, where it may stop before it would pay
             subject = self._subject(common, theta, other)
-            self._meter.subject = subject
+            self._payments.subject = subject
             own = self._own.ask(question, theta, other)
             known = self._mean(own, subject, self._shares if isinstance(question, Looked) else None)
-            self._meter.own.note(common, theta, known, other)
+            self._payments.own.log.note(common, theta, known, other)
         self._told.count += 1
         return known
 
@@ -288,13 +300,13 @@ class Federation:
 
     def resume(self, initial: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return the state that all clients go on from, or `initial` where there is none."""
-        kept = self._meter.own.resume()
+        kept = self._payments.own.log.resume()
         return initial if kept is None else {name: value for name, value in kept.items() if name != TOLD}
 
     def keep(self, state: dict[str, Tensor], step: int) -> None:
         """Offer the state after `step` steps, as every client does."""
         ensure(TOLD not in state, "a method's state has names of its own")
-        self._meter.own.keep({**state, TOLD: torch.tensor(self._told.count)}, step)
+        self._payments.own.log.keep({**state, TOLD: torch.tensor(self._told.count)}, step)
 
     def release(self, value: T, status: Status) -> Release[T]:
         """Close this client's oracle and return the value with what was drawn there: that of all, but for rounding.

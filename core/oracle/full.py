@@ -22,7 +22,7 @@ from core.catalogue.questions import Gradient, GradientDifference, GradientNorm,
 from core.errors import ensure
 from core.mechanisms import sampling
 from core.mechanisms.generator import SystemGenerator, require_system
-from core.oracle import Answer, Meter, PublicRandomness, Release, Status
+from core.oracle import Answer, PrivacyFilter, PublicRandomness, Release, Status
 from core.oracle.account import EVERYTHING, Account, Part
 from core.oracle.noise import grid_for, noised_mean
 from core.oracle.pace import paced, score_seconds
@@ -81,7 +81,7 @@ class RecordsOracle(ABC):
     Args:
         problem: the records.
         facts: what is public about all of them; `units` counts every record, named blocks included.
-        meter: pays ahead of reading.
+        payments: pays ahead of reading.
         generator: the job's own; nothing else may noise private records.
         blocks: names of public sets of records, bool masks of shape (n,), disjoint: membership may depend on a record's
             place, never on what it says. This oracle reads the rest.
@@ -94,7 +94,7 @@ class RecordsOracle(ABC):
         self,
         problem: Problem,
         facts: Facts,
-        meter: Meter,
+        payments: PrivacyFilter,
         generator: SystemGenerator,
         blocks: Mapping[str, Tensor] | None = None,
     ) -> None:
@@ -103,7 +103,7 @@ class RecordsOracle(ABC):
         ensure(problem.lanes is None, "a scope has one set of records")
         self._problem = problem
         self._generator = require_system(generator)
-        self._account = Account(meter)
+        self._account = Account(payments)
         self._members = _members(problem.units, blocks or {})
         self._part = EVERYTHING
         self._whole_facts = facts
@@ -146,7 +146,7 @@ class RecordsOracle(ABC):
         return self._part
 
     def _moves_by(self, question: Question) -> int:
-        """Return what a meter's position grows by."""
+        """Return what a privacy filter's position grows by."""
         del question  # questions are counted
         return 1
 
@@ -243,7 +243,7 @@ class RecordsOracle(ABC):
         return self._account.affords(self._priced_part(question), *events)
 
     def block(self, name: str) -> Self:
-        """Return the oracle over a named set of records; it shares this one's meter and closes with it."""
+        """Return the oracle over a named set of records; it shares this one's privacy filter and closes with it."""
         ensure(name != EVERYTHING, "a block has a name")
         ensure(name in self._members, "blocks are named when the oracle is made")
         oracle = copy(self)
@@ -252,12 +252,12 @@ class RecordsOracle(ABC):
 
     def resume(self, initial: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return the last kept state of an earlier attempt, or `initial`."""
-        kept = self._account.meter.resume()
+        kept = self._account.payments.log.resume()
         return initial if kept is None else kept
 
     def keep(self, state: dict[str, Tensor], step: int) -> None:
         """Offer the noised state after `step` steps; it is stored with the next chunk's payment."""
-        self._account.meter.keep(state, step)
+        self._account.payments.log.keep(state, step)
 
     def release(self, value: T, status: Status) -> Release[T]:
         """Close this oracle and its blocks, and return the value with what was drawn."""

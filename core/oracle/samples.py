@@ -18,7 +18,7 @@ from core.catalogue.questions import Gradient, Question
 from core.errors import AdjacencyMismatch, ensure
 from core.mechanisms import sampling
 from core.mechanisms.generator import SystemGenerator
-from core.oracle import Meter
+from core.oracle import PrivacyFilter
 from core.oracle.account import EVERYTHING
 from core.oracle.cursor import Stream
 from core.oracle.full import RecordsOracle, Selection
@@ -93,7 +93,7 @@ class PoissonOracle(SampleOracle):
     Args:
         problem: as `RecordsOracle`, like the others.
         facts: as above.
-        meter: as above.
+        payments: as above.
         generator: as above.
         parts: k of the rate k / 2^64; see `sampling.rate_parts`.
         blocks: as above.
@@ -108,7 +108,7 @@ class PoissonOracle(SampleOracle):
         self,
         problem: Problem,
         facts: Facts,
-        meter: Meter,
+        payments: PrivacyFilter,
         generator: SystemGenerator,
         parts: int,
         blocks: Mapping[str, Tensor] | None = None,
@@ -118,7 +118,7 @@ class PoissonOracle(SampleOracle):
         if facts.adjacency is Adjacency.REPLACE_ONE:
             raise AdjacencyMismatch(POISSON_MISMATCH)
         ensure(0 < parts <= sampling.RATE_UNIT, "a rate is in (0, 1]")
-        super().__init__(problem, facts, meter, generator, blocks)
+        super().__init__(problem, facts, payments, generator, blocks)
         self._parts = parts
         self._by_rows = by_rows
         length = sampling.padded_length(parts, problem.units)
@@ -172,7 +172,7 @@ class StreamOracle(SampleOracle):
     Args:
         problem: as `RecordsOracle`, like the others.
         facts: as above.
-        meter: as above.
+        payments: as above.
         generator: as above.
         orders: units in the order they are read, shape (n,), or (passes, n); each unit once at most in a row. See
             `sampling.public_order`.
@@ -184,14 +184,14 @@ class StreamOracle(SampleOracle):
         self,
         problem: Problem,
         facts: Facts,
-        meter: Meter,
+        payments: PrivacyFilter,
         generator: SystemGenerator,
         orders: NDArray[np.int64],
         *,
         skipped: int = 0,
         blocks: Mapping[str, Tensor] | None = None,
     ) -> None:
-        super().__init__(problem, facts, meter, generator, blocks)
+        super().__init__(problem, facts, payments, generator, blocks)
         orders = np.atleast_2d(orders)
         ensure(orders.shape[1] <= problem.units, "no unit has two places in an order")
         # Shared with the oracles to blocks, which are copies: what one reads, none reads again.

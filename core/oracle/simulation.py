@@ -27,10 +27,10 @@ from core.catalogue.questions import (
 from core.catalogue.sampling import FullSampling, PoissonSampling, Sampling, StreamSampling
 from core.mechanisms import sampling
 from core.mechanisms.generator import SimulationGenerator
-from core.oracle import Answer, Meter, PublicRandomness, Release, Status
+from core.oracle import Answer, PrivacyFilter, PublicRandomness, Release, Status
 from core.oracle.account import EVERYTHING, Account, Part
 from core.oracle.cursor import StreamCursor
-from core.oracle.meters import Unmetered
+from core.oracle.filters import UnlimitedFilter
 from core.oracle.noise import Matrices, chosen, grid_for, ridge_slope, scale_of
 from core.oracle.stationarity import decided, exact_score, in_silence
 from core.privacy.events import Event, Sampled
@@ -69,7 +69,7 @@ class Simulation:
         generator: seeded; a real oracle refuses it, and this one refuses the system's.
         noiseless: sigma = 0: answers are exact and their scale is 0, whatever the question says.
         lanes: R noise draws about one data set; not for records that have lanes themselves.
-        meter: e.g. a `CountingMeter`; default: everything is affordable.
+        payments: e.g. a `CountingFilter`; default: everything is affordable.
         sampling: which records a question reads; default: all. A population has streams only, whose every batch is
             drawn afresh in every lane; a stream of other records goes through them in their order, the same in all
             lanes and passes. Records with lanes of their own are read in full, unless they are a `FixedRecords`.
@@ -83,7 +83,7 @@ class Simulation:
         noiseless: bool = False,  # noqa: FBT001, FBT002 - the name says it all where it is used
         *,
         lanes: int | None = None,
-        meter: Meter | None = None,
+        payments: PrivacyFilter | None = None,
         sampling: Sampling = FullSampling(),  # noqa: B008 - a frozen value
     ) -> None:
         if type(generator) is not SimulationGenerator:
@@ -98,7 +98,7 @@ class Simulation:
         self._generator = generator
         self._noiseless = noiseless
         self._lanes = problem.lanes if lanes is None else lanes
-        self._account = Account(Unmetered() if meter is None else meter)
+        self._account = Account(UnlimitedFilter() if payments is None else payments)
         self._scaled: tuple[Question, float] | None = None
         self._sampling = sampling
         self._cursor = StreamCursor(facts.units, sampling.passes) if isinstance(sampling, StreamSampling) else None
@@ -251,7 +251,7 @@ class Simulation:
         return drawn.triu() + drawn.triu(1).mT if isinstance(question, Matrices) else drawn
 
     def affords(self, question: Question, then: Question | None = None) -> bool:
-        """Say whether the meter covers this question, and `then` after it."""
+        """Say whether the privacy filter covers this question, and `then` after it."""
         part, event = self._priced(question)
         after = [] if then is None else [self._priced(then)[1]]
         return self._has_units(question) and self._account.affords(part, event, *after)
@@ -262,12 +262,12 @@ class Simulation:
 
     def resume(self, initial: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return the last kept state, or `initial`."""
-        kept = self._account.meter.resume()
+        kept = self._account.payments.log.resume()
         return initial if kept is None else kept
 
     def keep(self, state: dict[str, Tensor], step: int) -> None:
         """Offer the state after `step` steps."""
-        self._account.meter.keep(state, step)
+        self._account.payments.log.keep(state, step)
 
     def release(self, value: T, status: Status) -> Release[T]:
         """Close the oracle and return the value with what was drawn."""

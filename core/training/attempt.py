@@ -28,7 +28,7 @@ from core.training.device import make_sure_of_device, prepare_processor
 from core.training.fitting import train
 from core.training.ledger_writer import FencedLedgerWriter
 from core.training.network import NO_WEIGHTS, PublicWeights
-from core.training.oracles import make_meter, open_oracle
+from core.training.oracles import make_filter, open_oracle
 from core.training.order import Drained, Failed, NoGpu, Order, Phase, read_order
 from core.training.ranks import AnnouncingLedgerWriter, Gather, dismiss, open_problem
 from core.version import software
@@ -78,10 +78,10 @@ def _train(
         writer.commit(jobs.mark_opened, order.claim, software())
         problem = open_problem(planned, order, settings, group, weights)
     with in_phase(Phase.TRAINING):
-        meter = make_meter(planned, order, writer if group is None else AnnouncingLedgerWriter(writer, group), stop)
+        payments = make_filter(planned, order, writer if group is None else AnnouncingLedgerWriter(writer, group), stop)
         sharded = isinstance(problem, ShardedProblem) and not problem.by_rows
-        oracle = open_oracle(planned, order, problem, meter, shared=sharded)
-        released = train(planned, order, meter, oracle, weights)
+        oracle = open_oracle(planned, order, problem, payments, shared=sharded)
+        released = train(planned, order, payments, oracle, weights)
         dismiss(group)
     with in_phase(Phase.PUBLISHING):
         writer.keep(pack_release(released), released.steps)

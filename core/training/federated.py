@@ -17,7 +17,7 @@ from core.errors import Diverged, Misled, PeerLost
 from core.inference.network import RELEASED, AnyReleased
 from core.inference.released import Released
 from core.oracle import Answer
-from core.oracle.federation import KEPT, TOLD, ClientMeter, Federation, Rounds
+from core.oracle.federation import KEPT, TOLD, Federation, Rounds, SiteFilter
 from core.privacy.reports import weakest_of
 from core.problems import Problem
 from core.problems.peer_group import Alone, DistributedPeerGroup, PeerGroup
@@ -33,7 +33,7 @@ from core.training.fitting import make_problem, train
 from core.training.ledger_writer import FencedLedgerWriter
 from core.training.network import PublicWeights
 from core.training.notes import unpack
-from core.training.oracles import make_meter, open_oracle
+from core.training.oracles import make_filter, open_oracle
 from core.training.order import Drained, Order, Phase, read_order
 from core.training.seat import Seat
 from core.version import software
@@ -238,13 +238,13 @@ def _train(
         problem = _own_problem(planned, order, settings, seat, weights)
     with in_phase(Phase.TRAINING):
         going_on = replace(order, kept=kept)
-        meters: list[ClientMeter] = []
-        with blaming(None if kept is None or teller == seat.number else teller, meters):
-            meter = make_meter(planned, going_on, writer, lambda: False)
-            meters.append(paying := ClientMeter(meter, rounds, stop, meter))
-            alone = open_oracle(planned, going_on, problem, meter, shared=False, through=paying)
+        filters: list[SiteFilter] = []
+        with blaming(None if kept is None or teller == seat.number else teller, filters):
+            payments = make_filter(planned, going_on, writer, lambda: False)
+            filters.append(paying := SiteFilter(payments, rounds, stop, payments))
+            alone = open_oracle(planned, going_on, problem, payments, shared=False, through=paying)
             oracle = Federation(alone, paying, seat.federation)
-            own = train(planned, going_on, meter, oracle, weights)
+            own = train(planned, going_on, payments, oracle, weights)
         released = of_all(weakest(rounds, own), seat, oracle.facts.units)
     with in_phase(Phase.PUBLISHING):
         writer.keep(pack_release(released), released.steps)
@@ -252,12 +252,12 @@ def _train(
 
 
 @contextmanager
-def blaming(teller: int | None, meters: Sequence[ClientMeter]) -> Iterator[None]:
+def blaming(teller: int | None, filters: Sequence[SiteFilter]) -> Iterator[None]:
     """Blame an error on whose transcript it was, as long as all that was done is to go over what that one told.
 
     Args:
         teller: the other client that told what is gone over; None: nobody.
-        meters: this client's, once there is one; its oracle asks it first of all.
+        filters: this client's, once there is one; its oracle asks it first of all.
 
     Raises:
         Misled: what another client has kept does not go with what the method asks.
@@ -265,7 +265,7 @@ def blaming(teller: int | None, meters: Sequence[ClientMeter]) -> Iterator[None]
     try:
         yield
     except (AssertionError, ArithmeticError, LookupError, TypeError, ValueError, RuntimeError) as error:
-        if teller is None or any(one.asked for one in meters):
+        if teller is None or any(one.asked for one in filters):
             raise
         raise Misled(teller) from error
 

@@ -36,7 +36,7 @@ from core.problems import Problem
 from core.problems.table import TableProblem
 from core.store.records.records import Encoded
 from core.training.device import own_device
-from core.training.meter import LedgerMeter
+from core.training.ledger_filter import LedgerFilter
 from core.training.network import (
     Ended,
     PublicWeights,
@@ -82,14 +82,16 @@ def make_problem(planned: PlannedJob, records: Encoded, weights: PublicWeights) 
     )
 
 
-def train(planned: PlannedJob, order: Order, meter: LedgerMeter, oracle: Oracle, weights: PublicWeights) -> AnyReleased:
+def train(
+    planned: PlannedJob, order: Order, payments: LedgerFilter, oracle: Oracle, weights: PublicWeights
+) -> AnyReleased:
     """Run the method, then the inference the job asks for, and return all that leaves the job.
 
     Args:
         planned: the job, nothing open.
         order: for the scope's terms.
-        meter: what was paid.
-        oracle: the oracle over the records, on that meter.
+        payments: what was paid.
+        oracle: the oracle over the records, on that privacy filter.
         weights: public ones that a network starts from.
 
     Raises:
@@ -97,17 +99,17 @@ def train(planned: PlannedJob, order: Order, meter: LedgerMeter, oracle: Oracle,
         PrivacyInvariantError: something is not finite.
     """
     if isinstance(planned.spec.model, NetworkModel):
-        return _train_network(planned, order, meter, oracle, weights)
+        return _train_network(planned, order, payments, oracle, weights)
     if isinstance(planned.spec.model, DescriptionModel):
-        return _describe_columns(planned, order, meter, oracle)
+        return _describe_columns(planned, order, payments, oracle)
     shifts = torch.from_numpy(planned.design.baseline_shifts())
     looked = look_of(planned, order.subjects)
     points = None if looked is not None else points_of(planned, order.subjects, weights)
     fitted = fit_and_infer(planned.spec.optimizer, planned.spec.inference, oracle, shifts, points, looked)
-    return describe(planned, order, fitted, meter.charged)
+    return describe(planned, order, fitted, payments.charged)
 
 
-def _describe_columns(planned: PlannedJob, order: Order, meter: LedgerMeter, oracle: Oracle) -> ReleasedDescription:
+def _describe_columns(planned: PlannedJob, order: Order, payments: LedgerFilter, oracle: Oracle) -> ReleasedDescription:
     """Ask about columns, and return every answer."""
     model, settings = planned.spec.model, planned.spec.optimizer
     assert isinstance(model, DescriptionModel), "asked of descriptions only"
@@ -122,18 +124,18 @@ def _describe_columns(planned: PlannedJob, order: Order, meter: LedgerMeter, ora
         columns=planned.design.columns,
         shares={name: share for name, share in settings.shares.model_dump().items() if share},
         answers=answers.value,
-        privacy=report(_promised(order, meter.charged), order.terms, order.adjacency, declared=True),
+        privacy=report(_promised(order, payments.charged), order.terms, order.adjacency, declared=True),
     )
 
 
 def _train_network(
-    planned: PlannedJob, order: Order, meter: LedgerMeter, oracle: Oracle, weights: PublicWeights
+    planned: PlannedJob, order: Order, payments: LedgerFilter, oracle: Oracle, weights: PublicWeights
 ) -> ReleasedNetwork:
     """Run the method and return the whole network, its public start included."""
     points = points_of(planned, order.subjects, weights)
     fitted = fit_and_infer(planned.spec.optimizer, planned.spec.inference, oracle, points=points)
     estimate = fitted.value.estimate
-    privacy = report(_promised(order, meter.charged), order.terms, order.adjacency, declared=True)
+    privacy = report(_promised(order, payments.charged), order.terms, order.adjacency, declared=True)
     parameters, adapters = merged(planned, weights, estimate.theta), low_rank(planned, weights, estimate.theta)
     claim = _claim(planned, order, estimate)
     ensure(fitted.status is not Status.NONE, "no network is selected; the planner refuses it")

@@ -1,4 +1,4 @@
-"""The oracle that a job's method needs, on the meter that pays for it."""
+"""The oracle that a job's method needs, on the privacy filter that pays for it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, assert_never
@@ -10,22 +10,22 @@ from core.catalogue.planning import PlannedJob
 from core.catalogue.sampling import FullSampling, PoissonSampling, StreamSampling
 from core.mechanisms.generator import SystemGenerator
 from core.mechanisms.sampling import public_order
-from core.oracle import Meter
+from core.oracle import PrivacyFilter
 from core.oracle.cursor import Stream
 from core.oracle.full import FullOracle, RecordsOracle
 from core.oracle.samples import PoissonOracle, StreamOracle
 from core.privacy.events import Event
 from core.problems import Problem
 from core.training.draws import count_of
-from core.training.meter import LedgerMeter, LedgerWriter
+from core.training.ledger_filter import LedgerFilter, LedgerWriter
 from core.training.order import Order, Payer
-from core.training.streaming import StreamMeter
+from core.training.streaming import StreamFilter
 
 _NOTHING: Final[Mapping[Event, int]] = {}
 
 
-def make_meter(planned: PlannedJob, order: Order, writer: LedgerWriter, stop: Callable[[], bool]) -> LedgerMeter:
-    """Return the meter of an attempt.
+def make_filter(planned: PlannedJob, order: Order, writer: LedgerWriter, stop: Callable[[], bool]) -> LedgerFilter:
+    """Return the privacy filter of an attempt.
 
     Args:
         planned: the job, nothing open.
@@ -34,7 +34,7 @@ def make_meter(planned: PlannedJob, order: Order, writer: LedgerWriter, stop: Ca
         stop: says whether the attempt was asked to stop.
     """
     begun = begins_after(planned, order)
-    return meter_on(planned, writer, order.payers, begun, kept=order.kept, charged=order.charged, stop=stop)
+    return filter_on(planned, writer, order.payers, begun, kept=order.kept, charged=order.charged, stop=stop)
 
 
 def begins_after(planned: PlannedJob, order: Order) -> int:
@@ -48,7 +48,7 @@ def begins_after(planned: PlannedJob, order: Order) -> int:
     return order.paid_chunks if skips else order.kept_chunks
 
 
-def meter_on(
+def filter_on(
     planned: PlannedJob,
     writer: LedgerWriter,
     payers: Sequence[Payer],
@@ -57,15 +57,15 @@ def meter_on(
     kept: bytes | None = None,
     charged: Mapping[Event, int] = _NOTHING,
     stop: Callable[[], bool] = lambda: False,
-) -> LedgerMeter:
-    """Return a meter that goes on after so many chunks; see `LedgerMeter`, and `StreamMeter` for a stream's."""
+) -> LedgerFilter:
+    """Return a filter that goes on after so many chunks; see `LedgerFilter`, and `StreamFilter` for a stream's."""
     sampling, schedule = planned.spec.optimizer.sampling(planned.facts), planned.schedule
     draws = count_of(planned)
     if not isinstance(sampling, StreamSampling):
-        return LedgerMeter(
+        return LedgerFilter(
             writer, payers, schedule, kept=kept, kept_chunks=begun, charged=charged, stop=stop, draws=draws
         )
-    return StreamMeter(
+    return StreamFilter(
         writer,
         payers,
         schedule,
@@ -83,27 +83,27 @@ def open_oracle(
     planned: PlannedJob,
     order: Order,
     problem: Problem,
-    meter: LedgerMeter,
+    payments: LedgerFilter,
     *,
     shared: bool,
-    through: Meter | None = None,
+    through: PrivacyFilter | None = None,
 ) -> RecordsOracle:
     """Return the oracle over the records that the method's questions are about, with noise of its own.
 
-    Its generator has a fresh key after each payment that the meter makes.
+    Its generator has a fresh key after each payment that the privacy filter makes.
 
     Args:
         planned: the job, nothing open.
         order: names the job, and by that the order of a stream.
         problem: the records.
-        meter: of `make_meter`.
+        payments: of `make_filter`.
         shared: whether several processes hold the records: they sum samples in full passes with a mask, whose parts
             do not depend on who holds them.
-        through: what the oracle asks to pay, which asks that meter; None: the meter itself.
+        through: what the oracle asks to pay, which asks that privacy filter; None: the privacy filter itself.
     """
-    paying = meter if through is None else through
+    paying = payments if through is None else through
     facts, generator = planned.facts, SystemGenerator()
-    meter.once_paid(generator.rekey)  # a captured state foretells nothing of what is paid next
+    payments.once_paid(generator.rekey)  # a captured state foretells nothing of what is paid next
     sampling = planned.spec.optimizer.sampling(facts)
     match sampling:
         case FullSampling():
@@ -111,28 +111,28 @@ def open_oracle(
         case PoissonSampling(parts=parts):
             return PoissonOracle(problem, facts, paying, generator, parts, by_rows=not shared)
         case StreamSampling():
-            assert isinstance(meter, StreamMeter), "a stream is paid for as one"
-            orders = _orders(planned, order.claim.job_id, meter)
-            return StreamOracle(problem, facts, paying, generator, orders, skipped=meter.skipped)
+            assert isinstance(payments, StreamFilter), "a stream is paid for as one"
+            orders = _orders(planned, order.claim.job_id, payments)
+            return StreamOracle(problem, facts, paying, generator, orders, skipped=payments.skipped)
     assert_never(sampling)
 
 
-def stream_of(planned: PlannedJob, job_id: str, meter: StreamMeter) -> Stream:
+def stream_of(planned: PlannedJob, job_id: str, payments: StreamFilter) -> Stream:
     """Return the records that an attempt may read, in their order: what an oracle reads, as others know it too.
 
     Args:
         planned: the job, nothing open.
         job_id: its name.
-        meter: of `make_meter`, or one that was told of the same payments.
+        payments: of `make_filter`, or one that was told of the same payments.
     """
-    return Stream(list(_orders(planned, job_id, meter)), behind=meter.skipped)
+    return Stream(list(_orders(planned, job_id, payments)), behind=payments.skipped)
 
 
-def _orders(planned: PlannedJob, job_id: str, meter: StreamMeter) -> NDArray[np.int64]:
+def _orders(planned: PlannedJob, job_id: str, payments: StreamFilter) -> NDArray[np.int64]:
     """Return the public orders of a job's passes as far as they are paid for, shape (passes, reach)."""
     sampling, units = planned.spec.optimizer.sampling(planned.facts), planned.facts.units
     assert isinstance(sampling, StreamSampling), "a stream is read in passes"
-    return np.stack([_order(job_id, number, units)[: meter.reach] for number in range(sampling.passes)])
+    return np.stack([_order(job_id, number, units)[: payments.reach] for number in range(sampling.passes)])
 
 
 def _order(job_id: str, number: int, units: int) -> NDArray[np.int64]:

@@ -28,11 +28,11 @@ from core.store.records.records import Kept, open_records, read_records
 from core.store.records.weights import KeptWeights, read_weights
 from core.training.device import prepare_processor
 from core.training.fitting import make_problem
-from core.training.meter import LedgerWriter
+from core.training.ledger_filter import LedgerWriter
 from core.training.network import NO_WEIGHTS, PublicWeights
-from core.training.oracles import begins_after, meter_on, stream_of
+from core.training.oracles import begins_after, filter_on, stream_of
 from core.training.order import Order, Payer
-from core.training.streaming import StreamMeter
+from core.training.streaming import StreamFilter
 
 Gather = Callable[[int], ProcessGroup | None]
 """Returns a group of so many processes, which wait to be told; None for one."""
@@ -149,7 +149,7 @@ def dismiss(group: ProcessGroup | None) -> None:
 
 
 class Receipts:
-    """What a follower was told of payments; its meter's ledger writer, which can only be asked for what was paid.
+    """What a follower was told of payments; its filter's ledger writer, which can only be asked for what was paid.
 
     Attributes:
         chunks: how many are paid, by all attempts.
@@ -211,9 +211,9 @@ class Books:
 
     def __init__(self, opened: Opened, receipts: Receipts) -> None:
         self._planned = opened.planned
-        meter = meter_on(opened.planned, receipts, opened.payers, opened.kept_chunks)
-        self._account = Account(meter)
-        self._stream = stream_of(opened.planned, opened.job, meter) if isinstance(meter, StreamMeter) else None
+        payments = filter_on(opened.planned, receipts, opened.payers, opened.kept_chunks)
+        self._account = Account(payments)
+        self._stream = stream_of(opened.planned, opened.job, payments) if isinstance(payments, StreamFilter) else None
 
     def charge(self, told: Sum) -> Tensor | None:
         """Count one more sum, and return the rows that it must be of; None where that is the leader's to say.

@@ -1,4 +1,4 @@
-"""The ledger's meter for a stream: the first chunk of a pass pays for all of it, others say which units may be read.
+"""The privacy filter of a stream: the first chunk of a pass pays for all of it, others say which units may be read.
 
 A pass's batches share no unit, so all of them together cost what one answer does, in however many attempts they are
 read. Its schedule is that price, then chunks that draw nothing; the next pass follows. Each chunk stands for as many
@@ -20,12 +20,12 @@ from core.catalogue.sampling import StreamSampling
 from core.errors import ensure
 from core.privacy.events import NOTHING, Event, compose
 from core.training.draws import DrawCount
-from core.training.meter import LedgerMeter, LedgerWriter
+from core.training.ledger_filter import LedgerFilter, LedgerWriter
 from core.training.order import Payer
 
 
-class StreamMeter(LedgerMeter):
-    """Covers questions about batches by the chunks that they touch; see `LedgerMeter` for what it shares.
+class StreamFilter(LedgerFilter):
+    """Covers questions about batches by the chunks that they touch; see `LedgerFilter` for what it shares.
 
     Args:
         writer: where chunks are paid.
@@ -37,7 +37,7 @@ class StreamMeter(LedgerMeter):
         paid_chunks: after how many chunks this attempt goes on: those that earlier ones paid, kept or lost.
         charged: the events that earlier attempts paid for.
         stop: says whether this attempt was asked to stop; looked at before each chunk, where stopping loses nothing.
-        draws: as `LedgerMeter`.
+        draws: as `LedgerFilter`.
 
     Attributes:
         reach: units of a pass that have a chunk; no other is read.
@@ -82,7 +82,7 @@ class StreamMeter(LedgerMeter):
             Drained: this attempt was asked to stop; the chunk is not paid, and what it was told is kept.
             PrivacyInvariantError: the total passes what the stream costs so far, or the stream has no such batch.
         """
-        ensure(not self._recalled, "what an earlier attempt was told comes before anything new")
+        ensure(self.log.next_recalled is None, "what an earlier attempt was told comes before anything new")
         end = self.skipped + position
         ensure(end > self._behind, "batches are read one after the other")
         over, last = divmod(end - 1, self.reach)
@@ -96,7 +96,7 @@ class StreamMeter(LedgerMeter):
 
     def affords(self, total: Event) -> bool:
         """Say whether the stream's price covers `total`, and a unit is left."""
-        left = bool(self._recalled) or self._paid < len(self._schedule) or self._behind % self.reach > 0
+        left = self.log.next_recalled is not None or self._paid < len(self._schedule) or self._behind % self.reach > 0
         return left and super().affords(total)
 
     def may_stop(self, total: Event) -> bool:

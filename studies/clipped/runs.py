@@ -11,7 +11,7 @@ from torch import Tensor
 from core.catalogue.clipped.certified import CertifiedClippedSgd
 from core.mechanisms.generator import SimulationGenerator
 from core.optimizers import iterate
-from core.oracle.meters import Unmetered
+from core.oracle.filters import LastState, UnlimitedFilter
 from core.oracle.simulation import Simulation
 from core.privacy.facts import Adjacency, Facts
 from core.problems.streams import FixedRecords, Population
@@ -25,8 +25,8 @@ See = Callable[[int, Tensor], None]
 """What watches iterates: called with k and x^k, shape (R, d), for k from 0."""
 
 
-class Watch(Unmetered):
-    """A meter that looks at the iterates which a method keeps: what a simulation may and a job may not."""
+class Watch(LastState):
+    """An answer log that looks at the iterates which a method keeps: what a simulation may and a job may not."""
 
     def __init__(self, see: See) -> None:
         super().__init__()
@@ -105,7 +105,7 @@ def run(
         facts,
         SimulationGenerator(seed),
         noiseless=noiseless,
-        meter=None if see is None else Watch(see),
+        payments=None if see is None else UnlimitedFilter(Watch(see)),
         sampling=settings.sampling(facts),
     )
     estimate, _ = iterate(settings, oracle)

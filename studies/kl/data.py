@@ -248,7 +248,7 @@ def stationary(*, full: bool) -> Result:
             found = []
             for seed in range(runs):
                 purse = Purse(1.0)
-                oracle = Watched(Simulation(Copies(problem, times), facts, SimulationGenerator(seed), meter=purse))
+                oracle = Watched(Simulation(Copies(problem, times), facts, SimulationGenerator(seed), payments=purse))
                 estimate, _ = iterate(plan, oracle)
                 slopes = problem.bounded_sum(Gradient(sigma=1.0), facts, torch.stack([*oracle.points, estimate.theta]))
                 lengths = torch.linalg.vector_norm(slopes / 1000, dim=-1)

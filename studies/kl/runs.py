@@ -14,7 +14,7 @@ from core.catalogue.kl.rates import KlSettings
 from core.catalogue.noisy_gd import NoisyGradientDescent
 from core.mechanisms.generator import SimulationGenerator
 from core.optimizers import iterate
-from core.oracle.meters import Unmetered
+from core.oracle.filters import UnlimitedFilter
 from core.oracle.simulation import Simulation
 from core.privacy.conversions import mu_of_rho
 from core.privacy.events import BoundedRange, Composed, Event, Gaussian, Repeated
@@ -77,8 +77,8 @@ class Runs:
         return float((self.excess <= self.promised).double().mean())
 
 
-class Purse(Unmetered):
-    """A meter that holds rho and covers no more: what an account does, without its chunks."""
+class Purse(UnlimitedFilter):
+    """A privacy filter that holds rho and covers no more: what an account does, without its chunks."""
 
     def __init__(self, rho: float) -> None:
         super().__init__()
@@ -156,7 +156,7 @@ def _one_by_one(
     excess, steps, spent = [], [], 0.0
     for seed in seeds:
         purse = Purse(rho)
-        oracle = Simulation(instance.problem, facts, SimulationGenerator(seed), noiseless=noiseless, meter=purse)
+        oracle = Simulation(instance.problem, facts, SimulationGenerator(seed), noiseless=noiseless, payments=purse)
         estimate, _ = iterate(plan, oracle)
         excess.append(instance.excess(estimate.theta))
         steps.append(int(estimate.steps))

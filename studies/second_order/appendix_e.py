@@ -31,7 +31,7 @@ from core.catalogue.second_order.perturbed import PerturbedSpider
 from core.mechanisms.generator import SimulationGenerator
 from core.mechanisms.public_start import draw_start
 from core.optimizers import iterate
-from core.oracle.meters import ORDERS, CountingMeter
+from core.oracle.filters import ORDERS, CountingFilter
 from core.oracle.simulation import Simulation
 from core.privacy.conversions import gdp_mu
 from core.privacy.events import Gaussian
@@ -179,7 +179,7 @@ def run(cell: Cell, method: Method, seed: int) -> Run:
             facts,
             SimulationGenerator(1000 * seed + place),
             sampling=sampling,
-            meter=CountingMeter(price),
+            payments=CountingFilter(price),
         )
         for place, at in enumerate(divided)
     ]

@@ -1,6 +1,6 @@
 """Clients in one process: what a federation's oracle computes, with seeds; and how images are divided among them.
 
-A client is a simulated oracle of its own to its own records, with noise and a meter of its own. Their mean is taken in
+A client is a simulated oracle of its own to its own records, with noise and a filter of its own. Their mean is taken in
 the order of their places, so it is what every client of a `core.oracle.federation.Federation` would be told, without
 its messages; a test compares the two bit for bit.
 """

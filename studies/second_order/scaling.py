@@ -18,7 +18,7 @@ from core.catalogue.second_order.gauss import GaussPsgd
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.mechanisms.sampling import public_order
 from core.optimizers.ada_spider import AdaSpider, nothing_known
-from core.oracle.meters import Unmetered
+from core.oracle.filters import UnlimitedFilter
 from core.oracle.samples import StreamOracle
 from core.privacy.conversions import gdp_mu
 from core.privacy.facts import Adjacency, Facts
@@ -90,7 +90,7 @@ def squared_error(point: Point, runs: int, generator: SystemGenerator) -> float:
     truth = problem.bounded_sum(settings.fresh(), known, path[-1]) / UNITS
     total = 0.0
     for run in range(runs):
-        oracle = StreamOracle(problem, known, Unmetered(), generator, public_order(f"scaling {run}", UNITS))
+        oracle = StreamOracle(problem, known, UnlimitedFilter(), generator, public_order(f"scaling {run}", UNITS))
         estimator = AdaSpider(settings, oracle, nothing_known(path[0]))
         for at in path:
             found = estimator.query(at)

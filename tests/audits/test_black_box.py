@@ -27,7 +27,7 @@ from core.mechanisms.generator import SimulationGenerator
 from core.optimizers import adaptive_gd, proximal_point
 from core.optimizers.kl_spider import walk
 from core.oracle import simulation
-from core.oracle.meters import CountingMeter
+from core.oracle.filters import CountingFilter
 from core.oracle.simulation import Simulation
 from core.privacy.conversions import cks_epsilon
 from core.privacy.events import Zcdp
@@ -60,7 +60,7 @@ def pull(units: int, sign: float, away: float) -> tuple[Pull, Facts]:
 
 def lanes(records: Pull, public: Facts, runs: int, sign: float) -> Simulation:
     return Simulation(
-        records, public, SimulationGenerator(int(5 + sign)), lanes=runs, meter=CountingMeter(Zcdp(rho=RHO))
+        records, public, SimulationGenerator(int(5 + sign)), lanes=runs, payments=CountingFilter(Zcdp(rho=RHO))
     )
 
 
@@ -97,7 +97,7 @@ def adaptive(runs: int, sign: float) -> Floats:
     found = []
     for seed in range(runs):
         generator = SimulationGenerator(2 * seed + (sign > 0))
-        oracle = Simulation(records, public, generator, meter=CountingMeter(Zcdp(rho=RHO)))
+        oracle = Simulation(records, public, generator, payments=CountingFilter(Zcdp(rho=RHO)))
         found.append(float(adaptive_gd.iterate(settings, oracle)[0].theta[0]))
     return np.array(found)
 

@@ -16,8 +16,8 @@ from core.catalogue.losses import Huber
 from core.catalogue.questions import Curvature, Gradient, Question
 from core.mechanisms.generator import SystemGenerator
 from core.oracle import noise
+from core.oracle.filters import UnlimitedFilter
 from core.oracle.full import FullOracle
-from core.oracle.meters import Unmetered
 from core.privacy.facts import Adjacency
 from core.problems.linear import LinearProblem
 from tests.support.problems import WEIGHT_BOUND, WEIGHTS, facts, repeatable_generator
@@ -48,7 +48,7 @@ def audit_gradient(question: Gradient, adjacency: Adjacency, asks: int = 160) ->
         target = torch.where(torch.from_numpy(coins), target, -target)
     records = LinearProblem(features, target, present, LOSS, WEIGHTS)
     public = facts(COORDINATES, COORDINATES, LOSS, adjacency)
-    oracle = FullOracle(records, public, Unmetered(), repeatable_generator())
+    oracle = FullOracle(records, public, UnlimitedFilter(), repeatable_generator())
     theta = torch.zeros(COORDINATES, dtype=torch.float64)
     answers = -np.stack([oracle.ask(question, theta).value.numpy() for _ in range(asks)])
     return separation(answers[:, coins].ravel(), answers[:, ~coins].ravel())
@@ -67,7 +67,7 @@ def audit_curvature(question: Curvature, adjacency: Adjacency, asks: int = 200) 
         present = torch.from_numpy(coins)
     target = torch.full((pairs,), 100.0 if question.of == "score" else 0.0, dtype=torch.float64)
     records = LinearProblem(features, target, present, LOSS, WEIGHTS)
-    oracle = FullOracle(records, facts(pairs, p, LOSS, adjacency), Unmetered(), repeatable_generator())
+    oracle = FullOracle(records, facts(pairs, p, LOSS, adjacency), UnlimitedFilter(), repeatable_generator())
     theta = torch.zeros(p, dtype=torch.float64)
     diagonal = np.stack([oracle.ask(question, theta).value.diagonal().numpy() for _ in range(asks)])
     seen = diagonal[:, 0::2]
@@ -165,7 +165,7 @@ class TestPlantedBugs:
                         WEIGHTS,
                     ),
                     facts(4, 1, LOSS),
-                    Unmetered(),
+                    UnlimitedFilter(),
                     repeatable_generator(),
                 )
                 points = (torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64))

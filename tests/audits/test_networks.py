@@ -18,7 +18,7 @@ from core.catalogue.questions import Gradient
 from core.mechanisms import sampling
 from core.mechanisms.generator import SystemGenerator
 from core.oracle import Oracle, noise
-from core.oracle.meters import CountingMeter, Unmetered
+from core.oracle.filters import CountingFilter, UnlimitedFilter
 from core.oracle.noise import grid_for
 from core.oracle.samples import PoissonOracle
 from core.problems.neural.problem import NetworkProblem
@@ -39,7 +39,7 @@ WIDE = ((Linear(units=60), Activation(), Linear(units=1)), (40,), "squared", "al
 
 def _oracle(held: NetworkProblem, transcript: Transcript, parts: int = RATE) -> PoissonOracle:
     watched = Watched(held, transcript.points)
-    return PoissonOracle(watched, facts(UNITS, held.dimension, 0.5), CountingMeter(), repeatable_generator(), parts)
+    return PoissonOracle(watched, facts(UNITS, held.dimension, 0.5), CountingFilter(), repeatable_generator(), parts)
 
 
 def _descend(oracle: Oracle) -> Tensor:
@@ -155,7 +155,7 @@ def _audit(layers: tuple, given: tuple[int, ...], parts: int, asks: int) -> tupl
     held = NetworkProblem(features, target, coins, layers, "squared", given, start)
     question = Gradient(sigma=1.5, clip=0.7)
     public = facts(CANARIES, CANARIES, 0.7, 64)
-    oracle = PoissonOracle(held, public, Unmetered(), repeatable_generator(), parts)
+    oracle = PoissonOracle(held, public, UnlimitedFilter(), repeatable_generator(), parts)
     theta = torch.zeros(CANARIES, dtype=torch.float64)
     answers = [oracle.ask(question, theta) for _ in range(asks)]
     seen = -np.stack([one.value.numpy() / one.scale for one in answers])

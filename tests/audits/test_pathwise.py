@@ -26,8 +26,8 @@ from core.catalogue.questions import (
 )
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.oracle import Oracle, Status, noise, simulation
+from core.oracle.filters import CountingFilter
 from core.oracle.full import FullOracle
-from core.oracle.meters import CountingMeter
 from core.oracle.simulation import Simulation
 from core.privacy.events import Zcdp
 from core.privacy.facts import Adjacency, Facts
@@ -74,7 +74,7 @@ def walk(oracle: Oracle) -> Tensor:
 
 
 def recorded(records: BlockProblem, public: Facts, seed: int = 1) -> Recording:
-    oracle = Recording(Simulation(records, public, SimulationGenerator(seed), meter=CountingMeter()))
+    oracle = Recording(Simulation(records, public, SimulationGenerator(seed), payments=CountingFilter()))
     walk(oracle)
     return oracle
 
@@ -203,7 +203,7 @@ class TestPlantedBugs:
 
         peeking(oracle)
         with pytest.raises(AssertionError, match="ends where it ended"):
-            check_branches(peeking, oracle, meter=CountingMeter())
+            check_branches(peeking, oracle, payments=CountingFilter())
 
 
 def _scale_of_the_cap(question: Question, facts: Facts, units: int, divisor: float) -> float:
@@ -215,9 +215,9 @@ def _scale_of_the_cap(question: Question, facts: Facts, units: int, divisor: flo
 class TestBranches:
     def test_a_run_follows_from_what_was_released(self) -> None:
         own, _ = canaries(UNITS, 10, 1.5)
-        oracle = Recording(Simulation(own, facts_of(own, 1.0), SimulationGenerator(1), meter=CountingMeter()))
+        oracle = Recording(Simulation(own, facts_of(own, 1.0), SimulationGenerator(1), payments=CountingFilter()))
         theta = walk(oracle)
-        again = check_branches(walk, oracle, meter=CountingMeter())
+        again = check_branches(walk, oracle, payments=CountingFilter())
         assert isinstance(again, Tensor)
         assert torch.equal(again, theta)
         assert torch.equal(oracle.resume({"a": theta})["a"], theta)
@@ -225,7 +225,7 @@ class TestBranches:
 
     def test_a_blind_oracle_has_nothing_but_releases(self) -> None:
         own, _ = canaries(UNITS, 3)
-        blind = Blind(facts_of(own, 1.0), [], CountingMeter())
+        blind = Blind(facts_of(own, 1.0), [], CountingFilter())
         for forbidden in (
             lambda: blind.randomness,
             lambda: blind.block("holdout"),
@@ -240,9 +240,9 @@ class TestFilter:
 
     @given(st.lists(st.floats(0.4, 30.0), min_size=1, max_size=40), st.floats(0.05, 4.0))
     def test_the_budget_is_never_passed_and_the_first_overflow_refused(self, sigmas: list[float], rho: float) -> None:
-        meter = CountingMeter(priced=Zcdp(rho=rho))
+        payments = CountingFilter(priced=Zcdp(rho=rho))
         own, _ = canaries(10, 2)
-        oracle = Simulation(own, facts_of(own, 1.0), SimulationGenerator(1), meter=meter)
+        oracle = Simulation(own, facts_of(own, 1.0), SimulationGenerator(1), payments=payments)
         charges: list[float] = []
         theta = torch.zeros(2, dtype=torch.float64)
         for sigma in sigmas:
@@ -259,7 +259,7 @@ class TestFilter:
     def test_charges_precede_draws_and_sums(self) -> None:
         order: list[str] = []
 
-        class Cashier(CountingMeter):
+        class Cashier(CountingFilter):
             def cover(self, total: object, position: int) -> None:
                 order.append("charged")
                 super().cover(total, position)  # type: ignore[arg-type]  # as it comes

@@ -16,7 +16,7 @@ from core.catalogue.kl.adaptive_gd import AdaptiveGradientDescent
 from core.catalogue.questions import Gradient, GradientNorm
 from core.mechanisms.generator import SimulationGenerator
 from core.optimizers.adaptive_gd import iterate
-from core.oracle.meters import CountingMeter
+from core.oracle.filters import CountingFilter
 from core.oracle.simulation import Simulation
 from core.privacy.events import compose
 from tests.support.pathwise import (
@@ -53,10 +53,10 @@ def audit(units: int, runs: int, **options: object) -> tuple[Tensor, Tensor]:
     realised, ratios = [], []
     for seed in range(runs):
         generator = SimulationGenerator(seed)
-        oracle = Recording(Simulation(own, own.facts, generator, meter=CountingMeter(priced)))
+        oracle = Recording(Simulation(own, own.facts, generator, payments=CountingFilter(priced)))
         estimate, _ = iterate(settings, oracle)
         check_dominated(oracle.releases, own, others, own.facts)
-        again, _ = check_branches(lambda blind: iterate(settings, blind), oracle, meter=CountingMeter(priced))  # type: ignore[misc]  # what the method returns
+        again, _ = check_branches(lambda blind: iterate(settings, blind), oracle, payments=CountingFilter(priced))  # type: ignore[misc]  # what the method returns
         assert torch.equal(again.theta, estimate.theta), "every branch follows from what was released"
         assert sum(one.charge() for one in oracle.releases) <= RHO
         realised.append(told(oracle.releases, own, others, own.facts).sum())
@@ -82,8 +82,8 @@ def test_the_corrected_rule_tells_all_it_is_charged_of_the_worst_neighbours() ->
     own, others = canaries(3000, DIMENSION, 3.0)
     public = facts_of(own, bound=1.0)
     settings = AdaptiveGradientDescent(beta=BETA).plan(public, sqrt(2 * RHO))
-    meter = CountingMeter(compose(Counter(settings.schedule(public))))
-    oracle = Recording(Simulation(own, public, SimulationGenerator(7), meter=meter))
+    payments = CountingFilter(compose(Counter(settings.schedule(public))))
+    oracle = Recording(Simulation(own, public, SimulationGenerator(7), payments=payments))
     estimate, _ = iterate(settings, oracle)
     ratios = check_dominated(oracle.releases, own, others, public)
     assert int(estimate.steps) > 3

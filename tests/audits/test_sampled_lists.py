@@ -23,7 +23,7 @@ from core.catalogue.network.layers import Activation, Linear
 from core.catalogue.questions import Gradient
 from core.mechanisms import sampling
 from core.mechanisms.sampling import Listed
-from core.oracle.meters import Unmetered
+from core.oracle.filters import UnlimitedFilter
 from core.oracle.noise import grid_for
 from core.oracle.samples import PoissonOracle
 from core.privacy.facts import Adjacency, Facts
@@ -82,7 +82,7 @@ def moved() -> dict[bool, Counter[float]]:
     """Return how often sums are so many charged sensitivities long, with x zeroed in the sample and with x absent."""
     held, public = records()
     assert FOUND is not None
-    oracle = PoissonOracle(held, public, Unmetered(), repeatable_generator(), PARTS)
+    oracle = PoissonOracle(held, public, UnlimitedFilter(), repeatable_generator(), PARTS)
     grid, theta = grid_for(QUESTION, public, UNITS), torch.zeros(held.dimension, dtype=torch.float64)
     way = torch.nn.functional.pad(FOUND[0] / FOUND[0].norm(), (0, held.dimension - WIDTH)).double()
     told: dict[bool, Counter[float]] = {True: Counter(), False: Counter()}

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.stats import beta
 
-from core.oracle.meters import Unmetered
+from core.oracle.filters import UnlimitedFilter
 from core.oracle.samples import StreamOracle
 from core.privacy.conversions import gdp_mu
 from tests.support.problems import repeatable_generator
@@ -37,7 +37,7 @@ def noise(draws: int, key: int) -> NDArray[np.float64]:
     oracle = StreamOracle(
         StillRecords(BATCH * asks, WIDE),
         facts_of(BATCH * asks, WIDE),
-        Unmetered(),
+        UnlimitedFilter(),
         repeatable_generator(key.to_bytes(32, "big")),
         np.arange(BATCH * asks),
     )

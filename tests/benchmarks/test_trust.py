@@ -205,7 +205,7 @@ def test_planted_bugs_fail_the_gate(planted: Gated) -> None:
             said = said or rules_broken(planted, lot * planted.jobs)
     except AssertionError as refused:
         said = [str(refused)]
-        assert "never passes what was priced" in said[0], "by the oracle's meter: nobody paid"
+        assert "never passes what was priced" in said[0], "by the oracle's privacy filter: nobody paid"
     assert said
 
 

@@ -23,8 +23,8 @@ from core.inference import description_figures as figures
 from core.inference.description import Answers
 from core.mechanisms.generator import SystemGenerator
 from core.optimizers import describe
+from core.oracle.filters import UnlimitedFilter
 from core.oracle.full import FullOracle
-from core.oracle.meters import Unmetered
 from core.privacy.facts import Adjacency
 from core.problems.table import TableProblem
 
@@ -50,7 +50,7 @@ def ask(
     public = description_facts(columns, len(values), adjacency)
     settings = Describe(layout=make_layout(columns, model)).plan(public, mu)
     problem = TableProblem(torch.from_numpy(values.copy()), torch.ones(len(values)).bool())
-    return describe.iterate(settings, FullOracle(problem, public, Unmetered(), SystemGenerator())).value
+    return describe.iterate(settings, FullOracle(problem, public, UnlimitedFilter(), SystemGenerator())).value
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from core.catalogue.modelling import parameters
 from core.catalogue.questions import Question
 from core.inference.class_coordinates import effective, matrix_of, unfolded
 from core.oracle import Oracle
+from core.oracle.filters import UnlimitedFilter
 from core.oracle.full import FullOracle
-from core.oracle.meters import Unmetered
 from core.oracle.noise import grid_for
 from core.privacy.events import Gaussian
 from core.privacy.facts import Adjacency, Facts, Ranges
@@ -278,7 +278,7 @@ def test_noise_law(case: Case, adjacency: Adjacency) -> None:
     public, problem = known(case, 50, adjacency), problem_of(case, x, y)
     at = points(case, draws, 1)[-1]
     at = at if case.encoded else at[0]
-    oracle = FullOracle(problem, public, Unmetered(), repeatable_generator())
+    oracle = FullOracle(problem, public, UnlimitedFilter(), repeatable_generator())
     exact = problem.bounded_sum(case.question, public, at) / 50
     claimed = case.question.sigma * case.question.sensitivity(public)
     answers = [oracle.ask(case.question, at) for _ in range(600)]

@@ -22,8 +22,8 @@ from core.errors import Diverged
 from core.mechanisms.generator import SimulationGenerator
 from core.optimizers import fit, iterate
 from core.oracle import Answer
+from core.oracle.filters import ORDERS, CountingFilter
 from core.oracle.full import FullOracle
-from core.oracle.meters import ORDERS, CountingMeter
 from core.oracle.simulation import Simulation
 from core.privacy.events import compose
 from core.privacy.facts import Adjacency, Facts
@@ -89,10 +89,10 @@ class Listening:
 
 
 def simulated(settings: Method, seed: int = 1, *, data: LinearProblem | None = None) -> Simulation:
-    """Return synthetic records whose meter covers the price of the settings and no more."""
+    """Return synthetic records whose privacy filter covers the price of the settings and no more."""
     price = compose(Counter(settings.schedule(public())))
     records = data or problem(UNITS, DIMENSION)
-    return Simulation(records, public(), SimulationGenerator(seed), meter=CountingMeter(price))
+    return Simulation(records, public(), SimulationGenerator(seed), payments=CountingFilter(price))
 
 
 @pytest.mark.parametrize("settings", METHODS, ids=named)
@@ -133,15 +133,17 @@ class TestEveryMethod:
     def test_a_second_attempt_goes_on_and_asks_nothing_twice(self, settings: Method) -> None:
         whole = Listening(simulated(settings))
         ended = iterate(settings, whole)[0].theta
-        meter = CountingMeter()
-        real = Simulation(problem(UNITS, DIMENSION), public(), SimulationGenerator(1), meter=meter)
+        payments = CountingFilter()
+        real = Simulation(problem(UNITS, DIMENSION), public(), SimulationGenerator(1), payments=payments)
         with pytest.raises(KeyboardInterrupt):
             iterate(settings, Listening(real, told=whole.answers, die_after=3))
-        second = CountingMeter(compose(Counter(settings.schedule(public()))))
-        second.keep({name: value.clone() for name, value in meter.resume().items()}, 3)
-        again = Simulation(problem(UNITS, DIMENSION), public(), SimulationGenerator(2), meter=second)
+        second = CountingFilter(compose(Counter(settings.schedule(public()))))
+        second.log.keep({name: value.clone() for name, value in payments.log.resume().items()}, 3)
+        again = Simulation(problem(UNITS, DIMENSION), public(), SimulationGenerator(2), payments=second)
         on = Listening(again, told=whole.answers[3:], die_after=len(whole.answers) - 3)
-        if isinstance(settings, AdaptiveGradientDescent):  # a fresh meter affords what the first three answers took
+        if isinstance(
+            settings, AdaptiveGradientDescent
+        ):  # a fresh privacy filter affords what the first three answers took
             with suppress(KeyboardInterrupt):
                 iterate(settings, on)
         else:
@@ -150,7 +152,7 @@ class TestEveryMethod:
 
     def test_a_real_oracle_leads_where_a_simulated_one_does(self, settings: Method) -> None:
         price = compose(Counter(settings.schedule(public())))
-        real = FullOracle(problem(UNITS, DIMENSION), public(), CountingMeter(price), repeatable_generator())
+        real = FullOracle(problem(UNITS, DIMENSION), public(), CountingFilter(price), repeatable_generator())
         theta = fit(settings, real).value.theta
         simulations = torch.stack([fit(settings, simulated(settings, seed)).value.theta for seed in range(3)])
         spread = (simulations - simulations.mean(0)).norm(dim=1).max() + 1e-3

@@ -25,8 +25,8 @@ from core.catalogue.questions import Looked, Question
 from core.catalogue.reencoded_questions import ReencodedCurvature, ReencodedGradient
 from core.mechanisms.lattice import round_parts
 from core.oracle import Oracle
+from core.oracle.filters import UnlimitedFilter
 from core.oracle.full import FullOracle
-from core.oracle.meters import Unmetered
 from core.oracle.noise import grid_for
 from core.privacy.events import Gaussian
 from core.privacy.facts import Adjacency, Facts, Ranges
@@ -269,7 +269,7 @@ def test_noise_law(case: Case, adjacency: Adjacency) -> None:
     problem = LinearProblem(x.clone(), y, torch.ones(50).bool(), case.loss, WEIGHTS)
     at = torch.tensor(np.vstack((np.full(WIDTH, 0.1), np.eye(WIDTH))))
     at = at if case.question.places == "encoded" else at[0]
-    oracle = FullOracle(problem, public, Unmetered(), repeatable_generator())
+    oracle = FullOracle(problem, public, UnlimitedFilter(), repeatable_generator())
     exact = problem.bounded_sum(case.question, public, at) / 50
     claimed = case.question.sigma * case.question.sensitivity(public)
     answers = [oracle.ask(case.question, at) for _ in range(1500)]

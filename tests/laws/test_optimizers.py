@@ -25,8 +25,8 @@ from core.errors import AdjacencyMismatch, Diverged
 from core.mechanisms.generator import SimulationGenerator
 from core.optimizers import fit, fit_and_infer, iterate
 from core.oracle import Answer, Release, Status
+from core.oracle.filters import ORDERS, CountingFilter
 from core.oracle.full import FullOracle, RecordsOracle
-from core.oracle.meters import ORDERS, CountingMeter
 from core.oracle.samples import PoissonOracle, StreamOracle
 from core.oracle.simulation import Simulation
 from core.privacy.events import Gaussian, Sampled, compose
@@ -190,13 +190,13 @@ def oracle(
 
 def real_oracle(settings: Iterating) -> RecordsOracle:
     """Return a real oracle over the same records, with a repeatable key."""
-    data, meter, generator = problem(UNITS, DIMENSION), CountingMeter(), repeatable_generator()
+    data, payments, generator = problem(UNITS, DIMENSION), CountingFilter(), repeatable_generator()
     match settings.sampling(public()):
         case PoissonSampling(parts=parts):
-            return PoissonOracle(data, public(), meter, generator, parts)
+            return PoissonOracle(data, public(), payments, generator, parts)
         case StreamSampling():
-            return StreamOracle(data, public(), meter, generator, np.arange(UNITS))
-    return FullOracle(data, public(), meter, generator)
+            return StreamOracle(data, public(), payments, generator, np.arange(UNITS))
+    return FullOracle(data, public(), payments, generator)
 
 
 def budgeted(settings: Iterating) -> AnySettings:
@@ -270,7 +270,7 @@ class TestEveryOptimizer:
 
     def test_draws_at_most_its_price(self, settings: Iterating) -> None:
         price = compose(Counter(settings.schedule(public())))
-        drawn = fit(settings, oracle(settings, meter=CountingMeter(price))).event
+        drawn = fit(settings, oracle(settings, payments=CountingFilter(price))).event
         costs, most = cost_nano(drawn, ORDERS), cost_nano(price, ORDERS)
         assert all(one <= other for one, other in zip(costs, most, strict=True))
         if budgeted(settings) == settings:
@@ -286,7 +286,7 @@ class TestEveryOptimizer:
         for kind, times in asked.items():
             for number in (1, times):
                 with pytest.raises(AssertionError, match="never passes what was priced"):
-                    fit(whole, Silencing(oracle(settings, meter=CountingMeter(price)), kind, number))
+                    fit(whole, Silencing(oracle(settings, payments=CountingFilter(price)), kind, number))
 
     def test_is_worth_its_mu(self, settings: Iterating) -> None:
         """Samples have no mu; at the rate of one they cost what Gaussian answers do."""
@@ -319,15 +319,15 @@ class TestEveryOptimizer:
         assert torch.allclose(lanes, real.expand(3, -1), atol=1e-4)
 
     def test_a_second_attempt_goes_on_from_the_last_kept_step(self, settings: Iterating) -> None:
-        settings, meter = budgeted(settings), CountingMeter()
-        dying = Listening(oracle(settings, seed=1, meter=meter), die_after=answers(settings, 3))
+        settings, payments = budgeted(settings), CountingFilter()
+        dying = Listening(oracle(settings, seed=1, payments=payments), die_after=answers(settings, 3))
         with pytest.raises(KeyboardInterrupt):
             iterate(settings, dying)
         assert dying.kept == [1, 2, 3]
-        state = {name: value.clone() for name, value in meter.resume().items()}
-        second = CountingMeter()
-        second.keep(state, 3)
-        going_on = Listening(oracle(settings, seed=2, meter=second))
+        state = {name: value.clone() for name, value in payments.log.resume().items()}
+        second = CountingFilter()
+        second.log.keep(state, 3)
+        going_on = Listening(oracle(settings, seed=2, payments=second))
         estimate, _ = iterate(settings, going_on)
         assert settings.steps is not None
         assert len(going_on.questions) == answers(settings, settings.steps) - answers(settings, 3)
@@ -368,7 +368,7 @@ class TestEveryOptimizerThatReadsRecordsAgain:
         """Planted: K + 1 or K + 2 steps at the price of K, each as noisy as was priced."""
         price = compose(Counter(settings.schedule(public())))
         with pytest.raises(AssertionError, match="never passes what was priced"):
-            fit(longer(budgeted(settings), more), oracle(settings, meter=CountingMeter(price)))
+            fit(longer(budgeted(settings), more), oracle(settings, payments=CountingFilter(price)))
 
     @pytest.mark.parametrize(
         "settings",
@@ -420,7 +420,7 @@ def test_inference_is_asked_through_the_same_oracle() -> None:
     inference = Inference(curvature_sigma=4.0, score_sigma=5.0, curvature_floor=1e-3, score_floor=1e-4)
     settings = EXAMPLES[2]
     price = compose(Counter([*settings.schedule(public()), *(one.event() for one in inference.questions())]))
-    release = fit_and_infer(settings, inference, oracle(settings, meter=CountingMeter(price)))
+    release = fit_and_infer(settings, inference, oracle(settings, payments=CountingFilter(price)))
     assert release.event == price
     assert release.value.sandwich is not None
     without = fit_and_infer(settings, Inference(intervals=False), oracle(settings))

@@ -22,7 +22,7 @@ from core.catalogue.questions import (
     Secant,
 )
 from core.mechanisms.lattice import integer_norm, round_parts
-from core.oracle.meters import ORDERS
+from core.oracle.filters import ORDERS
 from core.oracle.noise import grid_for
 from core.privacy.events import BoundedRange, Gaussian
 from core.privacy.facts import Adjacency

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from core.mechanisms import sampling, shuffle
 from core.mechanisms.generator import Generator
 from core.mechanisms.sampling import Kernels, Listed
-from core.oracle.meters import Unmetered
+from core.oracle.filters import UnlimitedFilter
 from core.oracle.samples import PoissonOracle
 from core.problems import Problem
 from core.problems import rows as compiled
@@ -76,7 +76,7 @@ def test_what_is_left_out_may_be_anything(case: Case, kernels: Kernels | None, m
     """Padding and an absent x, overwritten in memory by what would spoil any sum, against x zeroed in its slot."""
     if kernels is None:
         monkeypatch.setattr(compiled, "KERNELS", None)
-    oracle = PoissonOracle(case.make(None), case.public, Unmetered(), repeatable_generator(), RATE)
+    oracle = PoissonOracle(case.make(None), case.public, UnlimitedFilter(), repeatable_generator(), RATE)
     listed = oracle._sample(400)
     assert isinstance(listed, Listed)
     rows, included = tensors(listed)

@@ -25,8 +25,8 @@ from core.catalogue.table_questions import (
 )
 from core.mechanisms.lattice import round_parts
 from core.oracle import Oracle
+from core.oracle.filters import UnlimitedFilter
 from core.oracle.full import FullOracle
-from core.oracle.meters import Unmetered
 from core.oracle.noise import grid_for
 from core.privacy.events import Gaussian
 from core.privacy.facts import Adjacency, Facts, Ranges
@@ -243,7 +243,7 @@ def test_noise_law(case: Case, adjacency: Adjacency) -> None:
     rows = records(np.random.default_rng(5), 30)
     public = known(len(rows), adjacency)
     problem, at = TableProblem(rows, torch.ones(len(rows)).bool()), torch.zeros(WIDTH).double()
-    oracle = FullOracle(problem, public, Unmetered(), repeatable_generator())
+    oracle = FullOracle(problem, public, UnlimitedFilter(), repeatable_generator())
     exact = problem.bounded_sum(case.question, public, at) / len(rows)
     claimed = case.question.sigma * case.question.sensitivity(public)
     answers = [oracle.ask(case.question, at) for _ in range(1500)]

@@ -23,7 +23,7 @@ from core.optimizers.gauss_psgd import beginning, iterate, walk
 from core.oracle import Answer
 from core.oracle.account import EVERYTHING
 from core.oracle.cursor import StreamCursor
-from core.oracle.meters import CountingMeter, Unmetered
+from core.oracle.filters import CountingFilter, UnlimitedFilter
 from core.oracle.samples import StreamOracle
 from core.oracle.simulation import Simulation
 from core.privacy.events import Gaussian, Repeated
@@ -111,7 +111,7 @@ def test_diff2_starts_again_by_number_alone() -> None:
 
 def test_no_distance_takes_no_record_and_returns_the_same_estimate() -> None:
     records = CountedRecords(1000)
-    oracle = StreamOracle(records, facts(1000, 3), Unmetered(), SystemGenerator(), np.arange(1000))
+    oracle = StreamOracle(records, facts(1000, 3), UnlimitedFilter(), SystemGenerator(), np.arange(1000))
     estimator = AdaSpider(given(batch=50, difference_batch=20), oracle, nothing_known(point(dimension=3)))
     first, again = estimator.query(point(dimension=3)), estimator.query(point(dimension=3))
     assert first is not None
@@ -124,7 +124,9 @@ def drawn(settings: GaussPsgd, path: list[Tensor], runs: int, dimension: int = 5
     """Return the errors of the estimate at the end of a path, over many runs through a real oracle, the truth e1."""
     units = runs * (10 + 2 * len(path))
     public = facts_of(units, dimension)
-    oracle = StreamOracle(StillRecords(units, dimension), public, Unmetered(), repeatable_generator(), np.arange(units))
+    oracle = StreamOracle(
+        StillRecords(units, dimension), public, UnlimitedFilter(), repeatable_generator(), np.arange(units)
+    )
     found = []
     for _ in range(runs):
         estimator = AdaSpider(settings, oracle, nothing_known(path[0]))
@@ -186,7 +188,7 @@ def _changes(distance: float, runs: int, settings: GaussPsgd | None = None) -> T
     settings = given(smoothness=0.7, restart_drift=1e9) if settings is None else settings
     units = runs * 12
     oracle = StreamOracle(
-        StillRecords(units, 50), facts_of(units, 50), Unmetered(), repeatable_generator(), np.arange(units)
+        StillRecords(units, 50), facts_of(units, 50), UnlimitedFilter(), repeatable_generator(), np.arange(units)
     )
     found = []
     for _ in range(runs):
@@ -262,13 +264,13 @@ SIZES: dict[str, Any] = {
 def run(mode: str, *, epochs: int = 1, kind: Any = StreamOracle, **options: Any) -> tuple[CountedRecords, Any, Any]:
     """Run the method on counted records behind a real oracle; return them, the oracle's event and the estimate."""
     units = 1200
-    records, public, meter = CountedRecords(units), facts(units, 3), CountingMeter()
+    records, public, payments = CountedRecords(units), facts(units, 3), CountingFilter()
     settings = given(**SIZES | {"round_mode": mode, "epochs": epochs, "steps": 250} | options)
     generator = np.random.default_rng(4)
     orders = np.stack([generator.permutation(units) for _ in range(epochs)])
-    oracle = kind(records, public, meter, SystemGenerator(), orders)
+    oracle = kind(records, public, payments, SystemGenerator(), orders)
     estimate, _ = iterate(settings, oracle)
-    return records, meter.totals[-1], estimate
+    return records, payments.totals[-1], estimate
 
 
 def check_single_use(records: CountedRecords, epochs: int = 1) -> None:
@@ -305,7 +307,7 @@ class TestSingleUse:
 
         units = 1200
         records, settings = CountedRecords(units), given(**SIZES | {"steps": 60, "escape_distance": 1e9})
-        oracle = StreamOracle(records, facts(units, 3), CountingMeter(), SystemGenerator(), np.arange(units))
+        oracle = StreamOracle(records, facts(units, 3), CountingFilter(), SystemGenerator(), np.arange(units))
         start = torch.zeros(3, dtype=torch.float64)
         walk(settings, oracle.facts, Rewound(settings, oracle, nothing_known(start)), beginning(start), lambda _: None)
         with pytest.raises(AssertionError, match="read twice"):
@@ -337,7 +339,7 @@ class Told(StreamOracle):  # type: ignore[misc]  # a final class: this one only 
 def test_a_transcript_alone_repeats_a_run_bit_for_bit(mode: str) -> None:
     """A7: the same questions, branches, escapes and output from recorded answers, with no records behind them."""
     settings = given(**SIZES | {"round_mode": mode, "steps": 250})
-    oracle = Told(CountedRecords(1200), facts(1200, 3), CountingMeter(), SystemGenerator(), np.arange(1200))
+    oracle = Told(CountedRecords(1200), facts(1200, 3), CountingFilter(), SystemGenerator(), np.arange(1200))
     real, _ = iterate(settings, oracle)
     deaf, _ = iterate(settings, Deaf(oracle.facts, oracle.told))  # type: ignore[arg-type]
     assert torch.equal(real.theta, deaf.theta)
@@ -352,7 +354,7 @@ def test_a_transcript_alone_repeats_a_run_bit_for_bit(mode: str) -> None:
 def test_an_attempt_goes_on_exactly_where_another_kept(mode: str) -> None:
     """Lost after any answer: with the answers that were to come it ends at the very same point."""
     settings = given(**SIZES | {"round_mode": mode, "steps": 250})
-    oracle = Told(CountedRecords(1200), facts(1200, 3), CountingMeter(), SystemGenerator(), np.arange(1200))
+    oracle = Told(CountedRecords(1200), facts(1200, 3), CountingFilter(), SystemGenerator(), np.arange(1200))
     whole, _ = iterate(settings, oracle)
 
     class Keeping(Deaf):

@@ -23,16 +23,16 @@ from core.errors import Diverged
 from core.inference.estimate import Estimate
 from core.mechanisms.generator import SimulationGenerator
 from core.optimizers.adaptive_gd import _stepped, iterate
-from core.oracle import Answer, Meter, Oracle, PublicRandomness, Release, Status
+from core.oracle import Answer, Oracle, PrivacyFilter, PublicRandomness, Release, Status
 from core.oracle.account import EVERYTHING, Account
+from core.oracle.filters import CountingFilter
 from core.oracle.full import FullOracle
-from core.oracle.meters import CountingMeter
 from core.oracle.simulation import Simulation
 from core.privacy.events import Event, compose
 from core.privacy.facts import Adjacency, Facts
 from core.privacy.renyi import cost_nano, prefix_costs
 from core.problems.linear import LinearProblem
-from core.training.meter import LedgerMeter
+from core.training.ledger_filter import LedgerFilter
 from core.training.order import Payer
 from studies.kl.powers import PowerProblem
 from tests.support.pathwise import Recording
@@ -52,9 +52,9 @@ def method(**options: object) -> AdaptiveGradientDescent:
 def run(seed: int, exponent: float = 2.0, units: int = 10_000, **options: object) -> tuple[Estimate, Recording]:
     """Run it on a power of the distance, in simulation, within its budget."""
     settled, facts, _ = planned(exponent, units, 3, **options)
-    meter = CountingMeter(compose(Counter(settled.schedule(facts))))
+    payments = CountingFilter(compose(Counter(settled.schedule(facts))))
     problem = PowerProblem(units, 3, exponent)
-    oracle = Recording(Simulation(problem, facts, SimulationGenerator(seed), meter=meter))
+    oracle = Recording(Simulation(problem, facts, SimulationGenerator(seed), payments=payments))
     estimate, _ = iterate(settled, oracle)
     return estimate, oracle
 
@@ -122,9 +122,9 @@ class TestARun:
     def test_too_small_a_budget_returns_the_start_and_spends_nothing(self) -> None:
         poor = method(mu=1.0).model_copy(update={"norm_sigma": 0.5})
         assert poor.budget_too_small
-        meter = CountingMeter(compose(Counter(poor.schedule(PUBLIC))))
-        estimate, status = iterate(poor, Scripted(PUBLIC, meter, [1.0]))
-        assert (meter.totals, status) == ([], Status.FINISHED)
+        payments = CountingFilter(compose(Counter(poor.schedule(PUBLIC))))
+        estimate, status = iterate(poor, Scripted(PUBLIC, payments, [1.0]))
+        assert (payments.totals, status) == ([], Status.FINISHED)
         assert torch.equal(estimate.theta, estimate.start)
         certificate = estimate.certificate
         assert certificate is not None
@@ -133,7 +133,7 @@ class TestARun:
     def test_there_is_a_last_step(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("core.catalogue.kl.adaptive_gd.MOST_STEPS", 5)
         assert MOST_STEPS > 5
-        estimate, _ = iterate(method(), Scripted(PUBLIC, CountingMeter(), [1.0]))
+        estimate, _ = iterate(method(), Scripted(PUBLIC, CountingFilter(), [1.0]))
         assert estimate.certificate is not None
         assert (int(estimate.steps), estimate.certificate.ended_by) == (5, "step_cap")
         assert estimate.certificate.value is None, "no norm was told where it ended"
@@ -156,8 +156,8 @@ def test_behind_a_oracle_a_step_reads_the_records_once_and_what_is_drawn_is_with
     records = Counted(*rows(units, 3), LOGISTIC, WEIGHTS)
     settled = AdaptiveGradientDescent.model_validate({"select": select}).plan(public, 1.0)
     priced = compose(Counter(settled.schedule(public)))
-    meter = CountingMeter(priced)
-    oracle = FullOracle(records, public, meter, repeatable_generator())
+    payments = CountingFilter(priced)
+    oracle = FullOracle(records, public, payments, repeatable_generator())
     estimate, status = iterate(settled, oracle)
     steps = int(estimate.steps)
     assert steps > 2
@@ -185,7 +185,7 @@ class TestARidge:
         records = LinearProblem(*rows(20_000, 3), LOGISTIC, WEIGHTS)
         oracle: Oracle = Simulation(records, self.public, SimulationGenerator(1), noiseless=True)
         if behind == "an oracle":
-            oracle = FullOracle(records, self.public, CountingMeter(), repeatable_generator())
+            oracle = FullOracle(records, self.public, CountingFilter(), repeatable_generator())
         theta = torch.tensor([3.0, -2.0, 5.0], dtype=torch.float64)
         (told,) = oracle.ask(GradientNorm(sigma=1e-3), theta).value.tolist()
         assert told == pytest.approx(float(self.slope(theta).norm()), rel=1e-5)
@@ -210,7 +210,7 @@ class TestARidge:
             features, target, there = rows(20_000, 3)
             there[0] = bool(present)
             records = LinearProblem(features, target, there, LOGISTIC, WEIGHTS)
-            oracle = FullOracle(records, public, CountingMeter(), repeatable_generator())
+            oracle = FullOracle(records, public, CountingFilter(), repeatable_generator())
             totals.append(float(oracle.ask(GradientNorm(sigma=1.0), far).value[0]))
         assert abs(totals[0] - totals[1]) <= GradientNorm(sigma=1.0).sensitivity(public) * 1.01
         assert min(totals) > 1.0
@@ -222,10 +222,12 @@ class Scripted:
     What is told depends on the place alone, and on the attempt, as fresh noise would.
     """
 
-    def __init__(self, facts: Facts, meter: Meter, norms: list[float], ledger: "Ledger | None" = None) -> None:
+    def __init__(
+        self, facts: Facts, payments: PrivacyFilter, norms: list[float], ledger: "Ledger | None" = None
+    ) -> None:
         self.facts = facts
-        self._account = Account(meter)
-        self._meter = meter
+        self._account = Account(payments)
+        self._payments = payments
         self._norms, self._ledger = norms, ledger or Ledger()
         self.chosen_from: list[int] = []
 
@@ -262,11 +264,11 @@ class Scripted:
         raise AssertionError(f"there is no block {name!r}")
 
     def resume(self, initial: dict[str, Tensor]) -> dict[str, Tensor]:
-        kept = self._meter.resume()
+        kept = self._payments.log.resume()
         return initial if kept is None else kept
 
     def keep(self, state: dict[str, Tensor], step: int) -> None:
-        self._meter.keep(state, step)
+        self._payments.log.keep(state, step)
 
     def release(self, value: T, status: Status) -> Release[T]:
         return Release(value=value, status=status, event=self._account.close())
@@ -311,12 +313,12 @@ class Ledger:
 
 
 def through_kills(settled: AdaptiveGradientDescent, norms: list[float], dies_at: list[int]) -> tuple[Estimate, Ledger]:
-    """Run a job to its end, each attempt with a fresh meter and what the last one kept."""
+    """Run a job to its end, each attempt with a fresh privacy filter and what the last one kept."""
     schedule = tuple(settled.schedule(PUBLIC))
     ledger = Ledger(dies_at=list(dies_at), schedule=schedule)
     totals = tuple(tuple(total) for total in prefix_costs(schedule, ORDERS))
     while True:
-        meter = LedgerMeter(
+        payments = LedgerFilter(
             ledger,
             [Payer(ORDERS, totals)],
             schedule,
@@ -325,7 +327,7 @@ def through_kills(settled: AdaptiveGradientDescent, norms: list[float], dies_at:
             charged=ledger.charged,
         )
         try:
-            return iterate(settled, Scripted(PUBLIC, meter, norms, ledger))[0], ledger
+            return iterate(settled, Scripted(PUBLIC, payments, norms, ledger))[0], ledger
         except Killed:
             continue
 
@@ -462,7 +464,7 @@ def check_method(kind: type[AdaptiveGradientDescent]) -> None:
         assert settled.norm_sigma * sensitivity == pytest.approx(PUBLIC.gradient_bound / (sqrt(300) * rho**0.25))
         priced = compose(Counter(settled.schedule(PUBLIC)))
         for norms in ([0.9, 0.5, 0.2, -0.9], [0.9, 0.06, 0.01], [0.12]):
-            oracle = Recording(Scripted(PUBLIC, CountingMeter(priced), norms))
+            oracle = Recording(Scripted(PUBLIC, CountingFilter(priced), norms))
             estimate, _ = iterate(settled, oracle)
             told = [one for one in oracle.releases if one.question.places == "point"]
             for norm, gradient in zip(told[::2], told[1::2], strict=False):
@@ -535,7 +537,7 @@ class TestTheChoice:
     def test_is_among_so_many_of_the_least_norms(self) -> None:
         settled = method(select="exponential", step_cap=2000)
         norms = [*np.linspace(1.0, 0.5, 300), -1.0]
-        oracle = Scripted(PUBLIC, CountingMeter(), [float(norm) for norm in norms])
+        oracle = Scripted(PUBLIC, CountingFilter(), [float(norm) for norm in norms])
         estimate, _ = iterate(settled, oracle)
         assert oracle.chosen_from == [MOST_CANDIDATES]
         assert float(estimate.theta[0]) == 300 - MOST_CANDIDATES // 2

@@ -21,8 +21,8 @@ from core.catalogue.planning import PlannedJob, plan_job
 from core.catalogue.whitened_newton import WhitenedNewton
 from core.mechanisms.generator import SystemGenerator
 from core.optimizers import fit_and_infer
+from core.oracle.filters import UnlimitedFilter
 from core.oracle.full import FullOracle
-from core.oracle.meters import Unmetered
 from core.problems import Problem, make_problem
 
 CELL = Cell("normal", 2000, 6, 1.0, Outcome("logistic"))
@@ -59,7 +59,9 @@ def rung(optimizer: dict[str, str] | None, mu: float) -> tuple[float, float]:
         plan = planned(optimizer, mu, seed)
         problem = problem_of(plan, *encoded(plan, data))
         fitted = fit_and_infer(
-            plan.spec.optimizer, plan.spec.inference, FullOracle(problem, plan.facts, Unmetered(), SystemGenerator())
+            plan.spec.optimizer,
+            plan.spec.inference,
+            FullOracle(problem, plan.facts, UnlimitedFilter(), SystemGenerator()),
         ).value
         estimate, sandwich = fitted.estimate, fitted.sandwich
         assert sandwich is not None, "it was asked for"

@@ -33,7 +33,7 @@ METHODS: dict[str, ClippedSgd | CertifiedClippedSgd] = {
 
 
 class Keeping:
-    """An oracle that holds all states as a ledger's meter holds one, and has copies of them."""
+    """An oracle that holds all states as a ledger's privacy filter holds one, and has copies of them."""
 
     def __init__(self, real: Simulation) -> None:
         self._real = real

@@ -12,7 +12,7 @@ from core.catalogue.questions import Gradient
 from core.errors import Invalid
 from core.mechanisms.generator import SimulationGenerator
 from core.optimizers import fit, iterate
-from core.oracle.meters import CountingMeter, Unmetered
+from core.oracle.filters import CountingFilter, LastState, UnlimitedFilter
 from core.oracle.noise import grid_for
 from core.oracle.simulation import Simulation
 from core.privacy.events import Gaussian
@@ -45,8 +45,8 @@ def settings(**changes: object) -> CertifiedClippedSgd:
     return CertifiedClippedSgd.model_validate({**usual, "returns": "average", **changes})
 
 
-class Watching(Unmetered):
-    """A meter that holds every iterate that is kept."""
+class Watching(LastState):
+    """An answer log that holds every iterate that is kept."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -126,10 +126,10 @@ class TestAverage:
     def iterates(self, asked: CertifiedClippedSgd) -> tuple[Tensor, Tensor]:
         """Return x^0 to x^K and what is returned."""
         data, known = squared(*table())
-        meter = Watching()
-        found = fit(asked, simulate(asked, data, known, meter=meter)).value.theta
+        watching = Watching()
+        found = fit(asked, simulate(asked, data, known, payments=UnlimitedFilter(watching))).value.theta
         start = torch.zeros(1, DIMENSION, dtype=torch.float64)
-        return torch.cat([start, torch.stack(meter.iterates)]), found
+        return torch.cat([start, torch.stack(watching.iterates)]), found
 
     def test_has_the_start_and_every_update_in_it(self) -> None:
         points, found = self.iterates(settings())
@@ -143,11 +143,13 @@ class TestAverage:
         asked, counts = settings(steps=3, returns="random_iterate"), torch.zeros(4)
         data, known = squared(*table())
         for seed in range(400):
-            meter = Watching()
+            watching = Watching()
             sampling = asked.sampling(known)
-            oracle = Simulation(data, known, SimulationGenerator(seed), sampling=sampling, meter=meter)
+            oracle = Simulation(
+                data, known, SimulationGenerator(seed), sampling=sampling, payments=UnlimitedFilter(watching)
+            )
             found = fit(asked, oracle).value.theta
-            points = torch.stack([torch.zeros(DIMENSION).double(), *meter.iterates])
+            points = torch.stack([torch.zeros(DIMENSION).double(), *watching.iterates])
             counts[int((points == found).all(-1).nonzero()[0])] += 1
         assert float(((counts - 100) ** 2 / 100).sum()) < 21.1, counts
 
@@ -157,7 +159,7 @@ class TestPrice:
         data, known = squared(*table())
         asked = settings()
         assert [event for event in asked.schedule(known) if isinstance(event, Gaussian)] == [Gaussian(sigma=1.0)]
-        drawn = fit(asked, simulate(asked, data, known, meter=CountingMeter(Gaussian(sigma=1.0)))).event
+        drawn = fit(asked, simulate(asked, data, known, payments=CountingFilter(Gaussian(sigma=1.0)))).event
         assert drawn == Gaussian(sigma=1.0)
 
     def test_one_pass_in_chunks(self) -> None:

@@ -12,7 +12,7 @@ from core.catalogue.second_order.certify import APART, Certify
 from core.errors import Invalid
 from core.mechanisms.generator import SimulationGenerator
 from core.optimizers import fit, gauss_psgd
-from core.oracle.meters import ORDERS, CountingMeter
+from core.oracle.filters import ORDERS, CountingFilter
 from core.oracle.simulation import Simulation
 from core.privacy.events import compose
 from core.privacy.renyi import cost_nano
@@ -95,7 +95,7 @@ def looked_at(law: SaddlePopulation, settings: Certify, point: torch.Tensor, see
     facts = facts_of(law)
     price = compose(Counter(settings.schedule(facts)))
     oracle = Simulation(
-        law, facts, SimulationGenerator(seed), sampling=settings.sampling(facts), meter=CountingMeter(price)
+        law, facts, SimulationGenerator(seed), sampling=settings.sampling(facts), payments=CountingFilter(price)
     )
     released = fit(settings, oracle, point.unsqueeze(0))
     assert torch.equal(released.value.theta.reshape(-1), point)

@@ -25,9 +25,9 @@ from core.inference.parameters import penalised_gradient
 from core.inference.wording import claim as said_of
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.optimizers import fit
-from core.oracle.federation import ClientMeter, Federation, Rounds
+from core.oracle.federation import Federation, Rounds, SiteFilter
+from core.oracle.filters import CountingFilter, UnlimitedFilter
 from core.oracle.full import FullOracle
-from core.oracle.meters import CountingMeter, Unmetered
 from core.oracle.simulation import Simulation
 from core.privacy.budget import plan_orders
 from core.privacy.events import Gaussian, compose
@@ -113,14 +113,14 @@ def test_every_kind_of_model_is_told_its_gradients_length_at_the_price_of_one_an
     job = planned(model)
     settings, public = settings_of(job), job.facts
     point = torch.linspace(0.3, 0.7, public.dimension, dtype=torch.float64)
-    meter = CountingMeter()
-    oracle = FullOracle(make_problem(job, records(job), {}), public, meter, SystemGenerator())
+    payments = CountingFilter()
+    oracle = FullOracle(make_problem(job, records(job), {}), public, payments, SystemGenerator())
     estimate = fit(settings, oracle, point.unsqueeze(0)).value
     assert torch.equal(estimate.theta, point), "the very point"
-    assert [meter.totals[-1]] == [compose(Counter(job.schedule))] == [Gaussian(sigma=2.0)]
+    assert [payments.totals[-1]] == [compose(Counter(job.schedule))] == [Gaussian(sigma=2.0)]
     claim = claimed(estimate.certificate)
     assert claim.norm is not None
-    beside = FullOracle(make_problem(job, records(job), {}), public, Unmetered(), SystemGenerator())
+    beside = FullOracle(make_problem(job, records(job), {}), public, UnlimitedFilter(), SystemGenerator())
     exact = penalised_gradient(public, beside.ask(Gradient(sigma=1e-5), point).value, point)
     # Nine standard deviations of its noise: a false alarm in 10^18.
     assert claim.norm.told == pytest.approx(float(exact.norm()), abs=9 * claim.norm.noise)
@@ -317,7 +317,7 @@ def test_clients_tell_their_gradients_for_a_mean_of_norms_is_no_norm_of_a_mean()
     job, point = found.clients[0], torch.zeros(2, dtype=torch.float64)
 
     def work(peers: ThreadPeerGroup) -> tuple[Tensor, Certificate]:
-        paying = ClientMeter(CountingMeter(), Rounds(peers))
+        paying = SiteFilter(CountingFilter(), Rounds(peers))
         held = records(job)
         held.target[:] = peers.place
         own = FullOracle(make_problem(job, held, {}), job.facts, paying, SystemGenerator())

@@ -19,7 +19,7 @@ from core.errors import AdjacencyMismatch, Diverged, Invalid
 from core.mechanisms.generator import SimulationGenerator
 from core.optimizers import fit, iterate
 from core.oracle import Answer
-from core.oracle.meters import CountingMeter, Unmetered
+from core.oracle.filters import CountingFilter, LastState, UnlimitedFilter
 from core.oracle.samples import PoissonOracle
 from core.oracle.simulation import Simulation
 from core.privacy.conversions import gdp_mu
@@ -126,7 +126,7 @@ class TestNoise:
         """Return the noise of many answers, shape (asks, p), and its standard deviation as it should be."""
         features = torch.zeros(self.units, self.dimension, dtype=torch.float64)
         data, known = squared(features, torch.zeros(self.units, dtype=torch.float64))
-        oracle = PoissonOracle(data, known, CountingMeter(), repeatable_generator(), parts)
+        oracle = PoissonOracle(data, known, CountingFilter(), repeatable_generator(), parts)
         (question,) = ClippedSgd(sigma=self.sigma, clip=CLIP).questions()
         theta = torch.zeros(self.dimension, dtype=torch.float64)
         told = [oracle.ask(question, theta) for _ in range(self.asks)]
@@ -282,7 +282,7 @@ def test_a_start_that_coins_made_survives_a_loss() -> None:
     known = facts(2000, 4)
     settings = ClippedSgd(steps=6, batch=100, start="random", rule={"kind": "adam"}).plan(known, 1.0)
 
-    class Lost(Unmetered):
+    class Lost(LastState):
         def keep(self, state: dict[str, Tensor], step: int) -> None:
             super().keep({name: value.clone() for name, value in state.items()}, step)
             if step == 3 and not self.again:
@@ -291,15 +291,15 @@ def test_a_start_that_coins_made_survives_a_loss() -> None:
 
         again = False
 
-    meter = Lost()
+    payments = UnlimitedFilter(Lost())
 
     def oracle(seed: int) -> Simulation:
         data = problem(2000, 4)
-        return Simulation(data, known, SimulationGenerator(seed), meter=meter, sampling=settings.sampling(known))
+        return Simulation(data, known, SimulationGenerator(seed), payments=payments, sampling=settings.sampling(known))
 
     with pytest.raises(KeyboardInterrupt):
         iterate(settings, oracle(1))
-    kept = meter.resume()
+    kept = payments.log.resume()
     assert kept is not None
     start = kept["start"]
     assert torch.linalg.vector_norm(start) == pytest.approx(1.0)

@@ -10,7 +10,7 @@ from core.catalogue.clipped.certified import CertifiedClippedSgd
 from core.catalogue.second_order.gauss import GaussPsgd
 from core.mechanisms.generator import SimulationGenerator
 from core.optimizers import certified_clipped_sgd, gauss_psgd
-from core.oracle.meters import CountingMeter
+from core.oracle.filters import CountingFilter, LastState
 from core.oracle.samples import StreamOracle
 from core.oracle.simulation import Simulation
 from core.privacy.events import Gaussian
@@ -22,11 +22,11 @@ from tests.support.second_order import CountedRecords, facts_of
 UNITS, STEPS = 400, 8
 
 
-class Path(CountingMeter):
-    """A meter that holds every iterate."""
+class Path(LastState):
+    """An answer log that holds every iterate."""
 
-    def __init__(self, priced: Gaussian) -> None:
-        super().__init__(priced)
+    def __init__(self) -> None:
+        super().__init__()
         self.points: list[Tensor] = []
 
     def keep(self, state: dict[str, Tensor], step: int) -> None:
@@ -37,13 +37,14 @@ class Path(CountingMeter):
 def plain(returns: str, data: LinearProblem, known: Facts, seed: int) -> tuple[Tensor, list[Tensor]]:
     """Return what one pass of plain private gradients returns, and all of its iterates."""
     asked = CertifiedClippedSgd.model_validate({"steps": STEPS, "step_size": 0.5, "returns": returns})
-    asked, meter = asked.plan(known, 1.0), Path(Gaussian(sigma=1.0))
-    oracle = Simulation(data, known, SimulationGenerator(seed), sampling=asked.sampling(known), meter=meter)
+    asked, path = asked.plan(known, 1.0), Path()
+    payments = CountingFilter(Gaussian(sigma=1.0), log=path)
+    oracle = Simulation(data, known, SimulationGenerator(seed), sampling=asked.sampling(known), payments=payments)
     found, _ = certified_clipped_sgd.iterate(asked, oracle)
     assert asked.bound(known).value is None
     assert found.certificate is not None
     assert found.certificate.value is None
-    return found.theta, [torch.zeros_like(found.theta), *meter.points]
+    return found.theta, [torch.zeros_like(found.theta), *path.points]
 
 
 def test_the_last_iterate_is_the_last_one_at_the_price_of_one_answer() -> None:
@@ -68,8 +69,8 @@ def test_which_iterate_is_taken_at_random_no_record_decides() -> None:
 def test_diff2_asks_for_a_fresh_gradient_every_period_and_for_changes_between() -> None:
     known = facts_of(UNITS, 3, smoothness=1.0)
     asked = GaussPsgd(estimator="period", period=5, batch=40, difference_batch=10).plan(known, 1.0)
-    records, meter = CountedRecords(UNITS), CountingMeter(Gaussian(sigma=1.0))
-    oracle: Any = StreamOracle(records, known, meter, repeatable_generator(), np.arange(UNITS))
+    records, payments = CountedRecords(UNITS), CountingFilter(Gaussian(sigma=1.0))
+    oracle: Any = StreamOracle(records, known, payments, repeatable_generator(), np.arange(UNITS))
     found, _ = gauss_psgd.iterate(asked, oracle)
     kinds = [kind for kind, _ in records.sizes]
     fresh = [number for number, kind in enumerate(kinds) if kind == "gradient"]

@@ -15,8 +15,8 @@ from core.errors import Invalid
 from core.mechanisms.generator import SystemGenerator
 from core.optimizers import describe
 from core.oracle import Answer
+from core.oracle.filters import CountingFilter
 from core.oracle.full import FullOracle
-from core.oracle.meters import CountingMeter
 from core.privacy.events import Event, compose
 from core.privacy.facts import Adjacency, Facts
 from core.problems.table import TableProblem
@@ -49,10 +49,10 @@ def problem(seed: int = 0) -> TableProblem:
 
 
 class Listening(FullOracle):
-    """The real oracle on a meter that pays for a schedule and no more; keeps what it was asked."""
+    """The real oracle on a privacy filter that pays for a schedule and no more; keeps what it was asked."""
 
     def __init__(self, records: TableProblem, public: Facts, schedule: Sequence[Event]) -> None:
-        priced = CountingMeter(compose(Counter(schedule)))
+        priced = CountingFilter(compose(Counter(schedule)))
         super().__init__(records, public, priced, SystemGenerator())
         self.asked = list[Question]()
 

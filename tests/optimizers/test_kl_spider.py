@@ -14,8 +14,8 @@ from core.errors import Diverged
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.optimizers.kl_spider import iterate, walk
 from core.oracle import Answer, Oracle, Status
+from core.oracle.filters import CountingFilter, LastState, UnlimitedFilter
 from core.oracle.full import FullOracle
-from core.oracle.meters import CountingMeter, Unmetered
 from core.oracle.simulation import Simulation
 from core.privacy.events import NOTHING, compose
 from core.privacy.facts import Adjacency, Facts
@@ -145,7 +145,7 @@ def planned(problem: PowerProblem, **options: object) -> tuple[KlSpider, Facts]:
     return KlSpider.model_validate(usual | options).plan(facts, sqrt(2)), facts
 
 
-class Keeping(Unmetered):
+class Keeping(LastState):
     """Holds every state it was offered."""
 
     def __init__(self) -> None:
@@ -161,7 +161,7 @@ class Resumed(Blind):
     """Tells what was told after a state, and that state."""
 
     def __init__(self, facts: Facts, releases: list[Told], state: dict[str, Tensor]) -> None:
-        super().__init__(facts, releases, Unmetered())
+        super().__init__(facts, releases, UnlimitedFilter())
         self._state = state
 
     def resume(self, initial: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -203,15 +203,19 @@ def _error_of(problem: PowerProblem, one: Told) -> Tensor:
 class TestNoise:
     def test_it_accumulates_in_the_estimate(self) -> None:
         """Var(G_t - mean gradient) = sigma_0^2 + t sigma_k^2, to 3 %: over six standard errors of 100,000 draws."""
-        meter = Keeping()
+        keeping = Keeping()
         problem = PowerProblem(UNITS, 5, 2.0, radius=10.0)
-        oracle = Recording(Simulation(problem, public(problem), SimulationGenerator(7), lanes=20_000, meter=meter))
+        oracle = Recording(
+            Simulation(
+                problem, public(problem), SimulationGenerator(7), lanes=20_000, payments=UnlimitedFilter(keeping)
+            )
+        )
         one = Round(1.0, 6, 1e-9, 0.02, 0.04, 300.0, 100_000.0)
         walk(course_of(one), torch.zeros(5, dtype=torch.float64), inf, oracle)
         scales = [told.answer.scale for told in oracle.releases]
         assert len(scales) == 6
         assert 0.5 < scales[1] / scales[0] < 2
-        for count, state in enumerate(meter.states):
+        for count, state in enumerate(keeping.states):
             error = state["slope"] - problem.mean_gradient(state["theta"])
             expected = scales[0] ** 2 + count * scales[1] ** 2
             assert float(error.var()) == pytest.approx(expected, rel=0.03)
@@ -226,7 +230,7 @@ class TestNoise:
         settings, facts = planned(CUBE)
         oracle = Recording(Simulation(CUBE, facts, SimulationGenerator(3)))
         estimate, status = iterate(settings, oracle)
-        again = check_branches(lambda blind: iterate(settings, blind), oracle, meter=Unmetered())
+        again = check_branches(lambda blind: iterate(settings, blind), oracle, payments=UnlimitedFilter())
         assert torch.equal(again[0].theta, estimate.theta)
         assert status is Status.FINISHED
 
@@ -257,8 +261,8 @@ class TestPrivacy:
         settings = KlSpider(condition=KlCondition(gamma=1.0, kappa=kappa), variant=variant, force=True).plan(
             facts, 20.0 if variant == "proved" else 2.0
         )
-        meter = CountingMeter(priced=compose(_counted(settings, facts)))
-        oracle = Recording(Simulation(records, facts, SimulationGenerator(4), meter=meter))
+        payments = CountingFilter(priced=compose(_counted(settings, facts)))
+        oracle = Recording(Simulation(records, facts, SimulationGenerator(4), payments=payments))
         iterate(settings, oracle)
         ratios = check_dominated(oracle.releases, records, changed, facts)
         assert settings.mu is not None
@@ -296,9 +300,9 @@ class TestPrivacy:
 
     def test_it_draws_within_its_price(self) -> None:
         settings, facts = planned(CUBE)
-        meter = CountingMeter(priced=compose(_counted(settings, facts)))
-        iterate(settings, Simulation(CUBE, facts, SimulationGenerator(1), meter=meter))
-        assert meter.positions[-1] < len(settings.schedule(facts)), "rounds end early, and are paid back"
+        payments = CountingFilter(priced=compose(_counted(settings, facts)))
+        iterate(settings, Simulation(CUBE, facts, SimulationGenerator(1), payments=payments))
+        assert payments.positions[-1] < len(settings.schedule(facts)), "rounds end early, and are paid back"
 
 
 def _counted(settings: KlSpider, facts: Facts) -> dict[object, int]:
@@ -309,12 +313,12 @@ def _counted(settings: KlSpider, facts: Facts) -> dict[object, int]:
 class TestResuming:
     def test_every_answer_is_a_place_to_go_on_from(self) -> None:
         settings, facts = planned(CUBE)
-        meter = Keeping()
-        oracle = Recording(Simulation(CUBE, facts, SimulationGenerator(3), meter=meter))
+        keeping = Keeping()
+        oracle = Recording(Simulation(CUBE, facts, SimulationGenerator(3), payments=UnlimitedFilter(keeping)))
         estimate, _ = iterate(settings, oracle)
-        assert len(meter.states) == len(oracle.releases)
+        assert len(keeping.states) == len(oracle.releases)
         assert "d" in kinds(oracle)
-        for number, state in enumerate(meter.states, start=1):
+        for number, state in enumerate(keeping.states, start=1):
             rest = Resumed(facts, oracle.releases[number:], state)
             again, _ = iterate(settings, rest)
             assert rest.finished()
@@ -323,10 +327,12 @@ class TestResuming:
 
     @pytest.mark.parametrize("answers", [1, 2, 3, 4])
     def test_a_round_that_is_gone_on_with_has_no_more_steps_than_it_had(self, answers: int) -> None:
-        course, meter = course_of(round_of(4, 1e-3)), Keeping()
-        oracle = Recording(Simulation(SQUARE, public(), SimulationGenerator(0), noiseless=True, meter=meter))
+        course, keeping = course_of(round_of(4, 1e-3)), Keeping()
+        oracle = Recording(
+            Simulation(SQUARE, public(), SimulationGenerator(0), noiseless=True, payments=UnlimitedFilter(keeping))
+        )
         walk(course, START, inf, oracle)
-        rest = Resumed(public(), oracle.releases[answers:], meter.states[answers - 1])
+        rest = Resumed(public(), oracle.releases[answers:], keeping.states[answers - 1])
         assert distance(walk(course, START, inf, rest)["theta"]) == pytest.approx(0.6)
         assert rest.finished()
 
@@ -388,7 +394,9 @@ class TestOutcome:
         facts = PowerProblem(5000, DIMENSION, 3.0).constants.facts(5000, DIMENSION)
         open_settings = KlSpider(condition=CUBE.constants.condition, mu=sqrt(2), mean_smoothness=6.0, smoothness=6.0)
         settings = open_settings.model_copy(update={"start_gap": 1.0})
-        oracle = Simulation(PowerProblem(5000, DIMENSION, 3.0), facts, SimulationGenerator(1), meter=CountingMeter())
+        oracle = Simulation(
+            PowerProblem(5000, DIMENSION, 3.0), facts, SimulationGenerator(1), payments=CountingFilter()
+        )
         estimate, status = iterate(settings, oracle)
         assert torch.equal(estimate.theta, START)
         assert estimate.certificate is not None
@@ -416,7 +424,7 @@ class TestOutcome:
         exact = _minimiser(facts)
         for condition in (None, strong.weaker(1.5, 0.7)):
             settings = KlSpider(condition=condition, variant="calibrated").plan(facts, 4.0)
-            real: Oracle = FullOracle(oracle_problem(20_000, 3), facts, CountingMeter(), SystemGenerator())
+            real: Oracle = FullOracle(oracle_problem(20_000, 3), facts, CountingFilter(), SystemGenerator())
             oracle = Recording(real)
             estimate, _ = iterate(settings, oracle)
             assert ("d" in kinds(oracle)) == (condition is not None)

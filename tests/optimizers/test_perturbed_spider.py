@@ -16,7 +16,7 @@ from core.inference.estimate import Estimate
 from core.mechanisms.generator import SimulationGenerator
 from core.optimizers import perturbed_spider
 from core.oracle import Answer, Oracle
-from core.oracle.meters import CountingMeter
+from core.oracle.filters import CountingFilter
 from core.oracle.samples import StreamOracle
 from core.oracle.simulation import SeededRandomness
 from core.privacy.events import Gaussian
@@ -159,12 +159,12 @@ SMALL: dict[str, Any] = {
 }
 
 
-def real_oracle(units: int, records: Any = None, meter: CountingMeter | None = None) -> StreamOracle:
+def real_oracle(units: int, records: Any = None, payments: CountingFilter | None = None) -> StreamOracle:
     """Return a real oracle with a repeatable key."""
     return StreamOracle(
         problem(units, 3) if records is None else records,
         facts_of(units, 3),
-        meter or CountingMeter(Gaussian(sigma=1.0)),
+        payments or CountingFilter(Gaussian(sigma=1.0)),
         repeatable_generator(),
         np.arange(units),
     )
@@ -205,15 +205,15 @@ def randomness(seed: int = 1) -> SeededRandomness:
 
 
 def test_every_record_is_read_once_and_a_run_costs_one_answer() -> None:
-    records, meter = CountedRecords(2000), CountingMeter(Gaussian(sigma=1.0))
-    oracle = Through(real_oracle(2000, records, meter), randomness())
+    records, payments = CountedRecords(2000), CountingFilter(Gaussian(sigma=1.0))
+    oracle = Through(real_oracle(2000, records, payments), randomness())
     estimate = whole(oracle)
     assert oracle.kept is not None
     assert int(oracle.kept["disturbed"]) > 1, "the run is one that disturbs"
     assert int(oracle.kept["differences"]) > 5, "and asks for changes"
     assert int(records.counts.max()) == 1
     assert int(records.counts.sum()) > 1900
-    assert set(meter.totals) == {Gaussian(sigma=1.0)}
+    assert set(payments.totals) == {Gaussian(sigma=1.0)}
     assert estimate.certificate is not None
     assert (estimate.certificate.value, estimate.certificate.variant) == (None, "our reconstruction from prose")
 

@@ -19,8 +19,8 @@ from core.inference.estimate import Estimate
 from core.mechanisms.generator import SimulationGenerator
 from core.optimizers.proximal_point import iterate
 from core.oracle import Status
+from core.oracle.filters import CountingFilter, UnlimitedFilter
 from core.oracle.full import FullOracle
-from core.oracle.meters import CountingMeter, Unmetered
 from core.oracle.simulation import Simulation
 from core.privacy.conversions import rho_of_mu
 from core.privacy.events import NOTHING, Zcdp, compose
@@ -215,7 +215,7 @@ class Resumed(Blind):
     """Goes on from a state, with the answers that were given after it."""
 
     def __init__(self, recorded: Watched, step: int) -> None:
-        super().__init__(recorded.facts, recorded.releases[step:], Unmetered())
+        super().__init__(recorded.facts, recorded.releases[step:], UnlimitedFilter())
         self._state = recorded.states[step - 1]
 
     def resume(self, initial: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -262,7 +262,7 @@ def test_a_real_oracle_says_the_same_and_is_paid_what_was_priced() -> None:
     facts = support.facts(400, 3, support.HUBER).model_copy(update={"weak_convexity": 0.0, "ridge": 0.5})
     settings = PRACTICAL.model_copy(update={"condition": None, "noise": "exact"}).plan(facts, 3e4)
     price = compose(settings.schedule(facts).counted())
-    oracle = FullOracle(records, facts, CountingMeter(priced=price), support.repeatable_generator())
+    oracle = FullOracle(records, facts, CountingFilter(priced=price), support.repeatable_generator())
     estimate, status = iterate(settings, oracle)
     assert oracle.release(estimate, status).event == price
     silent = Simulation(records, facts, SimulationGenerator(1), noiseless=True)
@@ -278,8 +278,8 @@ class TestPathwise:
 
     def run(self, settings: ProximalPoint, facts: Facts, adjacency: Adjacency, lanes: int | None = None) -> Recording:
         records, _ = canaries(facts.units, DIMENSION, adjacency=adjacency)
-        meter = CountingMeter(priced=Zcdp(rho=rho_of_mu(MU)))
-        oracle = Recording(Simulation(records, facts, SimulationGenerator(3), lanes=lanes, meter=meter))
+        payments = CountingFilter(priced=Zcdp(rho=rho_of_mu(MU)))
+        oracle = Recording(Simulation(records, facts, SimulationGenerator(3), lanes=lanes, payments=payments))
         iterate(settings, oracle)
         return oracle
 
@@ -330,7 +330,7 @@ class TestPathwise:
         def again(blind: Blind) -> Estimate:
             return iterate(settings, blind)[0]
 
-        meter = CountingMeter(priced=Zcdp(rho=rho_of_mu(MU)))
-        result = check_branches(again, oracle, meter=meter)
+        payments = CountingFilter(priced=Zcdp(rho=rho_of_mu(MU)))
+        result = check_branches(again, oracle, payments=payments)
         assert isinstance(result, Estimate)
-        assert torch.equal(result.theta, iterate(settings, Blind(facts, oracle.releases, Unmetered()))[0].theta)
+        assert torch.equal(result.theta, iterate(settings, Blind(facts, oracle.releases, UnlimitedFilter()))[0].theta)

@@ -19,7 +19,7 @@ from core.mechanisms.generator import SimulationGenerator
 from core.optimizers import fit, iterate, newton_rules
 from core.optimizers.newton_rules import Told, local, near
 from core.oracle import Answer
-from core.oracle.meters import ORDERS, CountingMeter
+from core.oracle.filters import ORDERS, CountingFilter
 from core.oracle.simulation import Simulation
 from core.privacy.events import compose
 from core.privacy.facts import Facts
@@ -155,7 +155,7 @@ class TestLineSearch:
     def test_the_comparison_that_accepts_is_paid_too(self) -> None:
         settings = self.settings(evaluations=3)
         price = compose(Counter(settings.schedule(public())))
-        drawn = fit(settings, simulation(Huber(scale=0.7), meter=CountingMeter(price))).event
+        drawn = fit(settings, simulation(Huber(scale=0.7), payments=CountingFilter(price))).event
         assert all(a <= b for a, b in zip(cost_nano(drawn, ORDERS), cost_nano(price, ORDERS), strict=True))
 
         def uncounted(self: NewtonOptions, mu: float) -> tuple[Secant, ...]:
@@ -165,7 +165,7 @@ class TestLineSearch:
         with patch.object(NewtonOptions, "comparisons", uncounted):  # planted: one comparison is free of charge
             less = compose(Counter(settings.schedule(public())))
         with pytest.raises(AssertionError, match="never passes what was priced"):
-            fit(settings, simulation(Huber(scale=0.7), meter=CountingMeter(less)))
+            fit(settings, simulation(Huber(scale=0.7), payments=CountingFilter(less)))
 
     def test_lanes_search_each_by_themselves(self) -> None:
         one, _ = iterate(self.settings(), simulation(Huber(scale=0.7), noiseless=True))
@@ -173,13 +173,13 @@ class TestLineSearch:
         assert torch.allclose(many.theta, one.theta.expand(3, -1), atol=1e-9)
 
     def test_a_run_killed_between_comparisons_goes_on_identically(self) -> None:
-        whole = CountingMeter()
-        expected = fit(self.settings(), simulation(Huber(scale=0.7), noiseless=True, meter=whole)).value.theta
+        whole = CountingFilter()
+        expected = fit(self.settings(), simulation(Huber(scale=0.7), noiseless=True, payments=whole)).value.theta
         for died in range(1, 12):
-            meter = CountingMeter()
+            payments = CountingFilter()
             state = self.state_after(died)
-            meter.keep(state, died)
-            again = fit(self.settings(), simulation(Huber(scale=0.7), noiseless=True, meter=meter)).value.theta
+            payments.log.keep(state, died)
+            again = fit(self.settings(), simulation(Huber(scale=0.7), noiseless=True, payments=payments)).value.theta
             assert torch.equal(again, expected)
 
     def state_after(self, step: int) -> dict[str, Tensor]:

@@ -22,7 +22,7 @@ from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.optimizers import ada_spider, gauss_psgd
 from core.optimizers.ada_spider import nothing_known
 from core.oracle import Answer
-from core.oracle.meters import CountingMeter, Unmetered
+from core.oracle.filters import CountingFilter, UnlimitedFilter
 from core.oracle.samples import StreamOracle
 from core.oracle.simulation import Simulation
 from core.problems.linear import LinearProblem
@@ -60,7 +60,7 @@ def peeked(oracle: Any, theta: Tensor) -> float:
 def check_replay(module: Any) -> None:
     """From its transcript alone a run repeats bit for bit: questions, states that were kept, and what it returns."""
     settings = given(**SIZES | {"steps": 60})
-    oracle = Told(CountedRecords(UNITS), facts(UNITS, 3), CountingMeter(), SystemGenerator(), np.arange(UNITS))
+    oracle = Told(CountedRecords(UNITS), facts(UNITS, 3), CountingFilter(), SystemGenerator(), np.arange(UNITS))
     real, _ = module.iterate(settings, oracle)
     deaf, _ = module.iterate(settings, Deaf(oracle.facts, oracle.told))
     assert torch.equal(real.theta, deaf.theta)
@@ -72,7 +72,11 @@ def check_noise(make: Callable[[Any], Any]) -> None:
     question, units = given(mu=0.5).fresh(), 4 * 10 * 2
     oracle = make(
         StreamOracle(
-            StillRecords(units, 5000), facts_of(units, 5000), Unmetered(), repeatable_generator(), np.arange(units)
+            StillRecords(units, 5000),
+            facts_of(units, 5000),
+            UnlimitedFilter(),
+            repeatable_generator(),
+            np.arange(units),
         )
     )
     at = torch.zeros(5000, dtype=torch.float64)

@@ -21,9 +21,9 @@ from core.inference.wording import claim as said_of
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.optimizers import select_model
 from core.oracle import Status, stationarity
-from core.oracle.federation import ClientMeter, Federation, Rounds
+from core.oracle.federation import Federation, Rounds, SiteFilter
+from core.oracle.filters import CountingFilter, UnlimitedFilter
 from core.oracle.full import FullOracle
-from core.oracle.meters import CountingMeter, Unmetered
 from core.oracle.simulation import Simulation
 from core.privacy.amounts import PrivacyTarget
 from core.privacy.calibration import allowed
@@ -103,7 +103,7 @@ class TestSelection:
         worse = CANDIDATES[:1].repeat(3, 1)
         settings = planned(mode, candidates=3)
         estimate, status = select_model.iterate(
-            settings, FullOracle(records(), FACTS, Unmetered(), SystemGenerator()), worse
+            settings, FullOracle(records(), FACTS, UnlimitedFilter(), SystemGenerator()), worse
         )
         assert status is Status.NONE
         assert not estimate.theta.any()
@@ -118,7 +118,7 @@ class TestSelection:
         )
 
     def test_the_exponential_choice_is_one_of_the_best_and_claims_nothing(self) -> None:
-        oracle = FullOracle(records(), FACTS, Unmetered(), SystemGenerator())
+        oracle = FullOracle(records(), FACTS, UnlimitedFilter(), SystemGenerator())
         estimate, _ = select_model.iterate(planned("exponential"), oracle, CANDIDATES)
         assert any(torch.equal(estimate.theta, one) for one in CANDIDATES[3:])
         assert estimate.certificate is not None
@@ -126,13 +126,13 @@ class TestSelection:
 
     @pytest.mark.parametrize("mode", MODES)
     def test_what_is_drawn_is_at_most_what_is_priced(self, mode: str) -> None:
-        settings, meter = planned(mode), CountingMeter()
-        select_model.iterate(settings, FullOracle(records(), FACTS, meter, SystemGenerator()), CANDIDATES)
+        settings, payments = planned(mode), CountingFilter()
+        select_model.iterate(settings, FullOracle(records(), FACTS, payments, SystemGenerator()), CANDIDATES)
         (event,) = set(settings.schedule(FACTS))
         assert event == {"above_threshold": Pure(epsilon=3.0), "exponential": BoundedRange(epsilon=6.0)}.get(
             mode, Gaussian(sigma=settings.multiplier)
         )
-        assert len(meter.totals) <= len(settings.schedule(FACTS)) == settings.answers
+        assert len(payments.totals) <= len(settings.schedule(FACTS)) == settings.answers
         assert settings.answers == {
             "hessian_products": 5 * 21,
             "above_threshold": 1,
@@ -142,11 +142,11 @@ class TestSelection:
 
     def test_gradients_alone_take_the_first_that_is_short_and_claim_no_curvature(self) -> None:
         """The maximum at zero passes: whoever asks for a gradient alone is told of nothing else."""
-        meter = CountingMeter()
+        payments = CountingFilter()
         settings = narrow(planned("gradient", mu=1e4))
-        oracle = Simulation(records(), FACTS, SimulationGenerator(1), noiseless=True, meter=meter)
+        oracle = Simulation(records(), FACTS, SimulationGenerator(1), noiseless=True, payments=payments)
         estimate, status = select_model.iterate(settings, oracle, CANDIDATES)
-        assert (status, len(meter.totals)) == (Status.FINISHED, 2)
+        assert (status, len(payments.totals)) == (Status.FINISHED, 2)
         claim = estimate.certificate
         assert claim is not None
         assert claim.selection is not None
@@ -158,22 +158,22 @@ class TestSelection:
         assert "of any curvature" in said_of(claim)
 
     def test_a_hessian_is_not_paid_for_where_the_gradient_fails(self) -> None:
-        meter = CountingMeter()
-        oracle = FullOracle(records(), FACTS, meter, SystemGenerator())
+        payments = CountingFilter()
+        oracle = FullOracle(records(), FACTS, payments, SystemGenerator())
         settings = planned("sound", candidates=1)
         select_model.iterate(settings, oracle, CANDIDATES[:1])
-        assert meter.totals == [settings.questions()[0].event()]
+        assert payments.totals == [settings.questions()[0].event()]
 
     def test_it_goes_on_where_it_was(self) -> None:
         """An attempt that finds three candidates behind it asks about the fourth alone."""
-        meter = CountingMeter()
+        payments = CountingFilter()
         nothing = torch.tensor(0.0).double()
         kept = {"place": torch.tensor(3), "chosen": torch.tensor(-1), "slope_scale": nothing, "bend_scale": nothing}
-        meter.keep(kept, 3)
-        oracle = Simulation(records(), FACTS, SimulationGenerator(1), noiseless=True, meter=meter)
+        payments.log.keep(kept, 3)
+        oracle = Simulation(records(), FACTS, SimulationGenerator(1), noiseless=True, payments=payments)
         estimate, _ = select_model.iterate(narrow(planned("sound", mu=1e4)), oracle, CANDIDATES)
         assert torch.equal(estimate.theta, CANDIDATES[3])
-        assert len(meter.totals) == 2
+        assert len(payments.totals) == 2
 
     def test_as_many_candidates_as_were_priced(self) -> None:
         with pytest.raises(AssertionError, match="priced"):
@@ -198,14 +198,14 @@ class TestClients:
         settings = narrow(planned(mode, mu=1e4, clients=2))
 
         def work(peers: ThreadPeerGroup) -> tuple[Tensor, int, int]:
-            meter = CountingMeter()
-            paying = ClientMeter(meter, Rounds(peers))
+            payments = CountingFilter()
+            paying = SiteFilter(payments, Rounds(peers))
             own = FullOracle(records(seed=peers.place), FACTS, paying, SystemGenerator())
             estimate, _ = select_model.iterate(settings, Federation(own, paying, "fed_test"), CANDIDATES)
             assert estimate.certificate is not None
             assert estimate.certificate.selection is not None
             chosen = estimate.certificate.selection.chosen
-            return estimate.theta, -1 if chosen is None else chosen, len(meter.totals)
+            return estimate.theta, -1 if chosen is None else chosen, len(payments.totals)
 
         (theta, chosen, asked), other = together(Mail(2), work)
         assert chosen == (1 if mode == "gradient" else 3)
@@ -221,7 +221,7 @@ class TestClients:
 
 class TestClaims:
     def test_a_sound_claim_is_twice_what_the_test_allows_for(self) -> None:
-        settings, oracle = planned("sound", mu=0.5), FullOracle(records(), FACTS, Unmetered(), SystemGenerator())
+        settings, oracle = planned("sound", mu=0.5), FullOracle(records(), FACTS, UnlimitedFilter(), SystemGenerator())
         estimate, _ = select_model.iterate(settings, oracle, CANDIDATES)
         claim = estimate.certificate
         assert claim is not None
@@ -329,7 +329,7 @@ class TestPredictedNoise:
             for mode in ("sound", "hessian_products")
         )
         oracles = [
-            FullOracle(zeros, own, Unmetered(), repeatable_generator(bytes([place] * 32))) for place in range(10)
+            FullOracle(zeros, own, UnlimitedFilter(), repeatable_generator(bytes([place] * 32))) for place in range(10)
         ]
 
         def told(question: Question, repeats: int, other: Tensor | None = None) -> Tensor:
@@ -387,7 +387,7 @@ def test_a_score_s_noise_without_its_scale_would_be_seen() -> None:
         for first in (100.0, 0.0):
             y[0] = first
             own = LinearProblem(x.clone(), y.clone(), torch.ones(100).bool(), SmoothPhase(cap=100.0), Clip(bound=40.0))
-            oracle = FullOracle(own, facts, Unmetered(), SystemGenerator())
+            oracle = FullOracle(own, facts, UnlimitedFilter(), SystemGenerator())
             selected = oracle._select(question)
             found.append(oracle._score(question, at, selected))
         return abs(found[0] - found[1])

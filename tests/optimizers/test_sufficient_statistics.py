@@ -17,8 +17,8 @@ from core.errors import Diverged, Invalid
 from core.inference.eigen import floor_eigenvalues
 from core.mechanisms.generator import SimulationGenerator
 from core.optimizers import fit, iterate
+from core.oracle.filters import CountingFilter
 from core.oracle.full import FullOracle
-from core.oracle.meters import CountingMeter
 from core.oracle.simulation import Simulation
 from core.privacy.events import compose
 from core.privacy.facts import Adjacency, Facts
@@ -109,7 +109,7 @@ def test_the_floor_holds_and_is_counted() -> None:
 def test_a_real_oracle_says_the_same() -> None:
     known = public()
     settings = SufficientStatistics(eigenvalue_floor=1e-6).plan(known, 1e5)
-    oracle = FullOracle(problem(), known, CountingMeter(), repeatable_generator())
+    oracle = FullOracle(problem(), known, CountingFilter(), repeatable_generator())
     exact = fit(settings, simulation(known, noiseless=True)).value.theta
     assert torch.allclose(fit(settings, oracle).value.theta, exact, atol=1e-4)
     with pytest.raises(Diverged):

@@ -23,9 +23,9 @@ from core.errors import Invalid
 from core.inference.estimate import Estimate
 from core.optimizers import fit_and_infer, whitened_classes
 from core.oracle import Answer, Oracle
-from core.oracle.federation import ClientMeter, Federation, Rounds
+from core.oracle.federation import Federation, Rounds, SiteFilter
+from core.oracle.filters import CountingFilter
 from core.oracle.full import FullOracle
-from core.oracle.meters import CountingMeter
 from core.privacy.events import Gaussian, compose
 from core.privacy.facts import Adjacency
 from core.problems.peer_group import PeerGroup
@@ -188,7 +188,7 @@ def test_three_owners_of_unlike_people_find_what_one_would_with_the_same_errors(
 
     def work(peers: PeerGroup) -> Estimate:
         records = owned[peers.place]
-        paying = ClientMeter(CountingMeter(compose(Counter(scene.plan.schedule))), Rounds(peers))
+        paying = SiteFilter(CountingFilter(compose(Counter(scene.plan.schedule))), Rounds(peers))
         facts = scene.plan.facts.model_copy(update={"units": len(records[1])})
         own = FullOracle(scene.problem(records), facts, paying, repeatable_generator(bytes([peers.place + 1]) * 32))
         oracle = Federation(own, paying, "fed_test")

@@ -24,12 +24,12 @@ from core.mechanisms.generator import SystemGenerator
 from core.optimizers import iterate
 from core.optimizers import whitened_newton as method
 from core.oracle import Answer, Oracle
+from core.oracle.filters import ORDERS, CountingFilter
 from core.oracle.full import FullOracle
-from core.oracle.meters import ORDERS, CountingMeter
 from core.privacy.events import Event, Gaussian, compose
 from core.privacy.facts import Adjacency
 from core.privacy.renyi import prefix_costs
-from core.training.meter import LedgerMeter
+from core.training.ledger_filter import LedgerFilter
 from core.training.order import Payer
 from tests.support.grey_box import check_neighbours, neighbours, run
 from tests.support.planned_scenes import Scene
@@ -85,7 +85,7 @@ def test_half_the_levels_paid_would_be_refused() -> None:
     scene = Scene(CELLS["logistic"])
     short = scene.plan.schedule[LEVELS // 2 :]
     with pytest.raises(AssertionError, match="never passes what was priced"):
-        scene.fitted(scene.oracle(CountingMeter(compose(Counter(short)))))
+        scene.fitted(scene.oracle(CountingFilter(compose(Counter(short)))))
 
 
 def test_a_look_that_nobody_paid_would_be_refused() -> None:
@@ -152,8 +152,8 @@ def test_it_goes_on_from_wherever_it_was_lost(name: str, lost: int) -> None:
     problem = scene.problem()
 
     def attempt(die_after: int | None) -> Noting:
-        meter = LedgerMeter(writer, [Payer(ORDERS, totals)], schedule, kept=writer.state, kept_chunks=writer.chunks)
-        return Noting(FullOracle(problem, scene.plan.facts, meter, SystemGenerator()), die_after)
+        payments = LedgerFilter(writer, [Payer(ORDERS, totals)], schedule, kept=writer.state, kept_chunks=writer.chunks)
+        return Noting(FullOracle(problem, scene.plan.facts, payments, SystemGenerator()), die_after)
 
     first, settings = attempt(lost + 1), scene.settings
     with pytest.raises(KeyboardInterrupt):
@@ -209,7 +209,7 @@ def test_null_records_move_no_median() -> None:
     features, target = (torch.from_numpy(one) for one in scene.records)
     present = torch.arange(len(target)) % 3 > 0
     problem = scene.problem((features, target, present))
-    oracle = FullOracle(problem, scene.plan.facts, CountingMeter(), repeatable_generator())
+    oracle = FullOracle(problem, scene.plan.facts, CountingFilter(), repeatable_generator())
     checks = scene.fitted(oracle).checks
     assert checks is not None
     for place in (1, 2, 3):

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from core.inference.estimate import Estimate
 from core.optimizers import fit_and_infer
-from core.oracle.federation import ClientMeter, Federation, Rounds
+from core.oracle.federation import Federation, Rounds, SiteFilter
+from core.oracle.filters import CountingFilter
 from core.oracle.full import FullOracle
-from core.oracle.meters import CountingMeter
 from core.privacy.events import compose
 from core.problems.peer_group import PeerGroup
 from tests.optimizers.test_whitened_newton import CELLS, Scene
@@ -44,7 +44,7 @@ def by_clients(scene: Scene, *, weighted: bool = True) -> Estimate:
 
     def work(peers: PeerGroup) -> Estimate:
         records = owned[peers.place]
-        paying = ClientMeter(CountingMeter(compose(Counter(scene.plan.schedule))), Rounds(peers))
+        paying = SiteFilter(CountingFilter(compose(Counter(scene.plan.schedule))), Rounds(peers))
         facts = scene.plan.facts.model_copy(update={"units": len(records[1])})
         own = FullOracle(scene.problem(records), facts, paying, repeatable_generator(bytes([peers.place + 1]) * 32))
         oracle = Federation(own, paying, "fed_test")

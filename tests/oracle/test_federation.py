@@ -18,10 +18,10 @@ from core.catalogue.questions import Gradient, GradientDifference, GradientNorm
 from core.errors import PeerLost
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.optimizers import fit
-from core.oracle import Answer, Meter, Oracle, Release, Status
-from core.oracle.federation import ANSWER, FACTS, POINT, READY, ClientMeter, Federation, Kind, Rounds
+from core.oracle import Answer, Oracle, PrivacyFilter, Release, Status
+from core.oracle.federation import ANSWER, FACTS, POINT, READY, Federation, Kind, Rounds, SiteFilter
+from core.oracle.filters import CountingFilter, LastState, UnlimitedFilter
 from core.oracle.full import FullOracle
-from core.oracle.meters import CountingMeter, Unmetered
 from core.oracle.samples import StreamOracle
 from core.oracle.simulation import Simulation
 from core.privacy.events import Event, Gaussian, Repeated
@@ -36,7 +36,7 @@ HEADER_BYTES = 41
 GRADIENT = Gradient(sigma=2.0)
 ZERO = torch.zeros(DIMENSION, dtype=torch.float64)
 SETTINGS = NoisyGradientDescent(steps=6, step_size=0.3, radius=50.0, mu=1.0)
-Built = Callable[[ClientMeter], Oracle]
+Built = Callable[[SiteFilter], Oracle]
 
 
 def key(place: int) -> bytes:
@@ -44,20 +44,20 @@ def key(place: int) -> bytes:
     return bytes([place + 1]) * 32
 
 
-def full_oracle(place: int, meter: Meter, units: int = UNITS, data: int | None = None) -> FullOracle:
+def full_oracle(place: int, payments: PrivacyFilter, units: int = UNITS, data: int | None = None) -> FullOracle:
     """Return a client's oracle over its own records, whose noise is its own and repeats."""
     records = problem(units, DIMENSION, seed=place if data is None else data)
-    return FullOracle(records, facts(units, DIMENSION), meter, repeatable_generator(key(place)))
+    return FullOracle(records, facts(units, DIMENSION), payments, repeatable_generator(key(place)))
 
 
-def federated(peers: PeerGroup, own: Built, meter: Meter | None = None) -> Federation:
+def federated(peers: PeerGroup, own: Built, payments: PrivacyFilter | None = None) -> Federation:
     """Return a client's place in a federation."""
-    paying = ClientMeter(meter or Unmetered(), Rounds(peers))
+    paying = SiteFilter(payments or UnlimitedFilter(), Rounds(peers))
     return Federation(own(paying), paying, "fed_test")
 
 
-class Sequenced(CountingMeter):
-    """A meter that holds what was noted."""
+class Noting(LastState):
+    """An answer log that holds what was noted."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -68,8 +68,16 @@ class Sequenced(CountingMeter):
         self.noted.append(answer)
 
 
-class Stopping(CountingMeter):
-    """A meter whose chunks end with every so many questions."""
+class Sequenced(CountingFilter):
+    """A privacy filter with such a log."""
+
+    def __init__(self) -> None:
+        self.noting = Noting()
+        super().__init__(log=self.noting)
+
+
+class Stopping(CountingFilter):
+    """A privacy filter whose chunks end with every so many questions."""
 
     def __init__(self, every: int) -> None:
         super().__init__()
@@ -88,8 +96,8 @@ class Stopping(CountingMeter):
 class TestOneClient:
     def test_is_the_centralised_job_bit_for_bit(self) -> None:
         """H1: with equal seeds, everything that leaves is the same."""
-        alone = fit(SETTINGS, full_oracle(0, Unmetered()))
-        one = fit(SETTINGS, federated(Alone(), lambda meter: full_oracle(0, meter)))
+        alone = fit(SETTINGS, full_oracle(0, UnlimitedFilter()))
+        one = fit(SETTINGS, federated(Alone(), lambda payments: full_oracle(0, payments)))
         assert torch.equal(one.value.theta, alone.value.theta)
         assert (one.value.scale, one.status, one.event) == (alone.value.scale, alone.status, alone.event)
 
@@ -100,20 +108,20 @@ class TestOneClient:
         def asked(oracle: Oracle) -> list[Tensor]:
             return [oracle.ask(Gradient(sigma=2.0, batch=5), ZERO).value, oracle.ask(pair, ZERO, moved).value]
 
-        def stream(meter: Meter) -> StreamOracle:
+        def stream(payments: PrivacyFilter) -> StreamOracle:
             public = facts(UNITS, DIMENSION)
-            return StreamOracle(problem(UNITS, DIMENSION), public, meter, repeatable_generator(), np.arange(UNITS))
+            return StreamOracle(problem(UNITS, DIMENSION), public, payments, repeatable_generator(), np.arange(UNITS))
 
-        found = zip(asked(stream(Unmetered())), asked(federated(Alone(), stream)), strict=True)
+        found = zip(asked(stream(UnlimitedFilter())), asked(federated(Alone(), stream)), strict=True)
         assert all(torch.equal(one, other) for one, other in found)
 
 
-def errors(size: int, built: Callable[[int, ClientMeter], Oracle], asked: int = 60) -> float:
+def errors(size: int, built: Callable[[int, SiteFilter], Oracle], asked: int = 60) -> float:
     """Return the mean squared error of answers at zero about the mean of the clients' gradients."""
     exact = torch.stack([exact_gradient(place) for place in range(size)]).mean(0)
 
     def work(peers: ThreadPeerGroup) -> float:
-        oracle = federated(peers, lambda meter: built(peers.place, meter))
+        oracle = federated(peers, lambda payments: built(peers.place, payments))
         return float(np.mean([(oracle.ask(GRADIENT, ZERO).value - exact).square().sum() for _ in range(asked)]))
 
     return together(Mail(size), work)[0]
@@ -124,14 +132,14 @@ def exact_gradient(place: int, units: int = UNITS) -> Tensor:
     return problem(units, DIMENSION, seed=place).bounded_sum(GRADIENT, facts(units, DIMENSION), ZERO) / units
 
 
-def shared_noise(place: int, meter: Meter) -> FullOracle:
+def shared_noise(place: int, payments: PrivacyFilter) -> FullOracle:
     """Planted bug: all clients noise with one seed."""
-    oracle = full_oracle(place, meter)
+    oracle = full_oracle(place, payments)
     oracle._generator = repeatable_generator()
     return oracle
 
 
-def slope(built: Callable[[int, ClientMeter], Oracle], sizes: tuple[int, ...] = (1, 4, 16)) -> float:
+def slope(built: Callable[[int, SiteFilter], Oracle], sizes: tuple[int, ...] = (1, 4, 16)) -> float:
     """Return the slope of log error against log m."""
     found = [log(errors(size, built)) for size in sizes]
     return float(np.polyfit([log(size) for size in sizes], found, 1)[0])
@@ -151,16 +159,19 @@ class TestMean:
 
         def work(peers: ThreadPeerGroup) -> Answer:
             units = sizes[peers.place]
-            return federated(peers, lambda meter: full_oracle(peers.place, meter, units)).ask(GRADIENT, ZERO)
+            return federated(peers, lambda payments: full_oracle(peers.place, payments, units)).ask(GRADIENT, ZERO)
 
         answers = together(Mail(3), work)
-        own = [full_oracle(place, Unmetered(), units).ask(GRADIENT, ZERO) for place, units in enumerate(sizes)]
+        own = [full_oracle(place, UnlimitedFilter(), units).ask(GRADIENT, ZERO) for place, units in enumerate(sizes)]
         assert answers[0].scale == pytest.approx(sqrt(sum(one.scale**2 for one in own)) / 3)
         assert torch.allclose(answers[0].value, sum(one.value for one in own) / 3)  # type: ignore[arg-type] # tensors
         assert all(torch.equal(answers[0].value, answer.value) for answer in answers), "everybody has the same mean"
 
     def test_units_are_all_clients(self) -> None:
-        found = together(Mail(3), lambda peers: federated(peers, lambda meter: full_oracle(peers.place, meter)).facts)
+        found = together(
+            Mail(3),
+            lambda peers: federated(peers, lambda payments: full_oracle(peers.place, payments)).facts,
+        )
         assert {one.units for one in found} == {3 * UNITS}
         assert len(set(found)) == 1
 
@@ -168,24 +179,24 @@ class TestMean:
         def work(peers: ThreadPeerGroup) -> Federation:
             public = facts(UNITS, DIMENSION).model_copy(update={"ridge": 0.1 * peers.place})
             records = problem(UNITS, DIMENSION)
-            return federated(peers, lambda meter: FullOracle(records, public, meter, SystemGenerator()))
+            return federated(peers, lambda payments: FullOracle(records, public, payments, SystemGenerator()))
 
         assert all(isinstance(ending, PeerLost) for ending in Clients(Mail(2), work).endings)
 
     @pytest.mark.parametrize("units", [b"", bytes(8), b"\xff" * 8, (1).to_bytes(9, "big")], ids=repr)
     def test_units_that_are_no_count_are_refused(self, units: bytes) -> None:
         mail = Mail(2, lambda message: [message[:HEADER_BYTES] + units if message[8] == FACTS.number else message])
-        ended = Clients(mail, lambda peers: federated(peers, lambda meter: full_oracle(peers.place, meter)))
+        ended = Clients(mail, lambda peers: federated(peers, lambda payments: full_oracle(peers.place, payments)))
         assert all(isinstance(ending, PeerLost) for ending in ended.endings)
 
     def test_of_a_block_too(self) -> None:
         """Everybody's block of a name, and its units."""
 
         def work(peers: ThreadPeerGroup) -> tuple[int, Answer]:
-            def blocked(meter: ClientMeter) -> FullOracle:
+            def blocked(payments: SiteFilter) -> FullOracle:
                 records, aside = problem(UNITS, DIMENSION, seed=peers.place), torch.arange(UNITS) < 10
                 public = facts(UNITS, DIMENSION)
-                return FullOracle(records, public, meter, SystemGenerator(), {"holdout": aside})
+                return FullOracle(records, public, payments, SystemGenerator(), {"holdout": aside})
 
             holdout = federated(peers, blocked).block("holdout")
             return holdout.facts.units, holdout.ask(GRADIENT, ZERO)
@@ -195,7 +206,7 @@ class TestMean:
         assert torch.equal(one.value, other.value)
 
     def test_a_norm_is_not_averaged(self) -> None:
-        oracle = federated(Alone(), lambda meter: full_oracle(0, meter))
+        oracle = federated(Alone(), lambda payments: full_oracle(0, payments))
         with pytest.raises(AssertionError, match="a mean is taken"):
             oracle.ask(GradientNorm(sigma=2.0), ZERO)
 
@@ -207,7 +218,7 @@ def noises(mail: Mail, asked: int) -> list[Tensor]:
         answers = [message[41:] for message in mail.sent_by(place) if message[8] == 2]
         assert len(answers) == asked, "an answer a question"
         values = torch.stack([torch.frombuffer(bytearray(one[8:]), dtype=torch.float64) for one in answers])
-        scale = full_oracle(place, Unmetered()).ask(GRADIENT, ZERO).scale
+        scale = full_oracle(place, UnlimitedFilter()).ask(GRADIENT, ZERO).scale
         found.append((values - exact_gradient(place)) / scale)
     return found
 
@@ -226,12 +237,12 @@ class Thinned:
         return Answer(self._exact + self._share * (told.value - self._exact), told.scale)
 
 
-def check_own_noise(built: Callable[[int, ClientMeter], Oracle], size: int = 4, asked: int = 150) -> None:
+def check_own_noise(built: Callable[[int, SiteFilter], Oracle], size: int = 4, asked: int = 150) -> None:
     """Fail unless every client's messages have its full noise, and nobody else's."""
     mail = Mail(size)
 
     def work(peers: ThreadPeerGroup) -> None:
-        oracle = federated(peers, lambda meter: built(peers.place, meter))
+        oracle = federated(peers, lambda payments: built(peers.place, payments))
         for _ in range(asked):
             oracle.ask(GRADIENT, ZERO)
 
@@ -254,8 +265,8 @@ class TestOwnNoise:
 
     @pytest.mark.parametrize(("share", "size"), [(1 / sqrt(4), 4), (0.0, 4)], ids=["by the root of m", "only later"])
     def test_less_is_caught(self, share: float, size: int) -> None:
-        def built(place: int, meter: ClientMeter) -> Oracle:
-            return Thinned(full_oracle(place, meter), exact_gradient(place), share)  # type: ignore[return-value] # enough
+        def built(place: int, payments: SiteFilter) -> Oracle:
+            return Thinned(full_oracle(place, payments), exact_gradient(place), share)  # type: ignore[return-value] # enough
 
         with pytest.raises(AssertionError, match="full noise"):
             check_own_noise(built, size)
@@ -283,7 +294,7 @@ class TestHeterogeneity:
             records = LinearProblem(features, torch.zeros(DIMENSION, dtype=torch.float64), there, Squared(), weights)
             question = Gradient(sigma=1e-6)
             draws = SimulationGenerator(peers.place)
-            oracle = federated(peers, lambda meter: Simulation(records, public, draws, meter=meter))
+            oracle = federated(peers, lambda payments: Simulation(records, public, draws, payments=payments))
             theta, path = ZERO + 1, []
             for _ in range(20):
                 theta = theta - 0.2 * oracle.ask(question, theta).value
@@ -311,7 +322,7 @@ class TestOthersRecords:
 
         def work(peers: ThreadPeerGroup) -> list[Tensor]:
             own = data if peers.place == 2 else peers.place
-            oracle = federated(peers, lambda meter: full_oracle(peers.place, meter, data=own))
+            oracle = federated(peers, lambda payments: full_oracle(peers.place, payments, data=own))
             return [oracle.ask(GRADIENT, point).value for point in points]
 
         return mail, together(mail, work)
@@ -326,8 +337,8 @@ class TestOthersRecords:
         """Planted bug: a client that steps along its own answer asks at another point than the rest."""
 
         def work(peers: ThreadPeerGroup) -> Tensor:
-            own = full_oracle(peers.place, Unmetered())
-            oracle = federated(peers, lambda meter: full_oracle(peers.place, meter))
+            own = full_oracle(peers.place, UnlimitedFilter())
+            oracle = federated(peers, lambda payments: full_oracle(peers.place, payments))
             mean = oracle.ask(GRADIENT, ZERO).value
             stepped = -(own.ask(GRADIENT, ZERO).value if peers.place == 1 else mean)
             return oracle.ask(GRADIENT, stepped).value
@@ -339,7 +350,7 @@ class TestOthersRecords:
         pair = GradientDifference(sigma=2.0, cap=0.1)
 
         def work(peers: ThreadPeerGroup) -> Answer:
-            oracle = federated(peers, lambda meter: full_oracle(peers.place, meter))
+            oracle = federated(peers, lambda payments: full_oracle(peers.place, payments))
             return oracle.ask(GRADIENT, ZERO) if peers.place else oracle.ask(pair, ZERO, ZERO + 1)
 
         assert all(isinstance(ending, PeerLost) for ending in Clients(Mail(2), work).endings)
@@ -347,10 +358,10 @@ class TestOthersRecords:
 
 class TestLockstep:
     def test_nobody_pays_where_one_does_not_afford_it(self) -> None:
-        meters = [Sequenced(), Sequenced(), CountingMeter(Gaussian(sigma=2.0))]
+        filters = [Sequenced(), Sequenced(), CountingFilter(Gaussian(sigma=2.0))]
 
         def work(peers: ThreadPeerGroup) -> None:
-            oracle = federated(peers, lambda meter: full_oracle(peers.place, meter), meters[peers.place])
+            oracle = federated(peers, lambda payments: full_oracle(peers.place, payments), filters[peers.place])
             assert oracle.affords(GRADIENT)
             oracle.ask(GRADIENT, ZERO)
             assert not oracle.affords(GRADIENT), "one of them does not"
@@ -358,11 +369,11 @@ class TestLockstep:
 
         endings = Clients(Mail(3), work).endings
         assert all(isinstance(ending, PeerLost) for ending in endings)
-        assert [len(meter.totals) for meter in meters] == [1, 1, 1]
+        assert [len(payments.totals) for payments in filters] == [1, 1, 1]
 
     def test_messages_that_come_twice_are_dropped(self) -> None:
         def work(peers: ThreadPeerGroup) -> Tensor:
-            return fit(SETTINGS, federated(peers, lambda meter: full_oracle(peers.place, meter))).value.theta
+            return fit(SETTINGS, federated(peers, lambda payments: full_oracle(peers.place, payments))).value.theta
 
         once, repeated = together(Mail(3), work), together(Mail(3, lambda message: [message] * 3), work)
         assert all(torch.equal(one, other) for one, other in zip(once, repeated, strict=True))
@@ -382,7 +393,7 @@ class TestLockstep:
     @pytest.mark.parametrize("kind", [READY, ANSWER, POINT], ids=["ready", "answer", "point"])
     def test_another_message_ends_the_attempt(self, change: Callable[[bytes], bytes], kind: Kind) -> None:
         def work(peers: ThreadPeerGroup) -> Answer:
-            return federated(peers, lambda meter: full_oracle(peers.place, meter)).ask(GRADIENT, ZERO)
+            return federated(peers, lambda payments: full_oracle(peers.place, payments)).ask(GRADIENT, ZERO)
 
         mail = Mail(2, lambda message: [change(message) if message[8] == kind.number else message])
         endings = Clients(mail, work).endings
@@ -392,11 +403,11 @@ class TestLockstep:
     @pytest.mark.parametrize(("boundaries", "stops"), [((2, 2, 2), 2), ((2, 4, 2), 4), ((1, 3, 2), None)])
     def test_all_stop_where_it_costs_nobody_anything(self, boundaries: tuple[int, ...], stops: int | None) -> None:
         """One is asked to stop; whose chunks end with every `boundaries` questions."""
-        meters = [Stopping(every) for every in boundaries]
+        filters = [Stopping(every) for every in boundaries]
 
         def work(peers: ThreadPeerGroup) -> int:
-            own = meters[peers.place]
-            paying = ClientMeter(own, Rounds(peers), lambda: peers.place == 1, own)
+            own = filters[peers.place]
+            paying = SiteFilter(own, Rounds(peers), lambda: peers.place == 1, own)
             oracle = Federation(full_oracle(peers.place, paying), paying, "fed_test")
             try:
                 for _ in range(6):
@@ -406,15 +417,15 @@ class TestLockstep:
             return -1
 
         assert together(Mail(3), work) == [-1 if stops is None else stops] * 3
-        assert [meter.kept for meter in meters] == [int(stops is not None)] * 3
+        assert [payments.kept for payments in filters] == [int(stops is not None)] * 3
 
     def test_who_is_left_alone_keeps_what_it_was_told(self) -> None:
         """Where a chunk ends, a client that finds the others gone has lost nothing."""
-        meters = [Stopping(2), Stopping(2)]
+        filters = [Stopping(2), Stopping(2)]
 
         def work(peers: ThreadPeerGroup) -> None:
-            own = meters[peers.place]
-            paying = ClientMeter(own, Rounds(peers), pausing=own)
+            own = filters[peers.place]
+            paying = SiteFilter(own, Rounds(peers), pausing=own)
             oracle = Federation(full_oracle(peers.place, paying), paying, "fed_test")
             for asked in range(4):
                 if peers.place and asked == 2:
@@ -424,18 +435,21 @@ class TestLockstep:
         endings = Clients(Mail(2), work).endings
         assert isinstance(endings[0], Drained)
         assert endings[1] is None
-        assert [(meter.kept, len(meter.totals)) for meter in meters] == [(1, 2), (0, 2)]
+        assert [(payments.kept, len(payments.totals)) for payments in filters] == [
+            (1, 2),
+            (0, 2),
+        ]
 
     def test_release_of_another_value_is_refused(self) -> None:
         def work(peers: ThreadPeerGroup) -> Release[Tensor]:
-            oracle = federated(peers, lambda meter: full_oracle(peers.place, meter))
+            oracle = federated(peers, lambda payments: full_oracle(peers.place, payments))
             return oracle.release(ZERO + (peers.place == 1), Status.FINISHED)
 
         assert all(isinstance(ending, PeerLost) for ending in Clients(Mail(2), work).endings)
 
     def test_each_oracle_tells_what_it_drew_itself(self) -> None:
         def work(peers: ThreadPeerGroup) -> Release[object]:
-            return fit(SETTINGS, federated(peers, lambda meter: full_oracle(peers.place, meter)))  # type: ignore[return-value] # an estimate
+            return fit(SETTINGS, federated(peers, lambda payments: full_oracle(peers.place, payments)))  # type: ignore[return-value] # an estimate
 
         gradient = SETTINGS.questions()[0]
         assert {one.event for one in together(Mail(2), work)} == {Repeated(event=gradient.event(), times=6)}
@@ -443,7 +457,7 @@ class TestLockstep:
 
 class TestCommonRandomness:
     def draws(self, peers: ThreadPeerGroup) -> tuple[list[float], int, float]:
-        oracle = federated(peers, lambda meter: full_oracle(peers.place, meter))
+        oracle = federated(peers, lambda payments: full_oracle(peers.place, payments))
         first = oracle.randomness.normal(4).tolist()
         again = oracle.randomness.integer(2**60)
         oracle.ask(GRADIENT, ZERO)
@@ -456,23 +470,23 @@ class TestCommonRandomness:
         assert len({*first, later}) == 5
 
     def test_an_attempt_that_goes_on_draws_what_would_have_come(self) -> None:
-        meter = Unmetered()
-        oracle = federated(Alone(), lambda paying: full_oracle(0, paying), meter)
+        payments = UnlimitedFilter()
+        oracle = federated(Alone(), lambda paying: full_oracle(0, paying), payments)
         oracle.ask(GRADIENT, ZERO)
         oracle.keep({"theta": ZERO}, 1)
         expected = oracle.randomness.normal(3)
-        resumed = federated(Alone(), lambda paying: full_oracle(0, paying), meter)
+        resumed = federated(Alone(), lambda paying: full_oracle(0, paying), payments)
         assert list(resumed.resume({})) == ["theta"]
         assert torch.equal(resumed.randomness.normal(3), expected)
 
 
 def test_means_are_what_is_noted() -> None:
     """A transcript is of means."""
-    meters = [Sequenced(), Sequenced()]
+    filters = [Sequenced(), Sequenced()]
 
     def work(peers: ThreadPeerGroup) -> Answer:
-        oracle = federated(peers, lambda meter: full_oracle(peers.place, meter), meters[peers.place])
+        oracle = federated(peers, lambda payments: full_oracle(peers.place, payments), filters[peers.place])
         return oracle.ask(GRADIENT, ZERO)
 
     found = together(Mail(2), work)
-    assert [meter.noted for meter in meters] == [[answer] for answer in found]
+    assert [payments.noting.noted for payments in filters] == [[answer] for answer in found]

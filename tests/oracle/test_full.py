@@ -18,8 +18,8 @@ from core.mechanisms import sampling
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.mechanisms.lattice import Grid
 from core.oracle import Answer, Oracle, Status, noise
+from core.oracle.filters import CountingFilter, UnlimitedFilter
 from core.oracle.full import FullOracle
-from core.oracle.meters import CountingMeter, Unmetered
 from core.oracle.samples import PoissonOracle, StreamOracle
 from core.privacy.events import Composed, Disjoint, Event, Gaussian, Repeated
 from core.privacy.facts import Adjacency, Facts
@@ -31,11 +31,11 @@ ZERO = torch.zeros(3, dtype=torch.float64)
 ADJACENCIES = list(Adjacency)
 
 
-class Journal(CountingMeter):
-    """A meter and records that write into one list what happens when."""
+class Journal(CountingFilter):
+    """A privacy filter and records that write into one list what happens when."""
 
     def __init__(self, units: int = 30, dimension: int = 3, *, stale: bool = False) -> None:
-        super().__init__()
+        super().__init__(log=self)
         self.entries: list[str] = []
         self.told: list[Answer] = []
         self.noted: list[Answer] = []
@@ -44,6 +44,7 @@ class Journal(CountingMeter):
         self.records = problem(units, dimension)
         self.units, self.dimension, self.lanes = units, dimension, None
         self.stale = stale
+        self.state: dict[str, Tensor] | None = None
 
     def _at(self, question: Question, theta: Tensor, other: Tensor | None) -> None:
         if question.places == "pair":
@@ -57,6 +58,13 @@ class Journal(CountingMeter):
     def note(self, question: Question, theta: Tensor, answer: Answer, other: Tensor | None = None) -> None:
         self._at(question, theta, other)
         self.noted.append(answer)
+
+    def keep(self, state: dict[str, Tensor], step: int) -> None:
+        del step
+        self.state = state
+
+    def resume(self) -> dict[str, Tensor] | None:
+        return self.state
 
     def cover(self, total: Event, position: int) -> None:
         self.entries.append("paid")
@@ -178,8 +186,8 @@ class TestEveryOracle:
     def test_asks_the_meter_what_it_affords(self, kind: int) -> None:
         journal = Journal()
         oracle, question = oracles(journal)[kind]
-        limited = CountingMeter(priced=oracle._event(question))
-        oracle._account.meter = limited  # type: ignore[misc]
+        limited = CountingFilter(priced=oracle._event(question))
+        oracle._account.payments = limited  # type: ignore[misc]
         assert oracle.affords(question)
         oracle.ask(question, ZERO)
         assert oracle.affords(question) is (kind == 2)  # a stream's next batch costs nothing more
@@ -194,7 +202,7 @@ class TestEveryOracle:
 def test_facts_must_fit_the_records() -> None:
     for wrong in (facts(31, 3), facts(30, 4)):
         with pytest.raises(AssertionError, match="facts"):
-            FullOracle(problem(30, 3), wrong, Unmetered(), SystemGenerator())
+            FullOracle(problem(30, 3), wrong, UnlimitedFilter(), SystemGenerator())
 
 
 def test_price_of_a_full_oracle_composes() -> None:
@@ -233,12 +241,12 @@ class TestBlocks:
             holdout.ask(GRADIENT, ZERO)
 
     def test_are_masks_named_up_front(self) -> None:
-        oracle = FullOracle(problem(30, 3), facts(30, 3), Unmetered(), SystemGenerator(), self.blocks())
+        oracle = FullOracle(problem(30, 3), facts(30, 3), UnlimitedFilter(), SystemGenerator(), self.blocks())
         with pytest.raises(AssertionError, match="named"):
             oracle.block("unknown")
         overlapping = self.blocks() | {"again": torch.arange(30) == 3}
         with pytest.raises(AssertionError, match="share"):
-            FullOracle(problem(30, 3), facts(30, 3), Unmetered(), SystemGenerator(), overlapping)
+            FullOracle(problem(30, 3), facts(30, 3), UnlimitedFilter(), SystemGenerator(), overlapping)
 
     def test_of_a_poisson_and_a_stream_oracle_stay_inside(self) -> None:
         journal = Journal()
@@ -265,7 +273,7 @@ def noise_of(
     """
     public = situation.facts(units, adjacency)
     records = situation.problem(situation.rows(units))
-    oracle = FullOracle(records, public, Unmetered(), repeatable_generator())
+    oracle = FullOracle(records, public, UnlimitedFilter(), repeatable_generator())
     theta = situation.point(1)
     other = situation.point(2) if question.places == "pair" else None
     exact = records.bounded_sum(question, public, theta, other=other) / units

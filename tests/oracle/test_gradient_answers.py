@@ -19,8 +19,8 @@ from core.catalogue.nonconvex_losses import SmoothPhase
 from core.catalogue.questions import Gradient, GradientDifference, GradientNorm, LeastGradient, Question, summed
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.oracle import Answer, Status, noise
+from core.oracle.filters import CountingFilter, UnlimitedFilter
 from core.oracle.full import FullOracle
-from core.oracle.meters import CountingMeter, Unmetered
 from core.oracle.noise import grid_for
 from core.oracle.samples import PoissonOracle, StreamOracle
 from core.oracle.simulation import Simulation
@@ -116,7 +116,7 @@ def asked(situation: Situation, question: Question, adjacency: Adjacency, draws:
     """Return noisy minus exact answers, one coordinate each, and the standard deviation that was paid for."""
     units = 10
     public, records = situation.facts(units, adjacency), situation.problem(situation.rows(units))
-    oracle = FullOracle(records, public, Unmetered(), repeatable_generator())
+    oracle = FullOracle(records, public, UnlimitedFilter(), repeatable_generator())
     one, other = situation.point(1), situation.point(2) if question.places == "pair" else None
     exact = records.bounded_sum(summed(question), public, one, other=other) / units
     if isinstance(question, GradientNorm):
@@ -222,7 +222,7 @@ class TestOneRead:
     def test_what_is_remembered_is_what_would_be_read(self) -> None:
         answers = []
         for forgets in (False, True):
-            oracle = FullOracle(problem(30, 3), facts(30, 3), Unmetered(), repeatable_generator())
+            oracle = FullOracle(problem(30, 3), facts(30, 3), UnlimitedFilter(), repeatable_generator())
             oracle.ask(NORM, ZERO)
             if forgets:
                 oracle._last = None
@@ -291,7 +291,7 @@ class TestChoices:
         records, public = problem(30, 3), facts(30, 3, adjacency=adjacency)
         question = LeastGradient(sigma=2.0)
         for oracle in (
-            FullOracle(records, public, Unmetered(), repeatable_generator()),
+            FullOracle(records, public, UnlimitedFilter(), repeatable_generator()),
             Simulation(records, public, SimulationGenerator(5)),
         ):
             counts = self.frequencies(oracle, question)
@@ -308,11 +308,11 @@ class TestChoices:
         assert journal.totals[-1] == Composed(events=(BoundedRange(epsilon=1.0), Gaussian(sigma=2.0)))
 
     def test_lists_have_points_and_no_price_from_samples(self) -> None:
-        oracle = FullOracle(problem(30, 3), facts(30, 3), Unmetered(), SystemGenerator())
+        oracle = FullOracle(problem(30, 3), facts(30, 3), UnlimitedFilter(), SystemGenerator())
         for wrong in (self.POINTS[0], self.POINTS[:0], self.POINTS[:, :2], self.POINTS.float()):
             with pytest.raises(AssertionError, match=r"lanes|parameters|points"):
                 oracle.ask(LEAST, wrong)
-        poisson = PoissonOracle(problem(30, 3), facts(30, 3), Unmetered(), SystemGenerator(), 2**63)
+        poisson = PoissonOracle(problem(30, 3), facts(30, 3), UnlimitedFilter(), SystemGenerator(), 2**63)
         with pytest.raises(AssertionError, match="no price"):
             poisson.ask(LEAST, self.POINTS)
         simulated = Simulation(problem(30, 3), facts(30, 3), SimulationGenerator(1), lanes=4)
@@ -332,7 +332,7 @@ def test_lanes_of_changes_and_norms() -> None:
     records, public = situation.problem(situation.rows(40)), situation.facts(40)
     theta, other = situation.point(1), situation.point(2)
     oracle = Simulation(records, public, SimulationGenerator(3), lanes=lanes)
-    real = FullOracle(records, public, Unmetered(), SystemGenerator())
+    real = FullOracle(records, public, UnlimitedFilter(), SystemGenerator())
     for question, places, exact in (
         (CHANGE, (theta, other), sums_of(situation, CHANGE, theta, other)),
         (NORM, (theta,), sums_of(situation, GRADIENT, theta).norm().unsqueeze(0)),
@@ -371,8 +371,8 @@ def replace_cap(question: GradientDifference) -> GradientDifference:
 
 
 def test_events_of_a_run_compose() -> None:
-    meter = CountingMeter()
-    oracle = FullOracle(problem(30, 3), facts(30, 3), meter, SystemGenerator())
+    payments = CountingFilter()
+    oracle = FullOracle(problem(30, 3), facts(30, 3), payments, SystemGenerator())
     oracle.ask(GradientNorm(sigma=3.0), ZERO)
     oracle.ask(CHANGE, ZERO, ZERO + 1)
     assert oracle.release(None, Status.FINISHED).event == Composed(events=(Gaussian(sigma=3.0), Gaussian(sigma=2.0)))

@@ -13,8 +13,8 @@ from core.inference.estimate import Estimate
 from core.mechanisms.generator import SystemGenerator
 from core.optimizers import ada_spider, gauss_psgd
 from core.oracle import Answer
-from core.oracle.federation import ClientMeter, Federation, Rounds
-from core.oracle.meters import CountingMeter
+from core.oracle.federation import Federation, Rounds, SiteFilter
+from core.oracle.filters import CountingFilter
 from core.oracle.samples import StreamOracle
 from core.problems.peer_group import PeerGroup
 from tests.support.peer_groups import Clients, Mail, together
@@ -45,10 +45,10 @@ class Lost(Exception):
 class Heard:
     """A client's stream, which writes down what it is asked, and is lost after so many answers."""
 
-    def __init__(self, place: int, meter: ClientMeter, skipped: int, ends: int) -> None:
+    def __init__(self, place: int, payments: SiteFilter, skipped: int, ends: int) -> None:
         records, orders = problem(UNITS, DIMENSION, seed=place), np.arange(UNITS)
         public = facts(UNITS, DIMENSION)
-        self._oracle = StreamOracle(records, public, meter, SystemGenerator(), orders, skipped=skipped)
+        self._oracle = StreamOracle(records, public, payments, SystemGenerator(), orders, skipped=skipped)
         self._ends = ends
         self.asked: list[str] = []
         self.facts, self.randomness, self.precision = (
@@ -67,10 +67,10 @@ class Heard:
 
 
 def attempt(
-    module: Any, peers: PeerGroup, meter: CountingMeter, *, skipped: int = 0, ends: int = -1, **options: Any
+    module: Any, peers: PeerGroup, payments: CountingFilter, *, skipped: int = 0, ends: int = -1, **options: Any
 ) -> tuple[list[str], Estimate]:
     """Carry out a client's attempt; return what it was asked and the estimate."""
-    paying = ClientMeter(meter, Rounds(peers))
+    paying = SiteFilter(payments, Rounds(peers))
     oracle = Heard(peers.place, paying, skipped, ends)
     estimate, _ = module.iterate(given(**DESCENT | options), Federation(oracle, paying, "fed_test"))
     return oracle.asked, estimate
@@ -81,23 +81,23 @@ def after_a_loss(answers: int, left: int, module: Any = gauss_psgd, **options: A
 
     What those that go on know of the mean of three is made a number that spoils whatever it enters.
     """
-    meters = [CountingMeter() for _ in range(3)]
+    filters = [CountingFilter() for _ in range(3)]
 
     def first(peers: PeerGroup) -> object:
         ends = answers if peers.place == 2 else -1
-        return attempt(module, peers, meters[peers.place], ends=ends, **options)
+        return attempt(module, peers, filters[peers.place], ends=ends, **options)
 
     endings = Clients(Mail(3), first).endings
     assert [type(ending) for ending in endings] == [PeerLost, PeerLost, Lost]
-    kept = meters[0].resume()
+    kept = filters[0].log.resume()
     assert kept is not None
     if left < 3:
         kept |= {"slope": kept["slope"] * torch.nan, "held_slope": kept["held_slope"] * torch.nan}
 
     def second(peers: PeerGroup) -> tuple[list[str], Estimate]:
-        meter = CountingMeter()
-        meter.keep(kept, 0)
-        return attempt(module, peers, meter, skipped=UNITS // 2, **options)
+        payments = CountingFilter()
+        payments.log.keep(kept, 0)
+        return attempt(module, peers, payments, skipped=UNITS // 2, **options)
 
     return together(Mail(left), second)
 

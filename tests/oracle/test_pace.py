@@ -17,8 +17,8 @@ from core.catalogue.questions import LeastGradient, Question
 from core.mechanisms.generator import SystemGenerator
 from core.mechanisms.lattice import integer_norm
 from core.oracle import full, noise
+from core.oracle.filters import UnlimitedFilter
 from core.oracle.full import FullOracle
-from core.oracle.meters import Unmetered
 from core.oracle.pace import LEAST_SECONDS, ROOM, choice_seconds, paced, score_seconds
 from core.problems.linear import LinearProblem
 from tests.support.problems import LOGISTIC, WEIGHTS, facts
@@ -43,7 +43,7 @@ def crafted(*, slow: bool) -> LinearProblem:
 
 
 def asked(name: str, *, slow: bool, clock: Callable[[], float] = time.perf_counter) -> Callable[[], float]:
-    oracle = FullOracle(crafted(slow=slow), facts(UNITS, WIDTH), Unmetered(), SystemGenerator())
+    oracle = FullOracle(crafted(slow=slow), facts(UNITS, WIDTH), UnlimitedFilter(), SystemGenerator())
     points = torch.zeros(POINTS[name], WIDTH, dtype=torch.float64)
 
     def ask() -> float:

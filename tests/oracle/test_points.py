@@ -16,9 +16,9 @@ from core.catalogue.questions import Gradient
 from core.errors import PeerLost
 from core.optimizers import fit
 from core.oracle import Release, Status
-from core.oracle.federation import ClientMeter, Federation, Rounds
+from core.oracle.federation import Federation, Rounds, SiteFilter
+from core.oracle.filters import CountingFilter, UnlimitedFilter
 from core.oracle.full import FullOracle
-from core.oracle.meters import CountingMeter, Unmetered
 from core.oracle.points import CLOSE, adopted, parts_of, told_by
 from tests.support.peer_groups import Clients, Mail, ThreadPeerGroup, together
 from tests.support.problems import facts, problem, repeatable_generator
@@ -59,7 +59,7 @@ def run(error: float) -> tuple[Clients[Release[object]], list[Recording]]:
     oracles: dict[int, Recording] = {}
 
     def work(peers: ThreadPeerGroup) -> Release[object]:
-        paying = ClientMeter(Unmetered(), Rounds(peers))
+        paying = SiteFilter(UnlimitedFilter(), Rounds(peers))
         generator = repeatable_generator(bytes([peers.place + 1]) * 32)
         records = problem(UNITS, DIMENSION, seed=peers.place)
         oracles[peers.place] = Recording(records, facts(UNITS, DIMENSION), paying, generator)
@@ -85,10 +85,10 @@ def test_without_agreement_such_machines_cannot_go_on(monkeypatch: pytest.Monkey
 
 
 def test_what_is_more_than_rounding_ends_the_attempt_before_anybody_pays() -> None:
-    meters = [CountingMeter() for _ in range(3)]
+    filters = [CountingFilter() for _ in range(3)]
 
     def work(peers: ThreadPeerGroup) -> object:
-        paying = ClientMeter(meters[peers.place], Rounds(peers))
+        paying = SiteFilter(filters[peers.place], Rounds(peers))
         oracle = Federation(
             FullOracle(problem(UNITS, DIMENSION), facts(UNITS, DIMENSION), paying, repeatable_generator()),
             paying,
@@ -97,12 +97,12 @@ def test_what_is_more_than_rounding_ends_the_attempt_before_anybody_pays() -> No
         return oracle.ask(GRADIENT, torch.full((DIMENSION,), 1e-3 * (peers.place == 1), dtype=torch.float64))
 
     assert all(isinstance(ending, PeerLost) for ending in Clients(Mail(3), work).endings)
-    assert [meter.totals for meter in meters] == [[], [], []]
+    assert [payments.totals for payments in filters] == [[], [], []]
 
 
 def test_values_that_differ_by_rounding_are_released() -> None:
     def work(peers: ThreadPeerGroup) -> Release[Tensor]:
-        paying = ClientMeter(Unmetered(), Rounds(peers))
+        paying = SiteFilter(UnlimitedFilter(), Rounds(peers))
         oracle = FullOracle(problem(UNITS, DIMENSION), facts(UNITS, DIMENSION), paying, repeatable_generator())
         value = torch.full((DIMENSION,), 1 + ROUNDING * peers.place, dtype=torch.float64)
         return Federation(oracle, paying, "fed").release(value, Status.FINISHED)

@@ -19,9 +19,9 @@ from core.mechanisms.sampling import rate_parts
 from core.native.signatures import TELL, TELL_OPEN
 from core.optimizers.clipped_sgd import iterate
 from core.oracle import Answer, noise
-from core.oracle.federation import ClientMeter, Federation, Rounds
+from core.oracle.federation import Federation, Rounds, SiteFilter
+from core.oracle.filters import UnlimitedFilter
 from core.oracle.full import FullOracle
-from core.oracle.meters import Unmetered
 from core.oracle.noise import grid_for
 from core.oracle.samples import PoissonOracle
 from core.oracle.simulation import Simulation
@@ -39,7 +39,7 @@ QUESTION = Gradient(sigma=2.0, clip=0.5)
 def real_oracle() -> FullOracle:
     """Return an oracle over a network's records whose noise repeats."""
     held = networks.problem(NETWORK, UNITS)
-    return FullOracle(held, networks.facts(UNITS, held.dimension), Unmetered(), repeatable_generator())
+    return FullOracle(held, networks.facts(UNITS, held.dimension), UnlimitedFilter(), repeatable_generator())
 
 
 def point(dimension: int, seed: int = 1) -> Tensor:
@@ -64,7 +64,7 @@ def test_a_sum_whose_last_part_is_floats_tells_what_one_of_integers_does(
     for way in ways:
         held = networks.problem(networks.NETWORKS[name], UNITS)
         known = networks.facts(UNITS, held.dimension, part_rows=part_rows)
-        oracle = FullOracle(held, known, Unmetered(), repeatable_generator())
+        oracle = FullOracle(held, known, UnlimitedFilter(), repeatable_generator())
         ends = [point(held.dimension, seed) for seed in (1, 2)][: 1 + (question.places == "pair")]
         with (
             patch.object(noise, "TELLS_OPEN", way == "tell_open"),
@@ -99,7 +99,7 @@ def test_a_norm_is_told_in_double_precision() -> None:
 
 
 def test_only_networks_are_asked_in_single_precision() -> None:
-    linear = FullOracle(problem(UNITS, 3), facts(UNITS, 3), Unmetered(), repeatable_generator())
+    linear = FullOracle(problem(UNITS, 3), facts(UNITS, 3), UnlimitedFilter(), repeatable_generator())
     assert (real_oracle().precision, linear.precision) == (torch.float32, torch.float64)
     with pytest.raises(AssertionError, match="parameters are float64"):
         linear.ask(Gradient(sigma=2.0), torch.zeros(3))
@@ -112,8 +112,8 @@ def test_only_networks_are_asked_in_single_precision() -> None:
 def test_clients_and_studies_stay_in_double_precision() -> None:
     """What machines round otherwise adds up in single precision; see `core.oracle.points`."""
     own = real_oracle()
-    meter = ClientMeter(Unmetered(), Rounds(Alone()))
-    federation = Federation(own, meter, "fed_test")
+    payments = SiteFilter(UnlimitedFilter(), Rounds(Alone()))
+    federation = Federation(own, payments, "fed_test")
     simulation = Simulation(networks.problem(NETWORK, UNITS), own.facts, SimulationGenerator(1))
     assert federation.precision == simulation.precision == torch.float64
     assert federation.ask(QUESTION, point(own.facts.dimension).double()).value.dtype == torch.float64
@@ -125,7 +125,7 @@ class Kept:
     def __init__(self) -> None:
         held = networks.problem(NETWORK, UNITS)
         public = networks.facts(UNITS, held.dimension)
-        self._oracle = PoissonOracle(held, public, Unmetered(), repeatable_generator(), rate_parts(1 / 4))
+        self._oracle = PoissonOracle(held, public, UnlimitedFilter(), repeatable_generator(), rate_parts(1 / 4))
         self.facts, self.randomness, self.precision = (
             self._oracle.facts,
             self._oracle.randomness,

@@ -21,8 +21,8 @@ from core.errors import AdjacencyMismatch
 from core.mechanisms import sampling
 from core.mechanisms.generator import SystemGenerator
 from core.oracle import samples
+from core.oracle.filters import UnlimitedFilter
 from core.oracle.full import FullOracle, Selection
-from core.oracle.meters import Unmetered
 from core.oracle.noise import grid_for
 from core.oracle.samples import PoissonOracle, StreamOracle
 from core.privacy.events import Disjoint, Gaussian, Repeated, Sampled
@@ -124,10 +124,10 @@ class TestPoisson:
     def test_is_refused_where_records_may_change(self) -> None:
         public = facts(30, 3, adjacency=Adjacency.REPLACE_ONE)
         with pytest.raises(AdjacencyMismatch, match="zero_out"):
-            PoissonOracle(problem(30, 3), public, Unmetered(), SystemGenerator(), 2**62)
+            PoissonOracle(problem(30, 3), public, UnlimitedFilter(), SystemGenerator(), 2**62)
 
     def test_empty_samples_take_a_noised_step(self) -> None:
-        oracle = PoissonOracle(problem(30, 3), facts(30, 3), Unmetered(), SystemGenerator(), 1)
+        oracle = PoissonOracle(problem(30, 3), facts(30, 3), UnlimitedFilter(), SystemGenerator(), 1)
         assert oracle.ask(GRADIENT, ZERO).value.isfinite().all()
 
 
@@ -139,7 +139,7 @@ def spread_of_a_constant(asks: int = 100) -> float:
     records = LinearProblem(x, torch.ones(units, dtype=torch.float64), present, LOGISTIC, Mallows(bound=2.0))
     public = facts(units, 3, weights=Mallows(bound=2.0))
     each = records.bounded_sum(GRADIENT, public, ZERO) / units
-    oracle = PoissonOracle(records, public, Unmetered(), repeatable_generator(), sampling.rate_parts(rate))
+    oracle = PoissonOracle(records, public, UnlimitedFilter(), repeatable_generator(), sampling.rate_parts(rate))
     told = torch.stack([oracle.ask(Gradient(sigma=2.0**-8), ZERO).value for _ in range(asks)])
     assert abs((told.mean(0) / each - 1).abs().max()) < 4.5 * sqrt((1 - rate) / (units * rate * asks)) + 1e-3
     return float((told - each).square().sum(1).mean() / (each.square().sum() * (1 - rate) / (units * rate)))
@@ -222,7 +222,7 @@ class TestLists:
     def test_a_sample_that_passes_its_length_is_summed_whole(self) -> None:
         records, public = problem(800, 3), facts(800, 3)
         quiet = Gradient(sigma=2.0**-8)
-        whole = FullOracle(records, public, Unmetered(), repeatable_generator()).ask(quiet, ZERO)
+        whole = FullOracle(records, public, UnlimitedFilter(), repeatable_generator()).ask(quiet, ZERO)
         journal = Journal(units=800)
         with drawing(everything):
             told = PoissonOracle(journal, public, journal, repeatable_generator(), self.PARTS).ask(quiet, ZERO)
@@ -259,8 +259,10 @@ class TestSinglePrecision:
         x, y, present = rows(800, 3)
         records = LinearProblem(x, y, present if valid is None else valid, LOGISTIC, Mallows(bound=2**0.5))
         public = facts(800, 3)
-        poisson = PoissonOracle(records, public, Unmetered(), repeatable_generator(), self.PARTS)
-        return poisson, StreamOracle(records, public, Unmetered(), repeatable_generator(), np.arange(800)[::-1].copy())
+        poisson = PoissonOracle(records, public, UnlimitedFilter(), repeatable_generator(), self.PARTS)
+        return poisson, StreamOracle(
+            records, public, UnlimitedFilter(), repeatable_generator(), np.arange(800)[::-1].copy()
+        )
 
     @pytest.mark.parametrize("place", [0, 1], ids=["sample", "stream"])
     def test_neighbours_differ_by_what_is_charged(self, place: int) -> None:
@@ -291,7 +293,7 @@ class TestSinglePrecision:
 
     def test_a_sample_that_passes_its_length_is_summed_whole(self) -> None:
         quiet = Gradient(sigma=2.0**-8)
-        whole = FullOracle(problem(800, 3), facts(800, 3), Unmetered(), repeatable_generator()).ask(quiet, ZERO)
+        whole = FullOracle(problem(800, 3), facts(800, 3), UnlimitedFilter(), repeatable_generator()).ask(quiet, ZERO)
         with drawing(everything):
             told = self.oracles()[0].ask(quiet, ZERO)
         assert torch.allclose(told.value * 0.05, whole.value, atol=6 * (whole.scale + told.scale * 0.05))
@@ -347,7 +349,7 @@ class TestStream:
     @pytest.mark.parametrize("adjacency", list(Adjacency))
     def test_divides_by_the_batch_under_both_adjacencies(self, adjacency: Adjacency) -> None:
         public = facts(100, 3, adjacency=adjacency)
-        oracle = StreamOracle(problem(100, 3), public, Unmetered(), SystemGenerator(), np.arange(100))
+        oracle = StreamOracle(problem(100, 3), public, UnlimitedFilter(), SystemGenerator(), np.arange(100))
         assert oracle.ask(BATCH, ZERO).scale == pytest.approx(2.0 * BATCH.sensitivity(public), rel=2e-3)
         moved = sqrt(2) / 10 if adjacency is Adjacency.ZERO_OUT else public.gradient_diameter or 2 * sqrt(2)
         assert BATCH.sensitivity(public) == pytest.approx(moved if moved < 1 else moved / 10)

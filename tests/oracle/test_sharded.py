@@ -24,8 +24,8 @@ from core.catalogue.whitened_newton import WhitenedNewton
 from core.mechanisms.generator import SystemGenerator
 from core.mechanisms.lattice import Grid
 from core.mechanisms.sampling import public_order
+from core.oracle.filters import CountingFilter, UnlimitedFilter
 from core.oracle.full import FullOracle
-from core.oracle.meters import CountingMeter, Unmetered
 from core.oracle.noise import grid_for
 from core.oracle.samples import PoissonOracle, StreamOracle
 from core.privacy.facts import PART_UNITS, Ranges
@@ -179,7 +179,7 @@ def errors_in_steps(records: Problem, exact: torch.Tensor, grid: Grid, draws: in
     generator, theta = repeatable_generator(), torch.zeros(records.dimension, dtype=torch.float64)
     rounded = (exact.numpy() + 2 ** (grid.part_bits - 1)) >> grid.part_bits
     answers = [  # by a new oracle each: one remembers the sum
-        FullOracle(records, public, Unmetered(), generator).ask(question, theta).value.numpy()
+        FullOracle(records, public, UnlimitedFilter(), generator).ask(question, theta).value.numpy()
         for _ in range(draws // records.dimension)
     ]
     return np.rint(np.stack(answers) * public.units / grid.step).astype(np.int64).ravel() - np.tile(
@@ -208,12 +208,12 @@ def test_answers_and_prices_are_those_of_one_process(group: ProcessGroup) -> Non
     public = facts(3 * PART_UNITS, 6)
     released, totals = [], []
     for records in (lead(group, **scene), make_problem(scene)):
-        meter = CountingMeter()
-        oracle = FullOracle(records, public, meter, repeatable_generator())
+        payments = CountingFilter()
+        oracle = FullOracle(records, public, payments, repeatable_generator())
         for question in QUESTIONS:
             answer = oracle.ask(question, *places(question, [point(6, seed) for seed in range(4)]))
             released.append((answer.value.numpy().tobytes(), answer.scale))
-        totals.append(meter.totals)
+        totals.append(payments.totals)
     assert released[: len(QUESTIONS)] == released[len(QUESTIONS) :]
     assert totals[0] == totals[1]
 
@@ -223,7 +223,7 @@ def test_a_poisson_sample_is_drawn_by_the_leader_alone(group: ProcessGroup) -> N
     public = facts(2 * PART_UNITS + 5, 4)
     theta, question = torch.zeros(4, dtype=torch.float64), Gradient(sigma=1.0)
     values = [
-        PoissonOracle(records, public, Unmetered(), repeatable_generator(), 2**60, by_rows=False)
+        PoissonOracle(records, public, UnlimitedFilter(), repeatable_generator(), 2**60, by_rows=False)
         .ask(question, theta)
         .value
         for records in (lead(group, **scene), make_problem(scene))
@@ -246,7 +246,7 @@ def test_a_streams_answers_are_those_of_one_process(group: ProcessGroup, scene: 
     units, situation = int(str(scene["units"])), situation_of(scene)
     public, order = situation.facts(units), public_order("job_1", units)
     several, one = lead(group, whole=True, **scene), make_problem(scene)
-    oracles = [StreamOracle(held, public, Unmetered(), repeatable_generator(), order) for held in (several, one)]
+    oracles = [StreamOracle(held, public, UnlimitedFilter(), repeatable_generator(), order) for held in (several, one)]
     for seed, batch in enumerate((9_000, 700, 2 * 4096, 4 * 1024 + 1)):
         theta, other = situation.point(seed), situation.point(seed + 1)
         clipped = Gradient(sigma=1e-3, clip=0.5, batch=batch)
@@ -271,7 +271,7 @@ def test_lists_cut_inside_a_block_would_be_seen(group: ProcessGroup, monkeypatch
 
 def test_a_stream_is_not_read_where_each_process_has_rows_of_its_own(group: ProcessGroup) -> None:
     records = lead(group, units=100, dimension=3)
-    oracle = StreamOracle(records, facts(100, 3), Unmetered(), SystemGenerator(), np.arange(100))
+    oracle = StreamOracle(records, facts(100, 3), UnlimitedFilter(), SystemGenerator(), np.arange(100))
     with pytest.raises(AssertionError, match="hold all of them"):
         oracle.ask(Gradient(sigma=1.0, batch=10), torch.zeros(3, dtype=torch.float64))
 

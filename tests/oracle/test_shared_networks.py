@@ -7,8 +7,8 @@ import torch
 
 from core.catalogue.questions import Gradient, GradientDifference, LeastGradient
 from core.mechanisms.sampling import public_order, rate_parts
+from core.oracle.filters import UnlimitedFilter
 from core.oracle.full import FullOracle
-from core.oracle.meters import Unmetered
 from core.oracle.noise import grid_for
 from core.oracle.samples import PoissonOracle, StreamOracle
 from core.problems import Problem
@@ -64,7 +64,7 @@ def test_changes_and_choices_are_those_of_one_process(group: ProcessGroup) -> No
     step = grid_for(change, public, UNITS).part_step
     found = [held.integer_sum(change, public, theta, step, other=other) for held in (several, one)]
     assert torch.equal(*found)
-    oracles = [FullOracle(held, public, Unmetered(), repeatable_generator()) for held in (several, one)]
+    oracles = [FullOracle(held, public, UnlimitedFilter(), repeatable_generator()) for held in (several, one)]
     told = [oracle.ask(LeastGradient(sigma=0.02, clip=0.5), torch.stack([theta, other])).value for oracle in oracles]
     assert torch.equal(*told)
 
@@ -76,7 +76,7 @@ def test_a_poisson_sample_is_drawn_by_the_leader_and_summed_by_all(group: Proces
     public = facts(UNITS, one.dimension, 0.5, PART)
 
     def answer(held: Problem) -> torch.Tensor:
-        oracle = PoissonOracle(held, public, Unmetered(), repeatable_generator(), rate_parts(rate))
+        oracle = PoissonOracle(held, public, UnlimitedFilter(), repeatable_generator(), rate_parts(rate))
         points = [_point(one.dimension, seed).to(oracle.precision) for seed in range(3)]
         return torch.stack([oracle.ask(QUESTION, at).value for at in points])
 
@@ -87,7 +87,7 @@ def test_a_poisson_sample_is_drawn_by_the_leader_and_summed_by_all(group: Proces
 def test_a_streams_batches_are_summed_by_all(group: ProcessGroup) -> None:
     several, one = _both(group, "convolution", 8)
     public, order = facts(UNITS, one.dimension, 0.5, PART), public_order("job_1", UNITS)
-    oracles = [StreamOracle(held, public, Unmetered(), repeatable_generator(), order) for held in (several, one)]
+    oracles = [StreamOracle(held, public, UnlimitedFilter(), repeatable_generator(), order) for held in (several, one)]
     for batch in (60, 7, 100):
         question = Gradient(sigma=1.0, clip=0.5, batch=batch)
         told = [oracle.ask(question, _point(one.dimension, batch)).value for oracle in oracles]

@@ -9,8 +9,8 @@ import torch
 from core.catalogue.questions import Curvature, Gradient, Question, Secant
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.oracle import Oracle, Status
+from core.oracle.filters import CountingFilter, UnlimitedFilter
 from core.oracle.full import FullOracle
-from core.oracle.meters import CountingMeter, Unmetered
 from core.oracle.simulation import Simulation
 from core.privacy.events import Gaussian, Repeated
 from core.privacy.facts import Adjacency
@@ -34,7 +34,7 @@ def laned(lanes: int, units: int, dimension: int) -> LinearProblem:
 @pytest.mark.parametrize("adjacency", list(Adjacency))
 def test_scale_is_a_real_oracle(question: Question, adjacency: Adjacency) -> None:
     public = facts(40, 3, adjacency=adjacency)
-    real: Oracle = FullOracle(problem(40, 3), public, Unmetered(), SystemGenerator())
+    real: Oracle = FullOracle(problem(40, 3), public, UnlimitedFilter(), SystemGenerator())
     simulated: Oracle = Simulation(problem(40, 3), public, SimulationGenerator(1))
     assert simulated.ask(question, THETA).scale == real.ask(question, THETA).scale
 
@@ -86,7 +86,7 @@ def test_slopes_in_lanes() -> None:
     """Each lane between its own two points; deviations are the scale within 4.5 standard errors, the seed fixed."""
     situation = SITUATIONS[2]
     records, public = situation.problem(situation.rows(40)), situation.facts(40)
-    real: Oracle = FullOracle(records, public, Unmetered(), SystemGenerator())
+    real: Oracle = FullOracle(records, public, UnlimitedFilter(), SystemGenerator())
     oracle = Simulation(records, public, SimulationGenerator(3), lanes=40_000)
     theta, other = situation.point(1), situation.point(2)
     answer = oracle.ask(SLOPE, theta, other)
@@ -106,8 +106,8 @@ def test_slopes_in_lanes() -> None:
 
 
 def test_a_meter_counts_and_closes() -> None:
-    meter = CountingMeter(priced=Repeated(event=Gaussian(sigma=2.0), times=2))
-    oracle = Simulation(problem(40, 3), facts(40, 3), SimulationGenerator(1), meter=meter)
+    payments = CountingFilter(priced=Repeated(event=Gaussian(sigma=2.0), times=2))
+    oracle = Simulation(problem(40, 3), facts(40, 3), SimulationGenerator(1), payments=payments)
     oracle.ask(QUESTIONS[0], THETA)
     assert oracle.affords(QUESTIONS[0])
     oracle.keep({"theta": THETA}, 1)
@@ -133,7 +133,7 @@ def test_no_scope_and_no_system_generator_is_behind_it() -> None:
     with pytest.raises(AssertionError, match="no block"):
         Simulation(problem(4, 3), facts(4, 3), SimulationGenerator(1)).block("holdout")
     with pytest.raises(AssertionError, match="one set"):
-        FullOracle(laned(2, 40, 3), facts(40, 3), Unmetered(), SystemGenerator())
+        FullOracle(laned(2, 40, 3), facts(40, 3), UnlimitedFilter(), SystemGenerator())
 
 
 def test_many_lanes_take_seconds() -> None:

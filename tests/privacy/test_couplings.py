@@ -22,8 +22,8 @@ from core.mechanisms.exponential import weights
 from core.mechanisms.generator import Generator
 from core.mechanisms.laplace import NONE
 from core.oracle import Oracle
+from core.oracle.filters import ORDERS, UnlimitedFilter
 from core.oracle.full import FullOracle, Selection
-from core.oracle.meters import ORDERS, Unmetered
 from core.oracle.noise import grid_for
 from core.oracle.samples import StreamOracle
 from core.privacy import events
@@ -63,7 +63,7 @@ def check_shift(*, flawed: bool) -> None:
     grid = grid_for(QUESTION, PUBLIC, UNITS)
     pair, keys = neighbours(), (bytes(32), bytes([flawed]) + bytes(31))
     told = [
-        FullOracle(held, PUBLIC, Unmetered(), repeatable_generator(key)).ask(QUESTION, THETA).value
+        FullOracle(held, PUBLIC, UnlimitedFilter(), repeatable_generator(key)).ask(QUESTION, THETA).value
         for held, key in zip(pair, keys, strict=True)
     ]
     moved = ((told[0] - told[1]) * UNITS / grid.step).round()
@@ -176,7 +176,7 @@ def check_batches(*, flawed: bool) -> None:
     oracles = []
     for held in neighbours():
         read = held._records.norms.argsort(stable=True).numpy() if flawed else order
-        oracles.append((held, StreamOracle(held, PUBLIC, Unmetered(), repeatable_generator(), read)))
+        oracles.append((held, StreamOracle(held, PUBLIC, UnlimitedFilter(), repeatable_generator(), read)))
     for _ in range(UNITS // 8):
         sums = []
         for held, oracle in oracles:

@@ -20,8 +20,8 @@ from core.catalogue.questions import Question
 from core.mechanisms.generator import SystemGenerator
 from core.mechanisms.lattice import round_parts
 from core.oracle import Answer, Oracle, full, noise
+from core.oracle.filters import CountingFilter
 from core.oracle.full import FullOracle
-from core.oracle.meters import CountingMeter
 from core.privacy.facts import Facts
 from core.problems import OpenProblem, Problem
 from core.problems.neural.parts import OpenSum, closed
@@ -134,12 +134,12 @@ def recording(transcript: Transcript, recorded: Transcript | None) -> Iterator[N
 def run(problem: Problem, facts: Facts, method: Method, recorded: Transcript | None = None) -> Transcript:
     """Run a method on a full oracle whose generator is forced; replay on `recorded` sums if given."""
     transcript = Transcript()
-    meter = CountingMeter()
+    payments = CountingFilter()
     with recording(transcript, recorded):
         watched = WatchedOpen if isinstance(problem, OpenProblem) else Watched
-        value = method(FullOracle(watched(problem, transcript.points), facts, meter, repeatable_generator()))
+        value = method(FullOracle(watched(problem, transcript.points), facts, payments, repeatable_generator()))
     transcript.released.append(value.contiguous().numpy().tobytes())
-    transcript.paid = [total.model_dump_json() for total in meter.totals]
+    transcript.paid = [total.model_dump_json() for total in payments.totals]
     return transcript
 
 

@@ -21,7 +21,7 @@ from core.problems.linear import LinearProblem
 from core.problems.peer_group import DistributedPeerGroup
 from core.problems.sharded import ShardedProblem
 from core.training import oracles
-from core.training.meter import LedgerMeter
+from core.training.ledger_filter import LedgerFilter
 from tests.support.problems import repeatable_generator
 
 CLIENTS = 3
@@ -84,7 +84,7 @@ def plant(bug: str) -> None:
         vars(full)["noised_mean"] = thinned
     if bug == "seeded":
         vars(oracles)["SystemGenerator"] = repeatable_generator
-        LedgerMeter.once_paid = lambda *_: None  # type: ignore[method-assign]  # payments change no key
+        LedgerFilter.once_paid = lambda *_: None  # type: ignore[method-assign]  # payments change no key
     if bug == "reread":
         select, last = StreamOracle._select, list[Selection]()
 

@@ -27,8 +27,9 @@ from core.problems.linear import LinearProblem
 from core.problems.peer_group import DistributedPeerGroup
 from core.store.ledger import ledger
 from core.training import attempt, federated
+from core.training.answer_log import AttemptLog
+from core.training.ledger_filter import LedgerFilter
 from core.training.ledger_writer import FencedLedgerWriter
-from core.training.meter import LedgerMeter
 from core.training.notes import Notes
 from tests.support.listened import listen
 from tests.support.naive_fences import forget_fences
@@ -128,7 +129,7 @@ def halt_where_told() -> None:
     if not place.exists():
         return
     moment, wanted = place.read_text().split()
-    plain_spend, plain_note = FencedLedgerWriter.spend, LedgerMeter.note
+    plain_spend, plain_note = FencedLedgerWriter.spend, AttemptLog.note
     paid: list[int] = []
 
     def halt(now: str) -> None:
@@ -141,23 +142,23 @@ def halt_where_told() -> None:
         paid.append(chunk)
         halt("paid")
 
-    def note(self: LedgerMeter, *arguments: Any) -> None:
+    def note(self: AttemptLog, *arguments: Any) -> None:
         plain_note(self, *arguments)
         halt("told")
 
     FencedLedgerWriter.spend = spend  # type: ignore[method-assign, assignment] # watched, or a bug
-    LedgerMeter.note = note  # type: ignore[method-assign, assignment] # watched
+    AttemptLog.note = note  # type: ignore[method-assign, assignment] # watched
 
 
 def pay_once() -> None:
     """Plant a bug: whatever some attempt has paid for, a later one reads without paying."""
-    plain = LedgerMeter.__init__
+    plain = LedgerFilter.__init__
 
-    def make(self: LedgerMeter, *arguments: Any, **options: Any) -> None:
+    def make(self: LedgerFilter, *arguments: Any, **options: Any) -> None:
         plain(self, *arguments, **options)
         self._paid += options["kept"] is not None
 
-    LedgerMeter.__init__ = make  # type: ignore[method-assign]
+    LedgerFilter.__init__ = make  # type: ignore[method-assign]
     ledger._due = lambda session, job: job.chunks_spent  # noqa: ARG005 - as called
 
 

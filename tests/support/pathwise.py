@@ -6,13 +6,13 @@ answered about neighbouring records. Releases are Gaussian given what came befor
 
     records, changed = canaries(units=1000, dimension=10)
     public = facts_of(records, bound=1.0)
-    oracle = Recording(Simulation(records, public, SimulationGenerator(1), meter=CountingMeter(priced=Zcdp(rho=1.0))))
+    oracle = Recording(Simulation(records, public, SimulationGenerator(1), payments=CountingFilter(Zcdp(rho=1.0))))
     estimate, status = iterate(settings, oracle)
     ratios = check_dominated(oracle.releases, records, changed, public)    # A1: told <= charged, each release
     assert ratios.max() > 0.99                                             # ... and nothing is noised twice over
     told(oracle.releases, records, changed, public).sum()                  # what the run told in all, <= rho
     likelihood_ratio(oracle.releases, records, changed, public)            # A2: its mean over runs is at most rho
-    check_branches(lambda blind: iterate(settings, blind), oracle, meter=CountingMeter(priced=Zcdp(rho=1.0)))    # A5
+    check_branches(lambda blind: iterate(settings, blind), oracle, payments=CountingFilter(Zcdp(rho=1.0)))  # A5
 
 With lanes, every figure has one entry a lane. Settings may be of any method; the planted bugs of the audits' own tests
 are methods too.
@@ -27,7 +27,7 @@ from torch import Tensor
 
 from core.catalogue.questions import Gradient, GradientDifference, LeastGradient, Question
 from core.mechanisms.generator import SimulationGenerator
-from core.oracle import Answer, Meter, Oracle, PublicRandomness, Release, Status
+from core.oracle import Answer, Oracle, PrivacyFilter, PublicRandomness, Release, Status
 from core.oracle.account import EVERYTHING, Account
 from core.oracle.noise import grid_for
 from core.oracle.simulation import Simulation
@@ -106,13 +106,13 @@ class Blind:
     Args:
         facts: as of the recorded run.
         releases: what was told there.
-        meter: like that of the recorded run, and fresh: what is affordable follows from public figures too.
+        payments: like that of the recorded run, and fresh: what is affordable follows from public figures too.
     """
 
-    def __init__(self, facts: Facts, releases: Sequence[Told], meter: Meter) -> None:
+    def __init__(self, facts: Facts, releases: Sequence[Told], payments: PrivacyFilter) -> None:
         self.facts, self.precision = facts, torch.float64
         self._left = list(releases)
-        self._account = Account(meter)
+        self._account = Account(payments)
 
     @property
     def randomness(self) -> PublicRandomness:
@@ -149,9 +149,9 @@ class Blind:
         return not self._left
 
 
-def check_branches(method: Callable[[Oracle], object], recorded: Recording, *, meter: Meter) -> object:
+def check_branches(method: Callable[[Oracle], object], recorded: Recording, *, payments: PrivacyFilter) -> object:
     """Fail unless a method asks the same of released values alone (A5); return what it returns then."""
-    blind = Blind(recorded.facts, recorded.releases, meter)
+    blind = Blind(recorded.facts, recorded.releases, payments)
     result = method(blind)
     assert blind.finished(), "the run ends where it ended"
     return result

@@ -19,13 +19,13 @@ from core.catalogue.whitened_newton import WhitenedNewton
 from core.inference.estimate import Estimate
 from core.optimizers import fit_and_infer
 from core.oracle import Oracle
+from core.oracle.filters import CountingFilter
 from core.oracle.full import FullOracle
-from core.oracle.meters import CountingMeter
 from core.privacy.events import compose
 from core.problems import make_problem
 from core.problems.linear import LinearProblem
 from core.problems.multinomial import MultinomialProblem
-from core.training.meter import LedgerMeter
+from core.training.ledger_filter import LedgerFilter
 from tests.support.problems import repeatable_generator
 
 Array = NDArray[np.float64]
@@ -59,9 +59,9 @@ class PlannedScene(Generic[Made]):
         assert isinstance(made, self._kind)
         return made
 
-    def oracle(self, meter: CountingMeter | LedgerMeter | None = None) -> FullOracle:
-        priced = CountingMeter(compose(Counter(self.plan.schedule)))
-        return FullOracle(self.problem(), self.plan.facts, meter or priced, repeatable_generator())
+    def oracle(self, payments: CountingFilter | LedgerFilter | None = None) -> FullOracle:
+        priced = CountingFilter(compose(Counter(self.plan.schedule)))
+        return FullOracle(self.problem(), self.plan.facts, payments or priced, repeatable_generator())
 
     def fitted(self, oracle: Oracle) -> Estimate:
         return fit_and_infer(self.settings, self.plan.spec.inference, oracle).value.estimate

@@ -16,8 +16,8 @@ from core.catalogue.planning import PlannedJob, plan_job
 from core.inference.estimate import Estimate
 from core.mechanisms.generator import SystemGenerator
 from core.optimizers import fit_and_infer
+from core.oracle.filters import CountingFilter
 from core.oracle.full import FullOracle
-from core.oracle.meters import CountingMeter
 from core.privacy.budget import plan_orders
 from core.privacy.events import compose
 from core.privacy.facts import Adjacency
@@ -111,8 +111,8 @@ def problem(planned: PlannedJob, read: Encoded) -> LinearProblem:
 
 def oracle(planned: PlannedJob, table: Table) -> FullOracle:
     """Return an oracle over the records with the system's own noise, that answers what was priced and no more."""
-    meter = CountingMeter(compose(Counter(planned.schedule)))
-    return FullOracle(problem(planned, records(planned, table)), planned.facts, meter, SystemGenerator())
+    payments = CountingFilter(compose(Counter(planned.schedule)))
+    return FullOracle(problem(planned, records(planned, table)), planned.facts, payments, SystemGenerator())
 
 
 def fitted(planned: PlannedJob, table: Table) -> tuple[Array, Array, Estimate]:

@@ -14,7 +14,7 @@ from core.privacy.draws import MOST_RUNS, SAMPLE_DRAWS
 from core.privacy.facts import Adjacency
 from core.training.draws import DrawCount
 from core.training.notes import unpack
-from core.training.oracles import make_meter, open_oracle
+from core.training.oracles import make_filter, open_oracle
 from tests.support.problems import LOGISTIC, problem
 from tests.training.test_oracles import STREAM, UNITS, Counted, order_of, plan
 
@@ -50,11 +50,11 @@ def run(planned: PlannedJob) -> tuple[int, Keeping]:
     """Run a method on records and return how many units it drew."""
     writer = Keeping()
     order = order_of(planned)
-    meter = make_meter(planned, order, writer, lambda: False)
-    oracle = open_oracle(planned, order, problem(UNITS, P, LOGISTIC), meter, shared=False)
+    payments = make_filter(planned, order, writer, lambda: False)
+    oracle = open_oracle(planned, order, problem(UNITS, P, LOGISTIC), payments, shared=False)
     with suppress(Diverged):  # by these records; what was drawn was drawn
         fit_and_infer(planned.spec.optimizer, planned.spec.inference, oracle, torch.zeros(P, dtype=torch.float64))
-    return meter._draws.drawn, writer
+    return payments.log.draws.drawn, writer
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -19,14 +19,14 @@ from core.inference.released import Released
 from core.mechanisms.generator import SystemGenerator
 from core.optimizers import fit
 from core.oracle import Answer, Release
-from core.oracle.federation import ClientMeter, Federation, Rounds
+from core.oracle.federation import Federation, Rounds, SiteFilter
+from core.oracle.filters import ORDERS, UnlimitedFilter
 from core.oracle.full import FullOracle
-from core.oracle.meters import ORDERS, Unmetered
 from core.privacy.events import Event, compose
 from core.privacy.renyi import cost_nano, prefix_costs
 from core.training.attempt import pack_release
 from core.training.federated import blaming, furthest, most_known, of_all, told_in, weakest
-from core.training.meter import LedgerMeter
+from core.training.ledger_filter import LedgerFilter
 from core.training.notes import Noted, Notes
 from core.training.order import Drained, Order, Payer
 from core.training.seat import Seat
@@ -78,8 +78,8 @@ class Client:
         self.due = self.chunks
         payer = Payer(ORDERS, tuple(prefix_costs(SCHEDULE, ORDERS)))
         kept, _ = furthest(rounds, self.state)
-        meter = LedgerMeter(self, [payer], SCHEDULE, kept=kept, kept_chunks=self.chunks, charged=self.charged)
-        paying = ClientMeter(meter, rounds, lambda: stop and self.place == 1, meter)
+        payments = LedgerFilter(self, [payer], SCHEDULE, kept=kept, kept_chunks=self.chunks, charged=self.charged)
+        paying = SiteFilter(payments, rounds, lambda: stop and self.place == 1, payments)
         oracle = Counting(self, problem(UNITS, DIMENSION, seed=self.place), paying)
         return fit(SETTINGS, Federation(oracle, paying, "fed_test"))
 
@@ -92,9 +92,9 @@ class Client:
 class Counting:
     """A client's oracle, and what is drawn there."""
 
-    def __init__(self, client: Client, records: object, meter: ClientMeter) -> None:
+    def __init__(self, client: Client, records: object, payments: SiteFilter) -> None:
         self._client = client
-        self._oracle = FullOracle(records, facts(UNITS, DIMENSION), meter, SystemGenerator())  # type: ignore[arg-type] # a problem
+        self._oracle = FullOracle(records, facts(UNITS, DIMENSION), payments, SystemGenerator())  # type: ignore[arg-type] # a problem
         self.facts, self.randomness, self.precision = (
             self._oracle.facts,
             self._oracle.randomness,
@@ -244,9 +244,9 @@ def test_what_does_not_go_with_the_method_is_blamed_until_the_oracle_is_asked(
     teller: int | None, asked: bool, error: type[BaseException], expected: type[BaseException]
 ) -> None:
     """From its first question on an error may hang on records: then it is this client's trainer's failure."""
-    meter = ClientMeter(Unmetered(), Rounds(ThreadPeerGroup(Mail(1), 0)))
-    meter.asked = asked
-    with pytest.raises(expected), blaming(teller, [meter]):
+    payments = SiteFilter(UnlimitedFilter(), Rounds(ThreadPeerGroup(Mail(1), 0)))
+    payments.asked = asked
+    with pytest.raises(expected), blaming(teller, [payments]):
         raise error
 
 

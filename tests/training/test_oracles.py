@@ -1,4 +1,4 @@
-"""The oracle a job's method needs: what it reads, which meter pays, and what is refused before anything is reserved."""
+"""The oracle a job's method needs: what it reads, what pays, and what is refused before anything is reserved."""
 
 from collections import Counter
 from decimal import Decimal
@@ -22,10 +22,10 @@ from core.privacy.renyi import prefix_costs
 from core.store.claims import Claim
 from core.store.ledger.schedules import Schedule, is_stream
 from core.store.records.records import Kept
-from core.training.meter import LedgerMeter
-from core.training.oracles import make_meter, open_oracle
+from core.training.ledger_filter import LedgerFilter
+from core.training.oracles import make_filter, open_oracle
 from core.training.order import Order, Payer
-from core.training.streaming import StreamMeter
+from core.training.streaming import StreamFilter
 from tests.oracle.test_full import Journal
 
 UNITS = 2000
@@ -86,11 +86,13 @@ def order_of(planned: PlannedJob, paid_chunks: int = 0) -> Order:
     )
 
 
-def opened(planned: PlannedJob, *, paid_chunks: int = 0, shared: bool = False) -> tuple[Any, LedgerMeter, Any, Journal]:
+def opened(
+    planned: PlannedJob, *, paid_chunks: int = 0, shared: bool = False
+) -> tuple[Any, LedgerFilter, Any, Journal]:
     journal, writer = Journal(units=UNITS, dimension=planned.facts.dimension), Counted()
     order = order_of(planned, paid_chunks)
-    meter = make_meter(planned, order, writer, lambda: False)
-    return open_oracle(planned, order, journal, meter, shared=shared), meter, writer, journal
+    payments = make_filter(planned, order, writer, lambda: False)
+    return open_oracle(planned, order, journal, payments, shared=shared), payments, writer, journal
 
 
 def ask(oracle: Any, planned: PlannedJob) -> None:
@@ -99,8 +101,8 @@ def ask(oracle: Any, planned: PlannedJob) -> None:
 
 def test_a_full_batch_method_reads_all_at_each_step() -> None:
     planned = plan(FULL)
-    oracle, meter, writer, journal = opened(planned)
-    assert (type(oracle), type(meter)) == (FullOracle, LedgerMeter)
+    oracle, payments, writer, journal = opened(planned)
+    assert (type(oracle), type(payments)) == (FullOracle, LedgerFilter)
     ask(oracle, planned)
     assert (journal.selections, writer.chunks) == ([(None, None)], [0])
 
@@ -108,8 +110,8 @@ def test_a_full_batch_method_reads_all_at_each_step() -> None:
 @pytest.mark.parametrize("shared", [False, True])
 def test_a_sampled_method_reads_lists_or_masks_where_processes_share_the_records(*, shared: bool) -> None:
     planned = plan(POISSON)
-    oracle, meter, writer, journal = opened(planned, shared=shared)
-    assert (type(oracle), type(meter)) == (PoissonOracle, LedgerMeter)
+    oracle, payments, writer, journal = opened(planned, shared=shared)
+    assert (type(oracle), type(payments)) == (PoissonOracle, LedgerFilter)
     for _ in range(6):
         ask(oracle, planned)
     assert writer.chunks == list(range(6))
@@ -126,8 +128,8 @@ def test_a_stream_is_read_in_its_jobs_order_after_what_was_paid(adjacency: Adjac
     assert planned.schedule[0] == Gaussian(sigma=2.0)
     assert is_stream(Schedule(planned.schedule, draws=0).chunks)
     sampling = planned.spec.optimizer.sampling(planned.facts)
-    oracle, meter, writer, journal = opened(planned, paid_chunks=4)
-    assert (type(oracle), type(meter)) == (StreamOracle, StreamMeter)
+    oracle, payments, writer, journal = opened(planned, paid_chunks=4)
+    assert (type(oracle), type(payments)) == (StreamOracle, StreamFilter)
     ask(oracle, planned)
     assert writer.chunks == [4]
     first = 4 * sampling.chunk
@@ -162,7 +164,7 @@ def test_a_stream_of_one_chunk_is_paid_and_read_again() -> None:
     assert len(planned.schedule) == 1
     assert not is_stream(Schedule(planned.schedule, draws=0).chunks)
     assert (planned.spec.retry_allowance, plan(ONE_STEP, retry_allowance=0).spec.retry_allowance) == (1, 0)
-    oracle, meter, writer, journal = opened(planned, paid_chunks=1)
+    oracle, payments, writer, journal = opened(planned, paid_chunks=1)
     ask(oracle, planned)
-    assert (type(meter), writer.chunks) == (StreamMeter, [0])
+    assert (type(payments), writer.chunks) == (StreamFilter, [0])
     assert journal.selections[0][0].tolist() == public_order("job_7", UNITS).tolist()

@@ -1,6 +1,6 @@
 """Streams through losses: no record is read twice, nothing is read unpaid, and all attempts pay for one answer.
 
-The ledger, its writer, the meter, the oracle and the method are the real ones; an attempt is lost by an exception at a
+The ledger, its writer, the filter, the oracle and the method are the real ones; an attempt is lost by an exception at a
 place that a test chooses, as a killed worker leaves it: payments stand, and what was told since is gone.
 """
 
@@ -40,10 +40,10 @@ from core.store.ledger import ledger
 from core.store.tables import Entry, Job
 from core.store.witness.comparing import guard
 from core.store.witness.witness import Witness
+from core.training.ledger_filter import LedgerWriter
 from core.training.ledger_writer import FencedLedgerWriter
-from core.training.meter import LedgerWriter
 from core.training.order import Drained, Payer
-from core.training.streaming import StreamMeter
+from core.training.streaming import StreamFilter
 from tests.support.problems import facts, problem
 from tests.support.store import TERMS, Place, make_place, submit
 
@@ -81,9 +81,9 @@ def payers(schedule: Sequence[Event] = SCHEDULE) -> list[Payer]:
     return [Payer(ORDERS, tuple(tuple(total) for total in prefix_costs(schedule, ORDERS)))]
 
 
-def meter_on(writer: LedgerWriter, paid: int = 0, **options: Any) -> StreamMeter:
+def filter_on(writer: LedgerWriter, paid: int = 0, **options: Any) -> StreamFilter:
     given: dict[str, Any] = {"kept": None, "charged": Counter(), "sampling": SAMPLING, "units": UNITS} | options
-    return StreamMeter(writer, payers(), SCHEDULE, paid_chunks=paid, **given)
+    return StreamFilter(writer, payers(), SCHEDULE, paid_chunks=paid, **given)
 
 
 class Recorder:
@@ -117,52 +117,52 @@ class Recorder:
         return self._records.integer_sum(question, facts, theta, step, other=other, rows=rows, included=included)
 
 
-class TestMeter:
+class TestFilter:
     def test_the_first_chunk_pays_and_later_ones_are_told_before_their_batches(self) -> None:
         writer = Paper()
-        meter = meter_on(writer)
-        account = Account(meter)
+        payments = filter_on(writer)
+        account = Account(payments)
         for batch in range(50):
             account.cover(0, QUESTION.event(), BATCH)
             assert writer.spent == list(range(batch // CHUNK + 1))
-        assert not meter.affords(QUESTION.event()), "no chunk is left"
-        assert cost_nano(meter.charged, ORDERS) == cost_nano(QUESTION.event(), ORDERS)
+        assert not payments.affords(QUESTION.event()), "no chunk is left"
+        assert cost_nano(payments.charged, ORDERS) == cost_nano(QUESTION.event(), ORDERS)
 
     def test_dearer_questions_are_a_bug(self) -> None:
-        meter = meter_on(Paper())
-        assert not meter.affords(Gaussian(sigma=SIGMA * 0.99))
+        payments = filter_on(Paper())
+        assert not payments.affords(Gaussian(sigma=SIGMA * 0.99))
         with pytest.raises(AssertionError, match="never passes"):
-            meter.cover(Gaussian(sigma=SIGMA * 0.99), BATCH)
+            payments.cover(Gaussian(sigma=SIGMA * 0.99), BATCH)
 
     def test_more_batches_than_the_chunks_stand_for_are_a_bug(self) -> None:
-        meter = meter_on(Paper(), paid=10)
-        assert not meter.affords(QUESTION.event())
+        payments = filter_on(Paper(), paid=10)
+        assert not payments.affords(QUESTION.event())
         with pytest.raises(AssertionError, match="never passes"):
-            meter.cover(QUESTION.event(), BATCH)
+            payments.cover(QUESTION.event(), BATCH)
 
     def test_stopping_is_between_chunks_and_keeps_all_that_was_told(self) -> None:
         writer, asked = Paper(), [False]
-        meter = meter_on(writer, stop=lambda: asked[0])
+        payments = filter_on(writer, stop=lambda: asked[0])
         for position in range(1, CHUNK + 1):
-            meter.cover(QUESTION.event(), position * BATCH)
-            meter.keep({"step": torch.tensor(position)}, position)
+            payments.cover(QUESTION.event(), position * BATCH)
+            payments.log.keep({"step": torch.tensor(position)}, position)
             asked[0] = True
         with pytest.raises(Drained):
-            meter.cover(QUESTION.event(), (CHUNK + 1) * BATCH)
+            payments.cover(QUESTION.event(), (CHUNK + 1) * BATCH)
         assert writer.spent == [0]
-        again = meter_on(writer, paid=1, kept=writer.state)
-        kept = again.resume()
+        again = filter_on(writer, paid=1, kept=writer.state)
+        kept = again.log.resume()
         assert kept is not None
         assert (int(kept["step"]), again.skipped) == (CHUNK, CHUNK * BATCH), "nothing was lost"
 
     def test_answers_told_again_move_no_batch(self) -> None:
         writer = Paper()
-        first = meter_on(writer)
+        first = filter_on(writer)
         zero = torch.zeros(3, dtype=torch.float64)
         for position in range(1, CHUNK + 2):
             first.cover(QUESTION.event(), position * BATCH)
-            first.note(QUESTION, zero, Answer(zero + position, 0.5))
-        second = meter_on(writer, paid=2, kept=writer.state)
+            first.log.note(QUESTION, zero, Answer(zero + position, 0.5))
+        second = filter_on(writer, paid=2, kept=writer.state)
         recorder = Recorder()
         oracle = stream(recorder, second)
         told = [float(oracle.ask(QUESTION, zero).value[0]) for _ in range(CHUNK)]
@@ -173,10 +173,10 @@ class TestMeter:
         assert writer.spent == [0, 1, 2]
 
 
-def stream(recorder: Recorder, meter: StreamMeter, name: str = "job_1") -> StreamOracle:
+def stream(recorder: Recorder, payments: StreamFilter, name: str = "job_1") -> StreamOracle:
     public = facts(recorder.units, 3)
     order = public_order(name, recorder.units)
-    return StreamOracle(recorder, public, meter, SystemGenerator(), order, skipped=meter.skipped)
+    return StreamOracle(recorder, public, payments, SystemGenerator(), order, skipped=payments.skipped)
 
 
 def read_through(losses: list[tuple[str, int]], first_chunk: Callable[[Paper], int]) -> tuple[Paper, Recorder]:
@@ -186,7 +186,7 @@ def read_through(losses: list[tuple[str, int]], first_chunk: Callable[[Paper], i
     for loss in [*losses, None]:
         begun = len(recorder.read)
         recorder.lose_at = None if loss is None else (loss[0], begun + loss[1])
-        oracle = stream(recorder, meter_on(writer, paid=first_chunk(writer), kept=writer.state))
+        oracle = stream(recorder, filter_on(writer, paid=first_chunk(writer), kept=writer.state))
         try:
             while oracle.affords(QUESTION):
                 oracle.ask(QUESTION, zero)
@@ -259,7 +259,7 @@ def attempt(
         job, kept = session.get_one(Job, claim.job_id), ledger.last_kept(session, claim.job_id)
         paid, charged = job.chunks_spent, ledger.executed_by(session, job)
         amounts = [tuple(tuple(one[: len(TERMS.orders)]) for one in totals) for totals in job.chunks.values()]
-    meter = StreamMeter(
+    payments = StreamFilter(
         FencedLedgerWriter(database, claim, ServiceSettings(home=folder)),
         [Payer(TERMS.orders, totals) for totals in amounts],
         tuple(asked.schedule(facts(UNITS, 3))),
@@ -270,7 +270,7 @@ def attempt(
         charged=charged,
     )
     try:
-        return claim, fit(asked, stream(recorder, meter, claim.job_id))
+        return claim, fit(asked, stream(recorder, payments, claim.job_id))
     except Lost:
         return claim, None
 

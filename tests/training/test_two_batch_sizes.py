@@ -1,6 +1,6 @@
 """Gauss-PSGD on the ledger through losses: two sizes of batches, several passes, nothing read twice in one.
 
-The ledger's meter, the oracle and the method are the real ones; an attempt is lost by an exception, as in
+The ledger's privacy filter, the oracle and the method are the real ones; an attempt is lost by an exception, as in
 `test_streaming`.
 """
 
@@ -31,7 +31,7 @@ from core.store.witness.comparing import guard
 from core.store.witness.witness import Witness
 from core.training.ledger_writer import FencedLedgerWriter
 from core.training.order import Payer
-from core.training.streaming import StreamMeter
+from core.training.streaming import StreamFilter
 from tests.support.problems import facts
 from tests.support.second_order import given
 from tests.support.store import TERMS, make_place, submit
@@ -60,7 +60,7 @@ def attempt(writer: Paper, recorder: Recorder, asked: GaussPsgd) -> Release[Esti
     public = facts(UNITS, 3)
     schedule = list(asked.schedule(public))
     paid = len(writer.spent)
-    meter = StreamMeter(
+    payments = StreamFilter(
         writer,
         payers(schedule),
         schedule,
@@ -71,9 +71,16 @@ def attempt(writer: Paper, recorder: Recorder, asked: GaussPsgd) -> Release[Esti
         charged=Counter(schedule[:paid]),
     )
     orders = np.stack([public_order(f"job/{number}", UNITS) for number in range(asked.epochs)])
-    oracle = StreamOracle(recorder, public, meter, SystemGenerator(), orders[:, : meter.reach], skipped=meter.skipped)
+    oracle = StreamOracle(
+        recorder,
+        public,
+        payments,
+        SystemGenerator(),
+        orders[:, : payments.reach],
+        skipped=payments.skipped,
+    )
     released = fit(asked, oracle)
-    assert cost_nano(meter.charged, ORDERS) <= cost_nano(compose(Counter(schedule)), ORDERS)
+    assert cost_nano(payments.charged, ORDERS) <= cost_nano(compose(Counter(schedule)), ORDERS)
     return released
 
 
@@ -152,7 +159,7 @@ def test_the_ledger_charges_one_answer_whatever_is_lost(database: Database, tmp_
         with database.read() as session:
             job, kept = session.get_one(Job, name), ledger.last_kept(session, name)
             amounts = [tuple(tuple(one[: len(TERMS.orders)]) for one in totals) for totals in job.chunks.values()]
-            meter = StreamMeter(
+            payments = StreamFilter(
                 FencedLedgerWriter(database, claim, ServiceSettings(home=tmp_path)),
                 [Payer(TERMS.orders, totals) for totals in amounts],
                 schedule,
@@ -165,7 +172,8 @@ def test_the_ledger_charges_one_answer_whatever_is_lost(database: Database, tmp_
         order = public_order(name, UNITS)
         try:
             released = fit(
-                asked, StreamOracle(recorder, public, meter, SystemGenerator(), order, skipped=meter.skipped)
+                asked,
+                StreamOracle(recorder, public, payments, SystemGenerator(), order, skipped=payments.skipped),
             )
         except Lost:
             assert lose(database, claim) == "queued"

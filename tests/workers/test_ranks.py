@@ -28,8 +28,8 @@ from core.catalogue.planning import PlannedJob, plan_job
 from core.catalogue.questions import Gradient, GradientDifference, Question
 from core.catalogue.sampling import PoissonSampling
 from core.mechanisms.sampling import public_order
+from core.oracle.filters import UnlimitedFilter
 from core.oracle.full import FullOracle
-from core.oracle.meters import Unmetered
 from core.oracle.noise import grid_for
 from core.oracle.samples import PoissonOracle, StreamOracle
 from core.privacy.budget import plan_orders
@@ -216,7 +216,7 @@ def test_a_follower_sums_for_norms_changes_and_choices_and_never_for_a_remembere
         own = scene.lead()
         scene.tell(*(Paid(chunks=chunk + 1) for chunk in range(len(scene.planned.schedule))))
         whole = _own_rows(scene.planned, scene.records, scene.settings, None, {})
-        oracles = [FullOracle(one, facts, Unmetered(), repeatable_generator()) for one in (own, whole)]
+        oracles = [FullOracle(one, facts, UnlimitedFilter(), repeatable_generator()) for one in (own, whole)]
         norm, choice = method.norm_question(), method.selection_question()
         assert choice is not None
         points = torch.stack([torch.full((facts.dimension,), at, dtype=torch.float64) for at in (-1.0, 0.0, 0.5)])
@@ -248,7 +248,7 @@ def test_samples_are_summed_at_their_price_and_the_integers_are_those_of_one_pro
         whole = _own_rows(scene.planned, scene.records, scene.settings, None, {})
         generators = (repeatable_generator(), repeatable_generator())
         oracles = [
-            PoissonOracle(one, facts, Unmetered(), generator, sampling.parts, by_rows=False)
+            PoissonOracle(one, facts, UnlimitedFilter(), generator, sampling.parts, by_rows=False)
             for one, generator in zip((own, whole), generators, strict=True)
         ]
         theta = torch.zeros(facts.dimension, dtype=torch.float64)
@@ -273,7 +273,7 @@ def stream_oracles(scene: Scene, name: str = "job_1") -> tuple[list[StreamOracle
     whole = _own_rows(scene.planned, scene.records, scene.settings, None, {})
     led = ShardedProblem(whole, UNITS, scene.group, whole=True)
     order = public_order(name, UNITS)[:15_000]
-    oracles = [StreamOracle(one, facts, Unmetered(), repeatable_generator(), order) for one in (led, whole)]
+    oracles = [StreamOracle(one, facts, UnlimitedFilter(), repeatable_generator(), order) for one in (led, whole)]
     return oracles, method.questions()[0], torch.linspace(-1, 1, facts.dimension, dtype=torch.float64)
 
 
@@ -326,7 +326,8 @@ def test_networks_start_from_the_same_public_weights_and_share_each_sample(tmp_p
         whole = _own_rows(scene.planned, scene.records, scene.settings, None, given)
         problem = ShardedProblem(whole, UNITS, scene.group)
         oracles = [
-            PoissonOracle(one, facts, Unmetered(), repeatable_generator(), sampling.parts) for one in (problem, whole)
+            PoissonOracle(one, facts, UnlimitedFilter(), repeatable_generator(), sampling.parts)
+            for one in (problem, whole)
         ]
         theta = torch.linspace(-1, 1, facts.dimension, dtype=torch.float64)
         for chunk in range(3):

@@ -27,11 +27,11 @@ from core.inference.estimate import Estimate
 from core.mechanisms.generator import SimulationGenerator
 from core.optimizers import Fitted, fit, fit_and_infer
 from core.oracle import Answer, Release, Status
-from core.oracle.meters import ORDERS
+from core.oracle.filters import ORDERS
 from core.oracle.simulation import Simulation
 from core.privacy.events import Composed, Event, Repeated, compose
 from core.privacy.renyi import cost_nano, prefix_costs
-from core.training.meter import LedgerMeter
+from core.training.ledger_filter import LedgerFilter
 from core.training.notes import unpack
 from core.training.order import Payer
 from tests.support.problems import facts, problem
@@ -83,9 +83,9 @@ class Told:
 
     def __init__(self, job: Job, seed: int, lanes: int | None = None) -> None:
         totals = tuple(tuple(total) for total in prefix_costs(job.schedule, ORDERS))
-        meter = LedgerMeter(self, [Payer(ORDERS, totals)], job.schedule, kept=job.state, kept_chunks=job.chunks)
+        payments = LedgerFilter(self, [Payer(ORDERS, totals)], job.schedule, kept=job.state, kept_chunks=job.chunks)
         generator = SimulationGenerator(seed)
-        self._inner = Simulation(problem(UNITS, DIMENSION), FACTS, generator, lanes=lanes, meter=meter)
+        self._inner = Simulation(problem(UNITS, DIMENSION), FACTS, generator, lanes=lanes, payments=payments)
         self._job = job
         self.facts, self.randomness, self.precision = self._inner.facts, self._inner.randomness, self._inner.precision
         self.first_state = job.state

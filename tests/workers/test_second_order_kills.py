@@ -1,6 +1,6 @@
 """`certify` and `select_model` through real processes that are killed: the next attempt ends what the first began.
 
-The quick variants are `tests/training/test_two_batch_sizes.py` and `tests/workers/test_resume.py`: the same meters.
+The quick variants are `tests/training/test_two_batch_sizes.py` and `tests/workers/test_resume.py`: the same filters.
 """
 
 import json

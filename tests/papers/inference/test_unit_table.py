@@ -23,7 +23,7 @@ from core.errors import Invalid
 from core.inference.sandwich import infer
 from core.mechanisms.generator import SimulationGenerator
 from core.optimizers import fit, iterate
-from core.oracle.meters import CountingMeter
+from core.oracle.filters import CountingFilter
 from core.oracle.simulation import Simulation
 from core.privacy.events import Gaussian, Repeated
 from core.privacy.facts import Adjacency, Facts
@@ -137,7 +137,7 @@ class TestAccountant:
             known_scale_problem(D1, 20, None, 1),
             known_scale_facts(20),
             SimulationGenerator(1),
-            meter=CountingMeter(priced),
+            payments=CountingFilter(priced),
         )
         theta = torch.zeros(4, dtype=torch.float64)
         oracle.ask(Gradient(sigma=2.0), theta)

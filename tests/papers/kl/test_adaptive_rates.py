@@ -20,7 +20,7 @@ from core.catalogue.kl.adaptive_gd import AdaptiveGradientDescent
 from core.catalogue.kl.adaptive_rates import excess_risk
 from core.mechanisms.generator import SimulationGenerator
 from core.optimizers.adaptive_gd import iterate
-from core.oracle.meters import CountingMeter
+from core.oracle.filters import CountingFilter
 from core.oracle.simulation import Simulation
 from core.privacy.events import compose
 from core.privacy.facts import Adjacency, Facts
@@ -142,7 +142,7 @@ def real_distances(
     priced = compose(Counter(settings.schedule(facts)))
     ends = []
     for seed in range(runs):
-        oracle = Simulation(problem, facts, SimulationGenerator(seed), meter=CountingMeter(priced))
+        oracle = Simulation(problem, facts, SimulationGenerator(seed), payments=CountingFilter(priced))
         ends.append(float((iterate(settings, oracle)[0].theta - problem.minimiser).norm()))
     return ends, settings
 
@@ -209,7 +209,7 @@ def selected(select: str, units: int, runs: int, *, noiseless: bool = False) -> 
     priced = compose(Counter(settings.schedule(problem.facts)))
     reached, quotients = [], []
     for seed in range(runs):
-        real = Simulation(problem, problem.facts, SimulationGenerator(seed), noiseless, meter=CountingMeter(priced))
+        real = Simulation(problem, problem.facts, SimulationGenerator(seed), noiseless, payments=CountingFilter(priced))
         oracle = Recording(real)
         estimate, _ = iterate(settings, oracle)
         points = [one.theta for one in oracle.releases if one.question.kind == "gradient_norm"]

@@ -14,8 +14,8 @@ from core.catalogue.second_order.gauss import GaussPsgd
 from core.catalogue.second_order.perturbed import PerturbedSpider
 from core.mechanisms.generator import SimulationGenerator
 from core.optimizers import gauss_psgd, iterate
-from core.oracle.federation import ClientMeter, Federation, Rounds
-from core.oracle.meters import CountingMeter
+from core.oracle.federation import Federation, Rounds, SiteFilter
+from core.oracle.filters import CountingFilter
 from core.oracle.simulation import Simulation
 from core.privacy.events import Gaussian
 from core.privacy.facts import Facts
@@ -154,14 +154,14 @@ def test_the_mean_of_clients_is_what_a_federation_tells_each_of_them() -> None:
     ).plan(known, 1.0)
     price = Gaussian(sigma=1.0)
 
-    def oracle(place: int, meter: object = None) -> Simulation:
-        paying = CountingMeter(price) if meter is None else meter
+    def oracle(place: int, payments: object = None) -> Simulation:
+        paying = CountingFilter(price) if payments is None else payments
         generator = SimulationGenerator(40 + place)
         data = problem(300, 3, seed=place)
-        return Simulation(data, known, generator, sampling=asked.sampling(known), meter=paying)  # type: ignore[arg-type] # a meter
+        return Simulation(data, known, generator, sampling=asked.sampling(known), payments=paying)  # type: ignore[arg-type] # a privacy filter
 
     def work(peers: ThreadPeerGroup) -> Tensor:
-        paying = ClientMeter(CountingMeter(price), Rounds(peers))
+        paying = SiteFilter(CountingFilter(price), Rounds(peers))
         return gauss_psgd.iterate(asked, Federation(oracle(peers.place, paying), paying, "fed"))[0].theta
 
     path: list[int] = []

@@ -20,8 +20,8 @@ from core.mechanisms.generator import SimulationGenerator
 from core.optimizers import gauss_psgd
 from core.optimizers.ada_spider import AdaSpider, nothing_known
 from core.oracle import Oracle
-from core.oracle.federation import ClientMeter, Federation, Rounds
-from core.oracle.meters import CountingMeter, Unmetered
+from core.oracle.federation import Federation, Rounds, SiteFilter
+from core.oracle.filters import CountingFilter, UnlimitedFilter
 from core.oracle.samples import StreamOracle
 from core.oracle.simulation import Simulation
 from core.problems.peer_group import Alone, PeerGroup
@@ -42,7 +42,7 @@ from tests.support.peer_groups import Mail, together
 from tests.support.problems import facts, problem, repeatable_generator
 from tests.support.second_order import CountedRecords, StillRecords, facts_of, given
 
-Built = Callable[[int, ClientMeter], Oracle]
+Built = Callable[[int, SiteFilter], Oracle]
 ROUNDS: dict[str, Any] = {
     "batch": 60,
     "difference_batch": 10,
@@ -58,15 +58,15 @@ ROUNDS: dict[str, Any] = {
 
 def federation(peers: PeerGroup, built: Built) -> Federation:
     """Return a client's place in a federation whose oracles pay nothing."""
-    paying = ClientMeter(Unmetered(), Rounds(peers))
+    paying = SiteFilter(UnlimitedFilter(), Rounds(peers))
     return Federation(built(peers.place, paying), paying, "fed_paper")
 
 
-def stream(place: int, meter: Any, records: Any = None, units: int = 1200) -> StreamOracle:
+def stream(place: int, payments: Any, records: Any = None, units: int = 1200) -> StreamOracle:
     """Return a client's oracle over a stream, whose noise repeats."""
     own = problem(units, 3, seed=place) if records is None else records
     generator = repeatable_generator(bytes([place + 1]) * 32)
-    return StreamOracle(own, facts(units, 3), meter, generator, np.arange(units))
+    return StreamOracle(own, facts(units, 3), payments, generator, np.arange(units))
 
 
 def counted_records(seed: int) -> CountedRecords:
@@ -83,7 +83,7 @@ class TestOneClient:
     def test_is_the_centralised_search_bit_for_bit(self, round_mode: str) -> None:
         """H1: a whole run, rounds and restarts in it."""
         settings = given(**ROUNDS, round_mode=round_mode)
-        alone, status = gauss_psgd.iterate(settings, stream(0, CountingMeter()))
+        alone, status = gauss_psgd.iterate(settings, stream(0, CountingFilter()))
         one, other = gauss_psgd.iterate(settings, federation(Alone(), stream))
         assert torch.equal(alone.theta, one.theta)
         assert (alone.certificate, alone.scale, status) == (one.certificate, one.scale, other)
@@ -100,7 +100,7 @@ class TestOneAlone:
         mail, counted = Mail(3), [counted_records(place if place != changed else 9) for place in range(3)]
 
         def work(peers: PeerGroup) -> object:
-            oracle = federation(peers, lambda place, meter: stream(place, meter, counted[place]))
+            oracle = federation(peers, lambda place, payments: stream(place, payments, counted[place]))
             return gauss_psgd.iterate(given(**ROUNDS), oracle)
 
         together(mail, work)
@@ -129,14 +129,17 @@ class TestOneAlone:
                 return next(self._others[place])
 
         peers = Repeated()
-        gauss_psgd.iterate(given(**ROUNDS), federation(peers, lambda _, meter: stream(0, meter, counted_records(0))))
+        gauss_psgd.iterate(
+            given(**ROUNDS), federation(peers, lambda _, payments: stream(0, payments, counted_records(0)))
+        )
         assert peers.said == mail.sent_by(0), "bit for bit"
         before, _ = self.run()
         assert before.sent_by(2) != mail.sent_by(2), "other records say other things"
         planted = Repeated()
         with pytest.raises(PeerLost):  # planted: it holds the other's records, and its next point is another one
             gauss_psgd.iterate(
-                given(**ROUNDS), federation(planted, lambda _, meter: stream(0, meter, counted_records(9)))
+                given(**ROUNDS),
+                federation(planted, lambda _, payments: stream(0, payments, counted_records(9))),
             )
 
 
@@ -248,9 +251,9 @@ def private_error(size: int, units: int, *, shared: bool = False) -> float:
     batch = units // 16
     settings = given(batch=batch, difference_batch=batch // 4, restart_drift=1.0, smoothness=1.0, mu=0.5)
 
-    def built(place: int, meter: ClientMeter) -> Oracle:
+    def built(place: int, payments: SiteFilter) -> Oracle:
         generator = repeatable_generator(bytes([0 if shared else place + 1]) * 32)
-        return StreamOracle(StillRecords(units, NOISY), facts_of(units, NOISY), meter, generator, np.arange(units))
+        return StreamOracle(StillRecords(units, NOISY), facts_of(units, NOISY), payments, generator, np.arange(units))
 
     still = torch.zeros(NOISY, dtype=torch.float64)
     still[0] = 1.0
@@ -294,10 +297,12 @@ def sampled_error(size: int, batch: int, asked: int = 400) -> float:
     settings = given(batch=batch, difference_batch=batch, restart_drift=1e-9, mu=1e5, smoothness=10.0, clip=100.0)
     path = [torch.full((10,), 0.25 + 0.01 * (step % 2), dtype=torch.float64) for step in range(asked)]
 
-    def built(place: int, meter: ClientMeter) -> Oracle:
+    def built(place: int, payments: SiteFilter) -> Oracle:
         sampling = StreamSampling(batches=(batch,))
         public = facts_of(asked * batch, 10).model_copy(update={"gradient_bound": 100.0})
-        return Flat(Simulation(law, public, SimulationGenerator(100 * size + place), sampling=sampling, meter=meter))
+        return Flat(
+            Simulation(law, public, SimulationGenerator(100 * size + place), sampling=sampling, payments=payments)
+        )
 
     return squared_error(size, built, settings, path, law.mean_gradient)
 

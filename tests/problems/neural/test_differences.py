@@ -11,7 +11,7 @@ from core.catalogue.network.layers import Activation, Linear
 from core.catalogue.questions import Gradient, GradientDifference, GradientNorm, LeastGradient
 from core.mechanisms.generator import SystemGenerator
 from core.mechanisms.lattice import Grid, round_parts
-from core.oracle.meters import Unmetered
+from core.oracle.filters import UnlimitedFilter
 from core.oracle.noise import grid_for
 from core.oracle.samples import StreamOracle
 from core.privacy.facts import Adjacency, Facts
@@ -202,7 +202,7 @@ def test_a_stream_reads_one_batch_at_both_points_and_the_next_question_the_next_
     held = problem(NETWORKS["perceptron"], UNITS, torch.float64)
     known, ends = facts(UNITS, held.dimension, clip, PART), _points(held)
     order = np.random.default_rng(4).permutation(UNITS)
-    oracle = StreamOracle(held, known, Unmetered(), SystemGenerator(), order)
+    oracle = StreamOracle(held, known, UnlimitedFilter(), SystemGenerator(), order)
     oracle.ask(Gradient(sigma=1e-3, batch=8, clip=clip), ends[0])
     told = oracle.ask(GradientDifference(sigma=1e-3, batch=5, clip=clip, cap=cap), *ends)
     terms = _exact(held, ends, clip, cap)

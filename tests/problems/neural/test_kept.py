@@ -7,6 +7,7 @@ such steps were seen to grow by half a megabyte in each of a thousand.
 
 import gc
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -24,7 +25,9 @@ from core.oracle.samples import PoissonOracle
 from core.privacy.renyi import prefix_costs
 from core.problems.neural import problem as neural
 from core.problems.neural.modules import Pass, Site
-from core.training.meter import LedgerMeter
+from core.training.answer_log import AttemptLog
+from core.training.draws import DrawCount
+from core.training.ledger_filter import LedgerFilter
 from core.training.order import Payer
 from tests.support.networks import NETWORKS, facts, problem
 
@@ -112,8 +115,8 @@ class DiscardingWriter:
         raise AssertionError((state, step))
 
 
-class Hoarder(LedgerMeter):
-    """Planted bug: what was told before a state stays beside it."""
+class HoardingLog(AttemptLog):
+    """Planted bug: answers from before a state stay beside it."""
 
     def keep(self, state: dict[str, Tensor], step: int) -> None:
         told = list(self._answers)
@@ -121,7 +124,15 @@ class Hoarder(LedgerMeter):
         self._answers += told
 
 
-def train(meter: type[LedgerMeter]) -> list[tuple[int, int]]:
+class Hoarder(LedgerFilter):
+    """A filter with such a log."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.log = HoardingLog(options.get("kept"), DrawCount())  # type: ignore[misc] # planted
+
+
+def train(payments: type[LedgerFilter]) -> list[tuple[int, int]]:
     """Train a network as a trainer does; return what was alive after each step."""
     seen.clear()
     records = problem(NETWORKS["convolution"], UNITS)
@@ -138,13 +149,13 @@ def train(meter: type[LedgerMeter]) -> list[tuple[int, int]]:
     )
     schedule = list(asked.schedule(public))
     payers = [Payer(ORDERS, tuple(tuple(total) for total in prefix_costs(schedule, ORDERS)))]
-    oracle = Watched(records, public, meter(DiscardingWriter(), payers, schedule), SystemGenerator(), parts)
+    oracle = Watched(records, public, payments(DiscardingWriter(), payers, schedule), SystemGenerator(), parts)
     fit(asked, oracle)
     return list(seen)
 
 
 def test_every_step_leaves_as_much_as_the_last() -> None:
-    found = train(LedgerMeter)
+    found = train(LedgerFilter)
     assert len(found) == STEPS
     assert set(found[2:]) == {found[2]}, "the states of one step, and the records"
 

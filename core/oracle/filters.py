@@ -1,4 +1,4 @@
-"""Meters without a ledger, for synthetic records and tests."""
+"""Privacy filters without a ledger, for synthetic records and tests."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -7,7 +7,7 @@ from torch import Tensor
 
 from core.catalogue.questions import Question
 from core.errors import ensure
-from core.oracle import Answer
+from core.oracle import Answer, AnswerLog
 from core.privacy.events import Event
 from core.privacy.renyi import cost_nano
 
@@ -15,22 +15,11 @@ ORDERS: Final = (2, 4, 9, 22)
 """Where drawn and priced are compared: the orders planned for epsilon 8, 3 and 1, and the smallest."""
 
 
-class Unmetered:
-    """Everything is affordable and nothing is paid: for synthetic records only."""
+class LastState:
+    """An answer log of one attempt that no other resumes: it holds the last state in memory, and no answer."""
 
     def __init__(self) -> None:
         self._state: dict[str, Tensor] | None = None
-
-    def cover(self, total: Event, position: int) -> None:
-        """Do nothing."""
-
-    def prepaid(self) -> int:
-        """Return 0: nothing is paid."""
-        return 0
-
-    def affords(self, total: Event) -> bool:  # noqa: ARG002 - everything is affordable
-        """Return True."""
-        return True
 
     def recall(  # there was no attempt before
         self,
@@ -53,24 +42,51 @@ class Unmetered:
         return self._state
 
 
-class CountingMeter:
-    """Checks what a ledger's meter would: totals only grow, and what is drawn never passes what was priced.
+class UnlimitedFilter:
+    """Everything is affordable and nothing is paid: for synthetic records only.
+
+    Args:
+        log: of answers; None: `LastState`.
+    """
+
+    def __init__(self, log: AnswerLog | None = None) -> None:
+        self.log = LastState() if log is None else log
+
+    def cover(self, total: Event, position: int) -> None:
+        """Do nothing."""
+
+    def prepaid(self) -> int:
+        """Return 0: nothing is paid."""
+        return 0
+
+    def affords(self, total: Event) -> bool:  # noqa: ARG002 - everything is affordable
+        """Return True."""
+        return True
+
+
+class CountingFilter:
+    """Checks what a ledger's privacy filter would: totals only grow, and what is drawn never passes what was priced.
 
     Args:
         priced: the most that may be drawn; None: no limit.
+        orders: at which draws are compared with the price.
+        log: of answers; None: `LastState`.
 
     Attributes:
         totals: what was covered, in order.
         positions: the position of each.
+        log: of answers.
     """
 
-    def __init__(self, priced: Event | None = None, orders: Sequence[int] = ORDERS) -> None:
+    def __init__(
+        self, priced: Event | None = None, orders: Sequence[int] = ORDERS, log: AnswerLog | None = None
+    ) -> None:
         self.totals: list[Event] = []
         self.positions: list[int] = []
         self._orders = tuple(orders)
         self._limit = None if priced is None else cost_nano(priced, self._orders)
         self._paid = (0,) * len(self._orders)
-        self._state: dict[str, Tensor] | None = None
+        self.log = LastState() if log is None else log
 
     def cover(self, total: Event, position: int) -> None:
         """Note a total.
@@ -95,23 +111,3 @@ class CountingMeter:
         if self._limit is None:
             return True
         return all(one <= most for one, most in zip(cost_nano(total, self._orders), self._limit, strict=True))
-
-    def recall(  # there was no attempt before
-        self,
-        question: Question,  # noqa: ARG002 - as above
-        theta: Tensor,  # noqa: ARG002 - as above
-        other: Tensor | None = None,  # noqa: ARG002 - as above
-    ) -> Answer | None:
-        """Return None."""
-        return None
-
-    def note(self, question: Question, theta: Tensor, answer: Answer, other: Tensor | None = None) -> None:
-        """Do nothing."""
-
-    def keep(self, state: dict[str, Tensor], step: int) -> None:  # noqa: ARG002 - the last state is enough here
-        """Hold the last state in memory."""
-        self._state = state
-
-    def resume(self) -> dict[str, Tensor] | None:
-        """Return the last state."""
-        return self._state

@@ -1,4 +1,4 @@
-"""The ledger's meter: pays for chunks ahead of the reading they cover, and keeps what was told with the payments.
+"""The privacy filter of a job: pays for chunks ahead of the reading they cover, each with the answers so far.
 
 Each payment carries everything that the attempt was told before it: the method's last state and the noised answers
 since. Whoever is lost after a payment has therefore lost the chunk just paid and nothing else, wherever in a step the
@@ -23,19 +23,15 @@ draws up to a question are worth at most the schedule up to there, so at most th
 paid, all but the last of these lie before it, and what is left is worth the rest of the schedule.
 """
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NoReturn, Protocol
 
-from torch import Tensor
-
-from core.catalogue.questions import Question
 from core.errors import ensure
-from core.oracle import Answer
 from core.privacy.events import NOTHING, Composed, Event, Repeated, compose
 from core.privacy.renyi import Leaf, cost_nano
+from core.training.answer_log import AttemptLog
 from core.training.draws import DrawCount
-from core.training.notes import Noted, Notes, held, unpack
 from core.training.order import Drained, Payer
 
 MOST_COVERED: Final = 2**20
@@ -45,7 +41,7 @@ _NOTHING: Final[Mapping[Event, int]] = {}
 
 
 class LedgerWriter(Protocol):
-    """Where a meter pays: the ledger, through the attempt's fence."""
+    """Where a privacy filter pays: the ledger, through the attempt's fence."""
 
     def spend(self, chunk: int, state: bytes | None, step: int) -> None:
         """Commit the payment of a chunk. Raises StaleAttempt when the job is no longer ours."""
@@ -54,8 +50,10 @@ class LedgerWriter(Protocol):
         """Commit what was told so far, without paying."""
 
 
-class LedgerMeter:
+class LedgerFilter:
     """Covers totals by the smallest prefix of the job's frozen chunks that is worth as much at every order.
+
+    Each payment stores the answer log as it is then.
 
     Args:
         writer: where chunks are paid.
@@ -67,6 +65,9 @@ class LedgerMeter:
         stop: says whether this attempt was asked to stop; looked at before what is paid for an answer, where stopping
             loses nothing.
         draws: counts what is drawn against the reservation; None: nothing is reserved.
+
+    Attributes:
+        log: what this attempt was answered, after what an earlier one left.
     """
 
     def __init__(
@@ -87,16 +88,10 @@ class LedgerMeter:
         self._before: Event = compose(Counter(schedule[:kept_chunks]))
         self._paid = kept_chunks
         self._charged = Counter(charged)
-        notes = unpack(kept)
-        self._state, self._answers = notes.state, list(notes.answers)
-        self._recalled = deque(notes.answers)
-        self._resumed = notes.state
-        self._step = 0 if self._resumed is None else int(self._resumed.get("step", 0))
+        self.log: Final = AttemptLog(kept, DrawCount() if draws is None else draws)
         self._stop = stop
         self._covered = Repeated(event=NOTHING, times=1)
         self._prepaid = 0
-        self._draws = DrawCount() if draws is None else draws
-        self._draws.begin(notes.drawn)
         self._once_paid: list[Callable[[], None]] = []
 
     def once_paid(self, act: Callable[[], None]) -> None:
@@ -117,7 +112,7 @@ class LedgerMeter:
             PrivacyInvariantError: the total passes the reservation; a method drew more than its price.
         """
         del position  # the total says it all: chunks are counted by their worth
-        ensure(not self._recalled, "what an earlier attempt was told comes before anything new")
+        ensure(self.log.next_recalled is None, "what an earlier attempt was told comes before anything new")
         drawn = total if isinstance(total, Repeated) else Repeated(event=total, times=1)
         if drawn.event != self._covered.event or drawn.times > self._covered.times:
             price = self._price(total)
@@ -148,42 +143,9 @@ class LedgerMeter:
         While answers of an earlier attempt are told again this one has drawn nothing, so the total is one question's
         event: it affords the next answer to be told, as the earlier attempt did.
         """
-        if self._recalled:
-            return total == self._recalled[0].question.event()
+        if (recalled := self.log.next_recalled) is not None:
+            return total == recalled.event()
         return self._within(self._price(total), len(self._schedule))
-
-    def recall(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer | None:
-        """Return the next answer that an earlier attempt was given after the state it kept; None after the last.
-
-        One that was not given yet is about to be drawn, and is counted.
-
-        Raises:
-            PrivacyInvariantError: another question than then; the method is not deterministic given its answers. Or
-                it draws more than was reserved for it.
-        """
-        if not self._recalled:
-            self._draws.add(question, len(theta) if question.places == "list" else 1)
-            return None
-        noted = self._recalled.popleft()
-        ensure(noted.answers(question, theta, other), "a resumed method asks again what it asked before")
-        return noted.answer
-
-    def note(self, question: Question, theta: Tensor, answer: Answer, other: Tensor | None = None) -> None:
-        """Hold an answer just given."""
-        self._draws.tell()
-        told = Answer(held(answer.value), answer.scale)
-        self._answers.append(Noted(question, held(theta), told, None if other is None else held(other)))
-
-    def keep(self, state: dict[str, Tensor], step: int) -> None:
-        """Hold a state, in place of the answers noted before."""
-        ensure(not self._recalled, "what an earlier attempt was told comes before a new state")
-        self._answers.clear()  # first: what a network was told is as long as its state
-        self._state = {name: held(value) for name, value in state.items()}
-        self._step = step
-
-    def resume(self) -> dict[str, Tensor] | None:
-        """Return the state that an earlier attempt kept, if any."""
-        return self._resumed
 
     def _pay_until(self, enough: Callable[[int], bool]) -> None:
         """Pay for the next chunks until their number is enough, each payment with all that was told before it.
@@ -193,28 +155,20 @@ class LedgerMeter:
         """
         if enough(self._paid):
             return
-        told = self._told()
-        self._drain_if_asked(told)
+        answers = self.log.pack()
+        if self._stop():
+            self._drain(answers)
         while not enough(self._paid):
             ensure(self._paid < len(self._schedule), "what is drawn never passes what was priced")
-            self._writer.spend(self._paid, told if self._paid else None, self._step)
+            self._writer.spend(self._paid, answers if self._paid else None, self.log.step)
             self._charged[self._schedule[self._paid]] += 1
             self._paid += 1
             for act in self._once_paid:
                 act()
 
-    def _told(self) -> bytes:
-        """Return what this attempt was told, with what it was told before, as it is kept."""
-        return Notes(self._state, tuple(self._answers), self._draws.told).pack()
-
-    def _drain_if_asked(self, told: bytes) -> None:
-        """Keep what was told and stop, before the next payment."""
-        if self._stop():
-            self._drain(told)
-
-    def _drain(self, told: bytes) -> NoReturn:
+    def _drain(self, answers: bytes) -> NoReturn:
         if self._paid:
-            self._writer.keep(told, self._step)
+            self._writer.keep(answers, self.log.step)
         raise Drained
 
     def may_stop(self, total: Event) -> bool:
@@ -230,7 +184,7 @@ class LedgerMeter:
             Drained: always.
             StaleAttempt: the job is no longer ours.
         """
-        self._drain(self._told())
+        self._drain(self.log.pack())
 
     def _price(self, total: Event) -> tuple[tuple[int, ...], ...]:
         """Return the price of what was kept with this attempt's draws, per payer and order."""

@@ -1,4 +1,4 @@
-"""The ledger's meter: covers ahead, keeps what was told with each payment, and stops only where nothing is lost."""
+"""The privacy filter of a job: covers ahead, stores the answers with each payment, and stops where nothing is lost."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ from core.oracle import Answer
 from core.oracle.account import EVERYTHING, Account
 from core.privacy.events import NOTHING, Event, Gaussian, Repeated, Sampled, Zcdp, compose
 from core.privacy.renyi import cost_nano, prefix_costs
-from core.training.meter import LedgerMeter
+from core.training.ledger_filter import LedgerFilter
 from core.training.notes import Notes, unpack
 from core.training.order import Drained, Payer
 
@@ -54,9 +54,9 @@ class Paper:
         self.state = state
 
 
-def make(schedule: Sequence[Event], writer: Paper, **options: Any) -> LedgerMeter:
+def make(schedule: Sequence[Event], writer: Paper, **options: Any) -> LedgerFilter:
     totals = tuple(tuple(total) for total in prefix_costs(schedule, ORDERS))
-    return LedgerMeter(writer, [Payer(ORDERS, totals)], schedule, **options)
+    return LedgerFilter(writer, [Payer(ORDERS, totals)], schedule, **options)
 
 
 def state(step: int) -> dict[str, torch.Tensor]:
@@ -67,44 +67,44 @@ def total(*events: Event) -> Event:
     return compose(Counter(events))
 
 
-def tell(meter: LedgerMeter, value: float, sigma: float = 3.0) -> None:
+def tell(payments: LedgerFilter, value: float, sigma: float = 3.0) -> None:
     """Note an answer."""
-    meter.note(Gradient(sigma=sigma), ZERO, Answer(torch.full((2,), value, dtype=torch.float64), 0.5))
+    payments.log.note(Gradient(sigma=sigma), ZERO, Answer(torch.full((2,), value, dtype=torch.float64), 0.5))
 
 
 def test_each_question_is_paid_before_it_and_once() -> None:
     writer = Paper()
-    meter = make([A, B, A], writer)
-    meter.cover(total(A), 1)
+    payments = make([A, B, A], writer)
+    payments.cover(total(A), 1)
     assert writer.spent == [(0, None, 0)]
-    meter.cover(total(A, B), 2)
-    meter.cover(total(A, B, A), 3)
+    payments.cover(total(A, B), 2)
+    payments.cover(total(A, B, A), 3)
     assert [chunk for chunk, _, _ in writer.spent] == [0, 1, 2]
-    assert meter.charged == total(A, B, A)
+    assert payments.charged == total(A, B, A)
 
 
 def test_a_chunk_of_several_questions_is_paid_whole_at_the_first() -> None:
     writer = Paper()
-    meter = make([total(A, A, A), total(A, A)], writer)
+    payments = make([total(A, A, A), total(A, A)], writer)
     for position in range(1, 6):
-        meter.cover(total(*[A] * position), position)
+        payments.cover(total(*[A] * position), position)
         assert len(writer.spent) == (1 if position <= 3 else 2)
 
 
 def test_a_question_worth_several_chunks_pays_them_all() -> None:
     writer = Paper()
-    meter = make([B, B, B, B], writer)
-    meter.cover(total(A), 1)  # (5/3)^2 = 2.8 chunks
+    payments = make([B, B, B, B], writer)
+    payments.cover(total(A), 1)  # (5/3)^2 = 2.8 chunks
     assert len(writer.spent) == 3
 
 
 def test_drawing_more_than_was_reserved_is_a_bug() -> None:
-    meter = make([A], Paper())
-    assert meter.affords(total(A))
-    assert not meter.affords(total(A, B))
-    meter.cover(total(A), 1)
+    payments = make([A], Paper())
+    assert payments.affords(total(A))
+    assert not payments.affords(total(A, B))
+    payments.cover(total(A), 1)
     with pytest.raises(AssertionError, match="never passes"):
-        meter.cover(total(A, B), 2)
+        payments.cover(total(A, B), 2)
 
 
 def test_every_order_of_every_payer_counts() -> None:
@@ -112,31 +112,31 @@ def test_every_order_of_every_payer_counts() -> None:
     totals = [tuple(one) for one in prefix_costs(schedule, ORDERS)]
     poor = [totals[0], (*totals[1][:2], totals[0][2])]  # the grant's second chunk adds nothing at one order
     writer = Paper()
-    meter = LedgerMeter(writer, [Payer(ORDERS, tuple(totals)), Payer(ORDERS, tuple(poor))], schedule)
-    meter.cover(total(A), 1)
-    assert not meter.affords(total(A, A))
+    payments = LedgerFilter(writer, [Payer(ORDERS, tuple(totals)), Payer(ORDERS, tuple(poor))], schedule)
+    payments.cover(total(A), 1)
+    assert not payments.affords(total(A, A))
 
 
 def test_each_payment_carries_all_that_was_told_before_it() -> None:
     writer = Paper()
-    meter = make([A, B, A, B], writer)
-    meter.cover(total(A), 1)
-    tell(meter, 1.0)
-    meter.cover(total(A, B), 2)
-    tell(meter, 2.0)
-    meter.keep(state(1), 1)
-    meter.cover(total(A, B, A), 3)
-    tell(meter, 3.0)
-    meter.cover(total(A, B, A, B), 4)
+    payments = make([A, B, A, B], writer)
+    payments.cover(total(A), 1)
+    tell(payments, 1.0)
+    payments.cover(total(A, B), 2)
+    tell(payments, 2.0)
+    payments.log.keep(state(1), 1)
+    payments.cover(total(A, B, A), 3)
+    tell(payments, 3.0)
+    payments.cover(total(A, B, A, B), 4)
     assert writer.spent == [(0, None, 0), (1, (None, [1.0]), 0), (2, (1, []), 1), (3, (1, [3.0]), 1)]
 
 
 def test_a_chunk_of_several_questions_is_lost_whole_or_not_at_all() -> None:
     writer = Paper()
-    meter = make([total(A, A), total(A, A)], writer)
+    payments = make([total(A, A), total(A, A)], writer)
     for position in range(1, 4):
-        meter.cover(total(*[A] * position), position)
-        tell(meter, float(position))
+        payments.cover(total(*[A] * position), position)
+        tell(payments, float(position))
     assert writer.spent == [(0, None, 0), (1, (None, [1.0, 2.0]), 0)]
 
 
@@ -148,18 +148,18 @@ def test_a_later_attempt_recalls_what_was_told_and_pays_for_what_was_lost() -> N
     tell(before, 1.0)
     before.cover(total(A, B), 2)
     tell(before, 2.0, sigma=5.0)
-    before.keep(state(1), 1)
+    before.log.keep(state(1), 1)
     before.cover(total(A, B, A), 3)
     tell(before, 3.0)
     before.cover(total(A, B, A, B), 4)  # chunk 3 is paid; its answer goes with the worker
     after = make(schedule, second, kept=first.state, kept_chunks=3, charged=Counter(schedule))
-    resumed = after.resume()
+    resumed = after.log.resume()
     assert resumed is not None
     assert int(resumed["step"]) == 1
-    known = after.recall(Gradient(sigma=3.0), ZERO)
+    known = after.log.recall(Gradient(sigma=3.0), ZERO)
     assert known is not None
     assert (known.value.tolist(), known.scale) == ([3.0, 3.0], 0.5)
-    assert after.recall(Gradient(sigma=5.0), ZERO) is None
+    assert after.log.recall(Gradient(sigma=5.0), ZERO) is None
     after.cover(total(B), 1)
     assert second.spent == [(3, (1, [3.0]), 1)]
     assert after.charged == compose(Counter([*schedule, B]))
@@ -175,8 +175,11 @@ def test_a_method_that_asks_something_else_on_resuming_is_stopped() -> None:
     before.cover(total(A, A), 2)
     for question, theta in ((Gradient(sigma=5.0), ZERO), (Gradient(sigma=3.0), ZERO + 1)):
         with pytest.raises(AssertionError, match="asks again"):
-            make([A, A, A], Paper(), kept=writer.state, kept_chunks=1).recall(question, theta)
-    for hasty in (lambda meter: meter.cover(total(A), 1), lambda meter: meter.keep(state(1), 1)):
+            make([A, A, A], Paper(), kept=writer.state, kept_chunks=1).log.recall(question, theta)
+    for hasty in (
+        lambda payments: payments.cover(total(A), 1),
+        lambda payments: payments.log.keep(state(1), 1),
+    ):
         with pytest.raises(AssertionError, match="comes before"):
             hasty(make([A, A, A], Paper(), kept=writer.state, kept_chunks=1))
 
@@ -184,56 +187,56 @@ def test_a_method_that_asks_something_else_on_resuming_is_stopped() -> None:
 def test_stopping_loses_nothing_paid() -> None:
     asked = [False]
     writer = Paper()
-    meter = make([total(A, A), B, A], writer, stop=lambda: asked[0])
-    meter.cover(total(A), 1)
-    tell(meter, 1.0)
+    payments = make([total(A, A), B, A], writer, stop=lambda: asked[0])
+    payments.cover(total(A), 1)
+    tell(payments, 1.0)
     asked[0] = True
-    meter.cover(total(A, A), 2)  # paid with the first
-    tell(meter, 2.0)
+    payments.cover(total(A, A), 2)  # paid with the first
+    tell(payments, 2.0)
     with pytest.raises(Drained):
-        meter.cover(total(A, A, B), 3)
+        payments.cover(total(A, A, B), 3)
     assert writer.drained == [((None, [1.0, 2.0]), 0)]
     assert [chunk for chunk, _, _ in writer.spent] == [0]
 
 
 def test_stopping_before_anything_was_paid_is_free() -> None:
     writer = Paper()
-    meter = make([A], writer, stop=lambda: True)
+    payments = make([A], writer, stop=lambda: True)
     with pytest.raises(Drained):
-        meter.cover(total(A), 1)
+        payments.cover(total(A), 1)
     assert (writer.spent, writer.drained) == ([], [])
-    assert meter.affords(NOTHING)
+    assert payments.affords(NOTHING)
 
 
 def test_what_is_kept_is_a_copy() -> None:
     writer = Paper()
-    meter = make([A, A, A], writer)
-    meter.cover(total(A), 1)
+    payments = make([A, A, A], writer)
+    payments.cover(total(A), 1)
     kept = state(1)
-    meter.keep(kept, 1)
+    payments.log.keep(kept, 1)
     kept["step"] += 5  # a method that works in place
     answer = Answer(torch.ones(2, dtype=torch.float64), 0.5)
-    meter.note(Gradient(sigma=3.0), ZERO, answer)
+    payments.log.note(Gradient(sigma=3.0), ZERO, answer)
     answer.value.add_(5)
-    meter.cover(total(A, A), 2)
+    payments.cover(total(A, A), 2)
     assert writer.spent[-1] == (1, (1, [1.0]), 1)
 
 
 @pytest.mark.parametrize("in_place", [True, False])
 def test_what_is_long_is_copied_when_it_is_changed(*, in_place: bool) -> None:
     """A network's state, points and answers: one memory until a method works in place, in whichever of them."""
-    meter = make([A, A, A], writer := Paper())
-    meter.cover(total(A), 1)
+    payments = make([A, A, A], writer := Paper())
+    payments.cover(total(A), 1)
     theta, foreign = torch.zeros(5000, dtype=torch.float64), torch.from_numpy(np.ones(5000))
     answer = Answer(torch.ones(5000, dtype=torch.float64), 0.5)
     row = torch.ones(2, 5000)[1]
-    meter.keep({"theta": theta, "foreign": foreign, "row": row, "step": torch.tensor(1)}, 1)
-    assert torch._C._data_address(meter._state["theta"]) == torch._C._data_address(theta)
-    meter.note(Gradient(sigma=3.0), theta, answer)
+    payments.log.keep({"theta": theta, "foreign": foreign, "row": row, "step": torch.tensor(1)}, 1)
+    assert torch._C._data_address(payments.log._state["theta"]) == torch._C._data_address(theta)
+    payments.log.note(Gradient(sigma=3.0), theta, answer)
     if in_place:
         for changed in (theta, foreign, answer.value):
             changed[7:].add_(5)
-    meter.cover(total(A, A), 2)
+    payments.cover(total(A, A), 2)
     notes = unpack(writer.state)
     assert notes.state is not None
     (noted,) = notes.answers
@@ -249,11 +252,11 @@ def test_what_is_long_is_copied_when_it_is_changed(*, in_place: bool) -> None:
 
 def test_notes_survive_being_stored() -> None:
     assert unpack(None) == Notes()
-    meter = make([A, A], writer := Paper())
-    meter.cover(total(A), 1)
-    meter.keep({"step": torch.tensor(3), "hessian": torch.eye(2).mT, "left": torch.tensor(True)}, 3)
-    meter.note(Gradient(sigma=3.0), ZERO, Answer(torch.arange(4.0).reshape(2, 2).mT, 0.25))
-    meter.cover(total(A, A), 2)
+    payments = make([A, A], writer := Paper())
+    payments.cover(total(A), 1)
+    payments.log.keep({"step": torch.tensor(3), "hessian": torch.eye(2).mT, "left": torch.tensor(True)}, 3)
+    payments.log.note(Gradient(sigma=3.0), ZERO, Answer(torch.arange(4.0).reshape(2, 2).mT, 0.25))
+    payments.cover(total(A, A), 2)
     notes = unpack(writer.state)
     assert notes.state is not None
     assert {name: value.tolist() for name, value in notes.state.items()} == {
@@ -267,23 +270,23 @@ def test_notes_survive_being_stored() -> None:
 
 def test_an_answer_about_two_points_is_recalled_for_both() -> None:
     slope, other = Secant(sigma=3.0), ZERO + 2
-    meter = make([A, A], writer := Paper())
-    meter.cover(total(A), 1)
-    meter.note(slope, ZERO, Answer(torch.ones(1, dtype=torch.float64), 0.5), other)
+    payments = make([A, A], writer := Paper())
+    payments.cover(total(A), 1)
+    payments.log.note(slope, ZERO, Answer(torch.ones(1, dtype=torch.float64), 0.5), other)
     other += 5  # a method that works in place
-    meter.cover(total(A, A), 2)
+    payments.cover(total(A, A), 2)
 
-    def again() -> LedgerMeter:
+    def again() -> LedgerFilter:
         return make([A, A], Paper(), kept=writer.state, kept_chunks=1)
 
-    known = again().recall(slope, ZERO, ZERO + 2)
+    known = again().log.recall(slope, ZERO, ZERO + 2)
     assert known is not None
     assert known.value.tolist() == [1.0]
     for end in (None, ZERO + 7, ZERO):
         with pytest.raises(AssertionError, match="asks again"):
-            again().recall(slope, ZERO, end)
+            again().log.recall(slope, ZERO, end)
     with pytest.raises(AssertionError, match="asks again"):
-        again().recall(slope, ZERO + 2, ZERO)
+        again().log.recall(slope, ZERO + 2, ZERO)
 
 
 class Killed(Exception):
@@ -314,7 +317,7 @@ def attempt(
     schedule: Sequence[Event],
     asked: Sequence[Gradient],
     pays: Callable[[int], None],
-    kind: type[LedgerMeter] = LedgerMeter,
+    kind: type[LedgerFilter] = LedgerFilter,
 ) -> None:
     """Ask the questions, each through an oracle that may die before, between and after payment and reading."""
 
@@ -324,7 +327,7 @@ def attempt(
 
 
 def account_of(
-    ledger: Ledger, schedule: Sequence[Event], pays: Callable[[int], None], kind: type[LedgerMeter]
+    ledger: Ledger, schedule: Sequence[Event], pays: Callable[[int], None], kind: type[LedgerFilter]
 ) -> Account:
     """Return what an attempt draws from, whose ledger writer may die before and after each payment."""
 
@@ -428,7 +431,7 @@ def test_a_resume_that_does_not_pay_again_would_be_seen() -> None:
     assert overdrawn(run_through_kills([[3.0], [3.0]], [8], honest=False))
 
 
-class Careless(LedgerMeter):
+class Careless(LedgerFilter):
     """The planted bug: what was paid before a kept state and not used may be used by each attempt after it."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -440,19 +443,19 @@ def test_using_what_was_left_over_once_for_each_attempt_would_be_seen() -> None:
     schedule = [Gaussian(sigma=2.0), *[Gaussian(sigma=3.0)] * 9]
     asked = [Gradient(sigma=3.0), Gradient(sigma=2.05)]
 
-    def overdraws(meter: type[LedgerMeter]) -> bool:
+    def overdraws(payments: type[LedgerFilter]) -> bool:
         ledger = Ledger()
         ledger.dies_at = [8, 4]  # after the second answer, twice
         for _ in range(3):
             try:
-                attempt(ledger, schedule, asked, lambda chunk: ledger.charged.update([schedule[chunk]]), meter)
+                attempt(ledger, schedule, asked, lambda chunk: ledger.charged.update([schedule[chunk]]), payments)
                 break
             except Killed:
                 continue
         assert not ledger.dies_at
         return overdrawn(ledger)
 
-    assert not overdraws(LedgerMeter)
+    assert not overdraws(LedgerFilter)
     assert overdraws(Careless)
 
 
@@ -463,7 +466,7 @@ NORM = Gradient(sigma=6.0)
 
 
 def adaptive_attempt(
-    ledger: Ledger, sigmas: Sequence[float], kind: type[LedgerMeter] = LedgerMeter
+    ledger: Ledger, sigmas: Sequence[float], kind: type[LedgerFilter] = LedgerFilter
 ) -> list[tuple[str, float]]:
     """Ask for a norm, then for a gradient of a size that only its answer could tell, while both are afforded."""
     schedule = [SLICE] * SLICES
@@ -515,15 +518,15 @@ def test_an_answer_of_several_slices_that_was_lost_leaves_less_to_draw() -> None
     assert len(adaptive_attempt(lucky, [1.5, 20.0])) == 4
 
 
-class Forgetful(LedgerMeter):
+class Forgetful(LedgerFilter):
     """The planted bug: what is told again would have to be afforded again."""
 
     def affords(self, total: Event) -> bool:
         return self._within(self._price(total), len(self._schedule))
 
 
-@pytest.mark.parametrize(("kind", "ends_with"), [(LedgerMeter, 4), (Forgetful, 1)])
-def test_what_was_told_once_is_afforded_again(kind: type[LedgerMeter], ends_with: int) -> None:
+@pytest.mark.parametrize(("kind", "ends_with"), [(LedgerFilter, 4), (Forgetful, 1)])
+def test_what_was_told_once_is_afforded_again(kind: type[LedgerFilter], ends_with: int) -> None:
     ledger = Ledger()
     ledger.dies_at = [18]
     with pytest.raises(Killed):
@@ -535,9 +538,9 @@ def test_what_was_told_once_is_afforded_again(kind: type[LedgerMeter], ends_with
 def test_stopping_is_never_between_the_payments_for_one_answer() -> None:
     looked: list[int] = []
     writer = Paper()
-    meter = make([B, B, B, B], writer, stop=lambda: bool(looked.append(len(writer.spent))))
-    meter.cover(total(A), 1)  # three chunks
-    meter.cover(total(A, B), 2)
+    payments = make([B, B, B, B], writer, stop=lambda: bool(looked.append(len(writer.spent))))
+    payments.cover(total(A), 1)  # three chunks
+    payments.cover(total(A, B), 2)
     assert looked == [0, 3]
 
 
@@ -546,23 +549,23 @@ def test_equal_draws_pay_when_their_price_says_so_whether_or_not_it_is_looked_up
     schedule = [Repeated(event=event, times=times) for times in (1, 7, 2, 40)]
     totals = prefix_costs(schedule, ORDERS)
     writer = Paper()
-    meter = make(schedule, writer)
+    payments = make(schedule, writer)
     for times in range(1, 51):
-        meter.cover(compose({event: times}), times)
+        payments.cover(compose({event: times}), times)
         price = cost_nano(compose({event: times}), ORDERS)
         least = next(at for at, most in enumerate(totals, 1) if all(map(le, price, most)))
         assert len(writer.spent) == least
     with pytest.raises(AssertionError, match="never passes"):
-        meter.cover(compose({event: 51}), 51)
+        payments.cover(compose({event: 51}), 51)
 
 
 @pytest.mark.parametrize("event", [A, Sampled(numerator=2**57, sigma=1.0)])
 def test_an_account_pays_for_equal_draws_at_the_same_places_though_it_prices_few_totals(event: Event) -> None:
     writer, priced = Paper(), []
-    meter = make([Repeated(event=event, times=times) for times in (1, 7, 2, 40)], writer)
-    genuine = meter.cover
-    with patch.object(meter, "cover", lambda total, position: (priced.append(position), genuine(total, position))):
-        account = Account(meter)
+    payments = make([Repeated(event=event, times=times) for times in (1, 7, 2, 40)], writer)
+    genuine = payments.cover
+    with patch.object(payments, "cover", lambda total, position: (priced.append(position), genuine(total, position))):
+        account = Account(payments)
         for times, chunks in zip(range(1, 51), [1, *[2] * 7, *[3] * 2, *[4] * 40], strict=True):
             account.cover(EVERYTHING, event)
             assert len(writer.spent) == chunks
@@ -575,8 +578,8 @@ def test_an_account_pays_for_equal_draws_at_the_same_places_though_it_prices_few
 
 def test_an_account_prices_each_draw_that_is_not_like_the_last_one() -> None:
     writer = Paper()
-    meter = make([total(A, A, A, A), B, total(A, A, A, A)], writer)
-    account = Account(meter)
+    payments = make([total(A, A, A, A), B, total(A, A, A, A)], writer)
+    account = Account(payments)
     for event, chunks in ((A, 1), (A, 1), (B, 1), (A, 1), (A, 2), (A, 3)):
         account.cover(EVERYTHING, event)
         assert len(writer.spent) == chunks
