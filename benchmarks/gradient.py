@@ -97,8 +97,8 @@ def compare(loss: Loss, title: str, clip: float | None, threads: int) -> float:
     return ratio
 
 
-def lanes() -> None:
-    """Print the time of 2,000 lanes of 50 gradient steps and the two matrices of a sandwich."""
+def replicates() -> None:
+    """Print the time of 2,000 replicates of 50 gradient steps and the two matrices of a sandwich."""
     torch.set_num_threads(1)
     count, units, dimension, steps = 2000, 1000, 4, 50
     loss = Logistic()
@@ -113,7 +113,9 @@ def lanes() -> None:
         theta = theta - 0.1 * oracle.ask(Gradient(sigma=30.0), theta).value
     oracle.ask(Curvature(of="hessian", sigma=30.0), theta)
     oracle.ask(Curvature(of="score", sigma=30.0), theta)
-    print(f"{count} lanes, n = {units}, p = {dimension}, {steps} steps and a sandwich: {perf_counter() - start:.2f} s")
+    print(
+        f"{count} replicates, n = {units}, p = {dimension}, {steps} steps, a sandwich: {perf_counter() - start:.2f} s"
+    )
 
 
 def main() -> None:
@@ -127,7 +129,7 @@ def main() -> None:
             compare(Logistic(), "logistic, clipped", 2.0, threads),
             compare(Huber(scale=1.0), "huber", None, threads),
         ]
-    lanes()
+    replicates()
     if max(ratios) > TARGET_RATIO:
         raise SystemExit("the target is missed")
 

@@ -26,7 +26,7 @@ class LateSteps:
 
 @dataclass(frozen=True)
 class Sandwich:
-    """What the intervals are made of; shapes have lanes first in a simulation."""
+    """What the intervals are made of; shapes have replicates first in a simulation."""
 
     covariance: Tensor
     """Of theta: V/n plus the correction, shape (..., p, p)."""
@@ -48,8 +48,8 @@ class Sandwich:
 class Estimate:
     """The last iterate or the mean of the last ones, with what its intervals need at no further cost.
 
-    Shapes have lanes first in a simulation, and what steps may differ in between lanes, shape (...), is one number
-    where it is the same for all. Methods without Hessians leave the fields after `scale_floored` as they are.
+    Shapes have replicates first in a simulation, and what steps may differ in between replicates, shape (...), is one
+    number where it is the same for all. Methods without Hessians leave the fields after `scale_floored` as they are.
     """
 
     theta: Tensor
@@ -84,7 +84,7 @@ class Estimate:
     late: LateSteps | None = None
     """Where gradient steps with the matrix `hessian` came last."""
     certificate: Certificate | None = None
-    """What the method claims of this point; a simulation in lanes makes none."""
+    """What the method claims of this point; a simulation in replicates makes none."""
     sandwich: Sandwich | None = None
     """Its covariance, of methods that make their own."""
     checks: Checks | None = None
@@ -129,8 +129,8 @@ def newton_estimate(
     )
 
 
-def by_lane(value: Tensor | float, further: int) -> Tensor:
-    """Return a number of each lane, or of all, ready to meet tensors with so many further dimensions."""
+def by_replicate(value: Tensor | float, further: int) -> Tensor:
+    """Return a number of each replicate, or of all, ready to meet tensors with so many further dimensions."""
     number = torch.as_tensor(value)
     number = number if number.dtype == torch.bool else number.to(torch.float64)
     return number.reshape(number.shape + (1,) * further)

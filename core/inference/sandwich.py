@@ -27,7 +27,7 @@ from torch import Tensor
 from core.catalogue.jobs import Inference
 from core.catalogue.late_covariance import REMEMBERED, Matrices, Steps, late_covariance
 from core.inference.eigen import floor_eigenvalues
-from core.inference.estimate import Estimate, Sandwich, by_lane
+from core.inference.estimate import Estimate, Sandwich, by_replicate
 from core.inference.parameters import penalised_hessian, scale_of
 from core.oracle import Answer, Oracle
 from core.privacy.facts import Facts
@@ -59,14 +59,14 @@ def infer(inference: Inference, estimate: Estimate, oracle: Oracle, shifts: Tens
     last = oracle.ask(curvature_question, estimate.theta)
     told = penalised_hessian(facts, pooled(last, estimate), scale)
     floored, curvature_floored = floor_eigenvalues(told, inference.curvature_floor)
-    curvature = floored / by_lane(scale, 2)
+    curvature = floored / by_replicate(scale, 2)
     scored = oracle.ask(score_question, estimate.theta)
     score, score_floored = floor_eigenvalues(scored.value, inference.score_floor)
     inverse = torch.linalg.inv(curvature)
     plain = inverse @ score @ inverse / facts.units
     plain = (plain + plain.mT) / 2
     if estimate.late is None or inference.correction == "plain":
-        noised, floor = told / by_lane(scale, 2), inference.curvature_floor / scale
+        noised, floor = told / by_replicate(scale, 2), inference.curvature_floor / scale
         leaning = remembered(estimate, noised, floor, inference.correction, shifts)
         covariance = plain + correction(inference.correction, estimate, curvature) + leaning
         slow = _slow(estimate, curvature)
@@ -85,7 +85,7 @@ def infer(inference: Inference, estimate: Estimate, oracle: Oracle, shifts: Tens
         relative, counted = late_covariance(
             _late_steps(estimate, scale), matrices, facts.units, radius.numpy(), directions.numpy()
         )
-        covariance, slow = by_lane(scale, 2).square() * torch.from_numpy(relative), torch.as_tensor(counted)
+        covariance, slow = by_replicate(scale, 2).square() * torch.from_numpy(relative), torch.as_tensor(counted)
     return Sandwich(
         covariance=covariance,
         plain=plain,
@@ -118,7 +118,9 @@ def pooled(last: Answer, estimate: Estimate) -> Tensor:
     weight = _earlier_weight(last, estimate)
     if estimate.late_sum is None or not bool((weight > 0).any()):
         return last.value
-    return (last.value + by_lane(weight, 2) * estimate.late_sum) / by_lane(1 + weight * estimate.late_count, 2)
+    return (last.value + by_replicate(weight, 2) * estimate.late_sum) / by_replicate(
+        1 + weight * estimate.late_count, 2
+    )
 
 
 def _earlier_weight(last: Answer, estimate: Estimate) -> Tensor:
@@ -131,7 +133,7 @@ def _earlier_weight(last: Answer, estimate: Estimate) -> Tensor:
 
 
 def _pooled_deviation(last: Answer, estimate: Estimate) -> float:
-    """Return the standard deviation of the noise on an entry of what `pooled` returns; the same in all lanes."""
+    """Return the standard deviation of the noise on an entry of what `pooled` returns; the same in all replicates."""
     weight = float(_earlier_weight(last, estimate))
     count, squares = float(estimate.late_count), float(estimate.late_squares)
     return last.scale * sqrt(1 + weight * squares) / (1 + weight * count)
@@ -141,7 +143,7 @@ def _late_steps(estimate: Estimate, scale: Tensor) -> Steps:
     """Return the late steps as the covariance needs them, in units of the scale."""
     assert estimate.late is not None, "there were some"
     assert estimate.hessian is not None, "they used a matrix"
-    inverse = torch.linalg.inv(estimate.hessian * by_lane(scale, 2))
+    inverse = torch.linalg.inv(estimate.hessian * by_replicate(scale, 2))
     return Steps(
         estimate.late.steps, estimate.late.averaged, float(estimate.scale), ((inverse + inverse.mT) / 2).numpy()
     )
@@ -151,8 +153,10 @@ def _slow(estimate: Estimate, curvature: Tensor) -> Tensor:
     """Count eigenvectors of the floored Hessian along which the steps still remember their start."""
     speed = torch.linalg.eigvalsh(curvature)
     if estimate.family == "newton":
-        speed = (speed / by_lane(estimate.eigenvalue_floor, 1)).clamp(max=1.0)
-    slow: Tensor = ((1 - by_lane(estimate.step, 1) * speed).abs() ** by_lane(estimate.steps, 1) > REMEMBERED).sum(-1)
+        speed = (speed / by_replicate(estimate.eigenvalue_floor, 1)).clamp(max=1.0)
+    slow: Tensor = (
+        (1 - by_replicate(estimate.step, 1) * speed).abs() ** by_replicate(estimate.steps, 1) > REMEMBERED
+    ).sum(-1)
     return slow
 
 
@@ -168,8 +172,8 @@ def correction(kind: Correction, estimate: Estimate, curvature: Tensor) -> Tenso
     """
     if kind == "plain":
         return torch.zeros_like(curvature)
-    step = by_lane(estimate.step, 2)
-    variance = (step * by_lane(estimate.scale, 2)).square()
+    step = by_replicate(estimate.step, 2)
+    variance = (step * by_replicate(estimate.scale, 2)).square()
     if estimate.family == "gradient":
         return variance * (_spread(estimate, curvature) if kind == "stationary" else _printed_factor(curvature))
     if kind == "printed":
@@ -181,7 +185,7 @@ def correction(kind: Correction, estimate: Estimate, curvature: Tensor) -> Tenso
 
 
 def _printed_factor(curvature: Tensor) -> Tensor:
-    """Return twice the identity, one for each lane: the printed factor."""
+    """Return twice the identity, one for each replicate: the printed factor."""
     return (2 * torch.eye(curvature.shape[-1], dtype=curvature.dtype)).expand_as(curvature)
 
 
@@ -194,8 +198,8 @@ def _inverse_squared(matrix: Tensor) -> Tensor:
 def _spread(estimate: Estimate, curvature: Tensor) -> Tensor:
     """Return the variance after all steps relative to that of one, shape (..., p, p)."""
     values, vectors = torch.linalg.eigh(curvature)
-    contraction = (1 - by_lane(estimate.step, 1) * values).clamp(-NEAREST_TO_ONE, NEAREST_TO_ONE)
-    grown = (1 - contraction ** (2 * by_lane(estimate.steps, 1))) / (1 - contraction**2)
+    contraction = (1 - by_replicate(estimate.step, 1) * values).clamp(-NEAREST_TO_ONE, NEAREST_TO_ONE)
+    grown = (1 - contraction ** (2 * by_replicate(estimate.steps, 1))) / (1 - contraction**2)
     relative: Tensor = (vectors * grown.unsqueeze(-2)) @ vectors.mT
     return relative
 
@@ -217,11 +221,11 @@ def remembered(
     if kind != "stationary":
         return torch.zeros_like(noised)
     values, vectors = torch.linalg.eigh((noised + noised.mT) / 2)
-    least = by_lane(floor, 1)
+    least = by_replicate(floor, 1)
     speed = torch.where(values < least, UNSEEN * least, values)
     if estimate.family == "newton":
-        speed = (speed / by_lane(estimate.eigenvalue_floor, 1)).clamp(max=1.0)
-    left = (1 - by_lane(estimate.step, 1) * speed).clamp(0.0, NEAREST_TO_ONE) ** by_lane(estimate.steps, 1)
+        speed = (speed / by_replicate(estimate.eigenvalue_floor, 1)).clamp(max=1.0)
+    left = (1 - by_replicate(estimate.step, 1) * speed).clamp(0.0, NEAREST_TO_ONE) ** by_replicate(estimate.steps, 1)
     to_go = (left / (1 - left)).unsqueeze(-2)
     moved = estimate.theta - estimate.start
     bias = torch.diag_embed(((vectors.square() * to_go).sum(-1) * moved).square())

@@ -36,7 +36,7 @@ def iterate(settings: AdaptiveGradientDescent, oracle: Oracle) -> tuple[Estimate
 
     Args:
         settings: public settings, nothing open.
-        oracle: the only way to the records; no lanes.
+        oracle: the only way to the records; no replicates.
 
     Returns:
         The iterate that the settings select, shape (features,), with a bound on its gradient norm where its norm was

@@ -31,8 +31,8 @@ def iterate(settings: CertifiedClippedSgd, oracle: Oracle) -> tuple[Estimate, St
         oracle: the only way to the records; each question reads the next batch.
 
     Returns:
-        The average of the iterates, one chosen at random, or the last, shape (p,), lanes first in a simulation, with
-        what is claimed of it; and how the method ended.
+        The average of the iterates, one chosen at random, or the last, shape (p,), replicates first in a simulation,
+        with what is claimed of it; and how the method ended.
 
     Raises:
         Diverged: the last step left the public radius.

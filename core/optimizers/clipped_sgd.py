@@ -31,7 +31,7 @@ def iterate(settings: ClippedSgd, oracle: Oracle) -> tuple[Estimate, Status]:
         oracle: the only way to the records; every question has a sample of its own.
 
     Returns:
-        The last iterate or a mean of iterates, shape (p,), lanes first in a simulation, and how the method ended.
+        The last iterate or a mean of iterates, shape (p,), replicates first in a simulation, and how the method ended.
 
     Raises:
         Diverged: the last step left the public radius.

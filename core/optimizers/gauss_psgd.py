@@ -40,7 +40,7 @@ def iterate(settings: GaussPsgd, oracle: Oracle) -> tuple[Estimate, Status]:
     Returns:
         The point where the last phase of rounds began, if none of them moved away; where units or steps ran out before,
         the last iterate, or the beginning of the phase under way at the cap of steps. Shape (p,), with what is claimed
-        of it. A simulation has one lane: a run branches on what it is told.
+        of it. A simulation has one replicate: a run branches on what it is told.
 
     Raises:
         Diverged: an iterate left the public radius at the last step.

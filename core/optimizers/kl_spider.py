@@ -35,8 +35,8 @@ def iterate(settings: KlSpider, oracle: Oracle) -> tuple[Estimate, Status]:
 
     Returns:
         The point where the last round ended, shape (features,), with its certificate, and that the method finished.
-        Where no round is worth its noise: the start, and nothing was asked. In a simulation lanes come first, without a
-        certificate; a lane whose round has ended waits for the others.
+        Where no round is worth its noise: the start, and nothing was asked. In a simulation replicates come first,
+        without a certificate; a replicate whose round has ended waits for the others.
 
     Raises:
         Diverged: an iterate left the region where the condition was declared.
@@ -69,7 +69,7 @@ def walk(
     Args:
         course: the rounds.
         start: shape (p,).
-        radius: iterates farther from the start have left; their lanes stay where they are.
+        radius: iterates farther from the start have left; their replicates stay where they are.
         oracle: the only way to the records.
         clip: of one unit's gradient, None for the loss's own bound.
     """
@@ -87,15 +87,15 @@ def _go_round(
     """Ask for a gradient, then step and ask for differences until the estimate is short or the steps are over."""
     if int(state["differences"]) == FRESH:
         answer = oracle.ask(Gradient(sigma=one.gradient_sigma, clip=clip), state["theta"])
-        lanes = answer.value.shape[:-1]
+        replicates = answer.value.shape[:-1]
         state = {
             **state,
             "slope": answer.value,
             "scale": torch.tensor(answer.scale, dtype=torch.float64),
             "theta": state["theta"].expand_as(answer.value),
-            "left": state["left"].expand(lanes),
-            "taken": state["taken"].expand(lanes),
-            "walking": ~state["left"].expand(lanes),
+            "left": state["left"].expand(replicates),
+            "taken": state["taken"].expand(replicates),
+            "walking": ~state["left"].expand(replicates),
         }
         state = _kept(state, oracle)
     for step in range(int(state["differences"]) + 1, one.steps + 1):

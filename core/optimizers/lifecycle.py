@@ -51,7 +51,7 @@ def begun(start: AnyStart | None, oracle: Oracle, initial: dict[str, Tensor]) ->
 
 
 def settled(slope: Answer, multiple: float) -> Tensor:
-    """Say in which lanes a noised gradient is at most `multiple` times the noise on one of its coordinates.
+    """Say in which replicates a noised gradient is at most `multiple` times the noise on one of its coordinates.
 
     Free of charge: the answer has been paid for, and its noise is that of the budgeted steps.
     """
@@ -67,7 +67,7 @@ def arrived(facts: "Facts", moved: Tensor, radius: float) -> tuple[Tensor, Tenso
 
 
 def ended(estimate: Estimate, status: Status) -> tuple[Estimate, Status]:
-    """Return both; an iterate that has left the public radius is a failure, lanes only report theirs.
+    """Return both; an iterate that has left the public radius is a failure, replicates only report theirs.
 
     Raises:
         Diverged: the last step of a single run left the radius.

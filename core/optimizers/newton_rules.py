@@ -151,8 +151,8 @@ def search(
     """Shorten a step until a noised comparison accepts it or all evaluations are used.
 
     Each comparison is one answer, the accepting one too: the mean slope between both points, whose noise times their
-    distance is the paper's noise on the change of the loss. In a simulation a comparison is drawn for all lanes and
-    counts for those that still search.
+    distance is the paper's noise on the change of the loss. In a simulation a comparison is drawn for all replicates
+    and counts for those that still search.
     """
     falls = (model.gradient * model.direction).sum(-1)
     searching, evaluations = so_far.searching, so_far.evaluations

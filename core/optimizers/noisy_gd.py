@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from core.catalogue.noisy_gd import NoisyGradientDescent
-from core.inference.estimate import Estimate, by_lane
+from core.inference.estimate import Estimate, by_replicate
 from core.inference.parameters import penalised_gradient, scale_of
 from core.optimizers.lifecycle import arrived, begun, ended, settled, starting_point
 from core.oracle import Oracle, Status
@@ -25,8 +25,8 @@ def iterate(settings: NoisyGradientDescent, oracle: Oracle) -> tuple[Estimate, S
         oracle: the only way to the records.
 
     Returns:
-        The last iterate, shape (features,), with the size of its noise, and how the method ended. In a simulation lanes
-        come first, and a lane that has stopped stays where it is while others go on.
+        The last iterate, shape (features,), with the size of its noise, and how the method ended. In a simulation
+        replicates come first, and a replicate that has stopped stays where it is while others go on.
 
     Raises:
         Diverged: the last step left the public radius.
@@ -46,7 +46,7 @@ def iterate(settings: NoisyGradientDescent, oracle: Oracle) -> tuple[Estimate, S
                 status = Status.STOPPED
                 break
         along = penalised_gradient(oracle.facts, slope.value, theta)
-        moved = theta - by_lane(_step_size(settings, oracle, theta), 1) * along
+        moved = theta - by_replicate(_step_size(settings, oracle, theta), 1) * along
         moved, left, raised = arrived(oracle.facts, moved, settings.radius)
         state = {
             "start": state["start"],

@@ -16,7 +16,7 @@ from torch import Tensor
 from core.catalogue.newton_options import GradientStart
 from core.catalogue.noisy_newton import NoisyNewton
 from core.inference.eigen import solve
-from core.inference.estimate import Estimate, LateSteps, by_lane
+from core.inference.estimate import Estimate, LateSteps, by_replicate
 from core.inference.parameters import penalised_gradient, scale_of, with_own_scale, within_reach
 from core.optimizers.lifecycle import arrived, ended, settled, starting_point
 from core.optimizers.newton_rules import Searched, Told, damped, search
@@ -25,9 +25,9 @@ from core.privacy.facts import Facts
 
 State = dict[str, Tensor]
 FURTHER = {"theta": 1, "sum": 1, "hessian": 2, "pooled_sum": 2}
-"""Dimensions of an entry of the state behind its lanes, where it has some."""
+"""Dimensions of an entry of the state behind its replicates, where it has some."""
 COMMON = frozenset({"step", "lipschitz"})
-"""Entries that go on in lanes that have stopped."""
+"""Entries that go on in replicates that have stopped."""
 
 
 def iterate(settings: NoisyNewton, oracle: Oracle) -> tuple[Estimate, Status]:
@@ -40,7 +40,8 @@ def iterate(settings: NoisyNewton, oracle: Oracle) -> tuple[Estimate, Status]:
     Returns:
         The mean of the last iterates, shape (features,), with the noised Hessians that the intervals use at no further
         cost, shape (features, features): all of them where they are pooled, else those of the later half of the steps;
-        and how the method ended. In a simulation lanes come first, and a lane that has stopped stays where it is.
+        and how the method ended. In a simulation replicates come first, and a replicate that has stopped stays where it
+        is.
 
     Raises:
         Diverged: the last step left the public radius.
@@ -58,7 +59,9 @@ def iterate(settings: NoisyNewton, oracle: Oracle) -> tuple[Estimate, Status]:
             if not bool(going.any()):
                 status = Status.STOPPED
                 break
-            assert going.ndim == 0 or not settings.late_steps, "lanes that stop at different steps have none behind"
+            assert going.ndim == 0 or not settings.late_steps, (
+                "replicates that stop at different steps have none behind"
+            )
         moved = _moved(settings, oracle, state, slope, step)
         theta, left, raised = arrived(oracle.facts, moved.pop("theta"), settings.radius)
         averaged = step > settings.steps - (settings.averaged or 1)
@@ -121,8 +124,8 @@ def _start(settings: NoisyNewton, oracle: Oracle) -> State:
 
 
 def _where(name: str, going: Tensor, after: Tensor, before: Tensor) -> Tensor:
-    """Return an entry of the state after a step, as it was in lanes that have stopped."""
-    return after if name in COMMON else torch.where(by_lane(going, FURTHER.get(name, 0)), after, before)
+    """Return an entry of the state after a step, as it was in replicates that have stopped."""
+    return after if name in COMMON else torch.where(by_replicate(going, FURTHER.get(name, 0)), after, before)
 
 
 def _moved(settings: NoisyNewton, oracle: Oracle, state: State, slope: Answer, step: int) -> State:
@@ -134,7 +137,7 @@ def _moved(settings: NoisyNewton, oracle: Oracle, state: State, slope: Answer, s
         return {"theta": theta - _limited(settings, oracle.facts, unit.unsqueeze(-1) * along, unit)}
     if number < 1:
         along = penalised_gradient(oracle.facts, slope.value, theta)
-        return {"theta": theta - by_lane(_warm_size(settings, oracle.facts, theta), 1) * along}
+        return {"theta": theta - by_replicate(_warm_size(settings, oracle.facts, theta), 1) * along}
     pooled = _pooled(settings, oracle, state, number)
     matrix = pooled["matrix"] if settings.scale_step == "newton" else with_own_scale(oracle.facts, pooled["matrix"])
     told = Told(theta, slope.value, matrix, settings.floors(oracle.facts)[number - 1])
@@ -149,7 +152,7 @@ def _moved(settings: NoisyNewton, oracle: Oracle, state: State, slope: Answer, s
         found = search(settings.line_search, question, oracle, theta, model, so_far)
         damping = found.size
         moved |= {"evaluations": found.evaluations, "searching": found.searching}
-    return moved | {"damping": damping, "theta": theta - by_lane(damping, 1) * model.direction}
+    return moved | {"damping": damping, "theta": theta - by_replicate(damping, 1) * model.direction}
 
 
 def _limited(settings: NoisyNewton, facts: Facts, direction: Tensor, scale: Tensor) -> Tensor:
@@ -180,7 +183,7 @@ def _pooled(settings: NoisyNewton, oracle: Oracle, state: State, number: int) ->
     total = bend.value + kept * state["pooled_sum"]
     weight = 1 + kept * state["pooled_weight"]
     return {
-        "matrix": total / by_lane(weight, 2) if memory > 0 else bend.value,
+        "matrix": total / by_replicate(weight, 2) if memory > 0 else bend.value,
         "pooled_sum": total,
         "pooled_weight": weight,
         "pooled_squares": 1 + kept**2 / before * state["pooled_squares"],
@@ -197,8 +200,8 @@ def _estimate(settings: NoisyNewton, oracle: Oracle, state: State) -> Estimate:
     scale = state["scale"]
     if late <= 0:
         scale = torch.where(taken.eq(settings.steps), _stationary_scale(settings, scale), scale)
-    averaged = state["sum"] / by_lane(summed.clamp(min=1), 1)
-    theta = torch.where(by_lane(summed > 0, 1), averaged, state["theta"])
+    averaged = state["sum"] / by_replicate(summed.clamp(min=1), 1)
+    theta = torch.where(by_replicate(summed > 0, 1), averaged, state["theta"])
     unit = scale_of(oracle.facts, theta)
     return Estimate(
         theta=theta,
@@ -211,7 +214,7 @@ def _estimate(settings: NoisyNewton, oracle: Oracle, state: State) -> Estimate:
         steps=taken,
         scale_floored=state["raised"],
         floored=state["floored"],
-        hessian=state["hessian"] / by_lane(unit, 2) if int(taken.max()) else None,
+        hessian=state["hessian"] / by_replicate(unit, 2) if int(taken.max()) else None,
         late_sum=state["pooled_sum"],
         late_count=state["pooled_weight"],
         late_squares=state["pooled_squares"],

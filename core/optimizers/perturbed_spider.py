@@ -41,7 +41,7 @@ def iterate(settings: PerturbedSpider, oracle: Oracle) -> tuple[Estimate, Status
 
     Returns:
         The last iterate, shape (p,), with evenly spaced ones before it if they are to be kept, shape (K, p). A
-        simulation has one lane: a run branches on what it is told.
+        simulation has one replicate: a run branches on what it is told.
 
     Raises:
         Diverged: an iterate left the public radius at the last step.

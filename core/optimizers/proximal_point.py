@@ -27,8 +27,8 @@ def iterate(settings: ProximalPoint, oracle: Oracle) -> tuple[Estimate, Status]:
         oracle: the only way to the records.
 
     Returns:
-        The mean of the last round's iterates, shape (features,), lanes first in a simulation, with a certificate; the
-        start, with nothing asked, where the schedule has no rounds.
+        The mean of the last round's iterates, shape (features,), replicates first in a simulation, with a certificate;
+        the start, with nothing asked, where the schedule has no rounds.
     """
     course = settings.arithmetic(oracle.facts)
     start = starting_point(settings.start, oracle)

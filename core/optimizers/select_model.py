@@ -35,7 +35,7 @@ def iterate(settings: SelectModel, oracle: Oracle, points: Tensor) -> tuple[Esti
 
     Args:
         settings: public settings, nothing open.
-        oracle: the only way to the records, which the candidates were not made of; no lanes.
+        oracle: the only way to the records, which the candidates were not made of; no replicates.
         points: the candidates, released before, shape (T, p).
 
     Returns:

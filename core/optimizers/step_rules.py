@@ -1,7 +1,7 @@
 """From noised gradients to steps: momentum, Adam, and running means of iterates, kept in a method's state.
 
-Everything here is made of answers and of public figures, lane by lane and coordinate by coordinate. A rule without a
-memory keeps none, and a method that returns its last iterate keeps no mean.
+Everything here is made of answers and of public figures, replicate by replicate and coordinate by coordinate. A rule
+without a memory keeps none, and a method that returns its last iterate keeps no mean.
 
 Source: Polyak (1964) for momentum, Kingma and Ba (2015) with its corrections of the start for Adam.
 """

@@ -36,9 +36,9 @@ class Status(StrEnum):
 class Answer:
     """A noised mean.
 
-    `value` is of the question's shape, with lanes first in a simulation, and float64, or of the precision of the point
-    where it was asked if it is a gradient or a change of one; `scale` is the standard deviation of the noise on each
-    coordinate (on and above the diagonal of a matrix), in the value's units.
+    `value` is of the question's shape, with replicates first in a simulation, and float64, or of the precision of the
+    point where it was asked if it is a gradient or a change of one; `scale` is the standard deviation of the noise on
+    each coordinate (on and above the diagonal of a matrix), in the value's units.
     """
 
     value: Tensor
@@ -83,7 +83,7 @@ class Oracle(Protocol):
         """The least that points may be given in: float32 where gradients are computed in it, else float64."""
 
     def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:
-        """Pay for, sum, noise and return an answer at theta, shape (..., p); lanes exist in simulations only.
+        """Pay for, sum, noise and return an answer at theta, shape (..., p); replicates exist in simulations only.
 
         `other`, of the same shape and precision, is the second point of a question about two.
         """

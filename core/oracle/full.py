@@ -100,7 +100,7 @@ class RecordsOracle(ABC):
     ) -> None:
         ensure(facts.units == problem.units, "the facts count these records")
         ensure(facts.dimension == problem.dimension, "the facts describe these records")
-        ensure(problem.lanes is None, "a scope has one set of records")
+        ensure(problem.replicates is None, "a scope has one set of records")
         self._problem = problem
         self._generator = require_system(generator)
         self._account = Account(payments)
@@ -164,7 +164,7 @@ class RecordsOracle(ABC):
         """
         known = self._about(question)
         shape = theta.shape
-        ensure(len(shape) == known.ndim, "lanes exist in simulations only")
+        ensure(len(shape) == known.ndim, "replicates exist in simulations only")
         ensure(shape[-1] == self._problem.dimension, "parameters have shape (p,), or (K, p) for a list")
         ensure(shape[0] > 0, "a list has points")
         rows = self._features + 1

@@ -1,4 +1,4 @@
-"""The oracle over synthetic records: lanes, seeds and silence exist here only, and no scope can be behind it.
+"""The oracle over synthetic records: replicates, seeds and silence exist here only, and no scope can be behind it.
 
 The same questions, the same problems and the same noise scale as at a real oracle, lattice costs included, so a study
 of a method is a study of the code that jobs run. Samples and streams are drawn as the oracles draw them, or come as
@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 
 class SeededRandomness:
-    """Data-free draws that a seed repeats; the same for all lanes."""
+    """Data-free draws that a seed repeats; the same for all replicates."""
 
     def __init__(self, generator: SimulationGenerator) -> None:
         self._generator = generator
@@ -58,21 +58,23 @@ class SeededRandomness:
 
 @final
 class Simulation:
-    """An oracle over synthetic records, in R independent lanes if wanted.
+    """An oracle over synthetic records, in R independent replicates if wanted.
 
-    Lanes come from the records, shape (R, n, p), each lane its own data; or from `lanes`, R noise draws about one data
-    set. Starts of shape (p,) are broadcast; answers have shape (R, p), (R, p, p) and (R, 1), or no lanes at all.
+    Replicates come from the records, shape (R, n, p), each replicate its own data; or from `replicates`, R noise draws
+    about one data set. Starts of shape (p,) are broadcast; answers have shape (R, p), (R, p, p) and (R, 1), or no
+    replicates at all.
 
     Args:
         problem: the records.
         facts: as for a real oracle.
         generator: seeded; a real oracle refuses it, and this one refuses the system's.
         noiseless: sigma = 0: answers are exact and their scale is 0, whatever the question says.
-        lanes: R noise draws about one data set; not for records that have lanes themselves.
+        replicates: R noise draws about one data set; not for records that have replicates themselves.
         payments: e.g. a `CountingFilter`; default: everything is affordable.
         sampling: which records a question reads; default: all. A population has streams only, whose every batch is
-            drawn afresh in every lane; a stream of other records goes through them in their order, the same in all
-            lanes and passes. Records with lanes of their own are read in full, unless they are a `FixedRecords`.
+            drawn afresh in every replicate; a stream of other records goes through them in their order, the same in all
+            replicates and passes. Records with replicates of their own are read in full, unless they are a
+            `FixedRecords`.
     """
 
     def __init__(
@@ -82,7 +84,7 @@ class Simulation:
         generator: SimulationGenerator,
         noiseless: bool = False,  # noqa: FBT001, FBT002 - the name says it all where it is used
         *,
-        lanes: int | None = None,
+        replicates: int | None = None,
         payments: PrivacyFilter | None = None,
         sampling: Sampling = FullSampling(),  # noqa: B008 - a frozen value
     ) -> None:
@@ -90,14 +92,14 @@ class Simulation:
             raise TypeError(f"a simulation needs a SimulationGenerator, not a {type(generator).__name__}")
         assert facts.units == problem.units, "the facts count these records"
         assert facts.dimension == problem.dimension, "the facts describe these records"
-        assert lanes is None or problem.lanes is None, "lanes come from the records or from their number"
+        assert replicates is None or problem.replicates is None, "replicates come from the records or from their number"
         self.facts = facts
         self.randomness: PublicRandomness = SeededRandomness(generator)
         self.precision: Final = torch.float64
         self._problem = problem
         self._generator = generator
         self._noiseless = noiseless
-        self._lanes = problem.lanes if lanes is None else lanes
+        self._replicates = problem.replicates if replicates is None else replicates
         self._account = Account(UnlimitedFilter() if payments is None else payments)
         self._scaled: tuple[Question, float] | None = None
         self._sampling = sampling
@@ -106,13 +108,14 @@ class Simulation:
     def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:
         """Return a noised mean at theta, float64, shape (p,) or (R, p), and for pairs at `other`, shaped likewise.
 
-        A list of points has shape (K, p), and no lanes: what is chosen among them in one lane is not in another.
+        A list of points has shape (K, p), and no replicates: what is chosen among them in one replicate is not in
+        another.
         """
         assert (other is not None) == (question.places == "pair"), "pairs are asked at two points, all else at one"
         assert other is None or other.shape == theta.shape, "both points have one shape"
         assert self._has_units(question), "the stream has run out of units: branch on `affords`"
         if question.places in {"list", "encoded"}:
-            assert self._lanes is None, "a list of points is asked about without lanes"
+            assert self._replicates is None, "a list of points is asked about without replicates"
             assert theta.ndim == 2, "a list of points has shape (K, p)"  # noqa: PLR2004 - as it says
             assert theta.shape[-1] == self.facts.dimension, "a list of points has shape (K, p)"
         else:
@@ -168,11 +171,11 @@ class Simulation:
     def _each(
         self, one: Callable[[tuple[Tensor, Tensor | None]], Tensor], theta: Tensor, other: Tensor | None
     ) -> Tensor:
-        """Return a sum at each lane's point, shape (R, ...), or at the only one."""
-        if self._lanes is None:
+        """Return a sum at each replicate's point, shape (R, ...), or at the only one."""
+        if self._replicates is None:
             return one((theta, other))
         points = theta.expand(*self._shape())
-        others = [None] * self._lanes if other is None else list(other.expand(*self._shape()))
+        others = [None] * self._replicates if other is None else list(other.expand(*self._shape()))
         return torch.stack([one(at) for at in zip(points, others, strict=True)])
 
     def _chosen(
@@ -239,10 +242,10 @@ class Simulation:
 
     def _shape(self) -> tuple[int, ...]:
         """Return (p,) or (R, p)."""
-        return (self.facts.dimension,) if self._lanes is None else (self._lanes, self.facts.dimension)
+        return (self.facts.dimension,) if self._replicates is None else (self._replicates, self.facts.dimension)
 
     def _answer_shape(self, question: Question) -> tuple[int, ...]:
-        """Return the shape of an answer, lanes first."""
+        """Return the shape of an answer, replicates first."""
         return (*self._shape()[:-1], *question.shape(self.facts.dimension))
 
     def _noise(self, question: Question) -> Tensor:

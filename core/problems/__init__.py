@@ -25,7 +25,7 @@ class Problem(Protocol):
         """The number of parameters, p."""
 
     @property
-    def lanes(self) -> int | None:
+    def replicates(self) -> int | None:
         """R, the number of independent sets of synthetic records; None for a scope's."""
 
     def integer_sum(
@@ -78,10 +78,10 @@ class OpenProblem(Problem, Protocol):
 
 
 class SyntheticProblem(Problem, Protocol):
-    """Records that a simulation may sum in floats, in lanes or not."""
+    """Records that a simulation may sum in floats, in replicates or not."""
 
     def bounded_sum(self, question: Question, facts: Facts, theta: Tensor, *, other: Tensor | None = None) -> Tensor:
-        """Return the sum over records of clipped answers, float64, at points of shape (p,), or (R, p) for lanes."""
+        """Return the sum over records of clipped answers, float64, at points of shape (p,), or (R, p), R replicates."""
 
 
 def make_problem(
@@ -97,8 +97,8 @@ def make_problem(
     """Return the problem of a loss on records.
 
     Args:
-        features: float64, contiguous, shape (n, d), or (R, n, d) for synthetic lanes. They become the problem's, and
-            rows that count as zero are overwritten with zeros.
+        features: float64, contiguous, shape (n, d), or (R, n, d) for synthetic replicates. They become the problem's,
+            and rows that count as zero are overwritten with zeros.
         target: float64, shape (n,) or (R, n), on the same device.
         present: bool, same shape and device; False marks a null record.
         loss: nothing open.

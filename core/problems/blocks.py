@@ -70,9 +70,9 @@ class BlockProblem(ABC):
     """Records (x, y) behind an oracle: see `core.problems.SyntheticProblem`.
 
     Args:
-        features: float64, contiguous, shape (n, d), or (R, n, d) for synthetic lanes. They become this object's: rows
-            that count as zero are overwritten with zeros, so that no second copy of the data is needed. All sums are
-            made where they are: on the CPU or, for one set of records, a GPU.
+        features: float64, contiguous, shape (n, d), or (R, n, d) for synthetic replicates. They become this object's:
+            rows that count as zero are overwritten with zeros, so that no second copy of the data is needed. All sums
+            are made where they are: on the CPU or, for one set of records, a GPU.
         target: float64, shape (n,) or (R, n), on the same device.
         valid: bool, same shape and device; False marks a record that contributes nothing.
         weights: nothing open, on these features.
@@ -142,7 +142,7 @@ class BlockProblem(ABC):
         return self._records.features.shape[-2]
 
     @property
-    def lanes(self) -> int | None:
+    def replicates(self) -> int | None:
         """R, or None for one set of records."""
         features = self._records.features
         return features.shape[0] if features.ndim == 3 else None  # noqa: PLR2004 - as shaped above
@@ -162,7 +162,7 @@ class BlockProblem(ABC):
 
         Memory beyond the records is O(block + the answer). A list of points is one sum after the other.
         """
-        ensure(self.lanes is None, "lanes are summed in floats")
+        ensure(self.replicates is None, "replicates are summed in floats")
         if isinstance(question, LeastGradient):
             one = question.gradient()
             sums = [self.integer_sum(one, facts, point, step, rows=rows, included=included) for point in theta]
@@ -191,16 +191,16 @@ class BlockProblem(ABC):
         """Return the sum of clipped answers, float64, for simulations; see `core.problems.SyntheticProblem`.
 
         Returns:
-            The shapes of the answers, lanes first where a point or the records have them. Memory beyond the records is
-            O(block), and O(R times the answer) for lanes.
+            The shapes of the answers, replicates first where a point or the records have them. Memory beyond the
+            records is O(block), and O(R times the answer) for replicates.
         """
         ensure(theta.shape[-1] == self.dimension, "parameters have shape (..., p)")
         question = summed(question)
         at = self._point(question, facts, theta, other)
-        if self.lanes is not None:
-            shape = (self.lanes, self.dimension)
-            lanes = Point(at.theta.expand(shape), None if at.other is None else at.other.expand(shape))
-            return self._sum_lanes(question, facts, lanes)
+        if self.replicates is not None:
+            shape = (self.replicates, self.dimension)
+            replicates = Point(at.theta.expand(shape), None if at.other is None else at.other.expand(shape))
+            return self._sum_replicates(question, facts, replicates)
         if theta.ndim > 1:
             return self._sum_shared(question, facts, at)
         layout = self._layout(question)
@@ -265,10 +265,10 @@ class BlockProblem(ABC):
 
     def _sum_shared(self, question: Summed, facts: Facts, at: Point) -> Tensor:
         """Sum over one set of records at many points, shape (R, p)."""
-        lanes, width = at.theta.shape[0], self._width
+        replicates, width = at.theta.shape[0], self._width
         layout = self._layout(question)
-        total = at.theta.new_zeros(lanes, size_of(layout, width))
-        size = max(1, BLOCK_NUMBERS // max(lanes * sum(layout), width * width))
+        total = at.theta.new_zeros(replicates, size_of(layout, width))
+        size = max(1, BLOCK_NUMBERS // max(replicates * sum(layout), width * width))
         for block in split(size, *self._records.tensors):
             records = self._records.of(block)
             x, factors = records.features, self._factors(question, facts, records, at)
@@ -282,8 +282,8 @@ class BlockProblem(ABC):
                 sums.add_((factors.outer @ squares).view(sums.shape))
         return self._arrange(question, Sums(total, layout, width))
 
-    def _sum_lanes(self, question: Summed, facts: Facts, at: Point) -> Tensor:
-        """Sum over many sets of records, each at its own point, shape (R, p); some lanes at a time."""
+    def _sum_replicates(self, question: Summed, facts: Facts, at: Point) -> Tensor:
+        """Sum over many sets of records, each at its own point, shape (R, p); some replicates at a time."""
         layout, width = self._layout(question), self._width
         size = max(1, BLOCK_NUMBERS // (self.units * max(width, sum(layout))))
         points = (at.theta,) if at.other is None else (at.theta, at.other)
@@ -309,13 +309,13 @@ def margins(features: Tensor, coefficients: Tensor) -> Tensor:
     """Return x.b for every record and coefficient vector b.
 
     Args:
-        features: shape (m, d), or (L, m, d) in lanes.
-        coefficients: shape (J, d); (R, J, d) for many points about one set of records, (L, J, d) for lanes.
+        features: shape (m, d), or (L, m, d) in replicates.
+        coefficients: shape (J, d); (R, J, d) for many points about one set of records, (L, J, d) for replicates.
 
     Returns:
-        Shape (J, m), lanes first.
+        Shape (J, m), replicates first.
     """
-    if features.ndim == 3:  # noqa: PLR2004 - lanes
+    if features.ndim == 3:  # noqa: PLR2004 - replicates
         return torch.bmm(coefficients, features.mT)
     if coefficients.shape[:-1] == (1,):
         return product(features, coefficients[0]).unsqueeze(0)
@@ -339,7 +339,7 @@ def slopes(before: Tensor, after: Tensor, weights: Tensor, at: Point, bound: flo
     Args:
         before: the losses at theta, without weights, shape (..., m); not a number where one is not defined.
         after: the same at the other point.
-        weights: shape (m,), or (L, m) in lanes.
+        weights: shape (m,), or (L, m) in replicates.
         at: both points.
         bound: what slopes are clamped to.
 

@@ -44,7 +44,7 @@ class JointProblem(BlockProblem):
     """Records (x, y), parameters (b, sigma): shape (d + 1,), the scale last.
 
     Args:
-        features: float64, contiguous, shape (n, d), or (R, n, d) for synthetic lanes; they become this object's.
+        features: float64, contiguous, shape (n, d), or (R, n, d) for synthetic replicates; they become this object's.
         target: float64, shape (n,) or (R, n), on the same device.
         present: bool, same shape and device; False marks a null record.
         loss: joint, nothing open.

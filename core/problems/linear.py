@@ -79,7 +79,7 @@ class LinearProblem(LookedAtProblem):
     """Records (x, y) with a loss of the margin x.theta, and weights.
 
     Args:
-        features: float64, contiguous, shape (n, p), or (R, n, p) for synthetic lanes; they become this object's.
+        features: float64, contiguous, shape (n, p), or (R, n, p) for synthetic replicates; they become this object's.
         target: float64, shape (n,) or (R, n), on the same device.
         present: bool, same shape and device; False marks a null record.
         loss: of one margin, at a known scale, nothing open; a scale is in the units of `target`.
@@ -109,7 +109,7 @@ class LinearProblem(LookedAtProblem):
         self._records = self._records._replace(weights=kept)
         if isinstance(weights, Schweppe):
             self._records = _inside(self._records, weights)
-        self._is_plain = self.lanes is None and features.device.type == "cpu"
+        self._is_plain = self.replicates is None and features.device.type == "cpu"
         # Short sums and those in single precision know of no offset; all others do.
         self._is_short = self._is_plain and offset is None
         self._beside: Beside | None = None
@@ -319,7 +319,7 @@ class LinearProblem(LookedAtProblem):
 
 
 def _margin(records: Records, theta: Tensor) -> Tensor:
-    """Return x.theta and the offset for every record, lanes first."""
+    """Return x.theta and the offset for every record, replicates first."""
     return _shifted(records, _along(records, theta))
 
 
@@ -329,7 +329,7 @@ def _shifted(records: Records, margin: Tensor) -> Tensor:
 
 
 def _along(records: Records, theta: Tensor) -> Tensor:
-    """Return x.theta for every record, lanes first."""
+    """Return x.theta for every record, replicates first."""
     if theta.ndim == 1:
         if compiled.KERNELS is not None and theta.is_cpu:
             return compiled.margins(compiled.KERNELS, records.features, theta)
@@ -338,7 +338,7 @@ def _along(records: Records, theta: Tensor) -> Tensor:
 
 
 def _along_both(records: Records, at: Point) -> Tensor:
-    """Return x.theta at both points of a pair, shape (2, m), lanes first."""
+    """Return x.theta at both points of a pair, shape (2, m), replicates first."""
     if at.theta.ndim > 1 or at.other is None:
         return margins(records.features, at.both())
     # The block is in the cache: the second product takes little.

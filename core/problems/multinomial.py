@@ -44,7 +44,7 @@ class MultinomialProblem(LookedAtProblem):
     """Records (x, y), y a code 0 .. K-1, 0 the baseline; parameters of shape (d (K-1),), class after class.
 
     Args:
-        features: float64, contiguous, shape (n, d), or (R, n, d) for synthetic lanes; they become this object's.
+        features: float64, contiguous, shape (n, d), or (R, n, d) for synthetic replicates; they become this object's.
         target: float64, shape (n,) or (R, n), on the same device; records with any other value count as null.
         present: bool, same shape and device; False marks a null record.
         loss: nothing open.
@@ -90,11 +90,11 @@ class MultinomialProblem(LookedAtProblem):
             case Hessian() | HessianProduct():
                 raise AssertionError(NO_HESSIAN)
             case Curvature():
-                *lanes, _, width, _ = sums.outer.shape
-                blocks = sums.outer.new_zeros(*lanes, self._others, self._others, width, width)
+                *replicates, _, width, _ = sums.outer.shape
+                blocks = sums.outer.new_zeros(*replicates, self._others, self._others, width, width)
                 for place, (row, column) in enumerate(self._places()):
                     blocks[..., row, column, :, :] = sums.outer[..., place, :, :]
-                matrix = blocks.transpose(-3, -2).reshape(*lanes, self.dimension, self.dimension)
+                matrix = blocks.transpose(-3, -2).reshape(*replicates, self.dimension, self.dimension)
                 return mirror(matrix)
 
     def _factors(self, question: Summed, facts: Facts, records: Records, at: Point) -> Factors:

@@ -125,7 +125,7 @@ class FactorSums:
     Args:
         kernels: compiled.
         layout: one sum of one of the three kinds.
-        records: on a CPU, without lanes; what is left out of them has weight zero.
+        records: on a CPU, without replicates; what is left out of them has weight zero.
         factors: makes a block's numbers.
         step: a power of two.
         rows: a list of records that is read in its order; None: all are.

@@ -86,7 +86,7 @@ class Block:
 
     Args:
         kernels: compiled.
-        records: on a CPU, without lanes; they are read only.
+        records: on a CPU, without replicates; they are read only.
         highest: the largest numbers that the clip allows, shape (m,); None: it cuts none.
     """
 

@@ -114,7 +114,7 @@ class ShardedProblem:
         single_rows: as `core.problems.linear.LinearProblem` has it, where lists can be summed.
     """
 
-    lanes = None
+    replicates = None
 
     def __init__(self, own: Problem, units: int, group: ProcessGroup, *, whole: bool = False) -> None:
         ensure(group.leads, "the leader asks")

@@ -73,7 +73,7 @@ class SingleRecords:
     Takes 4 bytes for each feature and 24 for each record, rounded up to cache lines.
 
     Args:
-        records: on a CPU, without lanes; they are read only.
+        records: on a CPU, without replicates; they are read only.
     """
 
     def __init__(self, records: Records) -> None:

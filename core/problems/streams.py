@@ -1,8 +1,8 @@
-"""Synthetic records of which a question reads some: fresh ones of a population, or a sample of a fixed set, in lanes.
+"""Synthetic records of which a question reads some, in replicates: fresh ones of a law, or a sample of a fixed set.
 
 A population is a law, not a table: every question draws records that no other question reads, which is what theorems
-about streams assume. Every lane is a run of its own, with records of its own. For simulations only: nothing here has
-integer sums, so none of it can stand behind a scope's oracle. Draws come from the simulation that asks.
+about streams assume. Every replicate is a run of its own, with records of its own. For simulations only: nothing here
+has integer sums, so none of it can stand behind a scope's oracle. Draws come from the simulation that asks.
 """
 
 from abc import ABC, abstractmethod
@@ -27,34 +27,34 @@ class Draws(Protocol):
         """Return independent uniform draws in (0, 1], float64."""
 
 
-class LaneRecords(ABC):
-    """Records of R lanes, some of which a question reads.
+class ReplicateRecords(ABC):
+    """Records of R replicates, some of which a question reads.
 
     Args:
-        lanes: R.
-        units: n of each lane, public: how many a stream has before it ends, or a sample is drawn from.
+        replicates: R.
+        units: n of each replicate, public: how many a stream has before it ends, or a sample is drawn from.
         dimension: p.
     """
 
-    def __init__(self, lanes: int, units: int, dimension: int) -> None:
-        ensure(lanes >= 1, "there is at least one run")
-        self.lanes, self.units, self.dimension = lanes, units, dimension
+    def __init__(self, replicates: int, units: int, dimension: int) -> None:
+        ensure(replicates >= 1, "there is at least one run")
+        self.replicates, self.units, self.dimension = replicates, units, dimension
 
     @abstractmethod
     def excess(self, theta: Tensor) -> Tensor:
         """Return the expected loss above its least value, shape (...)."""
 
     def _points(self, theta: Tensor) -> Tensor:
-        """Return a point for each lane, shape (R, p)."""
-        return theta.expand(self.lanes, self.dimension)
+        """Return a point for each replicate, shape (R, p)."""
+        return theta.expand(self.replicates, self.dimension)
 
 
-class Population(LaneRecords):
+class Population(ReplicateRecords):
     """Records drawn afresh for each question, independent of all others."""
 
     @abstractmethod
     def gradients(self, theta: Tensor, records: int, draws: Draws) -> Tensor:
-        """Return the gradients of so many new records in each lane, shape (R, records, p), at points of shape (R, p).
+        """Return the gradients of new records in each replicate, shape (R, records, p), at points (R, p).
 
         Every entry is finite: a law with heavy tails has large draws, never infinite ones.
         """
@@ -76,7 +76,7 @@ class Population(LaneRecords):
     def batch_sum(
         self, question: Question, facts: Facts, theta: Tensor, draws: Draws, *, other: Tensor | None = None
     ) -> Tensor:
-        """Return the sum of what `question.batch` new records say in each lane, shape (R, p).
+        """Return the sum of what `question.batch` new records say in each replicate, shape (R, p).
 
         Their clipped gradients at theta, or by how much these change from theta to `other`, cut as the question says.
         """
@@ -91,17 +91,17 @@ class Population(LaneRecords):
         return _clipped(found, question.bound(facts)).sum(-2)
 
 
-class FixedRecords(LaneRecords):
-    """One set of records for all lanes, of which every question reads a Poisson sample of its own in each lane."""
+class FixedRecords(ReplicateRecords):
+    """One set of records for all replicates, of which every question reads its own Poisson sample in each."""
 
     @abstractmethod
     def gradients(self, theta: Tensor, rows: Tensor) -> Tensor:
         """Return the gradients of chosen records, shape (R, m, p), at points of shape (R, p), rows of shape (R, m)."""
 
     def sample_sum(self, question: Question, facts: Facts, theta: Tensor, rate: float, draws: Draws) -> Tensor:
-        """Return the sum of the clipped gradients of a sample in each lane, shape (R, p)."""
+        """Return the sum of the clipped gradients of a sample in each replicate, shape (R, p)."""
         assert isinstance(question, Gradient), f"no method asks a sample for a {question.kind}"
-        rows, included = poisson_rows(draws, self.lanes, self.units, rate)
+        rows, included = poisson_rows(draws, self.replicates, self.units, rate)
         found = _clipped(self.gradients(self._points(theta), rows), question.bound(facts))
         return torch.where(included.unsqueeze(-1), found, 0.0).sum(-2)
 
@@ -114,15 +114,15 @@ def _clipped(found: Tensor, bound: float) -> Tensor:
     return found.mul_(bound / lengths.clamp_(min=bound))
 
 
-def poisson_rows(draws: Draws, lanes: int, units: int, rate: float) -> tuple[Tensor, Tensor]:
-    """Include every one of n records with the same probability, independently, in each lane.
+def poisson_rows(draws: Draws, replicates: int, units: int, rate: float) -> tuple[Tensor, Tensor]:
+    """Include every one of n records with the same probability, independently, in each replicate.
 
     The gaps between included records are geometric: ceil(log U/log(1 - q)), U uniform. Gaps are drawn until the last
-    record is passed in every lane, so nothing is truncated.
+    record is passed in every replicate, so nothing is truncated.
 
     Args:
         draws: of the simulation.
-        lanes: R.
+        replicates: R.
         units: n.
         rate: q in (0, 1).
 
@@ -132,9 +132,9 @@ def poisson_rows(draws: Draws, lanes: int, units: int, rate: float) -> tuple[Ten
     ensure(0 < rate < 1, "a sample leaves some records out")
     expected = units * rate
     some = int(expected + 6 * (expected * (1 - rate)) ** 0.5) + 8
-    places = torch.full((lanes, 1), -1.0, dtype=torch.float64)
+    places = torch.full((replicates, 1), -1.0, dtype=torch.float64)
     while float(places[:, -1].min()) < units:
-        gaps = (draws.uniform(lanes, some).log() / log1p(-rate)).ceil().clamp(min=1)
+        gaps = (draws.uniform(replicates, some).log() / log1p(-rate)).ceil().clamp(min=1)
         places = torch.cat([places, places[:, -1:] + gaps.cumsum(-1)], -1)
     places = places[:, 1:]
     included = places < units

@@ -47,7 +47,7 @@ class TableProblem:
         present: bool, shape (n,), on the same device; False marks a null record, which adds nothing.
     """
 
-    lanes: Final = None
+    replicates: Final = None
 
     def __init__(self, values: Tensor, present: Tensor) -> None:
         ensure(values.ndim == 2, "a row for each record")  # noqa: PLR2004 - as the sentence says

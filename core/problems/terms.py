@@ -11,7 +11,7 @@ _BITS: Final = {8: torch.int64, 4: torch.int32, 1: torch.uint8}
 
 
 class Records(NamedTuple):
-    """Some records, shape (m, ...) or (L, m, ...) in lanes; null ones have zeros alone."""
+    """Some records, shape (m, ...) or (L, m, ...) in replicates; null ones have zeros alone."""
 
     features: Tensor
     target: Tensor
@@ -62,13 +62,13 @@ def overwrite(numbers: Tensor, kept: Tensor) -> Tensor:
 
 
 class Point(NamedTuple):
-    """Where a question is asked, float64, shape (p,), lanes first; `other` for questions about two points."""
+    """Where a question is asked, float64, shape (p,), replicates first; `other` for questions about two points."""
 
     theta: Tensor
     other: Tensor | None = None
 
     def both(self) -> Tensor:
-        """Return both points of a pair, shape (2, p), lanes first."""
+        """Return both points of a pair, shape (2, p), replicates first."""
         assert self.other is not None, "two points"
         return torch.stack((self.theta, self.other), -2)
 

@@ -1,9 +1,9 @@
 """What the planner's division of mu^2 between estimate and matrices is worth: equal, planned and optimised shares.
 
-`python -m studies.benchmarks.shares [lanes]` simulates each at mu = 1 on the designs of Avella-Medina, Bradshaw and Loh
-(2023), 1,000 lanes by default, the same records and seeds for the three, seeds that nothing was tuned on: median widths
-and coverage of nominal 95 % intervals. Optimised shares must be narrower than equal ones by more than 1 % on average,
-with the paper's Newton each time by more than 1 %, nowhere wider by more than 1 %, and cover .93 or more.
+`python -m studies.benchmarks.shares [replicates]` simulates each at mu = 1 on the designs of Avella-Medina, Bradshaw
+and Loh (2023), 1,000 replicates by default, the same records and seeds for the three, seeds that nothing was tuned on:
+median widths and coverage of nominal 95 % intervals. Optimised shares must be narrower than equal ones by more than 1 %
+on average, with the paper's Newton each time by more than 1 %, nowhere wider by more than 1 %, and cover .93 or more.
 """
 
 import sys
@@ -62,11 +62,13 @@ def seen(made: Study, truth: Tensor, planned: Completed) -> tuple[list[float], f
 
 def main() -> int:
     """Print the table; return 1 if a goal is missed."""
-    lanes = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
+    replicates = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
     gains, missed = [], False
-    print(f"mu = 1, {lanes} lanes; widths: intercept, mean of the slopes; shares: estimate : Hessian : scores\n")
+    print(
+        f"mu = 1, {replicates} replicates; widths: intercept, mean of the slopes; shares: estimate : Hessian : scores\n"
+    )
     for design, units in SETTINGS:
-        made = study(design.linear(SimulationGenerator(RECORDS_SEED), lanes, units), KNOWN)
+        made = study(design.linear(SimulationGenerator(RECORDS_SEED), replicates, units), KNOWN)
         for name, asked in METHODS.items():
             settings, shares = equal_shares(asked, made.facts, 1.0)
             rivals = {

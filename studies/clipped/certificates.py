@@ -31,11 +31,11 @@ MU = 400.0
 
 
 class Sums:
-    """What the proofs bound, lane by lane."""
+    """What the proofs bound, replicate by replicate."""
 
     def __init__(self, problem: NoisySlope, clip: float) -> None:
         self._problem, self._clip = problem, clip
-        self.farthest: Tensor = torch.zeros(problem.lanes, dtype=torch.float64)
+        self.farthest: Tensor = torch.zeros(problem.replicates, dtype=torch.float64)
         self.gaps, self.roots, self.weighted = (torch.zeros_like(self.farthest) for _ in range(3))
         self.best = torch.full_like(self.farthest, float("inf"))
         self.count = 0
@@ -65,9 +65,9 @@ class Certified:
     """f at the released average, shape (R,)."""
 
 
-def certified(which: Literal["paper", "refined"], lanes: int, steps: int, seed: int) -> Certified:
+def certified(which: Literal["paper", "refined"], replicates: int, steps: int, seed: int) -> Certified:
     """Plan and run a certificate."""
-    problem = NoisySlope(LAW, lanes, steps, len(START))
+    problem = NoisySlope(LAW, replicates, steps, len(START))
     facts = facts_of(problem, CLIP)
     moment = Moment(order=ALPHA, size=root_moment(LAW, ALPHA))
     settings = CertifiedClippedSgd(
@@ -92,9 +92,9 @@ def certified(which: Literal["paper", "refined"], lanes: int, steps: int, seed: 
     return Certified(settings, guarantee, bound, sums, problem.excess(released))
 
 
-def allowed_failures(lanes: int) -> float:
+def allowed_failures(replicates: int) -> float:
     """Return how many of so many runs may fail, each with probability beta, but for one case in a thousand."""
-    return float(binom.ppf(0.999, lanes, BETA))
+    return float(binom.ppf(0.999, replicates, BETA))
 
 
 def failures(found: Certified) -> dict[str, int]:
@@ -112,16 +112,16 @@ def failures(found: Certified) -> dict[str, int]:
     else:
         broken["the mean gap beyond the bound"] = sums.gaps / steps > found.bound
         broken["f(average) beyond the bound"] = found.average > found.bound
-    return {name: int(lanes.sum()) for name, lanes in broken.items()}
+    return {name: int(replicates.sum()) for name, replicates in broken.items()}
 
 
 def runs_as_certified(*, full: bool) -> Result:
     """V7: at the certified step sizes the proofs' inequalities fail in no run, where beta of all might."""
-    lanes, steps = (300, 20_000) if full else (200, 2000)
+    replicates, steps = (300, 20_000) if full else (200, 2000)
     rows: list[Row] = []
     for which in ("paper", "refined"):
-        found = certified(which, lanes, steps, 70)
-        most = allowed_failures(lanes)
+        found = certified(which, replicates, steps, 70)
+        most = allowed_failures(replicates)
         for name, count in failures(found).items():
             rows.append(within(f"{which}: runs with {name}", 0, count, most))
             rows.append(seen(f"{which}: the same", 0.0, count))
@@ -131,17 +131,17 @@ def runs_as_certified(*, full: bool) -> Result:
         "V7",
         "Runs at certified step sizes",
         f"f = |x|^2/2 in 3 dimensions, L = R = 1, skewed Pareto noise of index 1.6 and scale .002, alpha = 1.5, "
-        f"lambda = 4, beta = .05, noise .01, {lanes} runs of {steps} steps",
+        f"lambda = 4, beta = .05, noise .01, {replicates} runs of {steps} steps",
         tuple(rows),
-        f"At most {allowed_failures(lanes):g} failures are allowed, which chance passes in one of 1000 cases if the "
-        "theorem is only just true. None are seen, for certified steps are tiny: such a test alone would pass for much "
-        "wrong code, which is why V7b is beside it. A bound above what the start has says nothing.",
+        f"At most {allowed_failures(replicates):g} failures are allowed, which chance passes in one of 1000 cases if "
+        "the theorem is only just true. None are seen, for certified steps are tiny: such a test alone would pass for "
+        "much wrong code, which is why V7b is beside it. A bound above what the start has says nothing.",
     )
 
 
-def leaves(clip: float, *, lanes: int, steps: int, seed: int) -> float:
+def leaves(clip: float, *, replicates: int, steps: int, seed: int) -> float:
     """Return the share of runs with an iterate beyond sqrt(2) R, with steps and noise that are not tiny."""
-    problem = NoisySlope(SkewedPareto(tail=1.6, scale=20 * LAW.scale), lanes, steps, len(START))
+    problem = NoisySlope(SkewedPareto(tail=1.6, scale=20 * LAW.scale), replicates, steps, len(START))
     sums = Sums(problem, clip)
     descend(Descent(clip, 0.05, steps, start=START), problem, seed, sums)
     return float((sums.farthest > sqrt(2) * DISTANCE).double().mean())
@@ -149,9 +149,9 @@ def leaves(clip: float, *, lanes: int, steps: int, seed: int) -> float:
 
 def power(*, full: bool) -> Result:
     """V7b: with larger steps and noise (P1) holds for clipped runs and fails for unclipped ones."""
-    lanes, steps = (2000, 5000) if full else (2000, 2500)
-    clipped = leaves(5.0, lanes=lanes, steps=steps, seed=71)
-    unclipped = leaves(UNCLIPPED, lanes=lanes, steps=steps, seed=72)
+    replicates, steps = (2000, 5000) if full else (2000, 2500)
+    clipped = leaves(5.0, replicates=replicates, steps=steps, seed=71)
+    unclipped = leaves(UNCLIPPED, replicates=replicates, steps=steps, seed=72)
     rows = (
         Row("lambda = 5: share of runs beyond sqrt(2) R", 0.0, clipped, 0.0),
         within("unclipped: share of runs beyond sqrt(2) R", 0.03 if full else 0.01, unclipped, 1),
@@ -160,7 +160,7 @@ def power(*, full: bool) -> Result:
     return Result(
         "V7b",
         "What V7 would see if it had to",
-        f"as V7, step size .05, scale .04, no noise for privacy, {lanes} runs of {steps} steps",
+        f"as V7, step size .05, scale .04, no noise for privacy, {replicates} runs of {steps} steps",
         rows,
         "The same count as in V7, where it can fail. Other simulators had another scale: the shares differ by that.",
     )
@@ -168,12 +168,12 @@ def power(*, full: bool) -> Result:
 
 def averages(*, full: bool) -> Result:
     """V10: the average iterate is within our refined certificate, and below the mean of the gaps."""
-    lanes, steps = (300, 40_000) if full else (200, 4000)
-    found = certified("refined", lanes, steps, 100)
+    replicates, steps = (300, 40_000) if full else (200, 4000)
+    found = certified("refined", replicates, steps, 100)
     gaps = found.sums.gaps / found.sums.count
     beyond = int((found.average > found.bound).sum())
     rows = (
-        within("runs whose average is beyond the bound", 0, beyond, allowed_failures(lanes)),
+        within("runs whose average is beyond the bound", 0, beyond, allowed_failures(replicates)),
         Row("runs whose f(average) is above its mean gap", 0.0, float((found.average > gaps * (1 + 1e-12)).sum()), 0.0),
         Row("95 % quantile of f(average)", None, quantile(found.average, 0.95)),
         Row("95 % quantile of the mean gap", None, quantile(gaps, 0.95)),
@@ -188,7 +188,7 @@ def averages(*, full: bool) -> Result:
     return Result(
         "V10",
         "The average iterate",
-        f"as V7 with our refined certificate, {lanes} runs of {steps} steps",
+        f"as V7 with our refined certificate, {replicates} runs of {steps} steps",
         rows,
         "Independent simulators had .089, .119 and .963 (f of the average, mean gap, bound) at constants of theirs. "
         "The bound is no estimate: it lies far above what is measured.",

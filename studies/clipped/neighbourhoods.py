@@ -20,7 +20,7 @@ DRIFT = 0.004
 
 
 def settled(problem: Population, clip: float, *, step_size: float, steps: int, seed: int) -> Measured:
-    """Return the mean of the first coordinate over the second half of the iterates, and over lanes."""
+    """Return the mean of the first coordinate over the second half of the iterates, and over replicates."""
     first = Mean(lambda theta: theta[:, 0], steps // 2)
     descend(Descent(clip, step_size, steps), problem, seed, first)
     return measured(first.value)
@@ -33,11 +33,11 @@ def allowance(found: Measured) -> float:
 
 def skewed(*, full: bool) -> Result:
     """V3: iterates settle at u_lambda, which falls as lambda^(1 - a)."""
-    lanes, steps = (400, 40_000) if full else (4000, 4000)
+    replicates, steps = (400, 40_000) if full else (4000, 4000)
     rows: list[Row] = []
     clips, means = (5.0, 20.0, 100.0), []
     for clip, elsewhere in zip(clips, (0.7428, 0.4224, 0.1964), strict=True):
-        found = settled(NoisySlope(SKEWED, lanes, steps), clip, step_size=0.005, steps=steps, seed=int(clip))
+        found = settled(NoisySlope(SKEWED, replicates, steps), clip, step_size=0.005, steps=steps, seed=int(clip))
         means.append(found.mean)
         at = f"lambda = {clip:g}"
         rows.append(Row(f"{at}: mean of the late iterates", SKEWED.fixed_point(clip), found.mean, allowance(found)))
@@ -55,7 +55,7 @@ def skewed(*, full: bool) -> Result:
     return Result(
         "V3",
         "The neighbourhood at a fixed clip",
-        f"f = x^2/2, skewed Pareto noise of index 1.5, step size .005, {lanes} runs of {steps} steps",
+        f"f = x^2/2, skewed Pareto noise of index 1.5, step size .005, {replicates} runs of {steps} steps",
         tuple(rows),
         "Agreement is within three standard errors and .004, the drift of a step size that is not zero; by chance "
         "alone it fails in fewer than 3 of 1000 cases, and rather in none, for the drift is smaller.",
@@ -65,18 +65,18 @@ def skewed(*, full: bool) -> Result:
 
 def symmetric(*, full: bool) -> Result:
     """V3b: symmetric noise, however heavy its tails, moves nothing."""
-    lanes, steps = (400, 40_000) if full else (4000, 4000)
+    replicates, steps = (400, 40_000) if full else (4000, 4000)
     law = SymmetricStable(tail=1.5)
     rows = []
     for clip in (5.0, 20.0):
-        found = settled(NoisySlope(law, lanes, steps), clip, step_size=0.005, steps=steps, seed=50 + int(clip))
+        found = settled(NoisySlope(law, replicates, steps), clip, step_size=0.005, steps=steps, seed=50 + int(clip))
         rows.append(Row(f"lambda = {clip:g}: mean of the late iterates", 0.0, found.mean, 3.5 * found.error))
         blind = abs(SKEWED.fixed_point(clip) - found.mean) > allowance(found)
         rows.append(control(f"lambda = {clip:g}: V3 fails on this noise", fails=blind))
     return Result(
         "V3b",
         "Symmetric noise has no bias",
-        f"as V3, symmetric stable noise of index 1.5, {lanes} runs of {steps} steps",
+        f"as V3, symmetric stable noise of index 1.5, {replicates} runs of {steps} steps",
         tuple(rows),
         "At 3.5 standard errors, which chance alone passes in 1 of 2000 cases. So a test of the neighbourhood on "
         "symmetric noise passes for any code.",
@@ -98,10 +98,10 @@ def tradeoff_theory(law: SkewedPareto, clip: float, noise: float, step_size: flo
 
 
 def at_clip(
-    law: SkewedPareto, clip: float, *, lanes: int, steps: int, dimension: int, seed: int
+    law: SkewedPareto, clip: float, *, replicates: int, steps: int, dimension: int, seed: int
 ) -> tuple[float, float]:
     """Return the stationary excess risk with noise .02 lambda and step size .02: as measured, and by theory."""
-    problem = NoisySlope(law, lanes, steps, dimension)
+    problem = NoisySlope(law, replicates, steps, dimension)
     late = Mean(problem.excess, steps // 2)
     descend(Descent(clip, 0.02, steps, noise=0.02 * clip), problem, seed, late)
     return measured(late.value).mean, tradeoff_theory(law, clip, 0.02 * clip, 0.02, dimension)
@@ -109,12 +109,12 @@ def at_clip(
 
 def tradeoff(*, full: bool) -> Result:
     """V4: privacy's noise grows with the clip and its bias falls: the error is U-shaped, as computed."""
-    lanes, steps, dimension = 300, 1500, 20
+    replicates, steps, dimension = 300, 1500, 20
     clips = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0) if full else (0.2, 1.0, 2.0, 5.0, 20.0)
     law = SkewedPareto(tail=1.5, scale=0.1)
     rows, found, theory = [], [], []
     for clip in clips:
-        ours, exact = at_clip(law, clip, lanes=lanes, steps=steps, dimension=dimension, seed=int(10 * clip))
+        ours, exact = at_clip(law, clip, replicates=replicates, steps=steps, dimension=dimension, seed=int(10 * clip))
         found.append(ours)
         theory.append(exact)
         rows.append(Row(f"lambda = {clip:g}: excess risk over theory", 1.0, found[-1] / theory[-1], 0.05))
@@ -126,7 +126,7 @@ def tradeoff(*, full: bool) -> Result:
         "V4",
         "Noise against bias",
         f"f = |x|^2/2 in {dimension} dimensions, skewed Pareto noise of index 1.5 and scale .1 along one, privacy's "
-        f"noise .02 lambda, step size .02, {lanes} runs of {steps} steps, the later half",
+        f"noise .02 lambda, step size .02, {replicates} runs of {steps} steps, the later half",
         tuple(rows),
         "The theory is that of a linear recursion about the fixed point, not the paper's bound, which is far above.",
         {"tradeoff": log_log("excess risk by clip", "clip", "excess risk", lines)},
@@ -135,14 +135,14 @@ def tradeoff(*, full: bool) -> Result:
 
 def escape(*, full: bool) -> Result:
     """V8: where the slope of f is below u everywhere, iterates leave for good, as fast as time passes."""
-    lanes = 1000 if full else 400
+    replicates = 1000 if full else 400
     clip, step_size = 5.0, 0.01
-    flat = NoisySlope(SKEWED, lanes, 4000, shape="root", steepness=0.1)
+    flat = NoisySlope(SKEWED, replicates, 4000, shape="root", steepness=0.1)
     last = Last(1000, 2000, 4000)
     steps = 4000 if full else 2000
     descend(Descent(clip, step_size, steps), flat, 8, last)
     at = {step: measured(theta[:, 0]).mean for step, theta in last.at.items()}
-    steep = NoisySlope(SKEWED, lanes, 4000, shape="root", steepness=1.5)
+    steep = NoisySlope(SKEWED, replicates, 4000, shape="root", steepness=1.5)
     late = Mean(lambda theta: steep.slope(theta)[:, 0], 2000)
     descend(Descent(clip, step_size, 4000), steep, 9, late)
     rest = measured(late.value)
@@ -160,7 +160,7 @@ def escape(*, full: bool) -> Result:
         "V8",
         "Without a steep enough loss nothing holds the iterates",
         f"f = c sqrt(1 + x^2), skewed Pareto noise of index 1.5, lambda = 5 (u = {SKEWED.fixed_point(clip):.4g}), "
-        f"step size {step_size:g}, {lanes} runs",
+        f"step size {step_size:g}, {replicates} runs",
         tuple(rows),
         "So the theorem's cap on the step size for the bias (gamma2) is needed: it ends the run before the drift has "
         "carried the iterates out of the ball. Where c is above u, grad f settles at u.",
@@ -168,7 +168,7 @@ def escape(*, full: bool) -> Result:
 
 
 def nonconvex_slope(problem: NoisySlope, clip: float, steps: int, seed: int) -> float:
-    """Return the median over lanes of the mean gradient over the later half of the iterates."""
+    """Return the median over replicates of the mean gradient over the later half of the iterates."""
     late = Mean(lambda theta: problem.slope(theta)[:, 0], steps // 2)
     descend(Descent(clip, 0.005, steps), problem, seed, late)
     return float(late.value.median())
@@ -176,13 +176,13 @@ def nonconvex_slope(problem: NoisySlope, clip: float, steps: int, seed: int) -> 
 
 def nonconvex(*, full: bool) -> Result:
     """V9: the neighbourhood of a non-convex function is of the order B^2, not S B."""
-    lanes, steps = (400, 12_000) if full else (1000, 5000)
+    replicates, steps = (400, 12_000) if full else (1000, 5000)
     clips: Sequence[float] = (1.5, 3.0, 6.0, 12.0, 24.0) if full else (1.5, 6.0, 24.0)
     elsewhere = {1.5: 1.00, 3.0: 1.00, 6.0: 1.01, 12.0: 0.96, 24.0: 1.04}
     law = SkewedPareto(tail=1.5, scale=0.3)
     rows, squares, exact = [], [], []
     for clip in clips:
-        problem = NoisySlope(law, lanes, steps, shape="log")
+        problem = NoisySlope(law, replicates, steps, shape="log")
         squares.append(nonconvex_slope(problem, clip, steps, int(10 * clip)) ** 2)
         exact.append(law.fixed_point(clip) ** 2)
         rows.append(Row(f"lambda = {clip:g}: squared gradient over u^2", 1.0, squares[-1] / exact[-1], 0.1))
@@ -193,8 +193,8 @@ def nonconvex(*, full: bool) -> Result:
     return Result(
         "V9",
         "Without convexity: the bias squared",
-        f"f = log(1 + x^2), skewed Pareto noise of index 1.5 and scale .3, step size .005, {lanes} runs of {steps} "
-        "steps, the later half, median over runs",
+        f"f = log(1 + x^2), skewed Pareto noise of index 1.5 and scale .3, step size .005, {replicates} runs of "
+        f"{steps} steps, the later half, median over runs",
         tuple(rows),
         "The paper's bound has a floor of order S B, which falls as lambda^-.5; what is measured falls as B^2. "
         "Our refined certificate has the square.",

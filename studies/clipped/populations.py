@@ -65,7 +65,7 @@ class NoisySlope(Population):
 
     Args:
         law: of xi.
-        lanes: R.
+        replicates: R.
         units: n.
         dimension: d.
         shape: which function.
@@ -75,14 +75,14 @@ class NoisySlope(Population):
     def __init__(
         self,
         law: Law,
-        lanes: int,
+        replicates: int,
         units: int,
         dimension: int = 1,
         *,
         shape: Shape = "quadratic",
         steepness: float = 1.0,
     ) -> None:
-        super().__init__(lanes, units, dimension)
+        super().__init__(replicates, units, dimension)
         ensure(steepness == 1 or shape == "root", "a steepness is the root's")
         self.law, self._shape, self._steepness = law, shape, steepness
 
@@ -111,7 +111,7 @@ class NoisySlope(Population):
 
     def gradients(self, theta: Tensor, records: int, draws: Draws) -> Tensor:
         """Return the slope with each record's noise, shape (R, records, d)."""
-        drawn = noise(self.law, draws, self.lanes, records, self.dimension)
+        drawn = noise(self.law, draws, self.replicates, records, self.dimension)
         return drawn.add_(self.slope(theta).unsqueeze(-2))
 
 
@@ -122,13 +122,13 @@ class RegressionStream(Population):
 
     Args:
         law: of the residuals, a law of one number.
-        lanes: R.
+        replicates: R.
         units: n.
         truth: (w, c), shape (d,).
     """
 
-    def __init__(self, law: Law, lanes: int, units: int, truth: Tensor) -> None:
-        super().__init__(lanes, units, len(truth))
+    def __init__(self, law: Law, replicates: int, units: int, truth: Tensor) -> None:
+        super().__init__(replicates, units, len(truth))
         self.law, self.truth = law, truth
 
     @property
@@ -144,7 +144,7 @@ class RegressionStream(Population):
 
     def gradients(self, theta: Tensor, records: int, draws: Draws) -> Tensor:
         """Return (x.theta - y) x of new records, shape (R, records, d)."""
-        features, errors = regression_records(self.law, draws, self.dimension, self.lanes, records)
+        features, errors = regression_records(self.law, draws, self.dimension, self.replicates, records)
         away = (features @ (theta - self.truth).unsqueeze(-1)).squeeze(-1)
         return features.mul_(away.sub_(errors).unsqueeze(-1))
 
@@ -154,14 +154,14 @@ class RegressionTable(FixedRecords):
 
     Args:
         law: of the residuals, a law of one number.
-        lanes: R, runs on the same records.
+        replicates: R, runs on the same records.
         units: n.
         truth: (w, c), shape (d,).
         draws: for the records.
     """
 
-    def __init__(self, law: Law, lanes: int, units: int, truth: Tensor, draws: Draws) -> None:
-        super().__init__(lanes, units, len(truth))
+    def __init__(self, law: Law, replicates: int, units: int, truth: Tensor, draws: Draws) -> None:
+        super().__init__(replicates, units, len(truth))
         self.features, errors = regression_records(law, draws, self.dimension, units)
         self.target = self.features @ truth + errors
         self.hessian = self.features.mT @ self.features / units

@@ -87,9 +87,9 @@ def without_replacement(epsilon: float, steps: int) -> float:
 
 def choosing_a_clip(*, full: bool) -> Result:
     """V13: the clip that public records favour is about as good as the best one."""
-    lanes, steps, draws = (100, 1000, 100) if full else (40, 400, 10)
+    replicates, steps, draws = (100, 1000, 100) if full else (40, 400, 10)
     clips = np.geomspace(0.05, 100, 12 if full else 6).tolist()
-    table = RegressionTable(SKEWED, lanes, UNITS, TRUTH, SimulationGenerator(13))
+    table = RegressionTable(SKEWED, replicates, UNITS, TRUTH, SimulationGenerator(13))
     public = proxy()
     elsewhere = {1.0: (6.3, 0.00235, 0.025, 0.24), 4.0: (12.6, 0.00107, None, None)}
     rows: list[Row] = []
@@ -128,9 +128,9 @@ def choosing_a_clip(*, full: bool) -> Result:
         "V13",
         "Choosing a clip from public records",
         f"linear regression, five features of norm 1 and an intercept, skewed Pareto residuals of index 1.6 and scale "
-        f".2, n = {UNITS}, expected batch {BATCH}, {steps} steps of size .5, delta 1e-5, {lanes} runs on one table, "
-        f"{len(clips)} clips from .05 to 100, {PROXIES} public records, the average iterate; the noise is that of "
-        "batches without replacement, where a unit may change into any other",
+        f".2, n = {UNITS}, expected batch {BATCH}, {steps} steps of size .5, delta 1e-5, {replicates} runs on one "
+        f"table, {len(clips)} clips from .05 to 100, {PROXIES} public records, the average iterate; the noise is "
+        "that of batches without replacement, where a unit may change into any other",
         tuple(rows),
         "Samples are Poisson, as jobs draw them; the noise is that of the independent simulators, whose batches were "
         "drawn without replacement, on a table of their own. Their public records chose the very best clip both times, "
@@ -145,18 +145,18 @@ def choosing_a_clip(*, full: bool) -> Result:
     )
 
 
-def stream_excess(units: int, lanes: int, seed: int, *, composed: bool) -> float:
+def stream_excess(units: int, replicates: int, seed: int, *, composed: bool) -> float:
     """Return the 95 % quantile of the excess risk of the average after one pass.
 
     Args:
         units: n.
-        lanes: runs, each on a stream of its own.
+        replicates: runs, each on a stream of its own.
         seed: of all of it.
         composed: a control: noise as if each of the K steps read the same records.
     """
     batch, clip = 50, 3.0
     steps = units // batch
-    problem = RegressionStream(SYMMETRIC, lanes, units, TRUTH)
+    problem = RegressionStream(SYMMETRIC, replicates, units, TRUTH)
     facts = facts_of(problem, UNCLIPPED).model_copy(update={"adjacency": Adjacency.REPLACE_ONE})
     mu = gdp_mu(1.0, DELTA)
     settings = CertifiedClippedSgd(
@@ -173,10 +173,10 @@ def stream_excess(units: int, lanes: int, seed: int, *, composed: bool) -> float
 
 def one_pass(*, full: bool) -> Result:
     """V14: in one pass privacy costs no rate; noise as if steps were composed destroys everything."""
-    lanes = 200 if full else 60
+    replicates = 200 if full else 60
     units = tuple(5000 * 2**power for power in range(5 if full else 3))
-    found = [stream_excess(n, lanes, 140 + at, composed=False) for at, n in enumerate(units)]
-    controls = [stream_excess(n, lanes, 150 + at, composed=True) for at, n in enumerate(units)]
+    found = [stream_excess(n, replicates, 140 + at, composed=False) for at, n in enumerate(units)]
+    controls = [stream_excess(n, replicates, 150 + at, composed=True) for at, n in enumerate(units)]
     slope = log_slope(units, found)
     worst = min(other / one for one, other in zip(found, controls, strict=True))
     rows = [
@@ -200,7 +200,7 @@ def one_pass(*, full: bool) -> Result:
         "V14",
         "One pass costs one answer",
         f"the regression of V13 with symmetric residuals, fresh records, b = 50, lambda = 3, epsilon = 1 at delta "
-        f"1e-5, replace_one, step size .5, n = {units[0]} to {units[-1]}, {lanes} runs, the average iterate",
+        f"1e-5, replace_one, step size .5, n = {units[0]} to {units[-1]}, {replicates} runs, the average iterate",
         tuple(rows),
         "That one Gaussian answer covers all disjoint batches is ours and not the paper's, whose noise grows with the "
         "root of K in this setting. Both curves promise the same privacy.",

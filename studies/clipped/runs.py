@@ -1,4 +1,4 @@
-"""Clipped descent, as jobs run it, on fresh draws of a population in many lanes, with an eye on every iterate."""
+"""Clipped descent, as jobs run it, on fresh draws of a population in many replicates, with an eye on every iterate."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class Watch(LastState):
 
 @dataclass(frozen=True)
 class Descent:
-    """A run in many lanes."""
+    """A run in many replicates."""
 
     clip: float
     step_size: float
@@ -96,8 +96,8 @@ def run(
     *,
     noiseless: bool = False,
 ) -> Tensor:
-    """Run filled settings and return what they release in each lane, shape (R, d)."""
-    shape = (problem.lanes, problem.dimension)
+    """Run filled settings and return what they release in each replicate, shape (R, d)."""
+    shape = (problem.replicates, problem.dimension)
     if see is not None:
         see(0, torch.zeros(shape, dtype=torch.float64) + _start(settings, problem.dimension))
     oracle = Simulation(
@@ -135,7 +135,7 @@ class Mean:
 
     @property
     def value(self) -> Tensor:
-        """Of each lane, shape (R, ...)."""
+        """Of each replicate, shape (R, ...)."""
         assert isinstance(self._sum, Tensor), "something was seen"
         return self._sum / self._count
 
@@ -166,21 +166,21 @@ def together(*watchers: See) -> See:
 
 @dataclass(frozen=True)
 class Measured:
-    """A mean over lanes."""
+    """A mean over replicates."""
 
     mean: float
     error: float
     """Standard error."""
 
 
-def measured(lanes: Tensor) -> Measured:
-    """Return the mean over lanes and its standard error."""
-    return Measured(float(lanes.mean()), float(lanes.std()) / len(lanes) ** 0.5)
+def measured(replicates: Tensor) -> Measured:
+    """Return the mean over replicates and its standard error."""
+    return Measured(float(replicates.mean()), float(replicates.std()) / len(replicates) ** 0.5)
 
 
-def quantile(lanes: Tensor, level: float) -> float:
-    """Return a quantile over lanes."""
-    return float(np.quantile(lanes.numpy(), level))
+def quantile(replicates: Tensor, level: float) -> float:
+    """Return a quantile over replicates."""
+    return float(np.quantile(replicates.numpy(), level))
 
 
 def log_slope(x: Sequence[float], y: Sequence[float]) -> float:

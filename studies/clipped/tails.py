@@ -24,9 +24,9 @@ def unit(dimension: int) -> tuple[float, ...]:
     return (dimension**-0.5,) * dimension
 
 
-def gaps_at_the_end(clip: float, *, lanes: int, steps: int, seed: int) -> Tensor:
+def gaps_at_the_end(clip: float, *, replicates: int, steps: int, seed: int) -> Tensor:
     """Return f(x^K) of every run on symmetric noise, shape (R,)."""
-    problem = NoisySlope(IsotropicPareto(1.5), lanes, steps, 5)
+    problem = NoisySlope(IsotropicPareto(1.5), replicates, steps, 5)
     last = Last()
     descend(Descent(clip, steps**-0.5, steps, start=unit(5)), problem, seed, last)
     return problem.excess(last.value)
@@ -40,21 +40,21 @@ def rare_slope(gaps: Tensor, rarest: float) -> float:
 
 def last_iterate(*, full: bool) -> Result:
     """V5: clipping makes rare runs as good as usual ones; without it one run in ten thousand is a disaster."""
-    lanes = 20_000 if full else 4000
+    replicates = 20_000 if full else 4000
     rarest = 1e-4 if full else 1e-3
     top = 1 - rarest
     rows: list[Row] = []
     lines = []
     clips = {3.0: (6.2, 20.0), 10.0: (8.9, 20.0)}
     for clip, (elsewhere, most) in clips.items():
-        gaps = gaps_at_the_end(clip, lanes=lanes, steps=1000, seed=int(clip))
+        gaps = gaps_at_the_end(clip, replicates=replicates, steps=1000, seed=int(clip))
         ratio = quantile(gaps, top) / quantile(gaps, 0.5)
         rows.append(within(f"lambda = {clip:g}: Q({top:g})/Q(.5)", 1, ratio, most))
         if full:
             rows.append(seen(f"lambda = {clip:g}: Q({top:g})/Q(.5)", elsewhere, ratio))
         rows.append(within(f"lambda = {clip:g}: slope of log Q in log 1/beta", 0, rare_slope(gaps, rarest), 0.30))
         lines.append(_curve(f"clip {clip:g}", gaps, rarest))
-    gaps = gaps_at_the_end(UNCLIPPED, lanes=lanes, steps=1000, seed=1)
+    gaps = gaps_at_the_end(UNCLIPPED, replicates=replicates, steps=1000, seed=1)
     ratio = quantile(gaps, top) / quantile(gaps, 0.5)
     rows.append(within(f"unclipped: Q({top:g})/Q(.5)", 1000 if full else 100, ratio, float("inf")))
     if full:
@@ -69,7 +69,7 @@ def last_iterate(*, full: bool) -> Result:
         "V5",
         "High probability: the last iterate",
         f"f = |x|^2/2 in 5 dimensions, isotropic Pareto noise of index 1.5, |x0| = 1, K = 1000, step size K^-1/2, "
-        f"{lanes} runs, no noise for privacy",
+        f"{replicates} runs, no noise for privacy",
         tuple(rows),
         "A mean over runs would show nothing of it: that of the unclipped runs is infinite. Two of 20 000 runs are "
         "beyond Q(.9999), so without a clip that quantile is uncertain by factors: from .24 to 9 times what it is in "
@@ -93,9 +93,9 @@ def _curve(name: str, gaps: Tensor, rarest: float) -> Series:
     return Series(name, [1 / share for share in shares], [quantile(gaps, 1 - share) for share in shares])
 
 
-def averaged_root(law: Law, clip: float, step_size: float, steps: int, lanes: int, seed: int) -> float:
+def averaged_root(law: Law, clip: float, step_size: float, steps: int, replicates: int, seed: int) -> float:
     """Return the 95 % quantile over runs of (mean over x^0 to x^K of sqrt(f))^2."""
-    problem = NoisySlope(law, lanes, steps, 4)
+    problem = NoisySlope(law, replicates, steps, 4)
     roots = Mean(lambda theta: problem.excess(theta).sqrt())
     descend(Descent(clip, step_size, steps, start=unit(4)), problem, seed, roots)
     return quantile(roots.value.square(), 0.95)
@@ -103,7 +103,7 @@ def averaged_root(law: Law, clip: float, step_size: float, steps: int, lanes: in
 
 def rates(*, full: bool) -> Result:
     """V6: what rates remain at a fixed clip, at one that grows, and with a bias."""
-    lanes = 1000 if full else 400
+    replicates = 1000 if full else 400
     steps = tuple(250 * 2**power for power in range(6 if full else 4))
     alpha = 1.45
     fair, unfair = IsotropicPareto(1.5), SkewedPareto(1.5)
@@ -112,7 +112,7 @@ def rates(*, full: bool) -> Result:
         return float(1.5 * (count / log(count / 0.05)) ** (1 / alpha))
 
     def found(law: Law, clip_of: Callable[[int], float], pace: Callable[[int], float], seed: int) -> list[float]:
-        return [averaged_root(law, clip_of(k), pace(k), k, lanes, seed + at) for at, k in enumerate(steps)]
+        return [averaged_root(law, clip_of(k), pace(k), k, replicates, seed + at) for at, k in enumerate(steps)]
 
     fixed = found(fair, lambda _: 4.0, lambda k: k**-0.5, 600)
     grown = found(fair, growing, lambda k: growing(k) ** (alpha / 2 - 1) * k**-0.5, 620)
@@ -146,7 +146,7 @@ def rates(*, full: bool) -> Result:
         "Rates at a fixed and at a growing clip",
         f"f = |x|^2/2 in 4 dimensions, noise of index 1.5, |x0| = 1, (i) lambda = 4, step size K^-1/2; (ii) lambda = "
         f"1.5 (K/log(K/.05))^(1/alpha), alpha = {alpha:g}, step size lambda^(alpha/2 - 1) K^-1/2; (iii) as (i), "
-        f"skewed; {lanes} runs, K = {steps[0]} to {steps[-1]}, 95 % quantile of the squared mean root of f",
+        f"skewed; {replicates} runs, K = {steps[0]} to {steps[-1]}, 95 % quantile of the squared mean root of f",
         tuple(rows),
         "A fixed clip has the rate K^-1/2 down to its floor and no further; a clip that grows converges, more slowly.",
         {"rates": log_log("excess risk by steps", "steps K", "95 % quantile", lines)},
@@ -155,12 +155,12 @@ def rates(*, full: bool) -> Result:
 
 def three_ways(*, full: bool) -> Result:
     """V15: private runs with a fixed clip, a tuned one and none, on symmetric and on skewed noise, by quantile."""
-    lanes, levels = (20_000, LEVELS) if full else (2000, LEVELS[:4])
+    replicates, levels = (20_000, LEVELS) if full else (2000, LEVELS[:4])
     rows: list[Row] = []
     charts = {}
     laws: dict[str, Law] = {"symmetric": IsotropicPareto(1.5), "skewed": SkewedPareto(1.5)}
     for number, (name, law) in enumerate(laws.items()):
-        ways = _three(law, lanes, 1500 + 10 * number)
+        ways = _three(law, replicates, 1500 + 10 * number)
         lines = []
         for way, gaps in ways.items():
             rows += [Row(f"{name}, {way}: Q({level:g})", None, quantile(gaps, level)) for level in levels]
@@ -176,8 +176,8 @@ def three_ways(*, full: bool) -> Result:
         "V15",
         "Quantiles under privacy: a fixed clip, a tuned one, none",
         f"f = |x|^2/2 in 5 dimensions, Pareto noise of index 1.5, |x0| = 1, K = {_STEPS}, b = {_BATCH}, step size "
-        f"{_STEP_SIZE:g}, epsilon = 8 at delta 1e-5 for a unit that is zeroed, one pass, {lanes} runs, the average "
-        "iterate",
+        f"{_STEP_SIZE:g}, epsilon = 8 at delta 1e-5 for a unit that is zeroed, one pass, {replicates} runs, the "
+        "average iterate",
         tuple(rows),
         "`unclipped` has the noise of the fixed clip and no privacy whatever, for nothing bounds what a record does. "
         "`tuned` is the clip with the least Q(.95) of a grid, chosen on the result: nobody pays for that choice here, "
@@ -193,29 +193,29 @@ _STEPS, _BATCH, _STEP_SIZE = 200, 5, 0.1
 _GRID = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
 
 
-def private_gaps(law: Law, clip: float, scaled_to: float, *, lanes: int, seed: int) -> Tensor:
+def private_gaps(law: Law, clip: float, scaled_to: float, *, replicates: int, seed: int) -> Tensor:
     """Return f at the averages of one pass, shape (R,).
 
     Args:
         law: of the gradients' noise.
         clip: lambda.
         scaled_to: the clip that privacy's noise is made for, lambda itself where there is privacy.
-        lanes: R.
+        replicates: R.
         seed: of all of it.
     """
-    problem = NoisySlope(law, lanes, _STEPS * _BATCH, 5)
+    problem = NoisySlope(law, replicates, _STEPS * _BATCH, 5)
     noise = scaled_to / (gdp_mu(8.0, 1e-5) * _BATCH)
     return problem.excess(descend(Descent(clip, _STEP_SIZE, _STEPS, _BATCH, noise, unit(5)), problem, seed))
 
 
-def _three(law: Law, lanes: int, seed: int) -> dict[str, Tensor]:
+def _three(law: Law, replicates: int, seed: int) -> dict[str, Tensor]:
     """Return the excess risks of the averages, shape (R,), by how gradients are clipped."""
     growing = root_moment(law, 1.4) * (_STEPS / log(_STEPS / 0.05)) ** (1 / 1.4)
 
-    def average(clip: float, scaled_to: float, number: int, runs: int = lanes) -> Tensor:
-        return private_gaps(law, clip, scaled_to, lanes=runs, seed=seed + number)
+    def average(clip: float, scaled_to: float, number: int, runs: int = replicates) -> Tensor:
+        return private_gaps(law, clip, scaled_to, replicates=runs, seed=seed + number)
 
-    tried = {clip: quantile(average(clip, clip, at, lanes // 5), 0.95) for at, clip in enumerate(_GRID)}
+    tried = {clip: quantile(average(clip, clip, at, replicates // 5), 0.95) for at, clip in enumerate(_GRID)}
     tuned = min(tried, key=lambda clip: tried[clip])
     return {
         f"clip {FIXED:g}": average(FIXED, FIXED, 6),

@@ -66,9 +66,9 @@ class Setting:
         return exact.intervals(units, repetitions, seed, noiseless=True)
 
 
-def linear(design: Design, units: int, generator: SimulationGenerator, lanes: int) -> Records:
+def linear(design: Design, units: int, generator: SimulationGenerator, replicates: int) -> Records:
     """Draw a design's records."""
-    return design.linear(generator, lanes, units)
+    return design.linear(generator, replicates, units)
 
 
 def known(steps: int = 50, step_size: float = 1.0) -> Setting:

@@ -12,7 +12,7 @@ from torch import Tensor
 from core.mechanisms.generator import SimulationGenerator
 
 Records = tuple[Tensor, Tensor]
-"""Features, shape (R, n, p), and targets, shape (R, n); without lanes (n, p) and (n,)."""
+"""Features, shape (R, n, p), and targets, shape (R, n); without replicates (n, p) and (n,)."""
 
 WORD = 2.0**64
 

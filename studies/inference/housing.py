@@ -86,8 +86,8 @@ def resampled(units: int, repetitions: int, *, exact: bool) -> Intervals:
     settings, inference = sharing(descent(steps, JOINT_STEP, MU), MU, units, floor=1e-3)
     truth = torch.tensor(TRUTH, dtype=torch.float64)
     parts = []
-    for lanes, generator in blocks(repetitions, 8 * units, 33):
-        made = study(sales(generator, lanes, units), JOINT, MALLOWS)
+    for replicates, generator in blocks(repetitions, 8 * units, 33):
+        made = study(sales(generator, replicates, units), JOINT, MALLOWS)
         oracle = made.oracle(generator.seed + 500, noiseless=exact)
         estimate, _ = iterate(settings, oracle)
         sandwich = infer(inference, estimate, oracle)

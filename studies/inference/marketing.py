@@ -59,8 +59,10 @@ def errors(whole: Records, answer: Tensor, units: int, repetitions: int, seed: i
     steps = EXACT_STEPS if exact else STEPS[units]
     settings = descent(steps, 1.0, MU * sqrt(steps / (steps + 2)))
     parts = []
-    for lanes, generator in blocks(repetitions, units * features.shape[-1], seed):
-        taken = torch.from_numpy((generator.bits(lanes * units) % len(target)).astype(np.int64)).view(lanes, units)
+    for replicates, generator in blocks(repetitions, units * features.shape[-1], seed):
+        taken = torch.from_numpy((generator.bits(replicates * units) % len(target)).astype(np.int64)).view(
+            replicates, units
+        )
         made = study((features[taken], target[taken]), Logistic(), WEIGHTS)
         estimate, _ = iterate(settings, made.oracle(generator.seed + 500, noiseless=exact))
         parts.append(torch.linalg.vector_norm(estimate.theta - answer, dim=-1))

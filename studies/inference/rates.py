@@ -26,12 +26,12 @@ JOINT_STEP = 1 / sqrt(1 + 1.345**2) - 0.001
 
 
 def one_data_set(seed: int, loss: Huber = KNOWN, units: int = UNITS) -> Study:
-    """Return D1's records under a Huber loss, no lanes."""
+    """Return D1's records under a Huber loss, no replicates."""
     return study(D1.linear(SimulationGenerator(seed), units), loss)
 
 
 def median(lines: Tensor) -> Tensor:
-    """Return the median over lanes at each step."""
+    """Return the median over replicates at each step."""
     return lines.median(-1).values
 
 
@@ -45,12 +45,12 @@ def lines(named: dict[str, Tensor], last: int) -> list[Series]:
 
 def trajectories(*, full: bool) -> Result:
     """E1: the path of beta_2 and the gradient with an unknown scale."""
-    lanes = 200 if full else 20
+    replicates = 200 if full else 20
     made = one_data_set(11, Huber(scale=1.0, joint=True, scale_floor=0.05))
     gradients, slopes = {}, {}
     for name, mu in (("non-private", None), ("mu = 2", 2.0), ("mu = 0.5", 0.5)):
         settings = descent(100, JOINT_STEP, (mu or 1.0) * sqrt(100 / 60))
-        iterates = path(settings, made, 3, 1 if mu is None else lanes, noiseless=mu is None)
+        iterates = path(settings, made, 3, 1 if mu is None else replicates, noiseless=mu is None)
         gradients[name] = median(log_gradients(made, iterates))
         slopes[name] = iterates[..., 1]
     answer = float(slopes["non-private"][-1, 0])
@@ -80,7 +80,7 @@ def trajectories(*, full: bool) -> Result:
         "E1",
         "Gradient descent with an unknown scale (figure 1)",
         "D1, n = 1000, K = 60 budgeted and run to 100 with the same noise, step .5957 times the scale; "
-        f"medians over {lanes} noise paths about one data set.",
+        f"medians over {replicates} noise paths about one data set.",
         tuple(rows),
         "Floors are those of another data set: the paper shows one seed. Plateaus and fluctuations agree.",
         charts,
@@ -88,7 +88,7 @@ def trajectories(*, full: bool) -> Result:
 
 
 def many_data_sets(count: int) -> Study:
-    """Return D1's records in lanes."""
+    """Return D1's records in replicates."""
     return study(D1.linear(SimulationGenerator(12), count, UNITS), KNOWN)
 
 

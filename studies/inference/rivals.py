@@ -40,8 +40,8 @@ def estimates(
 ) -> Tensor:
     """Return noisy gradient descent's estimates, shape (R, p); `run` is K, step size and mu."""
     parts = []
-    for lanes, generator in blocks(repetitions, 4 * units, seed):
-        oracle = study(draw(generator, lanes, units), loss, weights).oracle(generator.seed + 500)
+    for replicates, generator in blocks(repetitions, 4 * units, seed):
+        oracle = study(draw(generator, replicates, units), loss, weights).oracle(generator.seed + 500)
         parts.append(iterate(descent(*run), oracle)[0].theta)
     return torch.cat(parts)
 
@@ -51,14 +51,14 @@ def mean_error(theta: Tensor) -> float:
     return float(torch.linalg.vector_norm(theta - TRUTH, dim=-1).mean())
 
 
-def d3_linear(generator: SimulationGenerator, lanes: int, units: int) -> Records:
+def d3_linear(generator: SimulationGenerator, replicates: int, units: int) -> Records:
     """Draw D3 with normal errors."""
-    return D3.linear(generator, lanes, units)
+    return D3.linear(generator, replicates, units)
 
 
-def d3_logistic(generator: SimulationGenerator, lanes: int, units: int) -> Records:
+def d3_logistic(generator: SimulationGenerator, replicates: int, units: int) -> Records:
     """Draw D3 with coins."""
-    return D3.logistic(generator, lanes, units)
+    return D3.logistic(generator, replicates, units)
 
 
 MEDIANS = {
@@ -167,24 +167,24 @@ def clipped_far_along(generator: SimulationGenerator, units: int) -> Tensor:
     return estimate.theta
 
 
-def bounded_rows(generator: SimulationGenerator, lanes: int, units: int, largest: float, *, flat: bool) -> Tensor:
+def bounded_rows(generator: SimulationGenerator, replicates: int, units: int, largest: float, *, flat: bool) -> Tensor:
     """Return features (1, z), z uniform on a cube or normal, shortened to a norm of `largest`."""
-    z = 4 * uniform(generator, lanes, units, 3) - 2 if flat else generator.normal(lanes, units, 3)
+    z = 4 * uniform(generator, replicates, units, 3) - 2 if flat else generator.normal(replicates, units, 3)
     norms = torch.linalg.vector_norm(z, dim=-1, keepdim=True)
     return with_intercept(z * (largest / norms).clamp(max=1.0))
 
 
-def bounded_linear(generator: SimulationGenerator, lanes: int, units: int) -> Records:
+def bounded_linear(generator: SimulationGenerator, replicates: int, units: int) -> Records:
     """Draw figure 14's records: |x| <= 2 and errors within their central 95 %."""
-    x = bounded_rows(generator, lanes, units, sqrt(3), flat=True)
-    errors = SCALE * torch.special.ndtri(0.025 + 0.95 * uniform(generator, lanes, units))
+    x = bounded_rows(generator, replicates, units, sqrt(3), flat=True)
+    errors = SCALE * torch.special.ndtri(0.025 + 0.95 * uniform(generator, replicates, units))
     return x, x @ TRUTH + errors
 
 
-def unbounded_linear(generator: SimulationGenerator, lanes: int, units: int) -> Records:
+def unbounded_linear(generator: SimulationGenerator, replicates: int, units: int) -> Records:
     """Draw figure 15's records: normal features without an intercept."""
-    x = generator.normal(lanes, units, 4)
-    return x, x @ TRUTH + SCALE * generator.normal(lanes, units)
+    x = generator.normal(replicates, units, 4)
+    return x, x @ TRUTH + SCALE * generator.normal(replicates, units)
 
 
 X_MOST, Y_MOST = 2.0, 1 + sqrt(2) + sqrt(0.5) + SCALE * 1.959964
@@ -197,8 +197,8 @@ def statistics(draw: Draw, units: int, repetitions: int, seed: int, *, rescaled:
         mu=1.0, curvature_share=0.5, clip=x_most * y_most, eigenvalue_floor=1e-3, radius=FAR
     )
     parts = []
-    for lanes, generator in blocks(repetitions, 4 * units, seed):
-        x, y = draw(generator, lanes, units)
+    for replicates, generator in blocks(repetitions, 4 * units, seed):
+        x, y = draw(generator, replicates, units)
         if rescaled:
             norms = torch.linalg.vector_norm(x, dim=-1).amax(-1)
             largest = torch.maximum(norms, y.abs().amax(-1))
@@ -211,8 +211,8 @@ def statistics(draw: Draw, units: int, repetitions: int, seed: int, *, rescaled:
 def least_squares(draw: Draw, units: int, repetitions: int, seed: int) -> Tensor:
     """Return ordinary least squares."""
     parts = []
-    for lanes, generator in blocks(repetitions, 4 * units, seed):
-        x, y = draw(generator, lanes, units)
+    for replicates, generator in blocks(repetitions, 4 * units, seed):
+        x, y = draw(generator, replicates, units)
         parts.append(torch.linalg.solve(x.mT @ x, (x.mT @ y.unsqueeze(-1)).squeeze(-1)))
     return torch.cat(parts)
 
@@ -279,12 +279,12 @@ def objective_perturbation(
     2 lambda/eps, both over n; (eps, delta) from mu with delta = 1/(2 n). Their neighbours gain or lose a record.
     """
     x, y = records
-    lanes, units, size = x.shape
+    replicates, units, size = x.shape
     delta = 1 / (2 * units)
     epsilon = gdp_epsilon(mu, delta)
-    tilt = generator.normal(lanes, size) * zeta * sqrt(8 * log(2 / delta) + 4 * epsilon) / epsilon
+    tilt = generator.normal(replicates, size) * zeta * sqrt(8 * log(2 / delta) + 4 * epsilon) / epsilon
     ridge = 2 * bent / epsilon
-    theta = x.new_zeros(lanes, size)
+    theta = x.new_zeros(replicates, size)
     for _ in range(30):
         chance = torch.sigmoid((x @ theta.unsqueeze(-1)).squeeze(-1))
         slope = (x.mT @ ((chance - y) * weights).unsqueeze(-1)).squeeze(-1) + ridge * theta + tilt
@@ -298,8 +298,8 @@ def objective_perturbation(
 def perturbed(draw: Draw, units: int, repetitions: int, seed: int, longest: float | None, mu: float = 0.5) -> Tensor:
     """Return objective perturbation's estimates; without a bound on |x|, with squared Mallows weights."""
     parts = []
-    for lanes, generator in blocks(repetitions, 4 * units, seed):
-        records = draw(generator, lanes, units)
+    for replicates, generator in blocks(repetitions, 4 * units, seed):
+        records = draw(generator, replicates, units)
         if longest is None:
             norms = torch.linalg.vector_norm(records[0], dim=-1)
             parts.append(objective_perturbation(records, record_weights(norms, MALLOWS), sqrt(2), 0.5, mu, generator))
@@ -309,10 +309,10 @@ def perturbed(draw: Draw, units: int, repetitions: int, seed: int, longest: floa
     return torch.cat(parts)
 
 
-def logistic_rows(longest: float | None, generator: SimulationGenerator, lanes: int, units: int) -> Records:
+def logistic_rows(longest: float | None, generator: SimulationGenerator, replicates: int, units: int) -> Records:
     """Draw figures 16's and 17's records: (1, z), z normal and shortened so that |x| <= longest."""
     largest = torch.inf if longest is None else sqrt(longest**2 - 1)
-    x = bounded_rows(generator, lanes, units, largest, flat=False)
+    x = bounded_rows(generator, replicates, units, largest, flat=False)
     return x, coins(generator, torch.sigmoid(x @ TRUTH))
 
 

@@ -45,8 +45,8 @@ def diverged(damping: float, repetitions: int, *, safe: bool) -> float:
     if not safe:  # as printed; the published code has no floors, and no job can be asked for that
         settings = settings.model_copy(update={"scale_step": "newton", "eigenvalue_floor": -NEVER})
     lost = []
-    for lanes, generator in blocks(repetitions, 4000, 3):
-        made = study(D1.linear(generator, lanes, 1000), loss)
+    for replicates, generator in blocks(repetitions, 4000, 3):
+        made = study(D1.linear(generator, replicates, 1000), loss)
         if not safe:
             assert made.facts.scale is not None, "it is unknown"
             bare = made.facts.scale.model_copy(update={"floor": -NEVER})
@@ -108,7 +108,7 @@ class Searched:
 
 
 def search(made: Study, settings: NoisyNewton, truth: Tensor, seed: int, *, noiseless: bool = False) -> Searched:
-    """Run Newton's method with its line search on every lane's records."""
+    """Run Newton's method with its line search on every replicate's records."""
     rule = settings.line_search
     assert rule is not None, "there is one"
     watched = Watched(made.oracle(seed, noiseless=noiseless))

@@ -1,6 +1,6 @@
-"""Many repetitions at once: records in lanes behind simulated oracles, the optimizers and intervals that jobs run.
+"""Many repetitions at once: records in replicates behind simulated oracles, the optimizers and intervals that jobs run.
 
-Memory stays bounded: repetitions are done in blocks of lanes, each with its own seed.
+Memory stays bounded: repetitions are done in blocks of replicates, each with its own seed.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ from core.catalogue.methods import AnySettings
 from core.catalogue.noisy_gd import NoisyGradientDescent
 from core.catalogue.noisy_newton import NoisyNewton
 from core.catalogue.questions import Gradient, Question
-from core.inference.estimate import Estimate, Sandwich, by_lane
+from core.inference.estimate import Estimate, Sandwich, by_replicate
 from core.inference.sandwich import correction, infer
 from core.mechanisms.generator import SimulationGenerator
 from core.optimizers import iterate
@@ -32,7 +32,7 @@ from core.problems.linear import LinearProblem
 from studies.inference.designs import Records
 
 BLOCK_NUMBERS = 2**24
-"""Most numbers in the features of one block of lanes: 128 MB."""
+"""Most numbers in the features of one block of replicates: 128 MB."""
 FAR = 1e6
 """A radius that no sensible iterate leaves."""
 LEVEL = 0.95
@@ -43,7 +43,7 @@ SCALE_FLOOR = 0.05
 
 T = TypeVar("T")
 Draw = Callable[[SimulationGenerator, int], Records]
-"""From a generator and a number of lanes to records."""
+"""From a generator and a number of replicates to records."""
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,11 @@ class Study:
     problem: SyntheticProblem
     facts: Facts
 
-    def oracle(self, seed: int, *, noiseless: bool = False, lanes: int | None = None) -> Simulation:
-        """Return a simulated oracle; `lanes` repeats the noise about one set of records."""
-        return Simulation(self.problem, self.facts, SimulationGenerator(seed), noiseless=noiseless, lanes=lanes)
+    def oracle(self, seed: int, *, noiseless: bool = False, replicates: int | None = None) -> Simulation:
+        """Return a simulated oracle; `replicates` repeats the noise about one set of records."""
+        return Simulation(
+            self.problem, self.facts, SimulationGenerator(seed), noiseless=noiseless, replicates=replicates
+        )
 
     def gradient_norms(self, theta: Tensor) -> Tensor:
         """Return the norms of exact mean gradients, for plots that no job could draw, shape (R,)."""
@@ -75,7 +77,7 @@ def study(
     """Put a loss on records, under replace_one; an unknown scale starts at 1 and stays above SCALE_FLOOR.
 
     Args:
-        records: with lanes or without.
+        records: with replicates or without.
         loss: nothing open.
         weights: nothing open.
         concordance: a constant of self-concordance for adaptive steps.
@@ -104,9 +106,9 @@ def study(
     return Study(LinearProblem(*rows, loss, weights), facts)
 
 
-def blocks(repetitions: int, numbers_per_lane: int, seed: int) -> Iterator[tuple[int, SimulationGenerator]]:
+def blocks(repetitions: int, numbers_per_replicate: int, seed: int) -> Iterator[tuple[int, SimulationGenerator]]:
     """Yield sizes of blocks that make up the repetitions, each with a generator of its own."""
-    most = max(1, BLOCK_NUMBERS // numbers_per_lane)
+    most = max(1, BLOCK_NUMBERS // numbers_per_replicate)
     for number, done in enumerate(range(0, repetitions, most)):
         yield min(most, repetitions - done), SimulationGenerator(1000 * seed + number)
 
@@ -198,10 +200,10 @@ def repeat(
     pooled: bool = False,
     block: bool = False,
 ) -> Intervals:
-    """Fit and infer on fresh records in every lane.
+    """Fit and infer on fresh records in every replicate.
 
     Args:
-        draw: records in lanes.
+        draw: records in replicates.
         truth: the coefficients, shape (p,).
         method: filled settings of optimizer and inference.
         repetitions: R.
@@ -217,8 +219,8 @@ def repeat(
     features = len(truth)
     units = draw(SimulationGenerator(0), 1)[1].shape[-1]
     parts: list[tuple[Tensor, dict[str, Tensor], Tensor]] = []
-    for lanes, generator in blocks(repetitions, units * features, seed):
-        records = draw(generator, lanes)
+    for replicates, generator in blocks(repetitions, units * features, seed):
+        records = draw(generator, replicates)
         oracle = study(records, loss, weights).oracle(generator.seed + 500, noiseless=noiseless)
         estimate, _ = iterate(settings, oracle)
         unit = estimate.theta.new_ones(())
@@ -228,9 +230,9 @@ def repeat(
         if not pooled:
             estimate = replace(estimate, late_sum=None, late_count=0.0)
         sandwich = infer(inference, estimate, oracle)
-        theta = by_lane(unit, 1) * estimate.theta[:, :features]
+        theta = by_replicate(unit, 1) * estimate.theta[:, :features]
         kept = {
-            name: by_lane(unit, 2).square() * one[..., :features, :features]
+            name: by_replicate(unit, 2).square() * one[..., :features, :features]
             for name, one in covariances(sandwich, estimate).items()
         }
         parts.append((theta - truth, kept, sandwich.score_floored > 0))
@@ -300,13 +302,15 @@ class Watched:
         return self._oracle.release(value, status)
 
 
-def path(settings: AnySettings, made: Study, seed: int, lanes: int = 1, *, noiseless: bool = False) -> Tensor:
-    """Return every iterate, the start first, shape (K + 1, lanes, p)."""
-    watched = Watched(made.oracle(seed, noiseless=noiseless, lanes=None if made.problem.lanes else lanes))
+def path(settings: AnySettings, made: Study, seed: int, replicates: int = 1, *, noiseless: bool = False) -> Tensor:
+    """Return every iterate, the start first, shape (K + 1, replicates, p)."""
+    watched = Watched(
+        made.oracle(seed, noiseless=noiseless, replicates=None if made.problem.replicates else replicates)
+    )
     estimate, _ = iterate(settings, watched)
     return torch.stack([one.expand_as(estimate.theta) for one in [*watched.path, estimate.theta]])
 
 
 def log_gradients(made: Study, iterates: Tensor) -> Tensor:
-    """Return the natural log of the exact gradient's norm along paths, shape (K + 1, lanes)."""
+    """Return the natural log of the exact gradient's norm along paths, shape (K + 1, replicates)."""
     return torch.stack([made.gradient_norms(one.contiguous()).log() for one in iterates])

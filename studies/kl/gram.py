@@ -28,7 +28,7 @@ class GramProblem:
         copies: how many times over each record counts.
     """
 
-    lanes = None
+    replicates = None
 
     def __init__(self, features: Tensor, labels: Tensor, copies: int = 1) -> None:
         rows, self.dimension = features.shape
@@ -82,7 +82,7 @@ class GramProblem:
         return in_steps(self.bounded_sum(summed(question), facts, theta, other=other), step)
 
     def bounded_sum(self, question: Question, facts: Facts, theta: Tensor, *, other: Tensor | None = None) -> Tensor:
-        """Return the sum over units of clipped answers, float64, at points of shape (d,), or (R, d) for lanes."""
+        """Return the sum over units of clipped answers, float64, at points of shape (d,), or (R, d) for replicates."""
         if isinstance(question, Gradient):
             self._assert_unclipped(theta, question.bound(facts))
             return self.units * self.mean_gradient(theta)

@@ -29,7 +29,7 @@ class GroupedProblem(ABC):
         dimension: p.
     """
 
-    lanes = None
+    replicates = None
 
     def __init__(self, counts: tuple[int, ...], dimension: int) -> None:
         ensure(min(counts) >= 0, "counts are not negative")
@@ -81,7 +81,7 @@ class GroupedProblem(ABC):
         return torch.bincount(kinds, counted.double(), minlength=len(ends)).unsqueeze(-1)
 
     def bounded_sum(self, question: Question, facts: Facts, theta: Tensor, *, other: Tensor | None = None) -> Tensor:
-        """Return the sum over units of clipped answers, float64, at points of shape (p,), or (R, p) for lanes."""
+        """Return the sum over units of clipped answers, float64, at points of shape (p,), or (R, p) for replicates."""
         return (self._terms(question, facts, theta, other) * self._counts).sum(-2)
 
     def _terms(self, question: Question, facts: Facts, theta: Tensor, other: Tensor | None) -> Tensor:
@@ -110,11 +110,11 @@ class Copies:
         times: at least 1.
     """
 
-    lanes = None
+    replicates = None
 
     def __init__(self, problem: SyntheticProblem, times: int) -> None:
         ensure(times >= 1, "a record is there at least once")
-        ensure(problem.lanes is None, "copies are of one set of records")
+        ensure(problem.replicates is None, "copies are of one set of records")
         self._problem, self._times = problem, times
         self.units, self.dimension = problem.units * times, problem.dimension
 

@@ -106,22 +106,22 @@ def follow(units: int, kappa: float, runs: int, seed: int, *, noise: float = 1.0
 def _round(
     centre: Floats, points: int, kappa: float, rate: Floats, radius: Floats, scale: float, draws: SimulationGenerator
 ) -> Floats:
-    """Return how far from its centre, given as distances from m, a round's weighted mean is; shapes (lanes,).
+    """Return how far from its centre, given as distances from m, a round's weighted mean is; shapes (replicates,).
 
     With rate/t for step t and the pull 2/rate, away <- P_radius((1 - 2/t) away - (rate/t) (slope + noise)).
     """
-    power, lanes = 1 / (kappa - 1), centre.size
+    power, replicates = 1 / (kappa - 1), centre.size
     steep, low, high = STEEPNESS, -radius, radius
     factor = rate * (power + 1)
-    away, total = np.zeros(lanes), np.zeros(lanes)
-    size, other, at = np.empty(lanes), np.empty(lanes), np.empty(lanes)
+    away, total = np.zeros(replicates), np.zeros(replicates)
+    size, other, at = np.empty(replicates), np.empty(replicates), np.empty(replicates)
     root = ROOTS[kappa]
     for begun in range(1, points, BLOCK):
         steps = np.arange(begun, min(points, begun + BLOCK))
         kept = (1 - 2 / steps).tolist()
         gains = factor / steps[:, None]
-        pushes = draws.normal(steps.size, lanes).numpy() * ((scale * rate) / steps[:, None])
-        trace = np.empty((steps.size, lanes))
+        pushes = draws.normal(steps.size, replicates).numpy() * ((scale * rate) / steps[:, None])
+        trace = np.empty((steps.size, replicates))
         for keep, gain, push, place in zip(kept, gains, pushes, trace, strict=True):
             np.add(centre, away, out=at)
             np.abs(at, out=size)

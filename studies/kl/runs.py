@@ -118,7 +118,7 @@ def run(
     seed: int = 0,
     noiseless: bool = False,
 ) -> Runs:
-    """Plan a method for an instance and run it so many times, in lanes where the method knows them.
+    """Plan a method for an instance and run it so many times, in replicates where the method knows them.
 
     Args:
         settings: open fields are planned.
@@ -134,7 +134,7 @@ def run(
     promised = plan.bound(facts).value
     if isinstance(plan, AdaptiveGradientDescent):
         return _one_by_one(plan, instance, facts, rho, range(seed, seed + runs), promised, noiseless=noiseless)
-    oracle = Simulation(instance.problem, facts, SimulationGenerator(seed), noiseless=noiseless, lanes=runs)
+    oracle = Simulation(instance.problem, facts, SimulationGenerator(seed), noiseless=noiseless, replicates=runs)
     estimate, _ = iterate(plan, oracle)
     theta = estimate.theta.expand(runs, instance.dimension)
     taken = torch.as_tensor(estimate.steps).expand(runs).tolist()

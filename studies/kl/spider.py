@@ -226,7 +226,7 @@ def ablation(*, full: bool) -> Result:
         plan = settings.plan(facts, mu_of_rho(1.0))
         assert isinstance(plan, KlSpider), "as asked"
         course, sigma = fresh_course(plan, instance, 1.0)
-        oracle = FreshGradients(Simulation(instance.problem, facts, SimulationGenerator(0), lanes=20), sigma)
+        oracle = FreshGradients(Simulation(instance.problem, facts, SimulationGenerator(0), replicates=20), sigma)
         state = walk(course, torch.zeros(DIMENSION, dtype=torch.float64), inf, oracle)
         fresh.append(Runs(instance.excess(state["theta"]), course.floor, tuple(state["taken"].tolist()), 1.0))
     mean = (kappa + 2 * kappa / (4 - kappa)) / 2

@@ -61,7 +61,7 @@ class SaddlePopulation(Population):
 
     @abstractmethod
     def _records(self, records: int, draws: Draws) -> tuple[Tensor, ...]:
-        """Draw new records for each lane."""
+        """Draw new records for each replicate."""
 
     @abstractmethod
     def _gradients(self, theta: Tensor, drawn: tuple[Tensor, ...]) -> Tensor:
@@ -81,13 +81,13 @@ class PrincipalComponent(SaddlePopulation):
 
     Args:
         spectrum: eigenvalues of Sigma, the largest first.
-        units: of each lane.
+        units: of each replicate.
         radius: B of the region.
-        lanes: R.
+        replicates: R.
     """
 
-    def __init__(self, spectrum: tuple[float, ...], units: int, radius: float, lanes: int = 1) -> None:
-        super().__init__(lanes, units, len(spectrum))
+    def __init__(self, spectrum: tuple[float, ...], units: int, radius: float, replicates: int = 1) -> None:
+        super().__init__(replicates, units, len(spectrum))
         ensure(list(spectrum) == sorted(spectrum, reverse=True), "the largest eigenvalue comes first")
         self.spectrum = torch.tensor(spectrum, dtype=torch.float64)
         self.radius = radius
@@ -119,7 +119,7 @@ class PrincipalComponent(SaddlePopulation):
         return risk + self.spectrum[0].square() / 4
 
     def _records(self, records: int, draws: Draws) -> tuple[Tensor, ...]:
-        return (_signs(draws, self.lanes, records, self.dimension) * self.spectrum.sqrt(),)
+        return (_signs(draws, self.replicates, records, self.dimension) * self.spectrum.sqrt(),)
 
     def _gradients(self, theta: Tensor, drawn: tuple[Tensor, ...]) -> Tensor:
         (w,) = drawn
@@ -137,14 +137,14 @@ class EggCarton(SaddlePopulation):
 
     Args:
         dimension: p.
-        units: of each lane.
+        units: of each replicate.
         tau: in [0, 1), how much records differ in steepness.
         sigma: how much they pull to either side.
-        lanes: R.
+        replicates: R.
     """
 
-    def __init__(self, dimension: int, units: int, tau: float, sigma: float, lanes: int = 1) -> None:
-        super().__init__(lanes, units, dimension)
+    def __init__(self, dimension: int, units: int, tau: float, sigma: float, replicates: int = 1) -> None:
+        super().__init__(replicates, units, dimension)
         self.tau, self.sigma = tau, sigma
 
     def smoothness(self) -> Smoothness:
@@ -170,7 +170,7 @@ class EggCarton(SaddlePopulation):
         return (1 - theta.cos()).sum(-1)
 
     def _records(self, records: int, draws: Draws) -> tuple[Tensor, ...]:
-        shape = (self.lanes, records, self.dimension)
+        shape = (self.replicates, records, self.dimension)
         return _signs(draws, *shape), _signs(draws, *shape)
 
     def _gradients(self, theta: Tensor, drawn: tuple[Tensor, ...]) -> Tensor:

@@ -65,7 +65,7 @@ class HeldOut:
         generator: of the records.
     """
 
-    lanes = None
+    replicates = None
 
     def __init__(self, law: SaddlePopulation, units: int, generator: SimulationGenerator) -> None:
         assert units % WORD_BITS == 0, "records are bits of whole words"

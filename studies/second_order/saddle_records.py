@@ -26,7 +26,7 @@ class ComponentMoments:
         moments: the sum of w w^T, shape (p, p).
     """
 
-    lanes = None
+    replicates = None
 
     def __init__(self, units: int, longest: float, moments: Tensor) -> None:
         self.units, self.dimension = units, len(moments)
@@ -81,7 +81,7 @@ class ComponentRecords:
         moments: what they are where nothing is cut; it holds on to no record.
     """
 
-    lanes = None
+    replicates = None
 
     def __init__(self, rows: Tensor) -> None:
         ensure(rows.dtype == torch.float64, "records are float64")

@@ -58,9 +58,9 @@ def pull(units: int, sign: float, away: float) -> tuple[Pull, Facts]:
     return records, facts_of(records, 1.0, start_gap=1.0)
 
 
-def lanes(records: Pull, public: Facts, runs: int, sign: float) -> Simulation:
+def replicates(records: Pull, public: Facts, runs: int, sign: float) -> Simulation:
     return Simulation(
-        records, public, SimulationGenerator(int(5 + sign)), lanes=runs, payments=CountingFilter(Zcdp(rho=RHO))
+        records, public, SimulationGenerator(int(5 + sign)), replicates=runs, payments=CountingFilter(Zcdp(rho=RHO))
     )
 
 
@@ -69,7 +69,7 @@ def spider(runs: int, sign: float) -> Floats:
     records, public = pull(1000, sign, 1.0)
     one = Round(1.0, 2, 0.01, 0.1, 0.1, sqrt(1 / (2 * 0.96 * RHO)), sqrt(1 / (2 * 0.04 * RHO)))
     start = torch.zeros(DIMENSION, dtype=torch.float64)
-    state = walk(SpiderSchedule(None, (one,), 1, 0.01, 1.0), start, inf, lanes(records, public, runs, sign))
+    state = walk(SpiderSchedule(None, (one,), 1, 0.01, 1.0), start, inf, replicates(records, public, runs, sign))
     return state["theta"][:, 0].numpy()
 
 
@@ -84,7 +84,7 @@ def proximal(runs: int, sign: float) -> Floats:
         rounds=1,
         solver_steps=2,
     ).plan(public, MU)
-    estimate, _ = proximal_point.iterate(settings, lanes(records, public, runs, sign))
+    estimate, _ = proximal_point.iterate(settings, replicates(records, public, runs, sign))
     return estimate.theta[:, 0].numpy()
 
 

@@ -79,7 +79,7 @@ def released(pair: Neighbours, x: Tensor, y: float, seed: int) -> tuple[np.ndarr
     rows[0], targets[0] = x, y
     records = pair.situation.problem((rows, targets, torch.ones(OTHERS + 1, dtype=torch.bool)))
     public = pair.situation.facts(OTHERS + 1, Adjacency.REPLACE_ONE)
-    oracle = Simulation(records, public, SimulationGenerator(seed), lanes=RUNS)
+    oracle = Simulation(records, public, SimulationGenerator(seed), replicates=RUNS)
     answers = oracle.ask(pair.question, pair.theta, pair.end if pair.question.places == "pair" else None).value
     exact = ask(records, pair.question, public, pair.theta, pair.end) / (OTHERS + 1)
     if exact.ndim == 1:

@@ -26,7 +26,7 @@ from core.problems.linear import LinearProblem
 from tests.support.problems import WEIGHTS, facts
 
 LOSS = Huber(scale=1.0)
-UNITS, DIMENSION, LANES = 2000, 3, 10_000
+UNITS, DIMENSION, REPLICATES = 2000, 3, 10_000
 CLAIM = 1.0
 SETTINGS: tuple[AnySettings, ...] = (
     NoisyGradientDescent(steps=1, step_size=0.4, mu=CLAIM, radius=1e6),
@@ -66,7 +66,7 @@ def records(*, present: bool) -> LinearProblem:
 
 def thetas(settings: AnySettings, seed: int, factor: float, *, present: bool) -> np.ndarray:
     public = facts(UNITS, DIMENSION, LOSS)
-    real = Simulation(records(present=present), public, SimulationGenerator(seed), lanes=LANES)
+    real = Simulation(records(present=present), public, SimulationGenerator(seed), replicates=REPLICATES)
     estimate, _ = iterate(settings, real if factor == 1 else Quieter(real, factor))  # type: ignore[arg-type]  # a planted bug
     return estimate.theta.numpy()
 
@@ -74,14 +74,14 @@ def thetas(settings: AnySettings, seed: int, factor: float, *, present: bool) ->
 def separation(settings: AnySettings, factor: float = 1.0) -> float:
     """How many standard deviations apart the attacker's best linear statistic puts the two worlds."""
     inside, outside = thetas(settings, 1, factor, present=True), thetas(settings, 2, factor, present=False)
-    half = LANES // 2
+    half = REPLICATES // 2
     within = (np.cov(inside[:half].T) + np.cov(outside[:half].T)) / 2
     direction = np.linalg.solve(within, inside[:half].mean(0) - outside[:half].mean(0))
     one, other = inside[half:] @ direction, outside[half:] @ direction
     return float((one.mean() - other.mean()) / sqrt((one.var() + other.var()) / 2))
 
 
-ERROR = 4.5 * sqrt(2 / (LANES // 2) * (1 + CLAIM**2 / 8))
+ERROR = 4.5 * sqrt(2 / (REPLICATES // 2) * (1 + CLAIM**2 / 8))
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=lambda one: f"{one.kind}-{one.steps}")

@@ -121,10 +121,10 @@ class TestDominance:
                 check_neighbours(first, run(situation.problem(changed), public, walk, recorded=first))
 
     def test_a_ratio_s_mean_is_what_was_told(self) -> None:
-        """400 lanes, fixed seed, 4.5 standard errors."""
+        """400 replicates, fixed seed, 4.5 standard errors."""
         own, others = canaries(UNITS, 10, 1.5)
         public = facts_of(own, 1.0)
-        oracle = Recording(Simulation(own, public, SimulationGenerator(3), lanes=400))
+        oracle = Recording(Simulation(own, public, SimulationGenerator(3), replicates=400))
         theta = torch.zeros(10, dtype=torch.float64)
         for _ in range(3):
             ahead = theta - 0.1 * oracle.ask(Gradient(sigma=2.0), theta).value

@@ -1,8 +1,9 @@
-"""What the planner chooses by predicted widths: shares and steps, against simulation lanes of the paper's designs.
+"""What the planner chooses by predicted widths: shares and steps, against simulation replicates of the paper's designs.
 
 Data and noise seeds are fixed and the same for what is compared, so that widths differ by their plans alone: a median
-over LANES lanes then errs by less than 2 %. The coverage of LANES lanes and four coefficients has a standard error
-below .013, and below .0065 for the difference of two on the same data: .03 is more than 4.5 of it (p < 1e-5).
+over REPLICATES replicates then errs by less than 2 %. The coverage of REPLICATES replicates and four coefficients has a
+standard error below .013, and below .0065 for the difference of two on the same data: .03 is more than 4.5 of it (p <
+1e-5).
 """
 
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from tests.catalogue.test_planning import flat, plan
 from tests.catalogue.test_prediction import DESIGNS, outlook
 from tests.support.studies import TRUTH, known_scale_facts, known_scale_problem, simulation
 
-LANES = 200
+REPLICATES = 200
 OPEN = Inference(plausible_radius=3.0)
 
 
@@ -36,7 +37,7 @@ class Seen:
 
 
 def run(made: Completed, units: int, design: str = "D1") -> Seen:
-    oracle = simulation(known_scale_problem(DESIGNS[design], units, LANES, seed=17), seed=3)
+    oracle = simulation(known_scale_problem(DESIGNS[design], units, REPLICATES, seed=17), seed=3)
     estimate, _ = iterate(made.optimizer, oracle)
     deviations = infer(made.inference, estimate, oracle).covariance.diagonal(dim1=-2, dim2=-1).sqrt()
     covered = ((estimate.theta - torch.from_numpy(TRUTH)).abs() <= 1.959964 * deviations).double().mean().item()

@@ -1,8 +1,8 @@
-"""Widths predicted from public facts against simulation lanes that run the code of jobs.
+"""Widths predicted from public facts against simulation replicates that run the code of jobs.
 
-Data and noise seeds are fixed. A median width over LANES lanes has a standard error below 2.5 % (a lane's own deviation
-is below 20 %, times 1.25/sqrt(LANES)); with predictions within 10 % of the truth the band of 20 % is passed by chance
-with probability below 1e-4 for each of the numbers that are compared.
+Data and noise seeds are fixed. A median width over REPLICATES replicates has a standard error below 2.5 % (a
+replicate's own deviation is below 20 %, times 1.25/sqrt(REPLICATES)); with predictions within 10 % of the truth the
+band of 20 % is passed by chance with probability below 1e-4 for each of the numbers that are compared.
 """
 
 from dataclasses import replace
@@ -55,7 +55,7 @@ from tests.support.studies import (
     simulation,
 )
 
-LANES = 80
+REPLICATES = 80
 DESIGNS = {"D1": D1, "D2": D2, "D3": np.eye(3)}
 METHODS: dict[str, AnySettings] = {
     "gradient descent": NoisyGradientDescent(),
@@ -85,8 +85,8 @@ def planned(
 
 
 def simulated(design: str, units: int, optimizer: AnySettings, inference: Inference) -> np.ndarray:
-    """Median widths over lanes of fresh records and fresh noise."""
-    oracle = simulation(known_scale_problem(DESIGNS[design], units, LANES, seed=7), seed=11)
+    """Median widths over replicates of fresh records and fresh noise."""
+    oracle = simulation(known_scale_problem(DESIGNS[design], units, REPLICATES, seed=7), seed=11)
     estimate, _ = iterate(optimizer, oracle)
     sandwich = infer(inference, estimate, oracle)
     deviations = sandwich.covariance.diagonal(dim1=-2, dim2=-1).sqrt()
@@ -122,10 +122,10 @@ def test_widths_are_predicted_with_an_unknown_scale_too(method: str, design: str
     )
     optimizer, inference = planned(method, public, mu)
     draws = np.random.default_rng(7)
-    slopes = draws.multivariate_normal(np.zeros(3), DESIGNS[design], size=(LANES, units))
-    rows = np.concatenate([np.ones((LANES, units, 1)), slopes], axis=-1)
-    target = torch.from_numpy(rows.sum(-1) + SCALE * draws.standard_normal((LANES, units)))
-    present = torch.ones((LANES, units), dtype=torch.bool)
+    slopes = draws.multivariate_normal(np.zeros(3), DESIGNS[design], size=(REPLICATES, units))
+    rows = np.concatenate([np.ones((REPLICATES, units, 1)), slopes], axis=-1)
+    target = torch.from_numpy(rows.sum(-1) + SCALE * draws.standard_normal((REPLICATES, units)))
+    present = torch.ones((REPLICATES, units), dtype=torch.bool)
     oracle = Simulation(
         JointProblem(torch.from_numpy(rows), target, present, JOINT, WEIGHTS), public, SimulationGenerator(1)
     )
@@ -183,12 +183,12 @@ def test_the_reference_of_a_declared_design_predicts_jobs_on_such_records() -> N
     told = predict(make_outlook(job.design, job.spec.model, assume), job.facts, job.spec.optimizer, job.spec.inference)
     assert told is not None
     draws = np.random.default_rng(3)
-    shape = (LANES, 4000)
+    shape = (REPLICATES, 4000)
     values = {
         "age": np.clip(draws.normal(56.5, 12.0, shape), 18, 95).ravel(),
         "job": draws.choice(3, shape, p=(0.5, 0.3, 0.2)).ravel(),
     }
-    rows = np.empty((LANES * 4000, job.design.dimension))
+    rows = np.empty((REPLICATES * 4000, job.design.dimension))
     job.design.encode_columns(values, rows)
     target = torch.from_numpy((draws.random(shape) < 0.2).astype(float))
     features = torch.from_numpy(rows.reshape(*shape, -1))

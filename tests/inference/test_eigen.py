@@ -7,8 +7,8 @@ import torch
 from core.inference.eigen import floor_eigenvalues, inside
 
 
-def symmetric(seed: int, *lanes: int) -> torch.Tensor:
-    drawn = torch.from_numpy(np.random.default_rng(seed).standard_normal((*lanes, 5, 5)))
+def symmetric(seed: int, *replicates: int) -> torch.Tensor:
+    drawn = torch.from_numpy(np.random.default_rng(seed).standard_normal((*replicates, 5, 5)))
     return drawn + drawn.mT
 
 
@@ -54,7 +54,7 @@ def test_a_single_iterate_inside_is_told_as_it_is() -> None:
     assert (left.dtype, left.shape, bool(left)) == (torch.bool, (), False)
     for far in ([3.0, 4.0], [torch.nan, 0.1], [torch.inf, 0.1], [-torch.inf, torch.inf]):
         kept, left = inside(torch.tensor(far, dtype=torch.float64), 1.0)
-        lanes, lefts = inside(torch.tensor([far], dtype=torch.float64), 1.0)
+        replicates, lefts = inside(torch.tensor([far], dtype=torch.float64), 1.0)
         assert bool(left)
-        assert torch.equal(kept, lanes[0])
+        assert torch.equal(kept, replicates[0])
         assert left == lefts[0]

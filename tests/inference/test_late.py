@@ -22,7 +22,7 @@ from core.oracle.simulation import Simulation
 from core.problems.linear import LinearProblem
 from tests.support.problems import LOGISTIC, WEIGHTS, facts, rows
 
-UNITS, LANES = 4000, 1500
+UNITS, REPLICATES = 4000, 1500
 
 
 @pytest.mark.parametrize(("count", "averaged"), [(1, 1), (5, 1), (5, 5), (20, 10)])
@@ -68,8 +68,8 @@ def minimiser(problem: LinearProblem) -> Tensor:
 
 
 def study(problem: LinearProblem, mu: float, seed: int, radius: float = 3.0) -> tuple[Tensor, Sandwich]:
-    """Return the distance from the minimiser and the intervals' covariance, one lane a run."""
-    oracle = Simulation(problem, facts(UNITS, 4), SimulationGenerator(seed), lanes=LANES)
+    """Return the distance from the minimiser and the intervals' covariance, one replicate a run."""
+    oracle = Simulation(problem, facts(UNITS, 4), SimulationGenerator(seed), replicates=REPLICATES)
     inference = Inference(
         curvature_sigma=5 / mu,
         score_sigma=3 / mu,
@@ -142,7 +142,7 @@ def test_noise_of_gradients_enters_by_its_own_size() -> None:
     assert sqrt(added[0, 0]) == pytest.approx(sqrt(MIXING / 3) * 0.1 / 0.2, rel=1e-6)
 
 
-def test_lanes_are_reckoned_as_if_alone() -> None:
+def test_replicates_are_reckoned_as_if_alone() -> None:
     draws = np.random.default_rng(1)
     raw = draws.normal(size=(7, 5, 5))
     curvature = raw @ raw.transpose(0, 2, 1) / 5 + 0.02 * np.eye(5)
@@ -150,13 +150,19 @@ def test_lanes_are_reckoned_as_if_alone() -> None:
     noise = noise + noise.transpose(0, 2, 1)
     shifts, radius = np.array([[0.0, 0.6, 0.8, 0.0, 0.0]]), np.linspace(1.0, 4.0, 7)
 
-    def covariance(lanes: slice | int) -> tuple[Array, object]:
-        told = Matrices(curvature[lanes] + noise[lanes], 0.05, 0.7 * curvature[lanes] + noise[lanes] / 9, 0.03, 2.0)
-        steps = Steps(20, 10, 0.01, np.linalg.inv(curvature[lanes]))
-        return late_covariance(steps, told, 1000, radius[lanes], shifts)
+    def covariance(replicates: slice | int) -> tuple[Array, object]:
+        told = Matrices(
+            curvature[replicates] + noise[replicates],
+            0.05,
+            0.7 * curvature[replicates] + noise[replicates] / 9,
+            0.03,
+            2.0,
+        )
+        steps = Steps(20, 10, 0.01, np.linalg.inv(curvature[replicates]))
+        return late_covariance(steps, told, 1000, radius[replicates], shifts)
 
     together, slow = covariance(slice(None))
-    for lane in range(7):
-        alone, counted = covariance(lane)
-        assert np.allclose(together[lane], alone, rtol=1e-9)
-        assert np.asarray(slow)[lane] == counted
+    for replicate in range(7):
+        alone, counted = covariance(replicate)
+        assert np.allclose(together[replicate], alone, rtol=1e-9)
+        assert np.asarray(slow)[replicate] == counted

@@ -100,9 +100,9 @@ def test_pooling_weighs_by_precision() -> None:
 
 def test_both_matrices_are_noised_by_their_questions() -> None:
     """Mutations: M or Q without noise, or noise of another size."""
-    units, lanes = 3000, 4000
+    units, replicates = 3000, 4000
     public, data = facts(units, 3), problem(units, 3)
-    oracle = Simulation(data, public, SimulationGenerator(3), lanes=lanes)
+    oracle = Simulation(data, public, SimulationGenerator(3), replicates=replicates)
     settings = NoisyGradientDescent(steps=1, step_size=1e-9, mu=1.0, radius=10.0)
     inference = Inference(curvature_sigma=3.0, score_sigma=5.0, curvature_floor=1e-9, score_floor=1e-9)
     one, _ = iterate(settings, oracle)
@@ -113,18 +113,22 @@ def test_both_matrices_are_noised_by_their_questions() -> None:
     ):
         for row, column in ((0, 0), (0, 2), (1, 1)):
             ratio = matrix[:, row, column].std() / (sigma * bound / units)
-            assert abs(ratio - 1) < 4.5 / sqrt(2 * lanes) + 0.002  # 4.5 standard errors and the lattice's thousandth
+            assert (
+                abs(ratio - 1) < 4.5 / sqrt(2 * replicates) + 0.002
+            )  # 4.5 standard errors and the lattice's thousandth
 
 
-def test_each_lane_has_the_correction_of_its_own_step() -> None:
-    """Steps and numbers of steps may differ between lanes: each is corrected as it would be alone."""
+def test_each_replicate_has_the_correction_of_its_own_step() -> None:
+    """Steps and numbers of steps may differ between replicates: each is corrected as it would be alone."""
     steps, taken = torch.tensor([0.4, 0.1]).double(), torch.tensor([25, 7])
-    both = estimate("gradient", steps, taken)  # type: ignore[arg-type]  # by lane
+    both = estimate("gradient", steps, taken)  # type: ignore[arg-type]  # by replicate
     hessians = torch.stack([HESSIAN, 2 * HESSIAN])
     for kind in ("stationary", "printed", "plain"):
         together = correction(kind, both, hessians)
-        for lane, (step, count) in enumerate(zip(steps.tolist(), taken.tolist(), strict=True)):
-            assert torch.allclose(together[lane], correction(kind, estimate("gradient", step, count), hessians[lane]))
+        for replicate, (step, count) in enumerate(zip(steps.tolist(), taken.tolist(), strict=True)):
+            assert torch.allclose(
+                together[replicate], correction(kind, estimate("gradient", step, count), hessians[replicate])
+            )
 
 
 def test_the_released_code_takes_the_final_matrix_for_the_last_one() -> None:

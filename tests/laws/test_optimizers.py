@@ -310,13 +310,13 @@ class TestEveryOptimizer:
             transcripts.append(listening.questions)
         assert all(questions == transcripts[0] for questions in transcripts)
 
-    def test_a_lane_equals_a_single_run_of_the_real_oracle(self, settings: Iterating) -> None:
+    def test_a_replicate_equals_a_single_run_of_the_real_oracle(self, settings: Iterating) -> None:
         """The same code serves jobs: with a tiny noise both end at the same point."""
         settings = quiet(settings)
         real = fit(settings, real_oracle(settings)).value.theta
-        lanes = fit(settings, oracle(settings, lanes=3)).value.theta
-        assert lanes.shape == (3, DIMENSION)
-        assert torch.allclose(lanes, real.expand(3, -1), atol=1e-4)
+        replicates = fit(settings, oracle(settings, replicates=3)).value.theta
+        assert replicates.shape == (3, DIMENSION)
+        assert torch.allclose(replicates, real.expand(3, -1), atol=1e-4)
 
     def test_a_second_attempt_goes_on_from_the_last_kept_step(self, settings: Iterating) -> None:
         settings, payments = budgeted(settings), CountingFilter()

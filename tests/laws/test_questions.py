@@ -118,8 +118,8 @@ class Search:
         return first - self.terms(question, pairs.other, pairs.other_y, pairs)
 
     def terms(self, question: Question, x: Tensor, y: Tensor, pairs: Pairs) -> Tensor:
-        lanes = x.unsqueeze(1), y.unsqueeze(1), torch.ones(len(y), 1, dtype=torch.bool)
-        found = ask(self.situation.problem(lanes), question, self.public, pairs.theta, pairs.end)
+        replicates = x.unsqueeze(1), y.unsqueeze(1), torch.ones(len(y), 1, dtype=torch.bool)
+        found = ask(self.situation.problem(replicates), question, self.public, pairs.theta, pairs.end)
         if found.ndim == 3:  # what is released: the entries on and above the diagonal
             rows, columns = torch.triu_indices(*found.shape[1:])
             return found[:, rows, columns]

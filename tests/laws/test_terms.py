@@ -263,5 +263,5 @@ def test_the_sums_are_those_of_the_formulas(name: str) -> None:
     told = problem.integer_sum(question, public, torch.tensor(theta), step).numpy() * step
     np.testing.assert_allclose(told, expected, atol=1e-4)
     np.testing.assert_allclose(problem.bounded_sum(question, public, torch.tensor(theta)).numpy(), expected, atol=1e-8)
-    lanes = torch.stack((torch.tensor(theta), torch.tensor(2 * theta)))
-    np.testing.assert_allclose(problem.bounded_sum(question, public, lanes)[0].numpy(), expected, atol=1e-8)
+    replicates = torch.stack((torch.tensor(theta), torch.tensor(2 * theta)))
+    np.testing.assert_allclose(problem.bounded_sum(question, public, replicates)[0].numpy(), expected, atol=1e-8)

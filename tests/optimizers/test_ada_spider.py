@@ -378,9 +378,9 @@ def test_an_attempt_goes_on_exactly_where_another_kept(mode: str) -> None:
         assert going_on.certificate == whole.certificate
 
 
-def test_lanes_are_a_mistake_that_is_heard() -> None:
+def test_replicates_are_a_mistake_that_is_heard() -> None:
     settings = given(**SIZES)
-    oracle = Simulation(problem(4000, 3), facts(4000, 3), SimulationGenerator(1), lanes=3,
+    oracle = Simulation(problem(4000, 3), facts(4000, 3), SimulationGenerator(1), replicates=3,
                         sampling=StreamSampling(batches=(60, 10)))  # fmt: skip
     with pytest.raises(RuntimeError):
         iterate(settings, oracle)

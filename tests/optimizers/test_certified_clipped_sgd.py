@@ -269,10 +269,10 @@ class TestCertificate:
         assert claim.value == pytest.approx(sqrt(bound.value / 0.05))
         assert claim.untrained == pytest.approx(sqrt(2.0))
 
-    def test_lanes_make_no_claim(self) -> None:
+    def test_replicates_make_no_claim(self) -> None:
         data, known = squared(*table())
         asked = settings()
-        estimate, _ = iterate(asked, simulate(asked, data, known, lanes=3))
+        estimate, _ = iterate(asked, simulate(asked, data, known, replicates=3))
         assert estimate.theta.shape == (3, DIMENSION)
         assert estimate.certificate is None
 

@@ -69,7 +69,7 @@ class Changed:
 class TestLinearRecursion:
     """On L |x|^2/2 with no clipping, K steps from zero leave each coordinate N(0, v), v known."""
 
-    curvature, size, deviation, steps, dimension, lanes = 2.0, 0.05, 0.3, 60, 50, 4000
+    curvature, size, deviation, steps, dimension, replicates = 2.0, 0.05, 0.3, 60, 50, 4000
 
     def ratio(self, change: Changing = unchanged) -> float:
         """Return the variance of 200,000 coordinates over what it should be."""
@@ -84,7 +84,7 @@ class TestLinearRecursion:
             average=NoMean(),
             radius=1e6,
         )
-        oracle = Changed(Simulation(data, known, SimulationGenerator(3), lanes=self.lanes), change)
+        oracle = Changed(Simulation(data, known, SimulationGenerator(3), replicates=self.replicates), change)
         estimate, _ = iterate(settings, oracle)
         rho = 1 - self.size * self.curvature
         expected = self.size**2 * float(estimate.scale) ** 2 * (1 - rho ** (2 * self.steps)) / (1 - rho**2)
@@ -93,7 +93,7 @@ class TestLinearRecursion:
 
     @property
     def band(self) -> float:
-        return MOST_Z * sqrt(2 / (self.dimension * self.lanes))
+        return MOST_Z * sqrt(2 / (self.dimension * self.replicates))
 
     def test_each_coordinate_is_normal_with_the_known_variance(self) -> None:
         assert abs(self.ratio() - 1) <= self.band
@@ -159,7 +159,7 @@ class TestNoise:
 class TestFunctionalPrivacy:
     """K full samples on worst-case neighbours: how far the sum of all answers tells them apart is sqrt(K) S/sw."""
 
-    steps, sigma, lanes, units = 4, 2.0, 100_000, 4
+    steps, sigma, replicates, units = 4, 2.0, 100_000, 4
 
     def separation(self, change: Changing = unchanged) -> float:
         """Return the difference of the statistic's means between two neighbours over its deviation."""
@@ -177,7 +177,7 @@ class TestFunctionalPrivacy:
                 average=NoMean(),
                 radius=1e6,
             )
-            simulation = Simulation(data, known, SimulationGenerator(seed), lanes=self.lanes)
+            simulation = Simulation(data, known, SimulationGenerator(seed), replicates=self.replicates)
             oracle = Changed(simulation, change)
             iterate(settings, oracle)
             found.append(torch.stack(oracle.told).sum(0)[:, 0])
@@ -204,19 +204,19 @@ class TestFunctionalPrivacy:
 
 def test_a_sampled_sum_is_divided_by_the_expected_size() -> None:
     """Var of the mean of a constant gradient is |v|^2 (1 - q)/(n q); dividing by the realised size would leave none."""
-    units, rate, lanes = 400, 0.25, 3000
+    units, rate, replicates = 400, 0.25, 3000
     features = torch.ones(units, 1, dtype=torch.float64)
     data, known = squared(features, torch.full((units,), -1e6, dtype=torch.float64))
     settings = ClippedSgd(
         steps=1, batch=int(units * rate), sigma=1e-3, clip=CLIP, step_size=1.0, average=NoMean(), radius=1e6
     )
     simulation = Simulation(
-        data, known, SimulationGenerator(8), lanes=lanes, noiseless=True, sampling=settings.sampling(known)
+        data, known, SimulationGenerator(8), replicates=replicates, noiseless=True, sampling=settings.sampling(known)
     )
     moved = -iterate(settings, simulation)[0].theta[:, 0]
-    assert abs(float(moved.mean()) - CLIP) <= MOST_Z * CLIP * sqrt((1 - rate) / (units * rate) / lanes)
+    assert abs(float(moved.mean()) - CLIP) <= MOST_Z * CLIP * sqrt((1 - rate) / (units * rate) / replicates)
     expected = CLIP**2 * (1 - rate) / (units * rate)
-    assert abs(float(moved.var()) / expected - 1) <= MOST_Z * sqrt(2 / lanes)
+    assert abs(float(moved.var()) / expected - 1) <= MOST_Z * sqrt(2 / replicates)
 
 
 def test_nothing_is_asked_but_one_gradient_a_step() -> None:

@@ -35,9 +35,9 @@ def public(units: int = UNITS, ridge: float = 0.0, start: float = 2.0) -> Facts:
     return facts(units, FEATURES + 1, LOSS).model_copy(update={"scale": scale, "ridge": ridge})
 
 
-def simulation(known: Facts, *, noiseless: bool = False, lanes: int | None = None, seed: int = 1) -> Simulation:
+def simulation(known: Facts, *, noiseless: bool = False, replicates: int | None = None, seed: int = 1) -> Simulation:
     data = JointProblem(*rows(known.units, FEATURES, LOSS), LOSS, WEIGHTS)
-    return Simulation(data, known, SimulationGenerator(seed), noiseless=noiseless, lanes=lanes)
+    return Simulation(data, known, SimulationGenerator(seed), noiseless=noiseless, replicates=replicates)
 
 
 @cache
@@ -102,7 +102,7 @@ def test_coefficients_and_scale_are_those_of_an_independent_solver(
 
 def loud_descent() -> Estimate:
     settings = NoisyGradientDescent(steps=30, step_size=0.5, mu=0.01, radius=100.0)
-    return iterate(settings, simulation(public(), lanes=40))[0]
+    return iterate(settings, simulation(public(), replicates=40))[0]
 
 
 def test_no_scale_is_below_its_floor_and_raised_ones_are_counted() -> None:
@@ -124,7 +124,7 @@ def test_the_correction_knows_that_steps_are_multiplied_by_the_scale() -> None:
     """4000 noise draws about one data set, from its minimiser: the variance is that of steps of eta sigma, not eta."""
     minimum = tuple(answer(0.0).tolist())
     settings = NoisyGradientDescent(steps=60, step_size=0.5, mu=1.0, radius=100.0, start=minimum)
-    oracle = simulation(public(), lanes=4000, seed=3)
+    oracle = simulation(public(), replicates=4000, seed=3)
     found, _ = iterate(settings, oracle)
     inference = Inference(curvature_sigma=1e-3, score_sigma=1e-3, curvature_floor=1e-6, score_floor=1e-9)
     sandwich = infer(inference, found, oracle)
@@ -140,10 +140,10 @@ def test_the_correction_knows_that_steps_are_multiplied_by_the_scale() -> None:
 
 
 def test_the_sandwich_divides_by_the_scale_and_covers() -> None:
-    """All parameters, the pooled plan: 300 lanes of noise; the exact covariance of the estimate beside it."""
+    """All parameters, the pooled plan: 300 replicates of noise; the exact covariance of the estimate beside it."""
     known = public()
     settings = NoisyNewton().plan(known, 3.0)
-    oracle = simulation(known, lanes=300, seed=5)
+    oracle = simulation(known, replicates=300, seed=5)
     found, _ = iterate(settings, oracle)
     inference = Inference(
         curvature_sigma=2.0, score_sigma=2.0, curvature_floor=1e-2, score_floor=1e-4, plausible_radius=3.0

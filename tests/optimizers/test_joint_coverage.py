@@ -1,6 +1,6 @@
 """Planned Newton runs with an unknown scale: their intervals cover, for skewed errors and for a scale that is far off.
 
-100 data sets with their own noise; seeds are fixed. A true coverage of .95 leaves less than .85 of 100 lanes with
+100 data sets with their own noise; seeds are fixed. A true coverage of .95 leaves less than .85 of 100 replicates with
 probability 3e-5 a coefficient.
 """
 
@@ -19,12 +19,12 @@ from core.oracle.simulation import Simulation
 from core.privacy.facts import Adjacency, Facts, UnknownScale
 from core.problems.joint import JointProblem
 
-UNITS, LANES, TRUTH = 4000, 100, np.ones(4)
+UNITS, REPLICATES, TRUTH = 4000, 100, np.ones(4)
 WEIGHTS = Mallows(bound=4.0)
 
 
 def covered(start: float, *, skewed: bool = False, mu: float = 2.0) -> tuple[np.ndarray, np.ndarray]:
-    """Return the shares of lanes whose slopes are covered, and scales, shape (lanes,)."""
+    """Return the shares of replicates whose slopes are covered, and scales, shape (replicates,)."""
     loss = Huber(joint=True, scale=start, scale_floor=0.05 * start)
     known = Facts(
         units=UNITS,
@@ -36,11 +36,11 @@ def covered(start: float, *, skewed: bool = False, mu: float = 2.0) -> tuple[np.
         scale=UnknownScale(start=start, floor=0.05 * start, curvature=loss.scale_curvature),
     )
     draws = np.random.default_rng(1)
-    slopes = 2 * draws.standard_normal((LANES, UNITS, 3))
-    features = np.concatenate([np.ones((LANES, UNITS, 1)), slopes], axis=-1)
-    noise = draws.exponential(size=(LANES, UNITS)) - 1 if skewed else draws.standard_normal((LANES, UNITS))
+    slopes = 2 * draws.standard_normal((REPLICATES, UNITS, 3))
+    features = np.concatenate([np.ones((REPLICATES, UNITS, 1)), slopes], axis=-1)
+    noise = draws.exponential(size=(REPLICATES, UNITS)) - 1 if skewed else draws.standard_normal((REPLICATES, UNITS))
     target = features @ TRUTH + 2 * noise
-    present = torch.ones(LANES, UNITS, dtype=torch.bool)
+    present = torch.ones(REPLICATES, UNITS, dtype=torch.bool)
     problem = JointProblem(torch.from_numpy(features), torch.from_numpy(target), present, loss, WEIGHTS)
     oracle = Simulation(problem, known, SimulationGenerator(2))
     estimate, _ = iterate(NoisyNewton().plan(known, mu * 0.87**0.5), oracle)

@@ -1,4 +1,4 @@
-"""KL-Spider's loop: each of its corrections by what it changes, its noise, its lanes, and going on after a loss."""
+"""KL-Spider's loop: its corrections by what each changes, its noise, its replicates, and going on after a loss."""
 
 from math import inf, sqrt
 
@@ -169,11 +169,11 @@ class Resumed(Blind):
         return self._state
 
 
-class OneLane:
-    """Tells one lane of a recorded run what it was told there; what only other lanes asked is passed over."""
+class OneReplicate:
+    """Tells one replicate of a recorded run what it was told there; what only other replicates asked is passed over."""
 
-    def __init__(self, recorded: Recording, lane: int) -> None:
-        self.facts, self._left, self._lane = recorded.facts, list(recorded.releases), lane
+    def __init__(self, recorded: Recording, replicate: int) -> None:
+        self.facts, self._left, self._replicate = recorded.facts, list(recorded.releases), replicate
 
     def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:
         while self._left:
@@ -181,11 +181,11 @@ class OneLane:
             if one.question == question and (other is None or torch.equal(self._of(one.other), other)):
                 assert torch.equal(self._of(one.theta), theta), "it is asked at the same point"
                 return Answer(self._of(one.answer.value), one.answer.scale)
-        raise AssertionError("this lane was asked nothing else")
+        raise AssertionError("this replicate was asked nothing else")
 
-    def _of(self, lanes: Tensor | None) -> Tensor:
-        assert lanes is not None
-        return lanes if lanes.ndim == 1 else lanes[self._lane]
+    def _of(self, replicates: Tensor | None) -> Tensor:
+        assert replicates is not None
+        return replicates if replicates.ndim == 1 else replicates[self._replicate]
 
     def resume(self, initial: dict[str, Tensor]) -> dict[str, Tensor]:
         return initial
@@ -207,7 +207,7 @@ class TestNoise:
         problem = PowerProblem(UNITS, 5, 2.0, radius=10.0)
         oracle = Recording(
             Simulation(
-                problem, public(problem), SimulationGenerator(7), lanes=20_000, payments=UnlimitedFilter(keeping)
+                problem, public(problem), SimulationGenerator(7), replicates=20_000, payments=UnlimitedFilter(keeping)
             )
         )
         one = Round(1.0, 6, 1e-9, 0.02, 0.04, 300.0, 100_000.0)
@@ -234,16 +234,16 @@ class TestNoise:
         assert torch.equal(again[0].theta, estimate.theta)
         assert status is Status.FINISHED
 
-    def test_a_lane_is_a_single_run(self) -> None:
+    def test_a_replicate_is_a_single_run(self) -> None:
         settings, facts = planned(CUBE)
-        oracle = Recording(Simulation(CUBE, facts, SimulationGenerator(3), lanes=6))
-        lanes, _ = iterate(settings, oracle)
-        assert lanes.certificate is None
-        assert len(set(lanes.steps.tolist())) > 1
-        for lane in range(6):
-            single, _ = iterate(settings, OneLane(oracle, lane))
-            assert torch.equal(single.theta, lanes.theta[lane])
-            assert int(single.steps) == int(lanes.steps[lane])
+        oracle = Recording(Simulation(CUBE, facts, SimulationGenerator(3), replicates=6))
+        replicates, _ = iterate(settings, oracle)
+        assert replicates.certificate is None
+        assert len(set(replicates.steps.tolist())) > 1
+        for replicate in range(6):
+            single, _ = iterate(settings, OneReplicate(oracle, replicate))
+            assert torch.equal(single.theta, replicates.theta[replicate])
+            assert int(single.steps) == int(replicates.steps[replicate])
 
 
 class TestPrivacy:
@@ -289,7 +289,7 @@ class TestPrivacy:
         records, changed = canaries(units=2000, dimension=4, distance=1.5)
         facts = facts_of(records, bound=1.0, start_gap=1.0).model_copy(update={"smoothness": 0.5})
         settings = KlSpider(condition=KlCondition(gamma=1.0, kappa=1.5), variant="calibrated").plan(facts, sqrt(2))
-        oracle = Recording(Simulation(records, facts, SimulationGenerator(9), lanes=400))
+        oracle = Recording(Simulation(records, facts, SimulationGenerator(9), replicates=400))
         iterate(settings, oracle)
         ratio = likelihood_ratio(oracle.releases, records, changed, facts)
         spent = told(oracle.releases, records, changed, facts).sum(0)
@@ -340,7 +340,7 @@ class TestResuming:
 class TestRegion:
     def test_no_iterate_is_farther_than_all_steps_together(self) -> None:
         settings, facts = planned(CUBE, force=True, start_gap=0.2)
-        oracle = Recording(Simulation(CUBE, facts, SimulationGenerator(8), lanes=50))
+        oracle = Recording(Simulation(CUBE, facts, SimulationGenerator(8), replicates=50))
         estimate, _ = iterate(settings, oracle)
         assert settings.radius is not None
         assert settings.radius == pytest.approx(settings.course(facts).travel)
@@ -352,12 +352,12 @@ class TestRegion:
         with pytest.raises(Diverged):
             iterate(settings, Simulation(CUBE, facts, SimulationGenerator(1)))
 
-    def test_a_lane_that_leaves_stays_where_it_left_and_the_others_go_on(self) -> None:
+    def test_a_replicate_that_leaves_stays_where_it_left_and_the_others_go_on(self) -> None:
         settings, facts = planned(CUBE)
-        free, _ = iterate(settings, Simulation(CUBE, facts, SimulationGenerator(1), lanes=50))
+        free, _ = iterate(settings, Simulation(CUBE, facts, SimulationGenerator(1), replicates=50))
         radius = float(free.theta.norm(dim=-1).median())
         settings = settings.model_copy(update={"radius": radius})
-        estimate, _ = iterate(settings, Simulation(CUBE, facts, SimulationGenerator(1), lanes=50))
+        estimate, _ = iterate(settings, Simulation(CUBE, facts, SimulationGenerator(1), replicates=50))
         assert 5 < int(estimate.left.sum()) < 45
         assert torch.equal(estimate.theta.norm(dim=-1) > radius, estimate.left)
 

@@ -38,7 +38,7 @@ from tests.support.pathwise import (
     told,
 )
 
-UNITS, DIMENSION, EXPONENT, LANES = 300, 3, 1.5, 400
+UNITS, DIMENSION, EXPONENT, REPLICATES = 300, 3, 1.5, 400
 MU = sqrt(2)
 CONDITION = KlCondition(gamma=1 / EXPONENT, kappa=3)
 PRACTICAL = ProximalPoint(condition=CONDITION, pace="practical", inner_steps="practical", max_inner=15)
@@ -62,8 +62,8 @@ def problem() -> PowerProblem:
     return PowerProblem(UNITS, DIMENSION, EXPONENT)
 
 
-def simulation(facts: Facts, *, noiseless: bool = False, lanes: int | None = None, seed: int = 1) -> Simulation:
-    return Simulation(problem(), facts, SimulationGenerator(seed), noiseless=noiseless, lanes=lanes)
+def simulation(facts: Facts, *, noiseless: bool = False, replicates: int | None = None, seed: int = 1) -> Simulation:
+    return Simulation(problem(), facts, SimulationGenerator(seed), noiseless=noiseless, replicates=replicates)
 
 
 @dataclass
@@ -195,20 +195,20 @@ def test_a_start_beyond_where_any_minimiser_can_be_is_brought_back_first() -> No
     assert float((estimate.theta - estimate.start).norm()) <= far.arithmetic(facts).reach
 
 
-def test_lanes_are_runs_of_their_own() -> None:
+def test_replicates_are_runs_of_their_own() -> None:
     facts = public()
     settings = PRACTICAL.plan(facts, MU)
     alone, _ = iterate(settings, simulation(facts, noiseless=True))
-    silent, _ = iterate(settings, simulation(facts, noiseless=True, lanes=3))
+    silent, _ = iterate(settings, simulation(facts, noiseless=True, replicates=3))
     assert torch.allclose(silent.theta, alone.theta.expand(3, -1), rtol=0, atol=1e-14)
     assert silent.left.shape == (3,)
     assert silent.certificate is None
-    noisy, _ = iterate(settings, simulation(facts, lanes=LANES))
-    assert noisy.theta.shape == (LANES, DIMENSION)
+    noisy, _ = iterate(settings, simulation(facts, replicates=REPLICATES))
+    assert noisy.theta.shape == (REPLICATES, DIMENSION)
     spread = noisy.theta.std(0)
     assert float(spread.min()) > 0
     centred = (noisy.theta - noisy.theta.mean(0)) / spread
-    assert float((centred[1:] * centred[:-1]).mean().abs()) < 4.5 / sqrt(LANES * DIMENSION)
+    assert float((centred[1:] * centred[:-1]).mean().abs()) < 4.5 / sqrt(REPLICATES * DIMENSION)
 
 
 class Resumed(Blind):
@@ -276,10 +276,12 @@ class TestPathwise:
         condition=KlCondition(gamma=1.0, kappa=2), pace="practical", inner_steps="practical", max_inner=6
     )
 
-    def run(self, settings: ProximalPoint, facts: Facts, adjacency: Adjacency, lanes: int | None = None) -> Recording:
+    def run(
+        self, settings: ProximalPoint, facts: Facts, adjacency: Adjacency, replicates: int | None = None
+    ) -> Recording:
         records, _ = canaries(facts.units, DIMENSION, adjacency=adjacency)
         payments = CountingFilter(priced=Zcdp(rho=rho_of_mu(MU)))
-        oracle = Recording(Simulation(records, facts, SimulationGenerator(3), lanes=lanes, payments=payments))
+        oracle = Recording(Simulation(records, facts, SimulationGenerator(3), replicates=replicates, payments=payments))
         iterate(settings, oracle)
         return oracle
 
@@ -314,10 +316,10 @@ class TestPathwise:
         records, changed = canaries(1000, DIMENSION)
         facts = facts_of(records, bound=1.0, start_gap=0.5)
         settings = self.SETTINGS.model_copy(update={"noise": "exact"}).plan(facts, MU)
-        oracle = self.run(settings, facts, Adjacency.REPLACE_ONE, lanes=LANES)
+        oracle = self.run(settings, facts, Adjacency.REPLACE_ONE, replicates=REPLICATES)
         ratio = likelihood_ratio(oracle.releases, records, changed, facts)
-        error = float(ratio.std()) / sqrt(LANES)
-        realised = settings.rho  # told without lanes: canaries differ by all they may at every point
+        error = float(ratio.std()) / sqrt(REPLICATES)
+        realised = settings.rho  # told without replicates: canaries differ by all they may at every point
         assert float(ratio.mean()) <= 1 + 4.5 * error
         assert abs(float(ratio.mean()) - realised) <= 4.5 * error + 0.01
 

@@ -1,4 +1,4 @@
-"""Step rules, warm starts and the line search: their answers without noise, their prices, and their lanes."""
+"""Step rules, warm starts and the line search: their answers without noise, their prices, and their replicates."""
 
 from collections import Counter
 from math import log1p, sqrt
@@ -167,9 +167,9 @@ class TestLineSearch:
         with pytest.raises(AssertionError, match="never passes what was priced"):
             fit(settings, simulation(Huber(scale=0.7), payments=CountingFilter(less)))
 
-    def test_lanes_search_each_by_themselves(self) -> None:
+    def test_replicates_search_each_by_themselves(self) -> None:
         one, _ = iterate(self.settings(), simulation(Huber(scale=0.7), noiseless=True))
-        many, _ = iterate(self.settings(), simulation(Huber(scale=0.7), noiseless=True, lanes=3))
+        many, _ = iterate(self.settings(), simulation(Huber(scale=0.7), noiseless=True, replicates=3))
         assert torch.allclose(many.theta, one.theta.expand(3, -1), atol=1e-9)
 
     def test_a_run_killed_between_comparisons_goes_on_identically(self) -> None:
@@ -214,19 +214,19 @@ def test_the_test_of_theorem_4_is_in_noised_values() -> None:
         assert bool(near(known, model, nothing)) == passes
 
 
-def test_lanes_switch_each_by_itself() -> None:
+def test_replicates_switch_each_by_itself() -> None:
     settings = newton(step_rule="switching", damping=0.3, damped_steps=5, mu=4.0)
-    found, _ = iterate(settings, simulation(lanes=50, seed=4))
+    found, _ = iterate(settings, simulation(replicates=50, seed=4))
     assert found.step.shape in {(), (50,)}  # type: ignore[union-attr]  # a tensor
     assert bool((torch.as_tensor(found.step) == 1).all()), "all are pure at the end"
 
 
-def test_lanes_stop_each_by_itself() -> None:
+def test_replicates_stop_each_by_itself() -> None:
     settings = newton(steps=30, hessians=30, damping=0.3, stop="private", mu=8.0, last_gradient_share=1 / 30)
-    found, _ = iterate(settings, simulation(lanes=200, seed=4))
+    found, _ = iterate(settings, simulation(replicates=200, seed=4))
     assert isinstance(found.steps, Tensor)
     assert 0 < int((found.steps < 30).sum()) < 200
-    single = fit(settings.model_copy(update={"stop": "budgeted"}), simulation(lanes=200, seed=4)).value
+    single = fit(settings.model_copy(update={"stop": "budgeted"}), simulation(replicates=200, seed=4)).value
     going = found.steps == 30
     assert torch.equal(found.theta[going], single.theta[going])
 

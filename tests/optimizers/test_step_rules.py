@@ -11,9 +11,9 @@ from core.optimizers.step_rules import meant, memory_of, returned, turned
 STEPS, SIZE = 12, 0.1
 
 
-def slopes(lanes: int = 1) -> Tensor:
-    """Return gradients of so many steps, shape (STEPS, lanes, 3)."""
-    return torch.randn(STEPS, lanes, 3, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+def slopes(replicates: int = 1) -> Tensor:
+    """Return gradients of so many steps, shape (STEPS, replicates, 3)."""
+    return torch.randn(STEPS, replicates, 3, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
 
 
 def path(rule: Rule, told: Tensor, average: Average = NoMean()) -> tuple[list[Tensor], Tensor]:  # noqa: B008 - a frozen value
@@ -45,11 +45,11 @@ def test_a_rule_is_that_of_pytorch(rule: Rule) -> None:
 
 
 @pytest.mark.parametrize("rule", [Sgd(momentum=0.9), Adam()])
-def test_lanes_are_independent(rule: Rule) -> None:
-    told = slopes(lanes=4)
+def test_replicates_are_independent(rule: Rule) -> None:
+    told = slopes(replicates=4)
     together = path(rule, told, MovingMean(decay=0.7))[1]
-    for lane in range(4):
-        assert torch.equal(together[lane], path(rule, told[:, lane], MovingMean(decay=0.7))[1])
+    for replicate in range(4):
+        assert torch.equal(together[replicate], path(rule, told[:, replicate], MovingMean(decay=0.7))[1])
 
 
 def test_a_tail_mean_is_of_the_last_iterates() -> None:

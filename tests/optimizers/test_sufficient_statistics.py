@@ -25,7 +25,7 @@ from core.privacy.facts import Adjacency, Facts
 from core.problems.linear import LinearProblem
 from tests.support.problems import repeatable_generator
 
-UNITS, DIMENSION, LANES = 4000, 3, 4000
+UNITS, DIMENSION, REPLICATES = 4000, 3, 4000
 LARGEST = 2.0
 """No row is longer."""
 CLIP = Clip(bound=LARGEST)
@@ -54,8 +54,8 @@ def problem() -> LinearProblem:
     return LinearProblem(*records(), torch.ones(UNITS, dtype=torch.bool), Squared(), CLIP)
 
 
-def simulation(known: Facts, *, noiseless: bool = False, lanes: int | None = None) -> Simulation:
-    return Simulation(problem(), known, SimulationGenerator(1), noiseless=noiseless, lanes=lanes)
+def simulation(known: Facts, *, noiseless: bool = False, replicates: int | None = None) -> Simulation:
+    return Simulation(problem(), known, SimulationGenerator(1), noiseless=noiseless, replicates=replicates)
 
 
 @pytest.mark.parametrize("ridge", [0.0, 0.3])
@@ -82,10 +82,10 @@ def test_noise_is_what_neighbours_need_not_what_is_printed(adjacency: Adjacency)
     """Under replace_one sqrt(2) x_max^2 and 2 x_max y_max; the printed x_max^2 is seen to be too little."""
     known = public(adjacency)
     settings = SufficientStatistics(eigenvalue_floor=1e-9).plan(known, 4.0)
-    oracle = simulation(known, lanes=LANES)
+    oracle = simulation(known, replicates=REPLICATES)
     zero = torch.zeros(DIMENSION, dtype=torch.float64)
     vector, matrix = (oracle.ask(question, zero).value for question in settings.questions())
-    share, band = 4.0 / sqrt(2), 4.5 / sqrt(2 * LANES) + 0.002
+    share, band = 4.0 / sqrt(2), 4.5 / sqrt(2 * REPLICATES) + 0.002
     moves = (2.0, sqrt(2)) if adjacency is Adjacency.REPLACE_ONE else (1.0, 1.0)
     for seen, size in ((vector[:, 1], moves[0] * LARGEST), (matrix[:, 0, 1], moves[1] * LARGEST**2)):
         ratio = float(seen.std()) / (size / (share * UNITS))
@@ -98,7 +98,7 @@ def test_noise_is_what_neighbours_need_not_what_is_printed(adjacency: Adjacency)
 def test_the_floor_holds_and_is_counted() -> None:
     known = public()
     settings = SufficientStatistics().plan(known, 0.01)
-    found, _ = iterate(settings, simulation(known, lanes=50))
+    found, _ = iterate(settings, simulation(known, replicates=50))
     assert settings.eigenvalue_floor is not None
     assert found.floored is not None
     assert int(found.floored.max()) > 0

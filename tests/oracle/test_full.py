@@ -42,7 +42,7 @@ class Journal(CountingFilter):
         self.points: list[tuple[list[float], list[float]]] = []
         self.selections: list[tuple[Tensor | None, Tensor | None]] = []
         self.records = problem(units, dimension)
-        self.units, self.dimension, self.lanes = units, dimension, None
+        self.units, self.dimension, self.replicates = units, dimension, None
         self.stale = stale
         self.state: dict[str, Tensor] | None = None
 
@@ -133,7 +133,7 @@ class TestEveryOracle:
         journal = Journal()
         oracle, question = oracles(journal)[kind]
         for theta in (ZERO.expand(2, 3), ZERO[:2], ZERO.float()):
-            with pytest.raises(AssertionError, match=r"lanes|parameters"):
+            with pytest.raises(AssertionError, match=r"replicates|parameters"):
                 oracle.ask(question, theta)
         with pytest.raises(AssertionError, match="all else at one"):
             oracle.ask(question, ZERO, ZERO)

@@ -310,13 +310,13 @@ class TestChoices:
     def test_lists_have_points_and_no_price_from_samples(self) -> None:
         oracle = FullOracle(problem(30, 3), facts(30, 3), UnlimitedFilter(), SystemGenerator())
         for wrong in (self.POINTS[0], self.POINTS[:0], self.POINTS[:, :2], self.POINTS.float()):
-            with pytest.raises(AssertionError, match=r"lanes|parameters|points"):
+            with pytest.raises(AssertionError, match=r"replicates|parameters|points"):
                 oracle.ask(LEAST, wrong)
         poisson = PoissonOracle(problem(30, 3), facts(30, 3), UnlimitedFilter(), SystemGenerator(), 2**63)
         with pytest.raises(AssertionError, match="no price"):
             poisson.ask(LEAST, self.POINTS)
-        simulated = Simulation(problem(30, 3), facts(30, 3), SimulationGenerator(1), lanes=4)
-        with pytest.raises(AssertionError, match="without lanes"):
+        simulated = Simulation(problem(30, 3), facts(30, 3), SimulationGenerator(1), replicates=4)
+        with pytest.raises(AssertionError, match="without replicates"):
             simulated.ask(LEAST, self.POINTS)
 
     def test_the_shortest_is_chosen_in_silence(self) -> None:
@@ -326,23 +326,23 @@ class TestChoices:
         assert int(silent.ask(LEAST, self.POINTS).value) == int(np.argmin(norms))
 
 
-def test_lanes_of_changes_and_norms() -> None:
+def test_replicates_of_changes_and_norms() -> None:
     """Deviations are a real oracle's scale within 4.5 standard errors, the seed fixed."""
-    situation, lanes = SITUATIONS[2], 20_000
+    situation, replicates = SITUATIONS[2], 20_000
     records, public = situation.problem(situation.rows(40)), situation.facts(40)
     theta, other = situation.point(1), situation.point(2)
-    oracle = Simulation(records, public, SimulationGenerator(3), lanes=lanes)
+    oracle = Simulation(records, public, SimulationGenerator(3), replicates=replicates)
     real = FullOracle(records, public, UnlimitedFilter(), SystemGenerator())
     for question, places, exact in (
         (CHANGE, (theta, other), sums_of(situation, CHANGE, theta, other)),
         (NORM, (theta,), sums_of(situation, GRADIENT, theta).norm().unsqueeze(0)),
     ):
         answer = oracle.ask(question, *places)
-        assert answer.value.shape == (lanes, *question.shape(situation.dimension))
+        assert answer.value.shape == (replicates, *question.shape(situation.dimension))
         assert answer.scale == real.ask(question, *places).scale
         assert abs(float((answer.value - exact).std()) / answer.scale - 1) < 4.5 / sqrt(2 * answer.value.numel())
-        laned = oracle.ask(question, *(place.expand(lanes, -1) for place in places))
-        assert abs(float((laned.value - exact).std()) / answer.scale - 1) < 4.5 / sqrt(2 * answer.value.numel())
+        replicated = oracle.ask(question, *(place.expand(replicates, -1) for place in places))
+        assert abs(float((replicated.value - exact).std()) / answer.scale - 1) < 4.5 / sqrt(2 * answer.value.numel())
 
 
 def sums_of(situation: Situation, question: Question, at: Tensor, other: Tensor | None = None) -> Tensor:

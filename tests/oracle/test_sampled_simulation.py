@@ -22,9 +22,9 @@ SAMPLE = Gradient(sigma=2.0)
 QUARTER = PoissonSampling(parts=2**62)
 
 
-def population(lanes: int, units: int) -> tuple[NoisySlope, Facts]:
+def population(replicates: int, units: int) -> tuple[NoisySlope, Facts]:
     public = Facts(units=units, dimension=1, adjacency=Adjacency.ZERO_OUT, gradient_bound=5.0)
-    return NoisySlope(SkewedPareto(1.5), lanes, units), public
+    return NoisySlope(SkewedPareto(1.5), replicates, units), public
 
 
 class TestStreams:
@@ -63,31 +63,36 @@ class TestStreams:
 
 
 class TestSamples:
-    @pytest.mark.parametrize("lanes", [None, 3])
-    def test_every_lane_draws_its_own_of_ordinary_records(self, lanes: int | None) -> None:
+    @pytest.mark.parametrize("replicates", [None, 3])
+    def test_every_replicate_draws_its_own_of_ordinary_records(self, replicates: int | None) -> None:
         oracle = Simulation(
-            problem(40, 3), facts(40, 3), SimulationGenerator(1), noiseless=True, lanes=lanes, sampling=QUARTER
+            problem(40, 3),
+            facts(40, 3),
+            SimulationGenerator(1),
+            noiseless=True,
+            replicates=replicates,
+            sampling=QUARTER,
         )
         first, second = (oracle.ask(SAMPLE, THETA).value for _ in range(2))
-        assert first.shape == ((3,) if lanes is None else (3, 3))
+        assert first.shape == ((3,) if replicates is None else (3, 3))
         assert not torch.equal(first, second)
-        assert len(first.reshape(-1, 3).unique(dim=0)) == (lanes or 1)
+        assert len(first.reshape(-1, 3).unique(dim=0)) == (replicates or 1)
         event = oracle.release(None, Status.FINISHED).event
         assert event == Repeated(event=Sampled(numerator=2**62, sigma=2.0), times=2)
 
     def test_sums_divide_by_the_expected_size_and_by_no_other(self) -> None:
         """A sample mean of v over n units at rate q has variance |v|^2 (1 - q)/(n q) along v, and zero if it divided by
         the size that was drawn; |z| < 4.5 is passed by chance in one of 150 000 cases."""
-        lanes, units, rate = 4000, 200, 0.25
-        table = RegressionTable(SkewedPareto(1.6, 1e-9), lanes, units, torch.zeros(2, dtype=torch.float64),
+        replicates, units, rate = 4000, 200, 0.25
+        table = RegressionTable(SkewedPareto(1.6, 1e-9), replicates, units, torch.zeros(2, dtype=torch.float64),
                                 SimulationGenerator(2))  # fmt: skip
         public = Facts(units=units, dimension=2, adjacency=Adjacency.ZERO_OUT, gradient_bound=9.0)
         oracle = Simulation(table, public, SimulationGenerator(3), noiseless=True, sampling=QUARTER)
         theta = torch.tensor([0.0, 1.0], dtype=torch.float64)  # every record's gradient is its features: intercept 1
         along = oracle.ask(SAMPLE, theta).value[:, 1]
         variance = (1 - rate) / (units * rate)
-        assert abs(float(along.mean()) - 1) < 4.5 * sqrt(variance / lanes)
-        assert abs(float(along.var()) / variance - 1) < 4.5 * sqrt(2 / lanes)
+        assert abs(float(along.mean()) - 1) < 4.5 * sqrt(variance / replicates)
+        assert abs(float(along.var()) / variance - 1) < 4.5 * sqrt(2 / replicates)
 
     def test_noise_is_over_the_expected_size(self) -> None:
         oracle = Simulation(problem(40, 3), facts(40, 3), SimulationGenerator(1), sampling=QUARTER)

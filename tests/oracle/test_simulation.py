@@ -1,4 +1,4 @@
-"""The simulation: lanes, silence, and the same scale as a real oracle."""
+"""The simulation: replicates, silence, and the same scale as a real oracle."""
 
 from math import sqrt
 from time import process_time
@@ -24,8 +24,8 @@ each = pytest.mark.parametrize("question", QUESTIONS, ids=str)
 THETA = torch.tensor([0.4, -1.0, 0.3], dtype=torch.float64)
 
 
-def laned(lanes: int, units: int, dimension: int) -> LinearProblem:
-    several = [rows(units, dimension, seed=seed) for seed in range(lanes)]
+def replicated(replicates: int, units: int, dimension: int) -> LinearProblem:
+    several = [rows(units, dimension, seed=seed) for seed in range(replicates)]
     x, y, present = (torch.stack(parts) for parts in zip(*several, strict=True))
     return LinearProblem(x, y, present, LOSSES[0], WEIGHTS)
 
@@ -59,19 +59,19 @@ def test_seeds_repeat(question: Question) -> None:
 
 
 @each
-def test_lanes_of_records(question: Question) -> None:
-    oracle = Simulation(laned(5, 40, 3), facts(40, 3), SimulationGenerator(1), noiseless=True)
+def test_replicates_of_records(question: Question) -> None:
+    oracle = Simulation(replicated(5, 40, 3), facts(40, 3), SimulationGenerator(1), noiseless=True)
     from_start = oracle.ask(question, THETA).value
     assert from_start.shape[0] == 5
-    for lane in range(5):
-        single = Simulation(problem(40, 3, seed=lane), facts(40, 3), SimulationGenerator(1), noiseless=True)
-        torch.testing.assert_close(from_start[lane], single.ask(question, THETA).value, rtol=1e-12, atol=1e-14)
+    for replicate in range(5):
+        single = Simulation(problem(40, 3, seed=replicate), facts(40, 3), SimulationGenerator(1), noiseless=True)
+        torch.testing.assert_close(from_start[replicate], single.ask(question, THETA).value, rtol=1e-12, atol=1e-14)
 
 
 @each
-def test_lanes_of_noise_about_one_data_set(question: Question) -> None:
+def test_replicates_of_noise_about_one_data_set(question: Question) -> None:
     """Thresholds of 4.5 standard errors with a fixed seed; deviations on and off the diagonal are the scale."""
-    oracle = Simulation(problem(40, 3), facts(40, 3), SimulationGenerator(3), lanes=40_000)
+    oracle = Simulation(problem(40, 3), facts(40, 3), SimulationGenerator(3), replicates=40_000)
     answer = oracle.ask(question, THETA)
     errors = answer.value - problem(40, 3).bounded_sum(question, facts(40, 3), THETA) / 40
     assert errors.shape == (40_000, *([3] * (errors.ndim - 1)))
@@ -82,19 +82,19 @@ def test_lanes_of_noise_about_one_data_set(question: Question) -> None:
     assert oracle.ask(question, answer.value if errors.ndim == 2 else THETA.expand(40_000, 3)).value.isfinite().all()
 
 
-def test_slopes_in_lanes() -> None:
-    """Each lane between its own two points; deviations are the scale within 4.5 standard errors, the seed fixed."""
+def test_slopes_in_replicates() -> None:
+    """Each replicate between its own two points; deviations are the scale within 4.5 standard errors, seed fixed."""
     situation = SITUATIONS[2]
     records, public = situation.problem(situation.rows(40)), situation.facts(40)
     real: Oracle = FullOracle(records, public, UnlimitedFilter(), SystemGenerator())
-    oracle = Simulation(records, public, SimulationGenerator(3), lanes=40_000)
+    oracle = Simulation(records, public, SimulationGenerator(3), replicates=40_000)
     theta, other = situation.point(1), situation.point(2)
     answer = oracle.ask(SLOPE, theta, other)
     exact = records.bounded_sum(SLOPE, public, theta, other=other) / 40
     assert answer.value.shape == (40_000, 1)
     assert answer.scale == real.ask(SLOPE, theta, other).scale
     assert abs((answer.value - exact).std().item() / answer.scale - 1) < 4.5 / sqrt(2 * 40_000)
-    silent = Simulation(records, public, SimulationGenerator(3), noiseless=True, lanes=2)
+    silent = Simulation(records, public, SimulationGenerator(3), noiseless=True, replicates=2)
     both = silent.ask(SLOPE, torch.stack((theta, other)), torch.stack((other, theta))).value
     torch.testing.assert_close(both, torch.stack((exact, -exact)))
     with pytest.raises(AssertionError, match="two points"):
@@ -133,11 +133,11 @@ def test_no_scope_and_no_system_generator_is_behind_it() -> None:
     with pytest.raises(AssertionError, match="no block"):
         Simulation(problem(4, 3), facts(4, 3), SimulationGenerator(1)).block("holdout")
     with pytest.raises(AssertionError, match="one set"):
-        FullOracle(laned(2, 40, 3), facts(40, 3), UnlimitedFilter(), SystemGenerator())
+        FullOracle(replicated(2, 40, 3), facts(40, 3), UnlimitedFilter(), SystemGenerator())
 
 
-def test_many_lanes_take_seconds() -> None:
-    """2,000 lanes of 50 steps and a curvature took 0.7 s of a core; ten times that fails, however busy it is."""
+def test_many_replicates_take_seconds() -> None:
+    """2,000 replicates of 50 steps and a curvature took 0.7 s of a core; ten times that fails, however busy it is."""
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(2000, 1000, 4, generator=generator, dtype=torch.float64)
     y = (torch.rand(2000, 1000, generator=generator) < 0.5).double()

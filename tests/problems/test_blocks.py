@@ -1,4 +1,4 @@
-"""What holds of every problem that sums by blocks: errors, clipping, null records, lanes, and rows that never meet."""
+"""What holds of every problem that sums by blocks: errors, clipping, null records, replicates, rows that never meet."""
 
 from fractions import Fraction
 from math import inf, nan, sqrt
@@ -223,15 +223,17 @@ def test_a_mask_counts_what_the_rows_count(situation: Situation, question: Quest
 
 
 @each
-def test_lanes_equal_single_problems(situation: Situation, question: Question, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replicates_equal_single_problems(
+    situation: Situation, question: Question, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(blocks, "BLOCK_NUMBERS", 700)
     several = [situation.rows(100, seed) for seed in range(5)]
     thetas, others = (torch.stack([situation.point(first + seed) for seed in range(5)]) for first in (1, 9))
     public = situation.facts(100)
-    lanes = situation.problem(tuple(torch.stack(parts) for parts in zip(*several, strict=True)))
-    assert (lanes.lanes, lanes.units) == (5, 100)
+    replicates = situation.problem(tuple(torch.stack(parts) for parts in zip(*several, strict=True)))
+    assert (replicates.replicates, replicates.units) == (5, 100)
     singles = [situation.problem(parts) for parts in several]
-    for together, alone in ((lanes, singles), (singles[0], [singles[0]] * 5)):
+    for together, alone in ((replicates, singles), (singles[0], [singles[0]] * 5)):
         expected = [
             ask(one, question, public, theta, other) for one, theta, other in zip(alone, thetas, others, strict=True)
         ]

@@ -181,8 +181,8 @@ def test_what_is_not_offered_is_refused() -> None:
         records.integer_sum(Gradient(sigma=1.0, clip=SMALLEST_CLIP / 2), public, THETA, grid.part_step)
     with pytest.raises(AssertionError, match="a step"):
         records.integer_sum(GRADIENT, public, THETA, 2.0**-121)
-    lanes = LinearProblem(*(one.unsqueeze(0) for one in rows(4, 3)), LOGISTIC, WEIGHTS)
-    assert lanes.single_rows is None
+    replicates = LinearProblem(*(one.unsqueeze(0) for one in rows(4, 3)), LOGISTIC, WEIGHTS)
+    assert replicates.single_rows is None
 
 
 def test_past_their_public_bound_are_a_broken_promise() -> None:

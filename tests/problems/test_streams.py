@@ -15,7 +15,7 @@ from core.problems.streams import Draws, Population, poisson_rows
 from studies.clipped.heavy_tails import IsotropicPareto, SkewedPareto
 from studies.clipped.populations import NoisySlope, RegressionTable
 
-LANES, UNITS, RATE = 2000, 400, 0.03
+REPLICATES, UNITS, RATE = 2000, 400, 0.03
 TRUTH = torch.tensor([1.0, -1.0, 0.5], dtype=torch.float64)
 
 
@@ -26,18 +26,18 @@ def facts(units: int, dimension: int) -> Facts:
 class TestSamples:
     """|z| < 4.5 throughout: passed by chance in one of 150 000 comparisons each, and there are 400 of one kind."""
 
-    rows, included = poisson_rows(SimulationGenerator(1), LANES, UNITS, RATE)
+    rows, included = poisson_rows(SimulationGenerator(1), REPLICATES, UNITS, RATE)
 
     def test_sizes_are_binomial(self) -> None:
         sizes = self.included.sum(-1).double()
         spread = UNITS * RATE * (1 - RATE)
-        assert abs(float(sizes.mean()) - UNITS * RATE) < 4.5 * sqrt(spread / LANES)
-        assert abs(float(sizes.var()) / spread - 1) < 4.5 * sqrt(2 / LANES)
+        assert abs(float(sizes.mean()) - UNITS * RATE) < 4.5 * sqrt(spread / REPLICATES)
+        assert abs(float(sizes.var()) / spread - 1) < 4.5 * sqrt(2 / REPLICATES)
 
     def test_every_record_is_as_likely_the_first_and_the_last_included(self) -> None:
         counts = torch.bincount(self.rows[self.included], minlength=UNITS).double()
         assert len(counts) == UNITS
-        z = (counts - LANES * RATE) / sqrt(LANES * RATE * (1 - RATE))
+        z = (counts - REPLICATES * RATE) / sqrt(REPLICATES * RATE * (1 - RATE))
         assert float(z.abs().max()) < 5.5
 
     def test_nobody_is_in_a_sample_twice(self) -> None:
@@ -45,10 +45,12 @@ class TestSamples:
             assert len(rows[included].unique()) == int(included.sum())
 
     def test_neighbours_are_included_independently(self) -> None:
-        present = torch.zeros(LANES, UNITS, dtype=torch.float64)
-        present[torch.arange(LANES).unsqueeze(-1).expand_as(self.rows)[self.included], self.rows[self.included]] = 1
+        present = torch.zeros(REPLICATES, UNITS, dtype=torch.float64)
+        present[
+            torch.arange(REPLICATES).unsqueeze(-1).expand_as(self.rows)[self.included], self.rows[self.included]
+        ] = 1
         both = float((present[:, 1:] * present[:, :-1]).mean())
-        assert abs(both - RATE**2) < 4.5 * sqrt(RATE**2 / (LANES * (UNITS - 1)))
+        assert abs(both - RATE**2) < 4.5 * sqrt(RATE**2 / (REPLICATES * (UNITS - 1)))
 
 
 def test_each_record_of_a_batch_is_clipped_and_not_their_mean() -> None:
@@ -61,7 +63,7 @@ def test_each_record_of_a_batch_is_clipped_and_not_their_mean() -> None:
     assert abs(float(lengths.square().mean()) - 16) < 4.5 * 16 / sqrt(300)
 
 
-def test_lanes_have_records_of_their_own() -> None:
+def test_replicates_have_records_of_their_own() -> None:
     problem = NoisySlope(SkewedPareto(1.5), 50, 100)
     question = Gradient(sigma=1.0, clip=1e9, batch=1)
     total = problem.batch_sum(question, facts(100, 1), torch.zeros(1, dtype=torch.float64), SimulationGenerator(3))

@@ -59,8 +59,8 @@ class Watched:
         return self.records.dimension
 
     @property
-    def lanes(self) -> int | None:
-        return self.records.lanes
+    def replicates(self) -> int | None:
+        return self.records.replicates
 
     def integer_sum(
         self,

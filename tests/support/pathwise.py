@@ -14,8 +14,8 @@ answered about neighbouring records. Releases are Gaussian given what came befor
     likelihood_ratio(oracle.releases, records, changed, public)            # A2: its mean over runs is at most rho
     check_branches(lambda blind: iterate(settings, blind), oracle, payments=CountingFilter(Zcdp(rho=1.0)))  # A5
 
-With lanes, every figure has one entry a lane. Settings may be of any method; the planted bugs of the audits' own tests
-are methods too.
+With replicates, every figure has one entry a replicate. Settings may be of any method; the planted bugs of the audits'
+own tests are methods too.
 """
 
 from collections.abc import Callable, Sequence
@@ -166,8 +166,8 @@ def told(releases: Sequence[Told], first: SyntheticProblem, second: SyntheticPro
         else (pair[0] - pair[1]).square().sum(-1) / (2 * one.answer.scale**2)
         for one, pair in zip(releases, means, strict=True)
     ]
-    lanes = torch.broadcast_tensors(*found)  # type: ignore[no-untyped-call] # torch's own
-    return torch.stack(lanes)  # a start is one point for all lanes
+    replicates = torch.broadcast_tensors(*found)  # type: ignore[no-untyped-call] # torch's own
+    return torch.stack(replicates)  # a start is one point for all replicates
 
 
 def check_dominated(
@@ -184,7 +184,7 @@ def check_dominated(
 def likelihood_ratio(
     releases: Sequence[Told], first: SyntheticProblem, second: SyntheticProblem, facts: Facts
 ) -> Tensor:
-    """Return the log-likelihood ratio of a run's Gaussian releases, of its own records to neighbours', a lane each."""
+    """Return the log-likelihood ratio of a run's Gaussian releases, of its records to neighbours', a replicate each."""
     total = torch.zeros((), dtype=torch.float64)
     pairs = zip(_means(releases, first, facts), _means(releases, second, facts), strict=True)
     for one, (mean, changed) in zip(releases, pairs, strict=True):
@@ -199,8 +199,8 @@ def _means(releases: Sequence[Told], problem: SyntheticProblem, facts: Facts) ->
     """Return what each release would be without noise, and for a choice the norms it is made by, in its own scores."""
     found = []
     for one in releases:
-        lanes = one.theta.shape[0] if one.theta.ndim > 1 and one.question.places != "list" else None
-        silent = Simulation(problem, facts, SimulationGenerator(0), noiseless=True, lanes=lanes)
+        replicates = one.theta.shape[0] if one.theta.ndim > 1 and one.question.places != "list" else None
+        silent = Simulation(problem, facts, SimulationGenerator(0), noiseless=True, replicates=replicates)
         if isinstance(one.question, LeastGradient):
             gradients = [silent.ask(one.question.gradient(), point).value for point in one.theta]
             found.append(torch.stack(gradients).norm(dim=-1) * facts.units)
@@ -230,7 +230,7 @@ class CanaryProblem:
         sign: of the canary: 1 or -1; 0 for a null record.
     """
 
-    lanes = None
+    replicates = None
 
     def __init__(self, units: int, centre: Tensor, sign: float) -> None:
         self.units, self.dimension = units, centre.shape[0]

@@ -78,7 +78,7 @@ class Pulled:
         sign: of the pull, 1 or -1.
     """
 
-    lanes = None
+    replicates = None
 
     def __init__(self, units: int, dimension: int, sign: float) -> None:
         self.units, self.dimension, self._sign = units, dimension, sign

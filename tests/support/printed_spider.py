@@ -19,7 +19,7 @@ def printed_course(ground: Ground, rho: float, failure: float) -> SpiderSchedule
 
 
 def printed_walk(course: SpiderSchedule, start: Tensor, oracle: Oracle, *, corrected: bool = False) -> Tensor:
-    """Return the last point of the printed loop, without lanes; or of the corrected one, written a second time."""
+    """Return the last point of the printed loop, without replicates; or of the corrected one, written a second time."""
     theta = start
     for one in course.rounds:
         before, step = theta, 0

@@ -81,7 +81,7 @@ class Scripted:
 class CountedRecords:
     """Records that count in how many questions each of them was read, and what sizes questions had."""
 
-    lanes = None
+    replicates = None
 
     def __init__(self, units: int, dimension: int = 3) -> None:
         self.units, self.dimension = units, dimension
@@ -108,7 +108,7 @@ class CountedRecords:
 class StillRecords:
     """Records whose gradients are the same everywhere: the first unit vector, each of them."""
 
-    lanes = None
+    replicates = None
 
     def __init__(self, units: int, dimension: int) -> None:
         self.units, self.dimension = units, dimension

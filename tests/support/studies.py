@@ -1,4 +1,4 @@
-"""Statistical studies of the paper's designs with the code that jobs run: synthetic records in simulation lanes."""
+"""Statistical studies of the paper's designs with the code that jobs run: synthetic records, in replicates."""
 
 from dataclasses import dataclass, replace
 from math import sqrt
@@ -39,9 +39,9 @@ def known_scale_facts(units: int) -> Facts:
     )
 
 
-def known_scale_problem(covariance: np.ndarray, units: int, lanes: int | None, seed: int) -> LinearProblem:
+def known_scale_problem(covariance: np.ndarray, units: int, replicates: int | None, seed: int) -> LinearProblem:
     draws = np.random.default_rng(seed)
-    shape = (units,) if lanes is None else (lanes, units)
+    shape = (units,) if replicates is None else (replicates, units)
     slopes = draws.multivariate_normal(np.zeros(3), covariance, size=shape)
     features = np.concatenate([np.ones((*shape, 1)), slopes], axis=-1)
     target = features @ TRUTH + SCALE * draws.standard_normal(shape)
@@ -49,9 +49,11 @@ def known_scale_problem(covariance: np.ndarray, units: int, lanes: int | None, s
     return LinearProblem(torch.from_numpy(features), torch.from_numpy(target), present, LOSS, WEIGHTS)
 
 
-def simulation(problem: LinearProblem, seed: int, lanes: int | None = None, *, noiseless: bool = False) -> Simulation:
+def simulation(
+    problem: LinearProblem, seed: int, replicates: int | None = None, *, noiseless: bool = False
+) -> Simulation:
     facts = known_scale_facts(problem.units)
-    return Simulation(problem, facts, SimulationGenerator(seed), noiseless=noiseless, lanes=lanes)
+    return Simulation(problem, facts, SimulationGenerator(seed), noiseless=noiseless, replicates=replicates)
 
 
 def minimiser(problem: LinearProblem) -> Tensor:
@@ -62,7 +64,7 @@ def minimiser(problem: LinearProblem) -> Tensor:
 
 @dataclass(frozen=True)
 class Coverage:
-    """Shares of lanes whose 95 % interval holds the truth, and median widths, each of shape (p,)."""
+    """Shares of replicates whose 95 % interval holds the truth, and median widths, each of shape (p,)."""
 
     stationary: np.ndarray
     printed: np.ndarray

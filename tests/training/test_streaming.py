@@ -89,7 +89,7 @@ def filter_on(writer: LedgerWriter, paid: int = 0, **options: Any) -> StreamFilt
 class Recorder:
     """Records that write down which were read, and lose the attempt at a chosen question."""
 
-    lanes = None
+    replicates = None
 
     def __init__(self, units: int = UNITS) -> None:
         self.units, self.dimension = units, 3

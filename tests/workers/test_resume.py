@@ -81,11 +81,11 @@ class Job:
 class Told:
     """An oracle that notes what the method was told, in which place of the whole job, and what was drawn for it."""
 
-    def __init__(self, job: Job, seed: int, lanes: int | None = None) -> None:
+    def __init__(self, job: Job, seed: int, replicates: int | None = None) -> None:
         totals = tuple(tuple(total) for total in prefix_costs(job.schedule, ORDERS))
         payments = LedgerFilter(self, [Payer(ORDERS, totals)], job.schedule, kept=job.state, kept_chunks=job.chunks)
         generator = SimulationGenerator(seed)
-        self._inner = Simulation(problem(UNITS, DIMENSION), FACTS, generator, lanes=lanes, payments=payments)
+        self._inner = Simulation(problem(UNITS, DIMENSION), FACTS, generator, replicates=replicates, payments=payments)
         self._job = job
         self.facts, self.randomness, self.precision = self._inner.facts, self._inner.randomness, self._inner.precision
         self.first_state = job.state
@@ -294,16 +294,16 @@ def _leaves(event: Event) -> list[Event]:
     return [event]
 
 
-LANES = 4000
+REPLICATES = 4000
 DESCENT = NoisyGradientDescent(steps=4, step_size=2.0, mu=0.5, radius=1e3)
 
 
 def last_iterates(kills: list[tuple[str, int]], seeds: list[int]) -> Tensor:
-    """Return the last iterate of each lane of a descent, shape (LANES, p); one seed for each attempt."""
+    """Return the last iterate of each replicate of a descent, shape (REPLICATES, p); one seed for each attempt."""
     job = Job(chunks(DESCENT.schedule(FACTS)), list(kills))
     for seed in seeds:
         try:
-            return fit(DESCENT, Told(job, seed, LANES)).value.theta
+            return fit(DESCENT, Told(job, seed, REPLICATES)).value.theta
         except Killed:
             continue
     raise AssertionError("no attempt is left")
@@ -311,8 +311,8 @@ def last_iterates(kills: list[tuple[str, int]], seeds: list[int]) -> Tensor:
 
 def scores(one: Tensor, other: Tensor) -> Tensor:
     """Return z of the difference of means and of the logarithm of the ratio of variances, for each coordinate."""
-    means = (one.mean(0) - other.mean(0)) / ((one.var(0) + other.var(0)) / LANES).sqrt()
-    variances = (one.var(0) / other.var(0)).log() / sqrt(4 / LANES)
+    means = (one.mean(0) - other.mean(0)) / ((one.var(0) + other.var(0)) / REPLICATES).sqrt()
+    variances = (one.var(0) / other.var(0)).log() / sqrt(4 / REPLICATES)
     return torch.cat([means, variances])
 
 

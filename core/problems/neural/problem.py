@@ -84,7 +84,7 @@ class NetworkProblem:
             MICRO_NUMBERS has room for, a public number.
     """
 
-    lanes = None
+    replicates = None
 
     def __init__(
         self,

@@ -51,8 +51,8 @@ class TestPower:
     """V7 with steps and noise that are not tiny."""
 
     def test_clipped_runs_stay_and_unclipped_ones_do_not(self) -> None:
-        assert leaves(5.0, lanes=2000, steps=800, seed=71) == 0
-        assert leaves(UNCLIPPED, lanes=2000, steps=800, seed=72) >= 0.01
+        assert leaves(5.0, replicates=2000, steps=800, seed=71) == 0
+        assert leaves(UNCLIPPED, replicates=2000, steps=800, seed=72) >= 0.01
 
     def test_the_inequalities_are_broken_by_steps_a_thousand_times_too_large(self) -> None:
         """At noise a hundred times as large, too; then the paper's counts see it."""

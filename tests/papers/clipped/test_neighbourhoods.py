@@ -20,7 +20,7 @@ from studies.clipped.neighbourhoods import DRIFT, SKEWED, allowance, at_clip, no
 from studies.clipped.populations import NoisySlope
 from studies.clipped.runs import Descent, Last, Measured, descend, facts_of, log_slope, measured
 
-LANES, STEPS = 3000, 900
+REPLICATES, STEPS = 3000, 900
 
 
 class ClippedAtHalf(NoisySlope):
@@ -41,20 +41,20 @@ def rest(problem: Population, clip: float) -> Measured:
 class TestSkewedNoise:
     @pytest.mark.parametrize("clip", [5.0, 20.0])
     def test_iterates_settle_at_the_fixed_point(self, clip: float) -> None:
-        found = rest(NoisySlope(SKEWED, LANES, STEPS), clip)
+        found = rest(NoisySlope(SKEWED, REPLICATES, STEPS), clip)
         assert found.error < DRIFT * 2 / 3
         assert abs(found.mean - SKEWED.fixed_point(clip)) <= allowance(found)
 
     def test_clipping_at_half_the_level_settles_elsewhere(self) -> None:
-        found = rest(ClippedAtHalf(SKEWED, LANES, STEPS), 5.0)
+        found = rest(ClippedAtHalf(SKEWED, REPLICATES, STEPS), 5.0)
         assert abs(found.mean - SKEWED.fixed_point(5.0)) > 10 * allowance(found)
         assert abs(found.mean - SKEWED.fixed_point(2.5)) <= allowance(found)
 
     def test_symmetric_noise_settles_at_zero_and_would_pass_for_any_clip(self) -> None:
-        found = rest(NoisySlope(IsotropicPareto(1.5), LANES, STEPS), 5.0)
+        found = rest(NoisySlope(IsotropicPareto(1.5), REPLICATES, STEPS), 5.0)
         assert abs(found.mean - SKEWED.fixed_point(5.0)) > 10 * allowance(found)
         assert abs(found.mean) <= 4.5 * found.error  # by chance, one in 150 000
-        half = rest(ClippedAtHalf(IsotropicPareto(1.5), LANES, STEPS), 5.0)
+        half = rest(ClippedAtHalf(IsotropicPareto(1.5), REPLICATES, STEPS), 5.0)
         assert abs(half.mean) <= 4.5 * half.error
 
     def test_the_floor_falls_as_the_root_of_the_clip(self) -> None:
@@ -67,7 +67,7 @@ def test_noise_against_bias_is_as_computed_and_best_between() -> None:
     law = SkewedPareto(tail=1.5, scale=0.1)
     found = {}
     for clip in (0.3, 2.0, 12.0):
-        found[clip], theory = at_clip(law, clip, lanes=300, steps=600, dimension=20, seed=40)
+        found[clip], theory = at_clip(law, clip, replicates=300, steps=600, dimension=20, seed=40)
         assert found[clip] == pytest.approx(theory, rel=0.05)
     assert min(found, key=lambda clip: found[clip]) == 2.0
 
@@ -122,11 +122,11 @@ class NoiseOnlyWhenClipped:
 class TestLinearRecursion:
     """With no gradient noise and no clip in reach, x^K is normal with a variance in closed form."""
 
-    lanes, dimension, steps, size, noise = 2000, 50, 60, 0.05, 0.3
+    replicates, dimension, steps, size, noise = 2000, 50, 60, 0.05, 0.3
     descent = Descent(clip=30.0, step_size=size, steps=steps, noise=noise)
 
     def variance(self, planted: bool) -> tuple[float, float]:
-        problem = NoisySlope(IsotropicPareto(3.0, 1e-12), self.lanes, self.steps, self.dimension)
+        problem = NoisySlope(IsotropicPareto(3.0, 1e-12), self.replicates, self.steps, self.dimension)
         settings, facts = self.descent.settings(), facts_of(problem)
         oracle = Simulation(problem, facts, SimulationGenerator(12), sampling=settings.sampling(facts))
         last = Last()
@@ -139,7 +139,7 @@ class TestLinearRecursion:
     def test_the_variance_is_that_of_the_recursion(self) -> None:
         """10^5 values: off by 4.5 sqrt(2/10^5) in one of 150 000 cases, and .1 % that the lattice adds at most."""
         found, theory = self.variance(planted=False)
-        assert abs(found / theory - 1) < 4.5 * (2 / (self.lanes * self.dimension)) ** 0.5 + 2e-3
+        assert abs(found / theory - 1) < 4.5 * (2 / (self.replicates * self.dimension)) ** 0.5 + 2e-3
 
     def test_noise_that_waits_for_a_clipped_gradient_is_caught(self) -> None:
         found, theory = self.variance(planted=True)

@@ -18,12 +18,12 @@ class TestLastIterate:
     """Q(.999) over Q(.5) of 4000 runs; four runs are beyond Q(.999)."""
 
     def test_with_a_clip_rare_runs_are_as_usual_ones(self) -> None:
-        gaps = gaps_at_the_end(3.0, lanes=4000, steps=150, seed=3)
+        gaps = gaps_at_the_end(3.0, replicates=4000, steps=150, seed=3)
         assert quantile(gaps, 0.999) / quantile(gaps, 0.5) <= 20
         assert rare_slope(gaps, 1e-3) <= 0.30
 
     def test_without_one_they_are_disasters(self) -> None:
-        gaps = gaps_at_the_end(UNCLIPPED, lanes=4000, steps=150, seed=4)
+        gaps = gaps_at_the_end(UNCLIPPED, replicates=4000, steps=150, seed=4)
         assert quantile(gaps, 0.999) / quantile(gaps, 0.5) >= 200
         assert rare_slope(gaps, 1e-3) >= 0.9
 
@@ -43,8 +43,8 @@ class TestRates:
 class TestUnderPrivacy:
     @pytest.mark.parametrize("law", [FAIR, UNFAIR], ids=["symmetric", "skewed"])
     def test_a_fixed_clip_is_ten_times_better_in_a_rare_run(self, law: tails.Law) -> None:
-        clipped = private_gaps(law, FIXED, FIXED, lanes=1000, seed=1)
-        none = private_gaps(law, UNCLIPPED, FIXED, lanes=1000, seed=2)
+        clipped = private_gaps(law, FIXED, FIXED, replicates=1000, seed=1)
+        none = private_gaps(law, UNCLIPPED, FIXED, replicates=1000, seed=2)
         assert quantile(none, 0.998) > 10 * quantile(clipped, 0.998)
         if law is UNFAIR:
             assert quantile(none, 0.5) < quantile(clipped, 0.5), "its price: the bias, in usual runs"

@@ -1,8 +1,8 @@
 """Avella-Medina, Bradshaw and Loh (2023): stationary laws (S1, S2) and coverage (S7, S8) under replace_one.
 
 Data and noise seeds are fixed, so a verdict repeats. At other seeds a true coverage of .95 leaves [.93, .97] with
-probability 4e-5 a coefficient (2000 lanes: 4.1 standard errors) and [.925, .975] with 3e-7; the band of 10 % around
-each of the four variances of S1 and S2 is left with probability 8e-6, and that of a correlation with 7e-6.
+probability 4e-5 a coefficient (2000 replicates: 4.1 standard errors) and [.925, .975] with 3e-7; the band of 10 %
+around each of the four variances of S1 and S2 is left with probability 8e-6, and that of a correlation with 7e-6.
 """
 
 from math import sqrt
@@ -31,7 +31,7 @@ from tests.support.studies import (
     simulation,
 )
 
-LANES = 4000
+REPLICATES = 4000
 
 
 def newton(mu: float, steps: int, damping: float) -> NoisyNewton:
@@ -82,13 +82,13 @@ def check_law(
     settings: NoisyGradientDescent | NoisyNewton, problem: LinearProblem, answer: torch.Tensor, expected: torch.Tensor
 ) -> None:
     """Fail unless 4000 last iterates vary around the minimiser as expected, along each eigenvector of its Hessian."""
-    estimate, _ = iterate(settings, simulation(problem, 2, LANES))
+    estimate, _ = iterate(settings, simulation(problem, 2, REPLICATES))
     _, vectors = torch.linalg.eigh(exact_hessian(problem, answer))
     along = ((estimate.theta - answer) @ vectors).numpy()
     ratios = along.var(0) / expected.numpy()
     assert np.all(np.abs(ratios - 1) < 0.1), f"eigen-variances are {ratios} times those expected"
     correlations = np.corrcoef(along.T)[np.triu_indices(4, 1)]
-    assert np.all(np.abs(correlations) < 4.5 / sqrt(LANES)), f"eigenvectors are correlated: {correlations}"
+    assert np.all(np.abs(correlations) < 4.5 / sqrt(REPLICATES)), f"eigenvectors are correlated: {correlations}"
 
 
 def exact_hessian(problem: LinearProblem, theta: torch.Tensor) -> torch.Tensor:
@@ -140,8 +140,8 @@ class TestCoverage:
     def test_newton_with_the_late_hessians_averaged(self, damping: float, units: int, steps: int) -> None:
         """What jobs do. Not for pure steps at 1000 units: 6 % of those diverge, and the planner damps them.
 
-        A diverged lane's last Hessian alone is floored nearly everywhere, so its interval covers by being endless; an
-        average of several is not, and there the coverage of the third coefficient is .926.
+        A diverged replicate's last Hessian alone is floored nearly everywhere, so its interval covers by being endless;
+        an average of several is not, and there the coverage of the third coefficient is .926.
         """
         mu, inference = equal_shares(2 * steps)
         seen = coverage(known_scale_problem(D2, units, 2000, seed=7), newton(mu, steps, damping), inference, seed=8)

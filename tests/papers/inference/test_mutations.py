@@ -311,7 +311,7 @@ class TestSearchAndScale:
         settings = newton(8, 1.0, 2.0, floor=1e-9, start=(4.0, -2.0, 0.0, 4.0))
         settings = settings.model_copy(update={"line_search": self.RULE})
         asked = []
-        oracle = made.oracle(2, noiseless=True, lanes=1)  # lanes report that they diverge, and go on
+        oracle = made.oracle(2, noiseless=True, replicates=1)  # replicates report that they diverge, and go on
         genuine = oracle.ask
 
         def counting(question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:

@@ -25,8 +25,8 @@ EXACT = newton(38, 1.0, 1.0, floor=1e-9).model_copy(update={"warm_start": Gradie
 """Steps without noise to the minimiser: pure Newton steps converge from where thirty gradient steps lead."""
 
 
-def data_sets(units: int, lanes: int, seed: int = 41) -> Study:
-    return study(D1.linear(SimulationGenerator(seed), lanes, units), KNOWN)
+def data_sets(units: int, replicates: int, seed: int = 41) -> Study:
+    return study(D1.linear(SimulationGenerator(seed), replicates, units), KNOWN)
 
 
 def minimisers(made: Study) -> Tensor:
@@ -161,7 +161,7 @@ def test_distances_are_those_the_theorem_allows() -> None:
     """S18: within 2.5 and beyond .25 stationary standard deviations, in 98 % of 500 noise draws."""
     made = study(D1.linear(SimulationGenerator(1), 1000), KNOWN)
     answer = iterate(EXACT, made.oracle(0, noiseless=True))[0].theta
-    estimate, _ = iterate(descent(100, 1.0, 1.0, start=tuple(answer.tolist())), made.oracle(8, lanes=500))
+    estimate, _ = iterate(descent(100, 1.0, 1.0, start=tuple(answer.tolist())), made.oracle(8, replicates=500))
     hessian = made.oracle(0, noiseless=True).ask(Curvature(of="hessian", sigma=1.0), answer).value
     values = torch.linalg.eigvalsh(hessian)
     deviation = float((float(estimate.scale) ** 2 / (1 - (1 - values) ** 2)).sum().sqrt())

@@ -182,7 +182,7 @@ class TestTwoWorstNeighbours:
             features = torch.tensor([*x, [0.0, 0.0]], dtype=torch.float64)
             target = torch.tensor([y, 0.0], dtype=torch.float64)
             records = LinearProblem(features, target, torch.ones(2, dtype=torch.bool), LOSS, WEIGHTS)
-            oracle = Simulation(records, public, SimulationGenerator(seed + 1), lanes=self.RUNS)
+            oracle = Simulation(records, public, SimulationGenerator(seed + 1), replicates=self.RUNS)
             theta = torch.zeros(2, dtype=torch.float64)
             upper = np.triu_indices(2)
             answer = oracle.ask(question, theta).value.numpy()
@@ -244,7 +244,7 @@ def test_without_noise_huber_estimates_are_those_of_another_solver(method: type[
 def test_matrices_drowned_in_noise_are_floored() -> None:
     """U8 in its place: no eigenvalue below its floor, the moves counted, and a covariance that is one."""
     public = Facts(units=60, dimension=4, adjacency=Adjacency.REPLACE_ONE, gradient_bound=B, curvature_bound=BBAR)
-    oracle = Simulation(known_scale_problem(D1, 60, None, 5), public, SimulationGenerator(5), lanes=500)
+    oracle = Simulation(known_scale_problem(D1, 60, None, 5), public, SimulationGenerator(5), replicates=500)
     estimate, _ = iterate(settings_of(NoisyGradientDescent, 5, 1.0), oracle)
     third = 1 / 3
     inference = Inference(

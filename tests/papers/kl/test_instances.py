@@ -112,7 +112,7 @@ class TestSums:
     other = torch.tensor([[-0.2, 0.4, 0.1], [0.3, -0.1, 0.2]], dtype=torch.float64)
 
     def exact(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Tensor:
-        oracle = Simulation(self.problem, self.facts, SimulationGenerator(1), noiseless=True, lanes=2)
+        oracle = Simulation(self.problem, self.facts, SimulationGenerator(1), noiseless=True, replicates=2)
         return oracle.ask(question, theta, other).value
 
     def test_a_clip_cuts_each_units_gradient(self) -> None:

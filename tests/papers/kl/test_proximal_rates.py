@@ -4,8 +4,8 @@ F(w) = |w - m|^p to the right of m and 4 |w - m|^p to the left, equal for all un
 an excess of x^kappa up to constants, x = gamma L0 sqrt(T d)/(n sqrt(rho)). An independent simulation gave slopes of log
 median excess in log x of 1.91, 2.88 and 3.90 for kappa = 2, 3, 4 with the scheduled weight, and 1.80 and 1.84 for 3 and
 4 with the printed one, whose excess over x^kappa drifts. Rounds, steps and noise are the extensions that those runs
-used. Runs are lanes of one; seeds are fixed. A run takes 4 n^2/d steps, so the quick study has few units, and that of
-many follows the recursion alone, which is held against the optimizer by two samples (a false alarm in ten thousand).
+used. Runs are replicates of one; seeds are fixed. A run takes 4 n^2/d steps, so the quick study has few units, and that
+of many follows the recursion alone, which is held against the optimizer by two samples (a false alarm in ten thousand).
 """
 
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ from studies.kl import line
 from studies.kl.powers import PowerProblem
 from studies.kl.problems import robust_phase_retrieval
 
-LANES, STEEPNESS, MU = 41, 4.0, sqrt(2)
+REPLICATES, STEEPNESS, MU = 41, 4.0, sqrt(2)
 """rho = 1."""
 QUICK, FULL = (60, 200), (60, 200, 600, 2000)
 SLACK, DRIFT, FAILING = 0.3, 4.0, 2.3
@@ -43,7 +43,7 @@ SLACK, DRIFT, FAILING = 0.3, 4.0, 2.3
 class SteeperToTheLeft:
     """`PowerProblem` in one dimension, in as few operations as can be: a study has a million steps and more."""
 
-    dimension, lanes = 1, None
+    dimension, replicates = 1, None
 
     def __init__(self, units: int, exponent: float) -> None:
         self.units, self._exponent = units, exponent
@@ -62,12 +62,12 @@ class SteeperToTheLeft:
 
 @dataclass(frozen=True)
 class Study:
-    """Medians of lanes, for so many units each."""
+    """Medians of replicates, for so many units each."""
 
     kappa: float
     x: np.ndarray
     excess: np.ndarray
-    lanes: np.ndarray = field(default_factory=lambda: np.empty(0))
+    replicates: np.ndarray = field(default_factory=lambda: np.empty(0))
     """Of the most units."""
 
     @property
@@ -92,7 +92,7 @@ def study(
     units: tuple[int, ...],
     *,
     dimension: int = 1,
-    lanes: int = LANES,
+    replicates: int = REPLICATES,
     noiseless: bool = False,
 ) -> Study:
     exponent = kappa / (kappa - 1)
@@ -118,7 +118,7 @@ def study(
             start_gap=1.0,
         )
         settings = asked.plan(facts, MU)
-        oracle = Simulation(lean, facts, SimulationGenerator(1), noiseless=noiseless, lanes=lanes)
+        oracle = Simulation(lean, facts, SimulationGenerator(1), noiseless=noiseless, replicates=replicates)
         estimate, _ = iterate(settings, oracle)
         ends = whole.excess(estimate.theta)
         found.append(float(ends.median()))
@@ -135,9 +135,9 @@ def test_the_lean_problem_is_the_other_one() -> None:
     assert torch.allclose(sums[0], sums[1], rtol=1e-12, atol=1e-12)
 
 
-def on_the_line(kappa: float, units: tuple[int, ...], lanes: int = LANES) -> tuple[Study, Study]:
+def on_the_line(kappa: float, units: tuple[int, ...], replicates: int = REPLICATES) -> tuple[Study, Study]:
     """Return the study of either weight, scheduled first, by the recursion alone."""
-    found = [line.follow(count, kappa, lanes, seed=count) for count in units]
+    found = [line.follow(count, kappa, replicates, seed=count) for count in units]
     x = np.array([one.x for one in found])
     scheduled, paper = (Study(kappa, x, np.array([one.median(weight) for one in found])) for weight in line.WEIGHTS)
     return scheduled, paper
@@ -159,7 +159,7 @@ def check_line(scheduled: Study, paper: Study) -> None:
 
 @pytest.mark.slow
 def test_on_few_units_the_scheduled_weight_keeps_the_rate_and_the_printed_one_does_not() -> None:
-    scheduled, paper = on_the_line(4.0, QUICK, lanes=5 * LANES)
+    scheduled, paper = on_the_line(4.0, QUICK, replicates=5 * REPLICATES)
     assert scheduled.keeps_the_rate(), (scheduled.slope, scheduled.drift)
     assert paper.slope < FAILING
 
@@ -174,12 +174,12 @@ def test_up_to_two_thousand_units_the_scheduled_weight_keeps_the_rate_and_the_pr
     check_line(*on_the_line(kappa, FULL))
 
 
-def check_law(kappa: float, units: int, weight: ProxWeight, lanes: int) -> None:
+def check_law(kappa: float, units: int, weight: ProxWeight, replicates: int) -> None:
     """Fail unless the recursion alone and the optimizer behind a simulated oracle end alike, by two samples."""
-    alone = line.follow(units, kappa, lanes, seed=5)
-    behind = study(kappa, weight, (units,), lanes=lanes)
+    alone = line.follow(units, kappa, replicates, seed=5)
+    behind = study(kappa, weight, (units,), replicates=replicates)
     assert behind.x[0] == pytest.approx(alone.x)
-    assert ks_2samp(alone.excess[weight], behind.lanes).pvalue > 1e-4
+    assert ks_2samp(alone.excess[weight], behind.replicates).pvalue > 1e-4
 
 
 @pytest.mark.parametrize("weight", line.WEIGHTS)
@@ -197,8 +197,8 @@ def test_it_is_so_on_more_units_and_other_losses(kappa: float, units: int, weigh
 def test_twice_the_noise_is_told_from_it() -> None:
     """The control of the comparison of laws."""
     alone = line.follow(40, 3.0, 300, seed=5, noise=2.0)
-    behind = study(3.0, "scheduled", (40,), lanes=300)
-    assert ks_2samp(alone.excess["scheduled"], behind.lanes).pvalue < 1e-4
+    behind = study(3.0, "scheduled", (40,), replicates=300)
+    assert ks_2samp(alone.excess["scheduled"], behind.replicates).pvalue < 1e-4
 
 
 @pytest.mark.slow
@@ -243,7 +243,7 @@ def test_robust_phase_retrieval_is_solved_near_its_solution(kappa: float, sizes:
         )
         facts = constants.facts(units, dimension)
         settings = asked.plan(facts, MU)
-        estimate, _ = iterate(settings, Simulation(problem, facts, SimulationGenerator(1), lanes=LANES))
+        estimate, _ = iterate(settings, Simulation(problem, facts, SimulationGenerator(1), replicates=REPLICATES))
         ends = (estimate.theta - truth).norm(dim=1)
         assert float(ends.median()) < within / 2, "nearer than the start, where all constants hold"
         excesses.append((rows @ estimate.theta.T).square().sub(target.unsqueeze(1)).abs().mean(0).median())
@@ -254,5 +254,5 @@ def test_robust_phase_retrieval_is_solved_near_its_solution(kappa: float, sizes:
 
 @pytest.mark.slow
 def test_at_kappa_two_both_weights_are_one() -> None:
-    weights = [study(2.0, weight, (40,), lanes=3) for weight in ("scheduled", "paper")]
+    weights = [study(2.0, weight, (40,), replicates=3) for weight in ("scheduled", "paper")]
     assert weights[0].excess[0] == weights[1].excess[0]

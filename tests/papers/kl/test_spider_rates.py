@@ -2,7 +2,7 @@
 
 F(w) = |w - m|^p, equal for all units, has kappa = p/(p-1); the theorem's excess is x_K^kappa up to constants, with
 x_K = gamma L0 sqrt(K d log(1/beta'))/(n sqrt(rho)). Slopes are least squares of log median excess over 41 runs, which
-are lanes of one. Seeds are fixed.
+are replicates of one. Seeds are fixed.
 
 Rounds end where an estimate is short, noised or not, so a run without noise ends near the target that the noise was
 planned for: a slope alone does not tell that the noise is there. What does is how much of the error that each round
@@ -30,8 +30,8 @@ from core.privacy.facts import Facts
 from studies.kl.powers import PowerProblem
 from tests.support.printed_spider import fresh_walk
 
-LANES, BETA = 41, 0.05
-MOST_FALSE = int(binom.isf(1e-4, LANES, BETA))
+REPLICATES, BETA = 41, 0.05
+MOST_FALSE = int(binom.isf(1e-4, REPLICATES, BETA))
 """So many of the runs may exceed their certificate by chance, but for one study in ten thousand."""
 UNITS = (30_000, 100_000, 300_000, 1_000_000, 3_000_000, 10_000_000)
 LARGE = 1_000_000
@@ -43,7 +43,7 @@ SIMULATED = {"proved": (9.8e-5, 1.6e-3, 3.6e-3), "calibrated": (6.3e-7, 3.9e-5, 
 
 @dataclass(frozen=True)
 class Point:
-    """One study: medians of lanes, and what was planned."""
+    """One study: medians of replicates, and what was planned."""
 
     x: float
     """x_K."""
@@ -51,19 +51,19 @@ class Point:
     target: float
     """What the last round certifies."""
     false: int
-    """Lanes above it."""
+    """Replicates above it."""
     used: Tensor
-    """The largest part of the allowed error that a lane's estimates had, shape (R,)."""
+    """The largest part of the allowed error that a replicate's estimates had, shape (R,)."""
 
 
 class Watching:
-    """Follows a run's estimates, lane by lane, and compares them with the gradient that they estimate."""
+    """Follows a run's estimates, replicate by replicate, and compares them with the gradient that they estimate."""
 
     def __init__(self, real: Simulation, problem: PowerProblem, course: SpiderSchedule) -> None:
         self._real, self._problem, self._course, self._round = real, problem, course, -1
         self.facts, self.resume, self.keep = real.facts, real.resume, real.keep
         self._estimate = torch.zeros(())
-        self.used = torch.zeros(LANES, dtype=torch.float64)
+        self.used = torch.zeros(REPLICATES, dtype=torch.float64)
 
     def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:
         answer = self._real.ask(question, theta, other)
@@ -91,7 +91,9 @@ def study(
     settings = KlSpider(condition=problem.constants.condition, variant=variant, beta=BETA).plan(facts, sqrt(2 * rho))
     ground, course = settings.ground(facts), settings.course(facts)
     oracle = Watching(
-        Simulation(problem, facts, SimulationGenerator(units % 1009), noiseless=noiseless, lanes=LANES), problem, course
+        Simulation(problem, facts, SimulationGenerator(units % 1009), noiseless=noiseless, replicates=REPLICATES),
+        problem,
+        course,
     )
     start = torch.zeros(dimension, dtype=torch.float64)
     excess = problem.excess(walk(course, start, float("inf"), oracle)["theta"])
@@ -274,14 +276,16 @@ def compared(exponent: float, units: int) -> tuple[Point, Point]:
     course, most = fresh_course(ground, 1.0, BETA)
     assert sum(1 / (2 * one.gradient_sigma**2) for one in course.rounds) * most <= 1.0
     start = torch.zeros(10, dtype=torch.float64)
-    theta = fresh_walk(course, start, Simulation(problem, facts, SimulationGenerator(units % 1009), lanes=LANES))
+    theta = fresh_walk(
+        course, start, Simulation(problem, facts, SimulationGenerator(units % 1009), replicates=REPLICATES)
+    )
     excess = problem.excess(theta)
     assert course.failure is not None
     assert course.certified is not None
     gamma, length = ground.condition.gamma, noise_radius(10, course.failure)
     x = gamma * ground.lipschitz * length * sqrt(course.wanted) / units
     false = int((excess > course.certified).sum())
-    fresh = Point(x, float(excess.median()), course.certified, false, torch.zeros(LANES))
+    fresh = Point(x, float(excess.median()), course.certified, false, torch.zeros(REPLICATES))
     return study(exponent, units, "calibrated"), fresh
 
 
@@ -299,7 +303,7 @@ class TestDifferences:
         assert course.wanted == planned.wanted
         assert course.certified == pytest.approx(planned.certified)
         start = torch.zeros(10, dtype=torch.float64)
-        one, two = (Simulation(problem, facts, SimulationGenerator(6), lanes=5) for _ in range(2))
+        one, two = (Simulation(problem, facts, SimulationGenerator(6), replicates=5) for _ in range(2))
         torch.testing.assert_close(
             walk(planned, start, float("inf"), one)["theta"], fresh_walk(planned, start, two), rtol=0, atol=1e-12
         )

@@ -308,7 +308,7 @@ def sampled_error(size: int, batch: int, asked: int = 400) -> float:
 
 
 class Flat:
-    """A simulation of one lane, as an oracle that has none."""
+    """A simulation of one replicate, as an oracle that has none."""
 
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
