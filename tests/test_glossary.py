@@ -115,6 +115,7 @@ RETIRED = (
     "Till",
     "Trail",
     "truncate_rows",
+    "twins_agree",
     "undertaker",
     "Undertaker",
     "Unmetered",

@@ -1,6 +1,6 @@
 """Many draws of one discrete Gaussian at once, compiled or by NumPy.
 
-The compiled twin (`core/native/noise.c`) gives the same integers for the same words of a generator:
+The native implementation (`core/native/noise.c`) gives the same integers for the same words of a generator:
 `tests/mechanisms/test_draws.py` compares them draw by draw, and so does every worker when it starts
 (`core.mechanisms.self_test`).
 """

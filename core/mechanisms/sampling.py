@@ -42,7 +42,7 @@ _UNDECIDED: Final = -1
 
 
 class Kernels(NamedTuple):
-    """The compiled twins of what makes lists of units."""
+    """The native implementations of what makes lists of units."""
 
     groups: Kernel
     settle: Kernel

@@ -5,7 +5,7 @@ By hand: ``python -m core.mechanisms.self_test`` prints what one process draws, 
 A broken system source, a process image restored twice, or a fork that goes on with its parent's key would give two
 trainers the same noise, and their difference would be the records' own.
 
-Kernels that compute something else than their twins are of a broken compiler, disk or processor. A worker that has them
+Kernels that compute something else than NumPy are of a broken compiler, disk or processor. A worker that has them
 does not start: going on without them would hide it, and the same machine would then compute all the rest.
 """
 
@@ -99,7 +99,7 @@ class _Same(Generator):
         return drawn
 
 
-def twins_agree() -> bool:
+def kernels_agree() -> bool:
     """Say whether each compiled kernel gives what NumPy gives for the same fresh words, some thousands of them."""
     found, _ = library()
     if found is None:
@@ -217,7 +217,7 @@ def _rows_agree(found: CDLL, words: NDArray[np.uint64]) -> bool:
 
 
 def self_test() -> str:
-    """Check that fresh processes, forks of them and this one draw different noise, and kernels agree with their twins.
+    """Check that fresh processes, forks of them and this one draw different noise, and kernels agree with NumPy.
 
     Takes about half a second. Equal lines by chance have probability below 2^-180.
 
@@ -239,7 +239,7 @@ def self_test() -> str:
         ensure(len(told) == LINES, "a fresh process, and a fork of it, say what they draw")
         lines += told
     ensure(distinct(lines), "fresh processes draw the same noise: the system's source of randomness is broken")
-    ensure(twins_agree(), "compiled kernels give other numbers than NumPy: build them anew, or remove the library")
+    ensure(kernels_agree(), "compiled kernels give other numbers than NumPy: build them anew, or remove the library")
     return library()[1]
 
 

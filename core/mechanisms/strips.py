@@ -74,7 +74,7 @@ def weights(parameter: float, last: int) -> list[int]:
 
 
 def expm1(d: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return exp(d) - 1 for d in [0, 0.25], within 2^-47 relatively; the compiled twin takes the same steps."""
+    """Return exp(d) - 1 for d in [0, 0.25], within 2^-47 relatively; the native one takes the same steps."""
     series = np.ones_like(d)
     for inverse in _INVERSES:
         series = 1.0 + (d * inverse) * series

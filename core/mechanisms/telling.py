@@ -37,7 +37,7 @@ def tell_noised(
 ) -> None:
     """Round a sum of parts to the grid, add its noise there, and scale it; post-processing from the noise on.
 
-    The compiled twin does the same in one pass: integers exactly, and the same float operations.
+    The native implementation does the same in one pass: integers exactly, and the same float operations.
 
     Args:
         total: in part steps, shape (p,).
@@ -137,7 +137,7 @@ def tell_open(
         pieces: as above.
         grid: as above.
         scale: as above.
-        kernel: compiled, and there. Its twin is `core.problems.neural.parts.write_truncated` before `tell_noised`.
+        kernel: compiled, and there. Its reference is `core.problems.neural.parts.write_truncated` before `tell_noised`.
 
     Raises:
         PrivacyInvariantError: a number of the part is none, or no sum of parts is so large; nothing may be told.

@@ -1,1 +1,1 @@
-"""Compiled twins of NumPy code, for what a step spends outside its products; built by `python -m core.native.build`."""
+"""Native implementations of NumPy code, for a step outside its products; built by `python -m core.native.build`."""

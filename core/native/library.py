@@ -4,7 +4,7 @@ One library is made of all C files of this folder, beside them (`core.native.bui
 and of how they are compiled, which is looked for in the file before anything of it runs: one that was built from other
 sources, or by other rules, is left alone. A process asks once, when it first imports who calls a kernel.
 
-What C computes must be what its twin computes, bit for bit, so that no proof speaks of two programs: floats by the same
+What C computes must be what its reference computes, bit for bit, so no proof speaks of two programs: floats by the same
 IEEE operations in the same order (nothing is contracted or reassociated), integers without overflow, and no conversion
 of a float that the integer does not hold. Kernels get addresses: their callers check shapes, types and contiguity.
 Sums over rows and squares of their norms are the exception: BLAS and torch add up in an order that nobody promises, the

@@ -1,7 +1,7 @@
-"""The compiled twins of products with rows, where they were built; their callers check shapes, types and addresses.
+"""Native products with rows, where they were built; their callers check shapes, types and addresses.
 
 They add up in an order of their own, the same on every processor, where BLAS has some other: what is charged holds for
-any (`core.problems.blocks`, `core.problems.single`), so both err by no more. All else they do is what the twins do:
+any (`core.problems.blocks`, `core.problems.single`), so both err by no more. All else is as the references do it:
 numbers are made by the same operations, zero is a selection by a mask of bits, no branch and no loop's length asks for
 a number, and a part that breaks its public bound is told of and no integer is made of it.
 """

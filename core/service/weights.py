@@ -39,9 +39,9 @@ def create(context: Context, caller: Caller, name: str, pieces: Iterable[bytes])
         taken = rows.take(counted, path)
     try:
         with context.database.read() as session:
-            twin = rows.same(session, caller.id, taken.digest, settings.site)
-            if twin is not None:
-                return _view(twin), True
+            stored = rows.same(session, caller.id, taken.digest, settings.site)
+            if stored is not None:
+                return _view(stored), True
         weights_id = new_id(rows.PREFIX)
         location = f"{weights_id}.safetensors"
         open_storage(settings).put(path, location)

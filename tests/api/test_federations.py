@@ -90,9 +90,9 @@ def test_the_life_of_a_federated_job(
     report = admin.get(f"/v1/jobs/{made['id']}/report").json()
     assert len({client["scope"] for client in report["clients"]}) == 2
     assert admin.get(f"/v1/jobs/{made['id']}/report", headers={"Accept": "text/html"}).status_code == 200
-    twin = admin.post(f"/v1/jobs/{made['id']}/clone", headers={"Idempotency-Key": uuid4().hex}).json()
+    clone = admin.post(f"/v1/jobs/{made['id']}/clone", headers={"Idempotency-Key": uuid4().hex}).json()
     assert [reserved(owner, name) for owner, name in zip(owners, names, strict=True)] == paid
-    assert twin["optimizer"] == made["optimizer"]
+    assert clone["optimizer"] == made["optimizer"]
 
 
 def test_a_refusal_names_the_dataset_and_reserves_nothing(

@@ -251,10 +251,10 @@ class TestSubmit:
         assert view["retry_allowance"] == made["retry_allowance"] == 2
         request = {name: view[name] for name in JobSpec.model_fields if name in view and name != "federation"}
         assert asked.keys() <= request.keys()
-        twin = submit(admin, request)
-        assert twin.status_code == 202, twin.text
+        again = submit(admin, request)
+        assert again.status_code == 202, again.text
         apart = {"id", "created_at"}
-        assert {k: v for k, v in twin.json().items() if k not in apart} == {
+        assert {k: v for k, v in again.json().items() if k not in apart} == {
             k: v for k, v in made.items() if k not in apart
         }
 

@@ -163,10 +163,10 @@ class TestJobs:
         assert found.spec is not None
         assert asked.keys() <= found.spec.keys()
         assert found.spec["model"]["kind"] == "logistic"
-        twin = client.submit(found.spec)
-        assert twin.id != made.id
-        assert (twin.spec, twin.cost) == (made.spec, made.cost)
-        for one in (made, twin):
+        again = client.submit(found.spec)
+        assert again.id != made.id
+        assert (again.spec, again.cost) == (made.spec, made.cost)
+        for one in (made, again):
             client.cancel(one.id)
 
     def test_progress_is_told_until_the_end(self, client: Client, released: Released) -> None:

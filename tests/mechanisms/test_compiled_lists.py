@@ -40,7 +40,7 @@ def agree(found: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch, rate: float, unit
 
 
 @pytest.mark.parametrize(("rate", "units"), LAWS)
-def test_twins_list_the_same_units_from_the_same_words(
+def test_both_implementations_list_the_same_units_from_the_same_words(
     rate: float, units: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert agree(compiled_kernels(), monkeypatch, rate, units, None)
@@ -67,7 +67,7 @@ FLAWS = {
 
 @pytest.mark.parametrize("flaw", FLAWS)
 def test_a_planted_flaw_is_seen(flaw: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the comparison of twins; all units are compared, so nothing is left to chance."""
+    """By the comparison with the reference; all units are compared, so nothing is left to chance."""
     source = copied(tmp_path) / "samples.c"
     genuine, planted = FLAWS[flaw]
     assert source.read_text().count(genuine) == 1

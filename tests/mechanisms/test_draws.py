@@ -67,7 +67,7 @@ def by_numpy(
 
 
 @pytest.mark.parametrize("sigma", SIGMAS)
-def test_twins_draw_the_same_integers_from_the_same_words(sigma: float) -> None:
+def test_both_implementations_draw_the_same_integers_from_the_same_words(sigma: float) -> None:
     assert agree(compiled_kernels(), sigma, SIZES)
 
 
@@ -85,7 +85,7 @@ def first_bits(law: DiscreteGaussian, kind: str, count: int) -> NDArray[np.unsig
 @pytest.mark.parametrize(
     ("sigma", "kind"), [(sigma, "undecided") for sigma in SIGMAS] + [(s, k) for s in WIDE for k in ("test", "both")]
 )
-def test_twins_agree_where_nothing_is_decided_at_once_and_whoever_lacks_a_word_says_so(sigma: float, kind: str) -> None:
+def test_both_agree_where_nothing_is_decided_at_once_and_whoever_lacks_a_word_says_so(sigma: float, kind: str) -> None:
     law, words = DiscreteGaussian(sigma), SimulationGenerator(4).bits(20_000)
     first = first_bits(law, kind, 3000)
     expected, used = by_numpy(law, first, words)
@@ -110,7 +110,7 @@ FLAWS = {
 
 @pytest.mark.parametrize("flaw", FLAWS)
 def test_a_planted_flaw_is_seen(flaw: str, tmp_path: Path) -> None:
-    """By the comparison of twins; all draws are compared, so nothing is left to chance."""
+    """By the comparison with the reference; all draws are compared, so nothing is left to chance."""
     source = copied(tmp_path) / "noise.c"
     genuine, planted = FLAWS[flaw]
     assert source.read_text().count(genuine) == 1
@@ -171,7 +171,7 @@ def test_a_tie_of_a_tests_cell_too(offset: int, cell: int) -> None:
 
 @pytest.mark.parametrize("sigma", WIDE)
 def test_a_test_is_decided_by_the_density_itself(sigma: float) -> None:
-    """A 2^-36th of the quotient beside it, in cells and at places of all kinds, by both twins; at it by NumPy."""
+    """A 2^-36th of the quotient beside it, in cells and at places of all kinds, by both codes; at it by NumPy."""
     law, coins, compared = DiscreteGaussian(sigma), np.random.default_rng(8), 0
     strips, width = law.strips, 2**law.strips.fine
     values = [0, *strips.tests.high.tolist(), 2**64]
@@ -272,12 +272,12 @@ def test_a_worker_with_flawed_kernels_does_not_start(
 ) -> None:
     source = copied(tmp_path) / file
     monkeypatch.setattr(self_test, "library", lambda: (compiled_kernels(), "compiled"))
-    assert self_test.twins_agree()
+    assert self_test.kernels_agree()
     assert source.read_text().count(genuine) == 1
     source.write_text(source.read_text().replace(genuine, planted))
     flawed = built(tmp_path)
     monkeypatch.setattr(self_test, "library", lambda: (flawed, "compiled"))
-    assert not self_test.twins_agree()
+    assert not self_test.kernels_agree()
     monkeypatch.setattr(self_test, "distinct", lambda lines: len(lines) == 1)  # these are not what is planted
     monkeypatch.setattr(self_test, "FRESH", 0)
     with pytest.raises(AssertionError, match="other numbers than NumPy"):
@@ -286,4 +286,4 @@ def test_a_worker_with_flawed_kernels_does_not_start(
 
 def test_without_a_library_there_is_nothing_to_compare(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(self_test, "library", lambda: (None, "none"))
-    assert self_test.twins_agree()
+    assert self_test.kernels_agree()

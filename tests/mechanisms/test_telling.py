@@ -30,7 +30,7 @@ GRID = vector_grid(1.0, 2**20, 9, Adjacency.ZERO_OUT)
 @pytest.mark.parametrize("precision", [np.float64, np.float32])
 @pytest.mark.parametrize("bits", [1, 20])
 @pytest.mark.parametrize("wide", [2**20, 2**50, 2**51 - 1, 2**51, 2**51 + 1, 2**61])
-def test_twins_tell_the_same_floats_of_sums_of_all_sizes(bits: int, wide: int, precision: type[np.floating]) -> None:
+def test_both_make_the_same_floats_of_sums_of_all_sizes(bits: int, wide: int, precision: type[np.floating]) -> None:
     """Around the size to which doubles are made many at a time; twice, where the sum stood too."""
     grid = replace(vector_grid(1.0, 2**20, 9, Adjacency.ZERO_OUT), part_bits=bits)
     words = SimulationGenerator(bits).bits(4 * CHUNK).view(np.int64)

@@ -1,4 +1,4 @@
-"""Compiled sums of rows: floats of one order, bit for bit, whatever the records say; sums that the twins make too."""
+"""Compiled sums of rows: floats of one order, bit for bit, whatever the records say; sums that torch makes too."""
 
 import ctypes
 from pathlib import Path
@@ -223,7 +223,7 @@ def test_a_planted_flaw_is_seen(flaw: str, tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("precision", ["double", "single"])
 @pytest.mark.parametrize("loss", [LOGISTIC, Squared()], ids=lambda one: one.kind)
-def test_twins_err_by_no_more_than_is_charged(loss: Loss, precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_err_by_no_more_than_is_charged(loss: Loss, precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """On rows of every size, some of them none, at points where margins overflow: with masks, lists and norms."""
     weights: Weights = WEIGHTS if loss == LOGISTIC else Clip(bound=2.0)
     public, grid = charged(loss, weights, precision)

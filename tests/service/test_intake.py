@@ -69,7 +69,7 @@ def one_by_one(context: Context, submissions: Sequence[Submission]) -> list[Answ
     return [entry.take(context, [submission])[0] for submission in submissions]
 
 
-def twins(context: Context, owner: Caller) -> list[str]:
+def two_datasets(context: Context, owner: Caller) -> list[str]:
     """Return two datasets with equal budgets of their own."""
     return [declared(context, owner)["id"] for _ in range(2)]
 
@@ -85,7 +85,7 @@ def of_all_kinds(context: Context, owner: Caller, stranger: Caller, dataset: str
 class TestOrder:
     def test_each_is_decided_as_if_it_had_come_alone(self, context: Context, someone: Someone) -> None:
         owner, stranger = someone("owner"), someone("analyst")
-        one, two = twins(context, owner)
+        one, two = two_datasets(context, owner)
         batcher = entry.take(context, of_all_kinds(context, owner, stranger, one))
         alone = one_by_one(context, of_all_kinds(context, owner, stranger, two))
         assert told(batcher) == told(alone)
@@ -220,7 +220,7 @@ class TestLimits:
         self, context: Context, someone: Someone
     ) -> None:
         owner = someone("owner")
-        one, two = twins(context, owner)
+        one, two = two_datasets(context, owner)
         alone = told(one_by_one(context, [asked(context, owner, one, mu="0.3") for _ in range(12)]))
         processes = [replace(context, database=Database(context.database.url)) for _ in range(4)]
 

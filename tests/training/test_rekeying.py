@@ -15,7 +15,7 @@ CHUNKED: list[dict[str, Any]] = [FULL | {"steps": 291}, POISSON | {"steps": 291}
 """Methods whose chunks are of three or more questions each."""
 
 
-class _Twins:
+class _Pair:
     """Two oracles with one generator's state forced on both, as somebody has who captured it."""
 
     def __init__(self, optimizer: dict[str, Any]) -> None:
@@ -65,18 +65,18 @@ def test_a_captured_generator_foretells_the_chunk_that_is_paid_and_nothing_after
 
     False alarms: two answers or samples that are equal by chance, below 2^-60.
     """
-    twins = _Twins(optimizer)
-    assert not twins.ask()  # each has a key of its own
-    twins.capture()
-    paid = twins.paid
+    pair = _Pair(optimizer)
+    assert not pair.ask()  # each has a key of its own
+    pair.capture()
+    paid = pair.paid
     for _ in range(400):
-        foretold = twins.ask()
-        if twins.paid > paid:
+        foretold = pair.ask()
+        if pair.paid > paid:
             break
         assert foretold, "what is captured tells all that is drawn before the next payment"
-    assert twins.paid == paid + 1
+    assert pair.paid == paid + 1
     assert not foretold
-    assert not any(twins.ask() for _ in range(4))
+    assert not any(pair.ask() for _ in range(4))
 
 
 def test_the_key_is_new_once_the_payment_is_committed_and_before_anything_is_read() -> None:

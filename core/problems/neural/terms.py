@@ -213,7 +213,7 @@ def squared_norms(rows: Tensor) -> Tensor:
 def exact_squares(rows: Tensor, kernel: Kernel | None = _SQUARES) -> Tensor:
     """Return each row's squared norm added up in double precision, where no square of a single underflows.
 
-    A factor of an outer product needs it: what is missing of one norm is multiplied by the other. The compiled twin
+    A factor of an outer product needs it: what is missing of one norm is multiplied by the other. The native one
     adds up in another order, and the measure is as good. By torch some rows at a time: copies in double precision of
     all inputs of a layer would be most of what a step holds.
 
