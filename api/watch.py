@@ -45,7 +45,7 @@ class Feed:
             return None
         return self.lines[-1].seq if self.lines else 0
 
-    def put(self, look: jobs.Look) -> None:
+    def put(self, look: jobs.SeenJob) -> None:
         """Note a look at the job, and wake everybody where it has changed."""
         if look.head == self.head and not look.lines:
             return

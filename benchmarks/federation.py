@@ -26,7 +26,7 @@ from core.catalogue.losses import Logistic
 from core.catalogue.questions import Curvature
 from core.mechanisms.generator import SystemGenerator
 from core.oracle import Oracle
-from core.oracle.federation import READY, Federation, Rounds, SiteFilter
+from core.oracle.federation import READY, FederatedOracle, MessageRounds, SiteFilter
 from core.oracle.filters import UnlimitedFilter
 from core.oracle.full import FullOracle
 from core.problems.linear import LinearProblem
@@ -64,9 +64,9 @@ def take_part(number: int, size: int, place: str) -> tuple[float, float, float]:
     device = torch.device("cpu")
     group = meet(number, size, place, key=bytes(32), patience_seconds=PATIENCE_SECONDS, device=device)
     peers = DistributedPeerGroup(group, PATIENCE_SECONDS)
-    records, public, rounds = own_records(number), facts_for(Logistic(), UNITS, DIMENSION), Rounds(peers)
+    records, public, rounds = own_records(number), facts_for(Logistic(), UNITS, DIMENSION), MessageRounds(peers)
     paying = SiteFilter(UnlimitedFilter(), rounds)
-    federation = Federation(FullOracle(records, public, paying, SystemGenerator()), paying, "benchmark")
+    federation = FederatedOracle(FullOracle(records, public, paying, SystemGenerator()), paying, "benchmark")
     alone = FullOracle(records, public, UnlimitedFilter(), SystemGenerator())
     sharing = max(1.0, size / (os.cpu_count() or 1))
     found = []

@@ -6,14 +6,16 @@ from sqlalchemy import Connection
 from core.settings import ServiceSettings
 from core.store.access.archives import AuditArchive
 from core.store.database import Database
-from core.store.jobs.presence import Seat
-from core.store.quotas import Upload
+from core.store.jobs.presence import SiteSlot
+from core.store.quotas import OpenUpload
 from core.store.revisions import REVISION_TABLE, refuse_unreleased
 from core.store.tables import Job
 
 TABLES = Job.metadata
 """Of all tables."""
-assert Seat.metadata is TABLES is Upload.metadata is AuditArchive.metadata, "tables of several modules have one list"
+assert SiteSlot.metadata is TABLES is OpenUpload.metadata is AuditArchive.metadata, (
+    "tables of several modules have one list"
+)
 
 
 def _run(connection: Connection) -> None:

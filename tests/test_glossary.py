@@ -91,11 +91,13 @@ RETIRED = (
     "nursery",
     "Nursery",
     "OneLane",
+    "open_books",
     "open_desk",
     "PoissonDoor",
     "promise_of",
     "_READ_BY_EVERY_RELEASE",
     "_read_plan_of_the_first_release",
+    "RankOrder",
     "SecretCoins",
     "SeededCoins",
     "SilentBell",
@@ -125,6 +127,7 @@ RETIRED = (
     "workers.leash",
     "workers.nursery",
     "workers.template",
+    "workers.verdict",
 )
 """Identifiers that are gone from code, logs, docs and tests; each rename adds what it replaced.
 

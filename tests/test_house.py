@@ -177,3 +177,33 @@ class _Bare(ast.NodeTransformer):
         return node
 
     visit_FunctionDef = visit_ClassDef = visit_AsyncFunctionDef = _block  # noqa: N815 - names that ast.NodeTransformer looks for
+
+
+SIGNED_FORMS = ROOT / "farthing" / "certificate_forms.py"
+"""Its classes have the names of the signed document's parts; the views beside it show the same things."""
+ELSEWHERE = {"farthing": {"Client"}}
+"""The SDK's own client, and the view of a federation's."""
+
+
+def twice_defined(modules: dict[str, str]) -> dict[str, list[str]]:
+    """Return public classes that several modules of one layer define, by name; `modules` are texts by their path."""
+    found: dict[str, list[str]] = {}
+    for path, text in modules.items():
+        for node in ast.parse(text).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found.setdefault(node.name, []).append(path)
+    return {name: paths for name, paths in found.items() if len(paths) > 1}
+
+
+@pytest.mark.parametrize("top", TOPS)
+def test_no_two_modules_of_a_layer_define_a_class_of_one_name(top: str) -> None:
+    own = [path for path in SOURCES if (ROOT / top) in path.parents and path != SIGNED_FORMS]
+    assert own
+    twice = twice_defined({str(path.relative_to(ROOT)): path.read_text() for path in own})
+    assert twice.keys() == ELSEWHERE.get(top, set()), twice
+
+
+def test_a_class_that_is_defined_twice_is_seen() -> None:
+    """The planted bug."""
+    modules = {"core/a.py": "class Kept: ...", "core/b.py": "class Kept: ...", "core/c.py": "class _Kept: ..."}
+    assert twice_defined(modules) == {"Kept": ["core/a.py", "core/b.py"]}

@@ -15,7 +15,7 @@ from core.settings import ServiceSettings
 from core.store.records.master_key import load_master_keys
 from workers.outcome import Outcome
 from workers.process import child_environment, held_back
-from workers.wire import RankOrder
+from workers.wire import RankMessage
 
 if TYPE_CHECKING:
     from core.problems.process_group import ProcessGroup
@@ -65,7 +65,7 @@ def gather(
     place, key = f"file://{folder / 'meeting'}", secrets.token_bytes(32)
     try:
         for rank in range(1, size):
-            order = RankOrder(
+            order = RankMessage(
                 rank=rank,
                 size=size,
                 place=place,
@@ -86,7 +86,7 @@ def patience_seconds(settings: ServiceSettings) -> float:
     return max(PATIENCE_LEASES * settings.lease_seconds, LEAST_PATIENCE_SECONDS)
 
 
-def start_follower(order: RankOrder, module: str = RANK, pipe: int | None = None) -> "subprocess.Popen[bytes]":
+def start_follower(order: RankMessage, module: str = RANK, pipe: int | None = None) -> "subprocess.Popen[bytes]":
     """Start one follower and tell it its order; it ends with this process, and with the thread that calls this.
 
     Args:

@@ -16,13 +16,13 @@ from core.service.notifier import Notifier
 from core.settings import ServiceSettings
 from core.store.claims import Claim
 from core.training.job_repository import JobRepository, Unreachable
-from core.training.taken import Offer, Taken
+from core.training.taken import ClaimedJob, Offer
+from workers.attempt_result import AttemptResult, concluded, endings, losses, said, write
 from workers.gpus import NoAnswer, free_bytes
 from workers.outcome import Outcome, describe
 from workers.process import clock_seconds
 from workers.run import Run
 from workers.slots import Slot
-from workers.verdict import Verdict, concluded, endings, losses, said, write
 
 BEATS_PER_LEASE: Final = 6
 LOOK_SECONDS: Final = 1.0
@@ -45,7 +45,7 @@ T = TypeVar("T")
 class Claimed:
     """An attempt to start."""
 
-    taken: Taken
+    taken: ClaimedJob
     slot: Slot
     sent_at: float
     """When the claim was sent, by `clock_seconds`."""
@@ -213,7 +213,7 @@ class LeaseLoop:
         self._hand_over(taken, slot, sent_at)
         return True
 
-    def _hand_over(self, taken: Taken, slot: Slot, sent_at: float) -> None:
+    def _hand_over(self, taken: ClaimedJob, slot: Slot, sent_at: float) -> None:
         """Have the supervisor start what was claimed."""
         self._log.info("claimed", **taken.claim.told, clients=len(taken.clients) or None)
         self.claimed.put(Claimed(taken, slot, sent_at))
@@ -253,7 +253,7 @@ class LeaseLoop:
             else:
                 held.asked_at = sent_at
 
-    def _seated(self, offer: Offer) -> tuple[Taken | None]:
+    def _seated(self, offer: Offer) -> tuple[ClaimedJob | None]:
         """Return what an offer has become, in a tuple that tells it from no answer at all."""
         return (self._repository.seated(offer),)
 
@@ -330,12 +330,12 @@ class LeaseLoop:
                 self._free.append(run.slot)
             self._claim_at = 0.0
 
-    def _end(self, run: Run, claim: Claim, decided: Verdict) -> None:
+    def _end(self, run: Run, claim: Claim, decided: AttemptResult) -> None:
         """Write one end, and say so."""
         statuses = [describe(child.status) for child in run.children if child.status is not None]
-        self._log.info("ended", **claim.told, status=",".join(statuses), verdict=decided.value)
+        self._log.info("ended", **claim.told, status=",".join(statuses), result=decided.value)
         self._write_end(run, claim, decided)
-        if decided is Verdict.STOPPED:
+        if decided is AttemptResult.STOPPED:
             self._notifier.notify(claim.job_id, run.resources.served_by)
 
     def _leave_seat(self, run: Run) -> None:
@@ -358,7 +358,7 @@ class LeaseLoop:
                     self._end(run, run.claim, concluded(told))
                 return
 
-    def _write_end(self, run: Run, claim: Claim, decided: Verdict) -> None:
+    def _write_end(self, run: Run, claim: Claim, decided: AttemptResult) -> None:
         """Write one end; repeated until it is written or the lease is gone, when a sweep finds the job.
 
         A fence that is refused means that somebody cancelled in between, or that the attempt is over.
@@ -368,15 +368,15 @@ class LeaseLoop:
             try:
                 write(self._repository, claim, decided)
             except StaleAttempt:
-                if decided is Verdict.CANCELLED:
+                if decided is AttemptResult.CANCELLED:
                     return
-                decided = Verdict.CANCELLED
+                decided = AttemptResult.CANCELLED
             except LedgerFrozen:
                 self._log.error("ledger-frozen", **claim.told, remedy="farthing reconcile")
                 return
             except Unreachable:
                 if clock_seconds() > deadline:
-                    self._log.error("unwritten", **claim.told, verdict=decided.value)
+                    self._log.error("unwritten", **claim.told, result=decided.value)
                     return
                 time.sleep(self._look_seconds)
             else:

@@ -20,7 +20,7 @@ from core.store.access.audit import Line
 from core.store.database import Database
 from core.store.decoding.likeness import Summarized, are_same, best_set, counts_of, shared, tag_of
 from core.store.records.encryption import new_key
-from core.store.records.records import Kept, kept_of, open_records
+from core.store.records.records import StoredRecords, kept_of, open_records
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,7 +43,7 @@ class Overlap:
 @dataclass(frozen=True)
 class _Stored:
     owner_id: str
-    kept: Kept
+    kept: StoredRecords
     columns: tuple[Column, ...]
 
 

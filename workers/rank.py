@@ -14,7 +14,7 @@ import threading
 from workers.outcome import Outcome
 from workers.process import die_with_parent, leave_no_core, limit_memory, pin
 from workers.trainer import fail, judge, leave_with_parent
-from workers.wire import RankOrder
+from workers.wire import RankMessage
 
 
 def main() -> None:
@@ -29,14 +29,14 @@ def main() -> None:
     line = sys.stdin.buffer.readline()
     if not line.endswith(b"\n"):
         os._exit(Outcome.ORPHANED)
-    order = RankOrder.model_validate_json(line)
+    order = RankMessage.model_validate_json(line)
     threading.Thread(target=leave_with_parent, daemon=True).start()
     pin(order.gpu)
     limit_memory(order.memory_bytes, with_gpu=order.gpu is not None)
     os._exit(serve(order, *pipes))
 
 
-def serve(order: RankOrder, pipe: int | None = None) -> Outcome:
+def serve(order: RankMessage, pipe: int | None = None) -> Outcome:
     """Follow, and say how it ended; a follower that was dismissed has done its part."""
     try:
         import torch  # noqa: PLC0415 - slow; the parent of this function does what cannot wait first

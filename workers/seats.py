@@ -6,17 +6,17 @@ from pathlib import Path
 from typing import Final
 
 from core.store.witness.trusting import mark_keys
-from core.training.seat import Seat
-from core.training.taken import Taken
+from core.training.seat import SiteConnection
+from core.training.taken import ClaimedJob
 from workers.gather import patience_seconds
-from workers.wire import Order
+from workers.wire import TrainerMessage
 
 _KEY_BYTES: Final = 32
 _MEETING: Final = "meeting"
 _FILE: Final = "file://"
 
 
-def seated(order: Order, taken: Taken, folder: Path | None) -> list[Order]:
+def seated(order: TrainerMessage, taken: ClaimedJob, folder: Path | None) -> list[TrainerMessage]:
     """Return each client's order: its own claim and its own dataset's key, and no key that opens anything else.
 
     Args:
@@ -32,7 +32,7 @@ def seated(order: Order, taken: Taken, folder: Path | None) -> list[Order]:
             update={
                 "claim": client.claim,
                 "settings": settings,
-                "seat": Seat(
+                "seat": SiteConnection(
                     federation=order.claim.job_id,
                     number=client.number,
                     size=taken.size,

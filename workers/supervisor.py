@@ -37,7 +37,7 @@ from workers.seats import seated
 from workers.slots import make_slots
 from workers.sweep import Sweeper, Verifier
 from workers.trainer_pool import TrainerPool
-from workers.wire import Order
+from workers.wire import TrainerMessage
 
 TRAINER: Final = "workers.trainer"
 LEASE_PART: Final = 0.75
@@ -116,7 +116,7 @@ class Supervisor:
         """Give the order to a fresh process, or each client's to one of its own; each serves one job only."""
         settings, taken = self._settings, claimed.taken
         resources, gpu = taken.resources, claimed.slot.gpu
-        order = Order(
+        order = TrainerMessage(
             claim=taken.claim,
             settings=settings.model_copy(update={"admin_key": None, "broker_url": None, "broker_password": None}),
             memory_bytes=min(resources.memory_bytes or settings.max_memory_bytes, settings.max_memory_bytes),
@@ -140,7 +140,7 @@ class Supervisor:
         self._runs.append(run)
         self._lease_loop.watch(run)
 
-    def _order(self, order: Order) -> Child:
+    def _order(self, order: TrainerMessage) -> Child:
         """Tell a fresh process its order."""
         fresh = self._trainer_pool.fresh()
         with suppress(BrokenPipeError):  # it has died already; the next look finds out

@@ -22,7 +22,7 @@ from core.store.records.master_key import load_master_keys
 from workers.gather import patience_seconds, start_follower
 from workers.incident import hear
 from workers.slots import read_queues
-from workers.wire import RankOrder
+from workers.wire import RankMessage
 
 LOOK_SECONDS: Final = 0.2
 
@@ -76,7 +76,7 @@ def follow_calls(rank: int, address: str, settings: ServiceSettings, gpu: str | 
         if called is None or rank >= called[1]:
             continue
         place, size = called
-        order = RankOrder(
+        order = RankMessage(
             rank=rank,
             size=size,
             place=place,

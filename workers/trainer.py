@@ -26,7 +26,7 @@ from workers.gather import RANK, gather
 from workers.incident import tell
 from workers.outcome import Outcome
 from workers.process import die_with_parent, leave_no_core, let_in, limit_memory, pin
-from workers.wire import Order
+from workers.wire import TrainerMessage
 
 _PHASES: Final = {
     Phase.OPENING: Outcome.FAILED_OPENING,
@@ -73,7 +73,7 @@ def main(rank: str = RANK) -> None:
     line = sys.stdin.buffer.readline()
     if not line.endswith(b"\n"):
         os._exit(Outcome.ORPHANED)
-    order = Order.model_validate_json(line)
+    order = TrainerMessage.model_validate_json(line)
     threading.Thread(target=leave_with_parent, daemon=True).start()
     pin(order.gpu)
     limit_memory(order.memory_bytes, with_gpu=order.gpu is not None)
@@ -108,7 +108,7 @@ def load_libraries() -> None:
     gc.enable()
 
 
-def train(order: Order, stop: threading.Event, rank: str, pipe: int) -> Outcome:
+def train(order: TrainerMessage, stop: threading.Event, rank: str, pipe: int) -> Outcome:
     """Train, and say how it ended."""
     settings = order.settings
     try:

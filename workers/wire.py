@@ -5,10 +5,10 @@ from pydantic import Field
 from core.privacy.facts import Frozen
 from core.settings import ServiceSettings
 from core.store.claims import Claim
-from core.training.seat import Seat
+from core.training.seat import SiteConnection
 
 
-class Order(Frozen):
+class TrainerMessage(Frozen):
     """An attempt to carry out."""
 
     claim: Claim
@@ -17,11 +17,11 @@ class Order(Frozen):
     """Limit of the trainer's memory."""
     gpu: str | None = None
     """The GPU, by its UUID, that the trainer is pinned to; None: it computes on the CPU and sees no GPU."""
-    seat: Seat | None = None
+    seat: SiteConnection | None = None
     """A client's among those of a federated job; None: the job is one."""
 
 
-class RankOrder(Frozen):
+class RankMessage(Frozen):
     """A place in a job's group."""
 
     rank: int

@@ -50,7 +50,7 @@ from core.service import intake
 from core.service import jobs as service
 from core.service.context import Caller as Principal
 from core.service.context import Context
-from core.service.intake import Answer, Submission
+from core.service.intake import StoredAnswer, Submission
 from core.service.job_views import ArtifactView, AttemptView, EventView, JobView
 from core.service.jobs import Head
 from core.service.pages import report_html
@@ -106,14 +106,14 @@ _SUBMIT = problems(
 async def _accept(request: Request, caller: Principal, spec: JobSpec, key: str, route: str) -> Response:
     """Hand a job in with all others that wait, and answer once it is stored, or refused."""
     state = request.app.state
-    asked: Submission | Answer | None = intake.known(caller, spec, key, route)
+    asked: Submission | StoredAnswer | None = intake.known(caller, spec, key, route)
     if asked is None:
         async with state.gate.planning(request):
             asked = await to_thread.run_sync(intake.planned, state.context, caller, spec, key, route)
     if isinstance(asked, Submission):
         submission = replace(asked, line=state.audit_log.line(request, intake.ACCEPTED))
-        stored: Answer = await state.intake.ask(submission)
-        answer: Answer = await state.witness.ask(stored) if stored.made else stored
+        stored: StoredAnswer = await state.intake.ask(submission)
+        answer: StoredAnswer = await state.witness.ask(stored) if stored.made else stored
     else:
         answer = asked
     request.state.audited = answer.made is not None

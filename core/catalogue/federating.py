@@ -28,7 +28,7 @@ POINTER: Final = "/federation/datasets"
 
 
 @dataclass(frozen=True)
-class Client:
+class PublicSite:
     """What is public of one client's records, and of the budget that pays for them."""
 
     dataset: str
@@ -50,7 +50,7 @@ class PlannedFederation:
     bound: Bound
 
 
-def plan_federation(spec: JobSpec, clients: Sequence[Client]) -> PlannedFederation:
+def plan_federation(spec: JobSpec, clients: Sequence[PublicSite]) -> PlannedFederation:
     """Fill what a federated job leaves open.
 
     The client with the fewest units leads: its plan says how many steps there are, and a batch that is given is its.
@@ -82,7 +82,7 @@ def plan_federation(spec: JobSpec, clients: Sequence[Client]) -> PlannedFederati
     return PlannedFederation(_shown(spec, planned[leading]), tuple(planned), _bound(planned))
 
 
-def check_alike(clients: Sequence[Client], design: Design) -> None:
+def check_alike(clients: Sequence[PublicSite], design: Design) -> None:
     """Refuse clients that declare what the model uses differently from the first one.
 
     Args:
@@ -170,7 +170,7 @@ def _counted(spec: JobSpec, clients: int) -> JobSpec:
     return _with(spec, spec.optimizer.model_copy(update={"clients": clients}))
 
 
-def _shared(spec: JobSpec, clients: Sequence[Client], leading: int) -> AnySettings:
+def _shared(spec: JobSpec, clients: Sequence[PublicSite], leading: int) -> AnySettings:
     """Return the settings that all clients have, with the batches of the client that leads."""
     alone = _alone(spec, clients, leading).spec.optimizer
     sized = ({"steps": alone.steps} if "steps" in type(alone).model_fields else {}) | _own(alone)
@@ -201,7 +201,7 @@ def _own(settings: AnySettings) -> dict[str, int]:
     return {name: size for name, size in found.items() if size is not None}
 
 
-def _proportional(settings: AnySettings, clients: Sequence[Client], leading: int, place: int) -> AnySettings:
+def _proportional(settings: AnySettings, clients: Sequence[PublicSite], leading: int, place: int) -> AnySettings:
     """Return the settings of one client: the leader's, with sizes in proportion to its units, rounded down."""
     sizes = {
         name: max(1, size * clients[place].units // clients[leading].units) for name, size in _own(settings).items()
@@ -213,7 +213,7 @@ def _with(spec: JobSpec, settings: AnySettings) -> JobSpec:
     return spec.model_copy(update={"optimizer": settings})
 
 
-def _alone(spec: JobSpec, clients: Sequence[Client], place: int) -> PlannedJob:
+def _alone(spec: JobSpec, clients: Sequence[PublicSite], place: int) -> PlannedJob:
     """Plan one client's part as a job on its own dataset.
 
     Raises:
@@ -228,7 +228,7 @@ def _alone(spec: JobSpec, clients: Sequence[Client], place: int) -> PlannedJob:
 
 
 @contextmanager
-def _named(client: Client, place: int) -> Iterator[None]:
+def _named(client: PublicSite, place: int) -> Iterator[None]:
     """Say of a refusal whose dataset it is about."""
     try:
         yield

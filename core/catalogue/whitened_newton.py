@@ -29,7 +29,7 @@ from core.catalogue.planning_rules import Mu, fill, noise_norm
 from core.catalogue.questions import Looked
 from core.catalogue.reencoded_questions import ReencodedCurvature, ReencodedGradient, widest
 from core.catalogue.whitened_card import CARD, first_order
-from core.catalogue.whitened_shares import Shares
+from core.catalogue.whitened_shares import WhitenedShares
 from core.privacy.events import Event
 from core.privacy.facts import Adjacency, Facts
 
@@ -100,7 +100,7 @@ class WhitenedNewton(AbstractSettings):
         return "zeros"
 
     @property
-    def shares(self) -> Shares:
+    def shares(self) -> WhitenedShares:
         """How mu^2 is divided; without a look of its own, its share goes to all others in proportion."""
         own = {
             "poisson": parts.POISSON_SHARES,
@@ -108,7 +108,7 @@ class WhitenedNewton(AbstractSettings):
         }
         shares = own.get(self.planned_loss.kind, parts.SHARES)
         shares = parts.for_tails(shares) if self.least_squares else shares
-        return Shares(0.0, *(share / (1 - shares.look) for share in shares[1:])) if self.looked else shares
+        return WhitenedShares(0.0, *(share / (1 - shares.look) for share in shares[1:])) if self.looked else shares
 
     @property
     def planned_loss(self) -> Logistic | Multinomial | Huber | Poisson:

@@ -20,7 +20,7 @@ GRADIENT_SHARE: Final = 0.34
 """Of both precise gradients together, in predictions of widths."""
 
 
-class Shares(NamedTuple):
+class WhitenedShares(NamedTuple):
     """Of mu^2; they sum to 1."""
 
     look: float = 0.06
@@ -38,14 +38,14 @@ class Shares(NamedTuple):
     """Of a Poisson model, and of least squares: how large residuals are where the short steps end."""
 
 
-SHARES: Final = Shares()
-POISSON_SHARES: Final = Shares(step_gradients=0.06, residuals=0.01)
+SHARES: Final = WhitenedShares()
+POISSON_SHARES: Final = WhitenedShares(step_gradients=0.06, residuals=0.01)
 LEAST_CUT, CUT_NOISE = 2.75, 0.25
 """Residuals of counts are cut at no less than so many of their deviations; farther where the noise that a cut at one
 deviation brings, beside the sampling error, leaves room up to the second."""
 LEAST_RATE_CAP, RATE_CAP_NOISE = 3.0, 0.25
 """The same of the largest rate that weighs as much as any, over the mean rate, and of the Hessian's noise."""
-LINEAR_SHARES: Final = Shares(target=0.03, scores=0.04, weights=0.0)
+LINEAR_SHARES: Final = WhitenedShares(target=0.03, scores=0.04, weights=0.0)
 """It asks for no sums of weights, and for residuals' sizes at each point that short steps come to."""
 WEIGHTED_LINEAR_SHARES: Final = LINEAR_SHARES._replace(step_gradients=0.06, weights=0.01)
 """With sampling weights it asks for their sums."""
@@ -82,9 +82,9 @@ def rarest_curvature(rate: float, classes: int) -> float:
     return CLASSES_DIFFER * rate * (1 - rate) * classes / (classes - 1)
 
 
-def for_tails(shares: Shares) -> Shares:
+def for_tails(shares: WhitenedShares) -> WhitenedShares:
     """Return a linear model's shares as least squares has them."""
-    return Shares(*(share + FOR_TAILS.get(name, 0.0) for name, share in shares._asdict().items()))
+    return WhitenedShares(*(share + FOR_TAILS.get(name, 0.0) for name, share in shares._asdict().items()))
 
 
 def usual_curvature(loss: Logistic | Multinomial | Huber | Poisson) -> float:

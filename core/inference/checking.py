@@ -14,7 +14,7 @@ from core.catalogue.checks import Checks, CoefficientCheck, ColumnLook, JobCheck
 from core.catalogue.count_losses import CutPoisson
 from core.inference.shrinkage import TINY
 from core.inference.tails import MOST_HIDDEN
-from core.inference.whitened import EXCESS, MOST_GUESSED, Kind, Told, Whitened
+from core.inference.whitened import EXCESS, MOST_GUESSED, Kind, NoisedAnswer, Whitened
 from core.privacy.facts import Ranges, Sampling
 
 Array = NDArray[np.float64]
@@ -197,7 +197,9 @@ def own_middle(along: Array, metric: Array) -> Array:
     return found
 
 
-def _rarer(kind: Kind, along: Array, margin: float, final: float, gradient: Told, hessian: Told) -> tuple[float, float]:
+def _rarer(
+    kind: Kind, along: Array, margin: float, final: float, gradient: NoisedAnswer, hessian: NoisedAnswer
+) -> tuple[float, float]:
     """Return the weighted sum of one value's rarer outcome, or of its counts, with the deviation of its noise.
 
     With a'x = 1 for the value's records and 0 for others, a'Ha adds up w mu (Poisson) or w q (1 - q), and a'g

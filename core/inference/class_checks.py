@@ -29,7 +29,7 @@ from core.inference.class_coordinates import effective
 from core.inference.class_whitened import WhitenedClasses
 from core.inference.looks import Columns
 from core.inference.shrinkage import TINY
-from core.inference.whitened import EXCESS, Told
+from core.inference.whitened import EXCESS, NoisedAnswer
 from core.privacy.facts import Ranges
 
 Array = NDArray[np.float64]
@@ -151,7 +151,7 @@ def _chances(one: FoundClasses, theta: Array, row: Array) -> Array:
 
 
 def _class_counts(
-    one: FoundClasses, along: Array, middle: Array, theta: Array, gradient: Told, hessian: Told
+    one: FoundClasses, along: Array, middle: Array, theta: Array, gradient: NoisedAnswer, hessian: NoisedAnswer
 ) -> tuple[Array, Array]:
     """Return each class's weighted count among one value's records, and the deviations of its noise, shape (K,)."""
     contrasts, features = one.theta.shape

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.catalogue.contrasts import contrast_rows
-from core.inference.whitened import Told
+from core.inference.whitened import NoisedAnswer
 
 Array = NDArray[np.float64]
 
@@ -51,6 +51,6 @@ def effective(contrasts: int, features: int) -> float:
     return sqrt((contrasts + 1) * (features + 1) / (4 * contrasts * features))
 
 
-def as_matrix(listed: Array, scale: float, contrasts: int, features: int) -> Told:
+def as_matrix(listed: Array, scale: float, contrasts: int, features: int) -> NoisedAnswer:
     """Return a told matrix, with the deviation that eigenvalues of its noise spread by."""
-    return Told(unfolded(listed, contrasts, features), scale * effective(contrasts, features))
+    return NoisedAnswer(unfolded(listed, contrasts, features), scale * effective(contrasts, features))

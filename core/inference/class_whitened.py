@@ -4,8 +4,8 @@ As `core.inference.whitened`, with parameters in blocks: contrasts of classes ti
 differs is what a Hessian is shrunk towards. On re-encoded columns it is about S kron I, where S has the contrasts'
 curvature: small along a rare class. So matrices are drawn towards S kron I, with S from the matrix's own partial trace
 and from the classes' noised frequencies; towards a multiple of the identity rare classes would be drawn to the others'
-curvature. Noise is of one deviation on coordinates, see `core.catalogue.class_questions`; `Told.deviation` of a matrix
-here is what its eigenvalues spread by.
+curvature. Noise is of one deviation on coordinates, see `core.catalogue.class_questions`; `NoisedAnswer.deviation`
+of a matrix here is what its eigenvalues spread by.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ from core.inference.whitened import (
     MOST_RATIO,
     NOISE_FLOOR,
     LastAnswers,
-    Told,
+    NoisedAnswer,
 )
 
 Array = NDArray[np.float64]
@@ -41,7 +41,7 @@ LEAST_MULTIPLE: Final = 0.1
 """Of the curvature that frequencies alone say, at the least."""
 
 
-class Sizes(NamedTuple):
+class ParameterSizes(NamedTuple):
     """How parameters are arranged."""
 
     contrasts: int
@@ -54,7 +54,7 @@ class Sizes(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Shrunk:
+class ClassShrunk:
     """A matrix drawn towards S kron I, by eigenvalues and eigenvectors."""
 
     values: Array
@@ -82,7 +82,9 @@ def rate_curvature(rates: Array, basis: Array) -> Array:
     return found
 
 
-def shrunk_to_classes(told: Told, sizes: Sizes, expected: Array, part: float = MEAN_FLOOR) -> Shrunk:
+def shrunk_to_classes(
+    told: NoisedAnswer, sizes: ParameterSizes, expected: Array, part: float = MEAN_FLOOR
+) -> ClassShrunk:
     """Shrink a noised Hessian towards S kron I, and floor what is left by its noise and at a part of that.
 
     Args:
@@ -98,10 +100,10 @@ def shrunk_to_classes(told: Told, sizes: Sizes, expected: Array, part: float = M
     values, vectors = np.linalg.eigh(drawn)
     usual = np.einsum("ij,ik,kj->j", vectors, centre, vectors)
     least = np.maximum(NOISE_FLOOR * kept * told.deviation * sqrt(sizes.all), part * usual)
-    return Shrunk(np.maximum(values, least), vectors, usual, kept)
+    return ClassShrunk(np.maximum(values, least), vectors, usual, kept)
 
 
-def class_curvature(told: Told, sizes: Sizes, expected: Array) -> Array:
+def class_curvature(told: NoisedAnswer, sizes: ParameterSizes, expected: Array) -> Array:
     """Return S, shape (m, m): the mean over features of a noised Hessian's blocks, drawn towards what rates say."""
     m, p = sizes
     mean = np.einsum("aibi->ab", told.value.reshape(m, p, m, p)) / p
@@ -126,7 +128,7 @@ def _kept_of_few(values: Array, deviation: float) -> float:
 class LastOfClasses(LastAnswers):
     """The last answers, of contrasts' blocks."""
 
-    sizes: Sizes
+    sizes: ParameterSizes
     expected: Array
     """S by frequencies alone."""
 
@@ -155,7 +157,9 @@ class WhitenedClasses:
     """Part of a Newton step that was taken last."""
 
 
-def class_step(told: Told, gradient: Array, sizes: Sizes, expected: Array, part: float = MEAN_FLOOR) -> Array:
+def class_step(
+    told: NoisedAnswer, gradient: Array, sizes: ParameterSizes, expected: Array, part: float = MEAN_FLOOR
+) -> Array:
     """Return H^-1 g with the Hessian shrunk towards S kron I and floored."""
     found: Array = shrunk_to_classes(told, sizes, expected, part).inverse @ gradient
     return found
@@ -198,7 +202,7 @@ def finish_classes(last: LastOfClasses) -> WhitenedClasses:
     )
 
 
-def _hidden(hessian: Told, shrunk: Shrunk, sizes: Sizes, edge: float) -> NDArray[np.bool_]:
+def _hidden(hessian: NoisedAnswer, shrunk: ClassShrunk, sizes: ParameterSizes, edge: float) -> NDArray[np.bool_]:
     """Say along which eigenvectors the noise hides the Hessian."""
     along = np.einsum("ij,ik,kj->j", shrunk.vectors, hessian.value, shrunk.vectors)
     one = hessian.deviation / effective(*sizes)  # of the noise along a direction
@@ -206,7 +210,7 @@ def _hidden(hessian: Told, shrunk: Shrunk, sizes: Sizes, edge: float) -> NDArray
     return found
 
 
-def pooled_by_trace(hessians: tuple[Told, Told], size: int) -> Told:
+def pooled_by_trace(hessians: tuple[NoisedAnswer, NoisedAnswer], size: int) -> NoisedAnswer:
     """Return the first Hessian, brought to the trace of the second, and the second, weighted by precision."""
     first, second = hessians
     traces = np.trace(first.value) / size, np.trace(second.value) / size
@@ -214,10 +218,10 @@ def pooled_by_trace(hessians: tuple[Told, Told], size: int) -> Told:
     ratio = float(np.clip(traces[1] / traces[0], LEAST_RATIO, MOST_RATIO)) if clear else 1.0
     one, other = (ratio * first.deviation) ** -2, second.deviation**-2
     value: Array = (one * ratio * first.value + other * second.value) / (one + other)
-    return Told(value, (one + other) ** -0.5)
+    return NoisedAnswer(value, (one + other) ** -0.5)
 
 
-def _sampling(last: LastOfClasses, shrunk: Shrunk, hidden: NDArray[np.bool_]) -> tuple[Array, float]:
+def _sampling(last: LastOfClasses, shrunk: ClassShrunk, hidden: NDArray[np.bool_]) -> tuple[Array, float]:
     """Return the sampling covariance, and how far the Hessian drifted.
 
     Scores are a multiple of the Hessian where the model is right; they are shrunk towards it where they were told,

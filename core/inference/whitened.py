@@ -46,7 +46,7 @@ EXCESS: Final = 1.3
 """Allowed over the last gradient's 99.9 % point, for what the normal law leaves out."""
 
 
-class Told(NamedTuple):
+class NoisedAnswer(NamedTuple):
     """A noised answer with the standard deviation of the noise on each of its entries."""
 
     value: Array
@@ -61,9 +61,9 @@ class LastAnswers:
     """theta_a, shape (p,)."""
     theta: Array
     """theta_b."""
-    gradients: tuple[Told, Told]
-    hessians: tuple[Told, Told]
-    scores: Told
+    gradients: tuple[NoisedAnswer, NoisedAnswer]
+    hessians: tuple[NoisedAnswer, NoisedAnswer]
+    scores: NoisedAnswer
     explained: float
     """What weights below one make of the ratio of scores to Hessian where the model is right."""
     units: int
@@ -132,7 +132,7 @@ class Whitened:
     """The scores' variance over what the model and the weights explain, as told, with the deviation of its noise."""
 
 
-def newton_step(told: Told, gradient: Array, peak: float, part: float = MEAN_FLOOR) -> Array:
+def newton_step(told: NoisedAnswer, gradient: Array, peak: float, part: float = MEAN_FLOOR) -> Array:
     """Return H^-1 g with the Hessian shrunk and floored, by its noise and at a part of its mean eigenvalue."""
     found = shrink(told.value, told.deviation, LEAST_MEAN_PART * peak)
     values = np.maximum(found.values, _floor(found.kept, told.deviation, len(gradient), part * found.mean))
@@ -216,7 +216,7 @@ def with_tails(last: Last, tails: Tails, cut: float, *, weighted: bool) -> Last:
         weighted: records have sampling weights.
     """
     times = tails.square(cut) / max(tails.square(min(cut, REACH)), TINY)
-    scores = Told(last.scores.value * times, last.scores.deviation * times)
+    scores = NoisedAnswer(last.scores.value * times, last.scores.deviation * times)
     return replace(last, tails=tails, cut=cut, weighted=weighted, scores=scores)
 
 
@@ -278,7 +278,7 @@ def assembled_root(vectors: Array, values: Array) -> Array:
     return assembled(vectors, 1 / np.sqrt(values))
 
 
-def pooled(hessians: tuple[Told, Told], size: int) -> Told:
+def pooled(hessians: tuple[NoisedAnswer, NoisedAnswer], size: int) -> NoisedAnswer:
     """Return the first Hessian, brought to the trace of the second, and the second, weighted by precision.
 
     Where the second derivative has changed on the way, the first one's alone would be too large or too small for where
@@ -290,7 +290,7 @@ def pooled(hessians: tuple[Told, Told], size: int) -> Told:
     ratio = float(np.clip(traces[1] / traces[0], LEAST_RATIO, MOST_RATIO)) if clear else 1.0
     one, other = (ratio * first.deviation) ** -2, second.deviation**-2
     value: Array = (one * ratio * first.value + other * second.value) / (one + other)
-    return Told(value, (one + other) ** -0.5)
+    return NoisedAnswer(value, (one + other) ** -0.5)
 
 
 def _scores(

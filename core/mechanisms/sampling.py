@@ -41,7 +41,7 @@ _REST_OF_WORD: Final = np.uint64(2 ** (_WORD_BITS - _LEADING_BITS) - 1)
 _UNDECIDED: Final = -1
 
 
-class Kernels(NamedTuple):
+class ListKernels(NamedTuple):
     """The native implementations of what makes lists of units."""
 
     groups: Kernel
@@ -50,10 +50,10 @@ class Kernels(NamedTuple):
     shuffle: Kernel
 
 
-def kernels_of(found: CDLL | None) -> Kernels | None:
+def kernels_of(found: CDLL | None) -> ListKernels | None:
     """Return a library's kernels, None where there is none."""
     several = [one.of(found) for one in (GROUPS, SETTLE_GROUPS, UNITS, SHUFFLE)]
-    return None if found is None else Kernels(*(one for one in several if one is not None))
+    return None if found is None else ListKernels(*(one for one in several if one is not None))
 
 
 KERNELS = kernels_of(library()[0])
@@ -122,7 +122,7 @@ class _Groups:
         return drawn.astype(np.uint8)
 
     def compiled(
-        self, kernels: Kernels, generator: Generator, leading: NDArray[np.uint16], length: int
+        self, kernels: ListKernels, generator: Generator, leading: NDArray[np.uint16], length: int
     ) -> "_Found | None":
         """Return what `listed` does, compiled; None, and nothing drawn, where there are more than `length`."""
         count, first = leading.size, address(leading)
@@ -215,7 +215,7 @@ def _exponent(size: int, units: int, parts: int) -> float:
     return inside + (out * (log(out / units) - log1p(-rate)) if out else 0.0)
 
 
-class Listed(NamedTuple):
+class ListedSample(NamedTuple):
     """A sample as a list of a public length: L slots in an order that is uniformly random, secret and fresh.
 
     The slots that are not included are padding. Their rows only say which memory is read: whoever sums a list puts
@@ -234,7 +234,7 @@ class Listed(NamedTuple):
     """Which slots hold units of the sample, shape (L,)."""
 
 
-def poisson_list(generator: Generator, parts: int, units: int, length: int) -> Listed | NDArray[np.bool_]:
+def poisson_list(generator: Generator, parts: int, units: int, length: int) -> ListedSample | NDArray[np.bool_]:
     """Draw a sample with the law of `poisson_mask`, as a list of `length` rows; as a mask where it is larger.
 
     Each step works on arrays of public shapes: groups that may have units in the sample are listed with padding first,
@@ -252,8 +252,8 @@ def poisson_list(generator: Generator, parts: int, units: int, length: int) -> L
 
 
 def list_by(
-    kernels: Kernels | None, generator: Generator, parts: int, units: int, length: int
-) -> Listed | NDArray[np.bool_]:
+    kernels: ListKernels | None, generator: Generator, parts: int, units: int, length: int
+) -> ListedSample | NDArray[np.bool_]:
     """Return what `poisson_list` does, by these kernels, by NumPy where there are none."""
     groups, count = _groups(parts), -(-units // _TOGETHER)
     leading = groups.leading(generator, count)
@@ -272,7 +272,7 @@ def list_by(
     return _mask(whole, units)
 
 
-def _units_of(generator: Generator, found: _Found, count: int, units: int, length: int) -> Listed | None:
+def _units_of(generator: Generator, found: _Found, count: int, units: int, length: int) -> ListedSample | None:
     """Return the units of groups as a list, None where they are more; what are no units leave the bytes."""
     places, drawn, _ = found
     drawn *= places < count
@@ -286,12 +286,12 @@ def _units_of(generator: Generator, found: _Found, count: int, units: int, lengt
     read = places.take(chosen >> 3, mode="clip") * _TOGETHER + (chosen & 7)
     rows = np.where(included, read, _spread(units, length)[0])
     shuffle(generator, rows, included)
-    return Listed(rows, included)
+    return ListedSample(rows, included)
 
 
 def _compiled_units(
-    kernels: Kernels, generator: Generator, found: _Found, count: int, units: int, length: int
-) -> Listed | None:
+    kernels: ListKernels, generator: Generator, found: _Found, count: int, units: int, length: int
+) -> ListedSample | None:
     """Return what `_units_of` does, in compiled code."""
     room = np.empty(length + 1 + -(-length // WORD_BYTES), dtype=np.int64)  # rows, and which of them are units
     at = address(room)
@@ -299,7 +299,7 @@ def _compiled_units(
     if kernels.units(*found.at, found.places.size, count, units, _spread(units, length)[1], length, *into) > length:
         return None
     compiled_shuffle(kernels.shuffle, generator, length, *into)
-    return Listed(room[:length], room[length + 1 :].view(np.bool_)[:length])
+    return ListedSample(room[:length], room[length + 1 :].view(np.bool_)[:length])
 
 
 def _places(flags: NDArray[np.bool_], length: int) -> NDArray[np.int64]:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from core.catalogue.kl.spider import KlSpider
-from core.catalogue.kl.spider_schedule import Round, SpiderSchedule
+from core.catalogue.kl.spider_schedule import SpiderRound, SpiderSchedule
 from core.catalogue.questions import Gradient, GradientDifference
 from core.inference.estimate import Estimate
 from core.inference.parameters import penalised_gradient
@@ -82,7 +82,7 @@ def walk(
 
 
 def _go_round(
-    one: Round, state: dict[str, Tensor], start: Tensor, radius: float, oracle: Oracle, clip: float | None
+    one: SpiderRound, state: dict[str, Tensor], start: Tensor, radius: float, oracle: Oracle, clip: float | None
 ) -> dict[str, Tensor]:
     """Ask for a gradient, then step and ask for differences until the estimate is short or the steps are over."""
     if int(state["differences"]) == FRESH:

@@ -22,7 +22,7 @@ from core.catalogue.whitened_newton import WhitenedNewton
 from core.inference.residuals import Sizes, edges_of, scale_of, spread_of
 from core.inference.shrinkage import assembled, positive_part, shrink
 from core.inference.tails import MANY_HIDDEN, SMALL, Tails, spread_of_all, tails_of
-from core.inference.whitened import Told, newton_step
+from core.inference.whitened import NoisedAnswer, newton_step
 from core.oracle import Oracle
 from core.privacy.facts import Adjacency, Facts
 
@@ -47,7 +47,7 @@ as much as before: what lies beyond is the noise of the counts."""
 
 
 @dataclass(frozen=True)
-class Place:
+class EncodedPoint:
     """A point with the public encoding of rows and of the target that it is in."""
 
     theta: Array
@@ -56,11 +56,11 @@ class Place:
     unit: float
     """Of the target, in its encoded units."""
 
-    def measured_in(self, scale: float) -> "Place":
+    def measured_in(self, scale: float) -> "EncodedPoint":
         """Return the same point in another unit, given in units of this one."""
         return replace(self, theta=self.theta / scale, unit=self.unit * scale)
 
-    def seen_by(self, change: Array) -> "Place":
+    def seen_by(self, change: Array) -> "EncodedPoint":
         """Return the same point in other coordinates, x' = T x."""
         theta = np.asarray(np.linalg.solve(change.T, self.theta), dtype=np.float64)
         return replace(self, theta=theta, encoding=change @ self.encoding)
@@ -73,10 +73,10 @@ class PlaceQuestions(Protocol):
     def peak(self) -> float:
         """Largest second derivative of the loss."""
 
-    def gradient(self, theta: Array, sigma: float) -> Told:
+    def gradient(self, theta: Array, sigma: float) -> NoisedAnswer:
         """Return a noised gradient."""
 
-    def matrix(self, theta: Array, sigma: float) -> Told:
+    def matrix(self, theta: Array, sigma: float) -> NoisedAnswer:
         """Return a noised Hessian."""
 
 
@@ -94,12 +94,12 @@ def walking_cut(settings: WhitenedNewton, facts: Facts) -> float:
 def walk(
     settings: WhitenedNewton,
     oracle: Oracle,
-    place: Place,
-    questions_at: Callable[[Place, float], PlaceQuestions],
+    place: EncodedPoint,
+    questions_at: Callable[[EncodedPoint, float], PlaceQuestions],
     cut: float,
     centre: float,
     raised: Array,
-) -> tuple[Place, Tails | None]:
+) -> tuple[EncodedPoint, Tails | None]:
     """Take the short steps of a linear model; return where they end, and of least squares both tails of residuals.
 
     Args:
@@ -141,7 +141,9 @@ def walk(
     return place, None
 
 
-def _counted(settings: WhitenedNewton, oracle: Oracle, place: Place, centre: float, own: float) -> tuple[Place, Tails]:
+def _counted(
+    settings: WhitenedNewton, oracle: Oracle, place: EncodedPoint, centre: float, own: float
+) -> tuple[EncodedPoint, Tails]:
     """Ask for residuals by sign and size where the short steps end; return the point in the unit of their deviation.
 
     Where nearly all records have one value, residuals shrink to nothing at it, and others may be too few to be seen.
@@ -167,7 +169,7 @@ def _counted(settings: WhitenedNewton, oracle: Oracle, place: Place, centre: flo
     return place.measured_in(spread), replace(tails.in_units_of(spread), hidden=hidden)
 
 
-def sizes_at(settings: WhitenedNewton, oracle: Oracle, place: Place, centre: float) -> Sizes:
+def sizes_at(settings: WhitenedNewton, oracle: Oracle, place: EncodedPoint, centre: float) -> Sizes:
     """Ask how large residuals are, in units of the place."""
     ranges = oracle.facts.ranges
     assert ranges is not None, "the planner says where columns lie"
@@ -178,26 +180,26 @@ def sizes_at(settings: WhitenedNewton, oracle: Oracle, place: Place, centre: flo
     return Sizes(answer.value.numpy(), answer.scale, edges)
 
 
-def pooled(before: Told | None, hessian: Told) -> Told:
+def pooled(before: NoisedAnswer | None, hessian: NoisedAnswer) -> NoisedAnswer:
     """Return how columns vary together by all Hessians so far, of mean eigenvalue one, weighted by precision.
 
     Residuals differ from step to step, so a Hessian is known up to a factor; its share of the noise goes with it.
     """
     mean = max(float(np.trace(hessian.value)) / len(hessian.value), 0.5 * hessian.deviation)
-    own = Told(hessian.value / mean, hessian.deviation / mean)
+    own = NoisedAnswer(hessian.value / mean, hessian.deviation / mean)
     if before is None:
         return own
     weights = before.deviation**-2, own.deviation**-2
     value: Array = (weights[0] * before.value + weights[1] * own.value) / sum(weights)
-    return Told(value, sum(weights) ** -0.5)
+    return NoisedAnswer(value, sum(weights) ** -0.5)
 
 
-def seen_by(told: Told, change: Array) -> Told:
+def seen_by(told: NoisedAnswer, change: Array) -> NoisedAnswer:
     """Return a matrix in other coordinates, with the root mean square of its entries' noise there."""
-    return Told(change @ told.value @ change.T, told.deviation * float((change**2).sum()) / len(change))
+    return NoisedAnswer(change @ told.value @ change.T, told.deviation * float((change**2).sum()) / len(change))
 
 
-def whitening(design: Told, raised: Array) -> Array:
+def whitening(design: NoisedAnswer, raised: Array) -> Array:
     """Return a map of coordinates, T, after which columns are nearer to uncorrelated, of unit variance.
 
     Only what stands clear of the noise is taken out. While the noise's edge is beyond the mean eigenvalue, it hides

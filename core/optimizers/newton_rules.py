@@ -32,7 +32,7 @@ START_FACTOR = 16.0
 
 
 @dataclass(frozen=True)
-class Told:
+class LocalAnswers:
     """What is known of the loss at theta, in noised answers: shapes (..., p), (..., p) and (..., p, p)."""
 
     theta: Tensor
@@ -57,7 +57,7 @@ class Local:
     scale: Tensor
 
 
-def local(facts: Facts, told: Told, ridge: Tensor | float = 0.0) -> Local:
+def local(facts: Facts, told: LocalAnswers, ridge: Tensor | float = 0.0) -> Local:
     """Return the floored model with the job's ridge and `ridge`, shape (...), more."""
     scale = scale_of(facts, told.theta)
     gradient = penalised_gradient(facts, told.gradient, told.theta, ridge)
@@ -66,7 +66,7 @@ def local(facts: Facts, told: Told, ridge: Tensor | float = 0.0) -> Local:
 
 
 def damped(
-    settings: NoisyNewton, facts: Facts, told: Told, number: int, early: Tensor, lipschitz: Tensor
+    settings: NoisyNewton, facts: Facts, told: LocalAnswers, number: int, early: Tensor, lipschitz: Tensor
 ) -> tuple[Local, Tensor, Tensor]:
     """Return the model of a step, its damping, shape (...), and where the early phase goes on, shape (...).
 

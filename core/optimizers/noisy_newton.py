@@ -19,7 +19,7 @@ from core.inference.eigen import solve
 from core.inference.estimate import Estimate, LateSteps, by_replicate
 from core.inference.parameters import penalised_gradient, scale_of, with_own_scale, within_reach
 from core.optimizers.lifecycle import arrived, ended, settled, starting_point
-from core.optimizers.newton_rules import Searched, Told, damped, search
+from core.optimizers.newton_rules import LocalAnswers, Searched, damped, search
 from core.oracle import Answer, Oracle, Status
 from core.privacy.facts import Facts
 
@@ -140,7 +140,7 @@ def _moved(settings: NoisyNewton, oracle: Oracle, state: State, slope: Answer, s
         return {"theta": theta - by_replicate(_warm_size(settings, oracle.facts, theta), 1) * along}
     pooled = _pooled(settings, oracle, state, number)
     matrix = pooled["matrix"] if settings.scale_step == "newton" else with_own_scale(oracle.facts, pooled["matrix"])
-    told = Told(theta, slope.value, matrix, settings.floors(oracle.facts)[number - 1])
+    told = LocalAnswers(theta, slope.value, matrix, settings.floors(oracle.facts)[number - 1])
     model, damping, early = damped(settings, oracle.facts, told, number, state["early"], state["lipschitz"])
     model = replace(model, direction=_limited(settings, oracle.facts, model.direction, model.scale))
     moved = pooled | {"hessian": model.hessian, "floored": model.floored, "early": early}

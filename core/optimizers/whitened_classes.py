@@ -21,7 +21,7 @@ from core.inference.class_checks import FoundClasses, check_classes
 from core.inference.class_coordinates import as_matrix, contrasts_of, effective, matrix_of
 from core.inference.class_whitened import (
     LastOfClasses,
-    Sizes,
+    ParameterSizes,
     WhitenedClasses,
     class_step,
     finish_classes,
@@ -30,11 +30,11 @@ from core.inference.class_whitened import (
 from core.inference.estimate import Estimate, newton_estimate
 from core.inference.looks import Columns
 from core.inference.shrinkage import TINY, positive_part
-from core.inference.whitened import Told
+from core.inference.whitened import NoisedAnswer
 from core.optimizers.column_look import look_at_columns
 from core.optimizers.whitened_newton import LONGEST_START, STEP_FLOOR
 from core.optimizers.whitened_questions import EXPLAINED
-from core.optimizers.whitening import Encoded, above, encoded_by
+from core.optimizers.whitening import RowEncoding, above, encoded_by
 from core.oracle import Oracle, Status
 
 Array = NDArray[np.float64]
@@ -66,7 +66,7 @@ def iterate(settings: WhitenedNewton, oracle: Oracle, looked: Columns | None = N
     assert bool(settings.looked) == (looked is not None), "a look is paid for where none is given"
     columns = look_at_columns(settings, oracle) if looked is None else looked
     classes = _look_at_classes(settings, oracle)
-    sizes = Sizes(len(classes.expected), len(columns.scale))
+    sizes = ParameterSizes(len(classes.expected), len(columns.scale))
     encoded, cross = _whiten(settings, oracle, columns, sizes)
     questions = _ClassQuestions(settings, oracle, encoded, sizes)
     theta = _walk(settings, questions, classes, _start(encoded, cross, classes))
@@ -88,7 +88,9 @@ def _look_at_classes(settings: WhitenedNewton, oracle: Oracle) -> Classes:
     return Classes(rates, told, basis, rate_curvature(rates, basis))
 
 
-def _whiten(settings: WhitenedNewton, oracle: Oracle, columns: Columns, sizes: Sizes) -> tuple[Encoded, Array]:
+def _whiten(
+    settings: WhitenedNewton, oracle: Oracle, columns: Columns, sizes: ParameterSizes
+) -> tuple[RowEncoding, Array]:
     """Ask for second moments; return the encoding of their inverse root, and moments with classes, shape (m, p)."""
     point = above(np.zeros(sizes.all), columns.simple)
     answer = oracle.ask(settings.moment_question(), point)
@@ -99,7 +101,7 @@ def _whiten(settings: WhitenedNewton, oracle: Oracle, columns: Columns, sizes: S
     return encoded, (listed[own:] / np.sqrt(2)).reshape(sizes.features, sizes.contrasts).T
 
 
-def _start(encoded: Encoded, cross: Array, classes: Classes) -> Array:
+def _start(encoded: RowEncoding, cross: Array, classes: Classes) -> Array:
     """Return where steps begin: least squares of class contrasts, brought to the scale of predictors, shape (m, p).
 
     The intercepts give classes their frequencies where predictors are normal, to second order in the slopes.
@@ -127,18 +129,18 @@ def _no_longer(step: Array, most: float) -> Array:
 class _ClassQuestions:
     """The questions about re-encoded rows and classes, in one encoding."""
 
-    def __init__(self, settings: WhitenedNewton, oracle: Oracle, encoded: Encoded, sizes: Sizes) -> None:
+    def __init__(self, settings: WhitenedNewton, oracle: Oracle, encoded: RowEncoding, sizes: ParameterSizes) -> None:
         self._settings, self._oracle, self._encoded, self.sizes = settings, oracle, encoded, sizes
         self._shared = {"classes": sizes.contrasts + 1, "weight_bound": settings.bound_of_weights}
         self.units = oracle.facts.units
 
-    def gradient(self, theta: Array, sigma: float) -> Told:
+    def gradient(self, theta: Array, sigma: float) -> NoisedAnswer:
         """Return a noised gradient at theta, shape (m, p); itself of shape (m p,)."""
         question = ClassGradient.model_validate({"sigma": sigma, **self._shared})
         answer = self._oracle.ask(question, self._encoded.at(theta.ravel()))
-        return Told(answer.value.numpy(), answer.scale)
+        return NoisedAnswer(answer.value.numpy(), answer.scale)
 
-    def matrix(self, theta: Array, sigma: float, of: str = "hessian") -> Told:
+    def matrix(self, theta: Array, sigma: float, of: str = "hessian") -> NoisedAnswer:
         """Return a noised Hessian, or scores, shape (m p, m p)."""
         question = ClassCurvature.model_validate({"sigma": sigma, "of": of, **self._shared})
         answer = self._oracle.ask(question, self._encoded.at(theta.ravel()))
@@ -197,7 +199,7 @@ def _told(
     settings: WhitenedNewton,
     oracle: Oracle,
     columns: Columns,
-    encoded: Encoded,
+    encoded: RowEncoding,
     classes: Classes,
     found: WhitenedClasses,
 ) -> Estimate:

@@ -28,16 +28,16 @@ from core.inference.looks import Columns
 from core.inference.residuals import scale_of
 from core.inference.shrinkage import TINY, positive_part
 from core.inference.tails import Tails, best_cut
-from core.inference.whitened import Last, Told, Whitened, finish, newton_step, with_tails
+from core.inference.whitened import Last, NoisedAnswer, Whitened, finish, newton_step, with_tails
 from core.optimizers.column_look import (
     base_rate,
     look_at_columns,
     look_at_counts,
     target_centre,
 )
-from core.optimizers.linear_walk import Place, sizes_at, walk
+from core.optimizers.linear_walk import EncodedPoint, sizes_at, walk
 from core.optimizers.whitened_questions import WEIGHT_CAUTION, EncodedQuestions, Target
-from core.optimizers.whitening import Encoded, Shift, above, encoded_by
+from core.optimizers.whitening import RowEncoding, Shift, above, encoded_by
 from core.oracle import Oracle, Status
 
 Array = NDArray[np.float64]
@@ -95,14 +95,14 @@ def _look_at_target(settings: WhitenedNewton, oracle: Oracle) -> tuple[Logistic 
         case Huber():
             centre = target_centre(settings, oracle)
             size = oracle.facts.dimension
-            alone = sizes_at(settings, oracle, Place(np.zeros(size), np.eye(size), 1.0), centre)
+            alone = sizes_at(settings, oracle, EncodedPoint(np.zeros(size), np.eye(size), 1.0), centre)
             unit = max(scale_of(alone), LEAST_UNIT * alone.edges[1])
             return loss.model_copy(update={"scale": 1.0}), Target(centre, unit, None, None)
 
 
 def _whiten(
     settings: WhitenedNewton, oracle: Oracle, columns: Columns, loss: Logistic | Huber | Poisson, target: Target
-) -> tuple[Encoded, Target]:
+) -> tuple[RowEncoding, Target]:
     """Ask for second moments, and make the encoding of their inverse root.
 
     With sampling weights, all moments are those of the weighted population: they are divided by the mean weight.
@@ -158,7 +158,7 @@ def _shift(
     return Shift(centre + unit * middle, unit * slopes, unit**2 * beside)
 
 
-def _start(loss: Logistic | Huber | Poisson, encoded: Encoded, target: Target) -> Array:
+def _start(loss: Logistic | Huber | Poisson, encoded: RowEncoding, target: Target) -> Array:
     """Return where steps begin: least squares from the moments, brought to the scale of the predictor."""
     size = len(encoded.matrix)
     told, weight = encoded.moments, encoded.weight
@@ -204,25 +204,25 @@ def _walk(settings: WhitenedNewton, questions: EncodedQuestions, theta: Array) -
 
 
 def _walk_linear(
-    settings: WhitenedNewton, oracle: Oracle, encoded: Encoded, loss: Huber, target: Target, theta: Array
-) -> tuple[Encoded, Target, Array, Tails | None]:
+    settings: WhitenedNewton, oracle: Oracle, encoded: RowEncoding, loss: Huber, target: Target, theta: Array
+) -> tuple[RowEncoding, Target, Array, Tails | None]:
     """Take the short steps of a linear model; return where they end, with the encoding and the unit there.
 
     Beside them, of least squares, both tails of the residuals.
     """
 
-    def questions_at(place: Place, cut: float) -> EncodedQuestions:
+    def questions_at(place: EncodedPoint, cut: float) -> EncodedQuestions:
         wide, own = loss.model_copy(update={"c": cut}), replace(encoded, matrix=place.encoding)
         return EncodedQuestions(settings, oracle, own, wide, target._replace(unit=place.unit))
 
     simple_to_encoded = encoded.matrix @ np.linalg.inv(encoded.simple)
     raised = simple_to_encoded @ encoded.raised @ simple_to_encoded.T
-    begin = Place(theta, encoded.matrix, target.unit)
+    begin = EncodedPoint(theta, encoded.matrix, target.unit)
     end, tails = walk(settings, oracle, begin, questions_at, loss.c, target.centre, raised)
     return replace(encoded, matrix=end.encoding), target._replace(unit=end.unit), end.theta, tails
 
 
-def _cut_by(settings: WhitenedNewton, oracle: Oracle, encoded: Encoded, loss: Huber, tails: Tails) -> Huber:
+def _cut_by(settings: WhitenedNewton, oracle: Oracle, encoded: RowEncoding, loss: Huber, tails: Tails) -> Huber:
     """Return least squares with residuals cut where noise and what is left out are least, taken together."""
     noise = settings.slope_noise(oracle.facts, 1.0) / encoded.counted
     return loss.model_copy(update={"c": best_cut(tails, noise)})
@@ -246,7 +246,7 @@ def _last_answers(settings: WhitenedNewton, questions: EncodedQuestions, theta: 
         before=before,
         theta=theta,
         metric=questions.metric,
-        gradients=(Told(gradient, deviation), second),
+        gradients=(NoisedAnswer(gradient, deviation), second),
         hessians=(hessian, again),
         scores=scores,
         peak=questions.peak,
@@ -262,7 +262,7 @@ def _told(
     settings: WhitenedNewton,
     oracle: Oracle,
     columns: Columns,
-    encoded: Encoded,
+    encoded: RowEncoding,
     questions: EncodedQuestions,
     target: Target,
     found: Whitened,

@@ -14,9 +14,9 @@ from core.catalogue.whitened_newton import WhitenedNewton
 from core.catalogue.whitened_shares import LEAST_SQUARES_CUT
 from core.inference.counts import correction
 from core.inference.shrinkage import TINY
-from core.inference.whitened import Kind, Told
+from core.inference.whitened import Kind, NoisedAnswer
 from core.optimizers.count_look import CutCounts, look_at_residuals, walking_cut
-from core.optimizers.whitening import Encoded
+from core.optimizers.whitening import RowEncoding
 from core.oracle import Oracle
 from core.privacy.facts import Sampling
 
@@ -69,7 +69,7 @@ class EncodedQuestions:
         self,
         settings: WhitenedNewton,
         oracle: Oracle,
-        encoded: Encoded,
+        encoded: RowEncoding,
         loss: Logistic | Huber | Poisson,
         target: Target,
     ) -> None:
@@ -138,17 +138,17 @@ class EncodedQuestions:
             "target_unit": self._target.unit,
         }
 
-    def gradient(self, theta: Array, sigma: float) -> Told:
+    def gradient(self, theta: Array, sigma: float) -> NoisedAnswer:
         """Return a noised gradient."""
         question = ReencodedGradient.model_validate(self._shared(sigma))
         return self._told(question, theta)
 
-    def matrix(self, theta: Array, sigma: float, of: str = "hessian") -> Told:
+    def matrix(self, theta: Array, sigma: float, of: str = "hessian") -> NoisedAnswer:
         """Return a noised Hessian, or scores."""
         question = ReencodedCurvature.model_validate(self._shared(sigma) | {"of": of})
         return self._told(question, theta, 2 if of == "score" else 1)
 
-    def scores(self, theta: Array, sigma: float) -> Told:
+    def scores(self, theta: Array, sigma: float) -> NoisedAnswer:
         """Return noised scores; of least squares with residuals cut no farther out than LEAST_SQUARES_CUT."""
         if isinstance(self.asked, Huber) and self.asked.c > LEAST_SQUARES_CUT:
             nearer = self.asked.model_copy(update={"c": LEAST_SQUARES_CUT})
@@ -156,10 +156,10 @@ class EncodedQuestions:
             return self._told(ReencodedCurvature.model_validate(shared), theta, 2)
         return self.matrix(theta, sigma, "score")
 
-    def _told(self, question: Looked, theta: Array, power: int = 1) -> Told:
+    def _told(self, question: Looked, theta: Array, power: int = 1) -> NoisedAnswer:
         """Return an answer for weights of mean 1, in which it is of some power."""
         answer, times = self._oracle.ask(question, self._encoded.at(theta)), self._encoded.counted**power
-        return Told(answer.value.numpy() / times, answer.scale / times)
+        return NoisedAnswer(answer.value.numpy() / times, answer.scale / times)
 
     def explained(self) -> float:
         """Return what weights make of the ratio of scores to Hessian where the model is right.

@@ -35,7 +35,7 @@ class Shift(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Encoded:
+class RowEncoding:
     """A public encoding of rows with the moments that it was made of."""
 
     matrix: Array
@@ -65,7 +65,7 @@ class Encoded:
         return above(theta, self.matrix)
 
 
-def encoded_by(told: Array, deviation: float, simple: Array, number: NDArray[np.bool_] | None = None) -> Encoded:
+def encoded_by(told: Array, deviation: float, simple: Array, number: NDArray[np.bool_] | None = None) -> RowEncoding:
     """Return the encoding that noised second moments make.
 
     Args:
@@ -87,4 +87,4 @@ def encoded_by(told: Array, deviation: float, simple: Array, number: NDArray[np.
     whitened[1:, 1:], metric[1:, 1:] = found.matrix, found.covariance
     whitened[1:, 0] = -found.matrix @ mean
     raised = np.diag(np.pad(found.raised, (1, 0)))
-    return Encoded(whitened @ simple, simple, told, weight, found.matrix, mean, deviation, raised, metric)
+    return RowEncoding(whitened @ simple, simple, told, weight, found.matrix, mean, deviation, raised, metric)

@@ -18,7 +18,7 @@ Part = str | int
 """A named part of the records, or the number of a pass of a stream."""
 
 
-class Account:
+class DrawAccount:
     """Counts draws, part by part, between the oracles of one attempt and its privacy filter.
 
     Draws about one part compose; parts share no unit, so their totals stand side by side and the most expensive one

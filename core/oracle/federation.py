@@ -70,7 +70,7 @@ POINT: Final = Kind(7)
 
 
 @final
-class Rounds:
+class MessageRounds:
     """Rounds of messages: in each, everybody says one thing about one subject and hears everybody else's.
 
     Args:
@@ -172,7 +172,7 @@ class SiteFilter:
     def __init__(
         self,
         payments: PrivacyFilter,
-        rounds: Rounds,
+        rounds: MessageRounds,
         wanted: Callable[[], bool] = lambda: False,
         pausing: Pausing | None = None,
     ) -> None:
@@ -231,7 +231,7 @@ class SiteFilter:
 
 
 @final
-class Federation:
+class FederatedOracle:
     """The mean over clients of their own noised answers; every client has one of these, and they are equal.
 
     The mean is unweighted, over clients: F is the mean of theirs, however many records each has. A client asks its own
@@ -291,7 +291,7 @@ class Federation:
         asked = [_text(_common(one)) for one in (question, then) if one is not None]
         return self._rounds.all_say(AFFORDS, _digest(self._part, *asked), true=own)
 
-    def block(self, name: str) -> "Federation":
+    def block(self, name: str) -> "FederatedOracle":
         """Return the federation over everybody's block of that name."""
         own, block = self._own.block(name), copy(self)
         block._own, block._part = own, name.encode()  # noqa: SLF001 - a copy of our own
@@ -354,7 +354,7 @@ def _common(question: Question) -> Question:
     return question if question.batch is None else question.model_copy(update={"batch": 1})
 
 
-def _common_facts(own: Facts, rounds: Rounds) -> tuple[Facts, list[float]]:
+def _common_facts(own: Facts, rounds: MessageRounds) -> tuple[Facts, list[float]]:
     """Return the facts of all clients together: so many units in all, and everything else as each has it.
 
     Beside them each client's share of the units, by place.

@@ -23,7 +23,7 @@ from core.errors import ensure
 from core.mechanisms import sampling
 from core.mechanisms.generator import SystemGenerator, require_system
 from core.oracle import Answer, PrivacyFilter, PublicRandomness, Release, Status
-from core.oracle.account import EVERYTHING, Account, Part
+from core.oracle.account import EVERYTHING, DrawAccount, Part
 from core.oracle.noise import grid_for, noised_mean
 from core.oracle.pace import paced, score_seconds
 from core.oracle.stationarity import score_of
@@ -53,7 +53,7 @@ class JobRandomness:
 
 
 @dataclass(frozen=True)
-class Selection:
+class ReadSelection:
     """Which records one question reads: a list of a public length or all, a mask over those, and what is public of it.
 
     The sum has at most `terms` terms and divides by `divisor`.
@@ -103,7 +103,7 @@ class RecordsOracle(ABC):
         ensure(problem.replicates is None, "a scope has one set of records")
         self._problem = problem
         self._generator = require_system(generator)
-        self._account = Account(payments)
+        self._account = DrawAccount(payments)
         self._members = _members(problem.units, blocks or {})
         self._part = EVERYTHING
         self._whole_facts = facts
@@ -137,7 +137,7 @@ class RecordsOracle(ABC):
         """Return what one answer costs here, checking that this oracle answers such questions."""
 
     @abstractmethod
-    def _select(self, question: Question) -> Selection:
+    def _select(self, question: Question) -> ReadSelection:
         """Draw the records for one question; it was paid for."""
 
     def _priced_part(self, question: Question) -> Part:
@@ -205,7 +205,7 @@ class RecordsOracle(ABC):
         return self._whole_facts
 
     def _sum(
-        self, question: Question, theta: Tensor, other: Tensor | None, selected: Selection, facts: Facts
+        self, question: Question, theta: Tensor, other: Tensor | None, selected: ReadSelection, facts: Facts
     ) -> Tensor | OpenSum:
         """Return the integer sum that an answer is made of, in part steps; of scores, these.
 
@@ -229,7 +229,7 @@ class RecordsOracle(ABC):
             last = self._step = (question, facts, terms, grid_for(question, facts, terms).part_step)
         return last[3]
 
-    def _score(self, question: Scored, point: Tensor, selected: Selection) -> int:
+    def _score(self, question: Scored, point: Tensor, selected: ReadSelection) -> int:
         """Return how far one point of a list is from what is looked for, as an integer; private."""
         asked: tuple[Summed, Summed] = (gradient_of(question), question.hessian())
         slope, bend = (closed(self._sum(one, point, None, selected, self._whole_facts)).cpu().numpy() for one in asked)
@@ -288,22 +288,22 @@ class FullOracle(RecordsOracle):
     """
 
     _last: _Remembered | None = None
-    _selected: tuple[Question, Selection] | None = None
+    _selected: tuple[Question, ReadSelection] | None = None
 
     def _event(self, question: Question) -> Event:
         ensure(question.batch is None, "batches are for streams")
         return event_of(question)
 
-    def _select(self, question: Question) -> Selection:
+    def _select(self, question: Question) -> ReadSelection:
         last = self._selected
         if last is None or last[0] is not question:
             members = self._members[self._part]
-            selection = Selection(self._problem.units, divisor=question.consumed(self.facts), included=members)
+            selection = ReadSelection(self._problem.units, divisor=question.consumed(self.facts), included=members)
             last = self._selected = (question, selection)
         return last[1]
 
     def _sum(
-        self, question: Question, theta: Tensor, other: Tensor | None, selected: Selection, facts: Facts
+        self, question: Question, theta: Tensor, other: Tensor | None, selected: ReadSelection, facts: Facts
     ) -> Tensor | OpenSum:
         if not isinstance(question, Gradient | GradientNorm):
             return super()._sum(question, theta, other, selected, facts)

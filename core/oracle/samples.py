@@ -21,7 +21,7 @@ from core.mechanisms.generator import SystemGenerator
 from core.oracle import PrivacyFilter
 from core.oracle.account import EVERYTHING
 from core.oracle.cursor import Stream
-from core.oracle.full import RecordsOracle, Selection
+from core.oracle.full import ReadSelection, RecordsOracle
 from core.privacy.events import Event, Sampled
 from core.privacy.facts import Adjacency, Facts
 from core.problems import Problem
@@ -74,7 +74,7 @@ class PoissonOracle(SampleOracle):
     Proof of the price (`Coupling.SLOT` of `core.privacy.events`). Let x be the unit in which D and D' differ, null in
     D'. Fix everybody else's coins, and the order of the L slots. Where x is not in the sample, D and D' sum the same
     slots. Where it is, D' has zeros in x's slot, and so D and D' have where x is not in the sample: the L slots then
-    hold the same bytes in as many orders (`sampling.Listed`). The integer sum is a function of these bytes and of
+    hold the same bytes in as many orders (`sampling.ListedSample`). The integer sum is a function of these bytes and of
     public values: one tree of additions, one number of threads, one alignment, and no branch on what is counted. So
     "zeroed, in the sample" and "absent" give the same law, exactly. And in D, x's slot holds x in place of these zeros,
     with all other slots the same: the integers move by what the grid charges. That is one Gaussian answer, whose mean
@@ -130,17 +130,17 @@ class PoissonOracle(SampleOracle):
     def _summing(self, question: Question) -> Facts:
         return super()._summing(question) if self._by_rows else self._whole_facts
 
-    def _select(self, question: Question) -> Selection:
+    def _select(self, question: Question) -> ReadSelection:
         units, members = self._problem.units, self._members[self._part]
         expected = question.consumed(self.facts) * (self._parts / sampling.RATE_UNIT)
         found = self._sample(units)
-        rows, included = found if isinstance(found, sampling.Listed) else (None, found)
+        rows, included = found if isinstance(found, sampling.ListedSample) else (None, found)
         if members is not None:
             included = included & (members.numpy() if rows is None else members.numpy()[rows])
         listed = None if rows is None else torch.from_numpy(rows)
-        return Selection(units, divisor=expected, rows=listed, included=torch.from_numpy(included))
+        return ReadSelection(units, divisor=expected, rows=listed, included=torch.from_numpy(included))
 
-    def _sample(self, units: int) -> sampling.Listed | NDArray[np.bool_]:
+    def _sample(self, units: int) -> sampling.ListedSample | NDArray[np.bool_]:
         if self._list_length is None:
             return sampling.poisson_mask(self._generator, self._parts, units)
         law = (self._parts, units, self._list_length)
@@ -217,9 +217,9 @@ class StreamOracle(SampleOracle):
         ensure(then is None, "two questions of a stream may be of two passes")
         return self._streams[self._part].first(batch_of(question)) is not None and super().affords(question)
 
-    def _select(self, question: Question) -> Selection:
+    def _select(self, question: Question) -> ReadSelection:
         batch = batch_of(question)
-        return Selection(batch, divisor=batch, rows=torch.from_numpy(self._streams[self._part].read(batch)))
+        return ReadSelection(batch, divisor=batch, rows=torch.from_numpy(self._streams[self._part].read(batch)))
 
 
 def batch_of(question: Question) -> int:

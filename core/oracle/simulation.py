@@ -28,7 +28,7 @@ from core.catalogue.sampling import FullSampling, PoissonSampling, Sampling, Str
 from core.mechanisms import sampling
 from core.mechanisms.generator import SimulationGenerator
 from core.oracle import Answer, PrivacyFilter, PublicRandomness, Release, Status
-from core.oracle.account import EVERYTHING, Account, Part
+from core.oracle.account import EVERYTHING, DrawAccount, Part
 from core.oracle.cursor import StreamCursor
 from core.oracle.filters import UnlimitedFilter
 from core.oracle.noise import Matrices, chosen, grid_for, ridge_slope, scale_of
@@ -100,7 +100,7 @@ class Simulation:
         self._generator = generator
         self._noiseless = noiseless
         self._replicates = problem.replicates if replicates is None else replicates
-        self._account = Account(UnlimitedFilter() if payments is None else payments)
+        self._account = DrawAccount(UnlimitedFilter() if payments is None else payments)
         self._scaled: tuple[Question, float] | None = None
         self._sampling = sampling
         self._cursor = StreamCursor(facts.units, sampling.passes) if isinstance(sampling, StreamSampling) else None

@@ -19,7 +19,7 @@ from core.privacy.facts import Frozen
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
-class Beside(NamedTuple):
+class NeighbouringRuns(NamedTuple):
     """Two neighbours' runs, set beside one another; x is the unit in which their records differ."""
 
     equal: str
@@ -31,35 +31,35 @@ class Beside(NamedTuple):
 class Coupling(Enum):
     """The proofs that prices rest on; a closed set. Stored events do not carry them: a class says which is its own."""
 
-    SHIFT = Beside(
+    SHIFT = NeighbouringRuns(
         equal="the question, the point, which units are read, and every coin but the noise",
         branches="the integer sums are at most the sensitivity apart: noise z there is noise z moved by that here",
     )
-    SLOT = Beside(
+    SLOT = NeighbouringRuns(
         equal="the question, the point, everybody else's sampling coins, and the order of the slots",
         branches="x absent: the same slots. x sampled: one slot holds x, or zeros where x is null; the latter equals "
         "the branch where x is absent and padding has that slot, with the same probability. With x in place of zeros "
         "in one slot the sums are at most the sensitivity apart",
     )
-    LIKELIHOODS = Beside(
+    LIKELIHOODS = NeighbouringRuns(
         equal="the question, the points, and every coin but the choice's",
         branches="no score moves by more than its sensitivity: the logarithms of all choices' probabilities move by "
         "numbers whose range is epsilon",
     )
-    THRESHOLD = Beside(
+    THRESHOLD = NeighbouringRuns(
         equal="the question, the points, and the noise on all scores before the one that is answered",
         branches="the threshold's noise moved by at most one sensitivity of a score, and the answer's by at most two, "
         "give the same answer: a bijection of integers",
     )
-    COVER = Beside(
+    COVER = NeighbouringRuns(
         equal="whatever is equal for the events that are drawn under it",
         branches="a plan, which no oracle draws: Gaussian answers of at most its rho in all, each under its coupling",
     )
-    TRANSCRIPT = Beside(
+    TRANSCRIPT = NeighbouringRuns(
         equal="all earlier answers, so the question and the point too: functions of answers and public randomness",
         branches="the next answer, under its own event's coupling and with fresh coins",
     )
-    BATCHES = Beside(
+    BATCHES = NeighbouringRuns(
         equal="the order of reading, which no record decides, and every coin",
         branches="x is in one batch at most: all others hold the same records, and their answers are equal; the one "
         "with x is under its own event's coupling",

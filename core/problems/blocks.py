@@ -51,7 +51,7 @@ from core.errors import ensure
 from core.privacy.facts import PART_UNITS, Facts
 from core.problems.limits import LARGEST_SUM
 from core.problems.losses import counts_once, ordinary, record_weights
-from core.problems.terms import Factors, Layout, Point, Records, Sums, size_of
+from core.problems.terms import AnswerLayout, Factors, Point, Records, SumsByKind, size_of
 
 BLOCK_NUMBERS = 2**18
 """Most numbers in a block of X: 2 MB, which stay in a core's cache between the two products."""
@@ -125,7 +125,7 @@ class BlockProblem(ABC):
         self._rows_per_block = min(PART_UNITS, 1 << max(0, (most // max(features.shape[-1], numbers)).bit_length() - 1))
 
     @abstractmethod
-    def _layout(self, question: Summed) -> Layout:
+    def _layout(self, question: Summed) -> AnswerLayout:
         """Return what the answer is made of; public."""
 
     @abstractmethod
@@ -133,7 +133,7 @@ class BlockProblem(ABC):
         """Return each record's numbers, clipped; zero where its weight is, and by selection where none is finite."""
 
     @abstractmethod
-    def _arrange(self, question: Summed, sums: Sums) -> Tensor:
+    def _arrange(self, question: Summed, sums: SumsByKind) -> Tensor:
         """Return the answer, shape (..., p) or (..., p, p), exactly symmetric, or (..., 1), by copying entries."""
 
     @property
@@ -185,7 +185,7 @@ class BlockProblem(ABC):
                 integers = steps.round_().to(torch.int64)
                 total = total + (integers.sum(0) if len(some) > 1 else integers)
             assert isinstance(total, Tensor), "there is one part at least"
-            return self._arrange(question, Sums(total, layout, width))
+            return self._arrange(question, SumsByKind(total, layout, width))
 
     def bounded_sum(self, question: Question, facts: Facts, theta: Tensor, *, other: Tensor | None = None) -> Tensor:
         """Return the sum of clipped answers, float64, for simulations; see `core.problems.SyntheticProblem`.
@@ -207,7 +207,7 @@ class BlockProblem(ABC):
         total = theta.new_zeros(size_of(layout, self._width))
         for part in self._parts(question, facts, at, None, None):
             total += part
-        return self._arrange(question, Sums(total, layout, self._width))
+        return self._arrange(question, SumsByKind(total, layout, self._width))
 
     def block_rows(self, question: Question, facts: Facts) -> int:
         """Return after how many rows of a list a part ends: processes that hold all rows share lists there."""
@@ -255,7 +255,7 @@ class BlockProblem(ABC):
         included = None if included is None else included.to(device)
         blocks_per_part = PART_UNITS // self._rows_per_block
         layout, width = self._layout(question), self._width
-        total = Sums(at.theta.new_zeros(size_of(layout, width)), layout, width)
+        total = SumsByKind(at.theta.new_zeros(size_of(layout, width)), layout, width)
         for number, block in enumerate(self._blocks(rows, included), start=1):
             _add(total, block.features, self._factors(question, facts, block, at))
             if number % blocks_per_part == 0:
@@ -273,14 +273,14 @@ class BlockProblem(ABC):
             records = self._records.of(block)
             x, factors = records.features, self._factors(question, facts, records, at)
             if factors.plain is not None:
-                Sums(total, layout, width).plain.add_(factors.plain.sum(-1))
+                SumsByKind(total, layout, width).plain.add_(factors.plain.sum(-1))
             if factors.linear is not None:
-                Sums(total, layout, width).linear.add_(factors.linear @ x)
+                SumsByKind(total, layout, width).linear.add_(factors.linear @ x)
             if factors.outer is not None:
                 squares = (x.unsqueeze(-1) * x.unsqueeze(-2)).flatten(1)
-                sums = Sums(total, layout, width).outer
+                sums = SumsByKind(total, layout, width).outer
                 sums.add_((factors.outer @ squares).view(sums.shape))
-        return self._arrange(question, Sums(total, layout, width))
+        return self._arrange(question, SumsByKind(total, layout, width))
 
     def _sum_replicates(self, question: Summed, facts: Facts, at: Point) -> Tensor:
         """Sum over many sets of records, each at its own point, shape (R, p); some replicates at a time."""
@@ -293,7 +293,7 @@ class BlockProblem(ABC):
             records = self._records.of(some[:known])
             x, factors = records.features, self._factors(question, facts, records, Point(*some[known:]))
             total = x.new_zeros(x.shape[0], size_of(layout, width))
-            found = Sums(total, layout, width)
+            found = SumsByKind(total, layout, width)
             if factors.plain is not None:
                 found.plain.copy_(factors.plain.sum(-1))
             if factors.linear is not None:
@@ -302,7 +302,7 @@ class BlockProblem(ABC):
                 for number in range(layout.outer):
                     found.outer[:, number] = torch.bmm(x.mT, x * factors.outer[:, number].unsqueeze(-1))
             sums.append(total)
-        return self._arrange(question, Sums(torch.cat(sums), layout, width))
+        return self._arrange(question, SumsByKind(torch.cat(sums), layout, width))
 
 
 def margins(features: Tensor, coefficients: Tensor) -> Tensor:
@@ -386,7 +386,7 @@ def clean(features: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
     return norms, kept
 
 
-def _add(total: Sums, x: Tensor, factors: Factors) -> None:
+def _add(total: SumsByKind, x: Tensor, factors: Factors) -> None:
     """Add a block's sums, one set of records at one point."""
     if factors.plain is not None:
         total.plain.add_(factors.plain.sum(-1))

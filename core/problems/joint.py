@@ -35,7 +35,7 @@ from core.catalogue.questions import Curvature, Gradient, GradientDifference, Se
 from core.errors import ensure
 from core.privacy.facts import Facts
 from core.problems.blocks import BlockProblem, margins, slopes
-from core.problems.terms import Factors, Layout, Point, Records, Sums, mirror
+from core.problems.terms import AnswerLayout, Factors, Point, Records, SumsByKind, mirror
 
 NO_HESSIAN = "Hessians shortened to a norm are not offered for losses of an unknown scale; the planner refuses them"
 
@@ -77,18 +77,18 @@ class JointProblem(BlockProblem):
             sampling=sampling,
         )
 
-    def _layout(self, question: Summed) -> Layout:
+    def _layout(self, question: Summed) -> AnswerLayout:
         match question:
             case Gradient() | GradientDifference():
-                return Layout(plain=1, linear=1)
+                return AnswerLayout(plain=1, linear=1)
             case Secant():
-                return Layout(plain=1)
+                return AnswerLayout(plain=1)
             case Hessian() | HessianProduct():
                 raise AssertionError(NO_HESSIAN)
             case Curvature():
-                return Layout(plain=1, linear=1, outer=1)
+                return AnswerLayout(plain=1, linear=1, outer=1)
 
-    def _arrange(self, question: Summed, sums: Sums) -> Tensor:
+    def _arrange(self, question: Summed, sums: SumsByKind) -> Tensor:
         """Put what belongs to the scale last."""
         match question:
             case Gradient() | GradientDifference():

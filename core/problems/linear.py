@@ -65,9 +65,9 @@ from core.problems.limits import LEAST_NUMBER
 from core.problems.looked_at import LookedAtProblem
 from core.problems.losses import ordinary, per_record
 from core.problems.passes import FactorSums, GradientSums, add_parts
-from core.problems.short import Beside, limits
+from core.problems.short import ClippedRecords, limits
 from core.problems.single import BLOCK_ROWS, PART_ROWS, SingleRecords
-from core.problems.terms import Factors, Layout, Point, Records, Sums, mirror
+from core.problems.terms import AnswerLayout, Factors, Point, Records, SumsByKind, mirror
 
 Array = NDArray[np.float64]
 
@@ -112,7 +112,7 @@ class LinearProblem(LookedAtProblem):
         self._is_plain = self.replicates is None and features.device.type == "cpu"
         # Short sums and those in single precision know of no offset; all others do.
         self._is_short = self._is_plain and offset is None
-        self._beside: Beside | None = None
+        self._beside: ClippedRecords | None = None
         self._asked: tuple[Question, Facts] | None = None
         self._single: SingleRecords | None = None
 
@@ -219,9 +219,9 @@ class LinearProblem(LookedAtProblem):
             lambda: FactorSums(kernels, layout, records, factors, step, rows, included, size),
             copied=rows is not None,
         )
-        return self._arrange(question, Sums(total, layout, self._width))
+        return self._arrange(question, SumsByKind(total, layout, self._width))
 
-    def _beside_for(self, question: Gradient | GradientNorm, facts: Facts, theta: Tensor) -> Beside:
+    def _beside_for(self, question: Gradient | GradientNorm, facts: Facts, theta: Tensor) -> ClippedRecords:
         """Return the records with the limits of a question's clip; what is public of it is checked once."""
         last = self._asked
         if self._beside is not None and last is not None and last[0] is question and last[1] is facts:
@@ -233,21 +233,21 @@ class LinearProblem(LookedAtProblem):
         bound = gradient.bound(facts)
         if self._beside is None or self._beside.bound != bound:
             # The bound is public; where the clip is none below it, the weights have clipped already.
-            self._beside = Beside(self._records, bound, clips=bound < self._gradient_bound)
+            self._beside = ClippedRecords(self._records, bound, clips=bound < self._gradient_bound)
         self._asked = (question, facts)
         return self._beside
 
-    def _layout(self, question: Summed) -> Layout:
+    def _layout(self, question: Summed) -> AnswerLayout:
         match question:
             case Gradient() | GradientDifference() | HessianProduct():
-                return Layout(linear=1)
+                return AnswerLayout(linear=1)
             case Secant():
-                return Layout(plain=1)
+                return AnswerLayout(plain=1)
             case Curvature() | Hessian():
-                return Layout(outer=1)
+                return AnswerLayout(outer=1)
         assert_never(question)
 
-    def _arrange(self, question: Summed, sums: Sums) -> Tensor:
+    def _arrange(self, question: Summed, sums: SumsByKind) -> Tensor:
         match question:
             case Gradient() | GradientDifference() | HessianProduct():
                 return sums.flat  # one number times x is all that was summed

@@ -35,7 +35,7 @@ from core.privacy.facts import Facts
 from core.problems.blocks import margins, slopes
 from core.problems.looked_at import LookedAtProblem
 from core.problems.losses import ordinary
-from core.problems.terms import Factors, Layout, Point, Records, Sums, mirror
+from core.problems.terms import AnswerLayout, Factors, Point, Records, SumsByKind, mirror
 
 NO_HESSIAN = "Hessians shortened to a norm are not offered for losses of several margins; the planner refuses them"
 
@@ -69,18 +69,18 @@ class MultinomialProblem(LookedAtProblem):
         valid = present & (target >= 0) & (target <= others) & (target == target.floor())
         super().__init__(features, target, valid, weights, others * features.shape[-1], numbers=len(pairs))
 
-    def _layout(self, question: Summed) -> Layout:
+    def _layout(self, question: Summed) -> AnswerLayout:
         match question:
             case Gradient() | GradientDifference():
-                return Layout(linear=self._others)
+                return AnswerLayout(linear=self._others)
             case Secant():
-                return Layout(plain=1)
+                return AnswerLayout(plain=1)
             case Hessian() | HessianProduct():
                 raise AssertionError(NO_HESSIAN)
             case Curvature():
-                return Layout(outer=len(self._pairs))
+                return AnswerLayout(outer=len(self._pairs))
 
-    def _arrange(self, question: Summed, sums: Sums) -> Tensor:
+    def _arrange(self, question: Summed, sums: SumsByKind) -> Tensor:
         """Put class after class; of matrices, every class's own block came first."""
         match question:
             case Gradient() | GradientDifference():

@@ -21,7 +21,7 @@ from torch import Tensor
 from core.errors import ensure
 from core.privacy.facts import PART_UNITS, parts_in
 from core.problems.rows import Block, Kernels, Outer, Score, add_rounded, place
-from core.problems.terms import Factors, Layout, Records
+from core.problems.terms import AnswerLayout, Factors, Records
 
 THREAD_NUMBERS: Final = 2**21
 """Numbers of X that a thread is worth starting for: 16 MB, whose reading takes over a millisecond."""
@@ -136,7 +136,7 @@ class FactorSums:
     def __init__(
         self,
         kernels: Kernels,
-        layout: Layout,
+        layout: AnswerLayout,
         records: Records,
         factors: Callable[[Records], Factors],
         step: float,

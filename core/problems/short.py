@@ -33,7 +33,7 @@ class _Block(NamedTuple):
     highest: Array
 
 
-class Beside:
+class ClippedRecords:
     """Records as arrays, and what a clip makes of their norms; kept for the clip of the last question.
 
     Lists are copied to where the last one was. What stands beside the features is then in rows, for a record's numbers

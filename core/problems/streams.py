@@ -17,7 +17,7 @@ from core.errors import ensure
 from core.privacy.facts import Facts
 
 
-class Draws(Protocol):
+class RandomSource(Protocol):
     """Where a simulation's randomness comes from."""
 
     def normal(self, *shape: int) -> Tensor:
@@ -53,7 +53,7 @@ class Population(ReplicateRecords):
     """Records drawn afresh for each question, independent of all others."""
 
     @abstractmethod
-    def gradients(self, theta: Tensor, records: int, draws: Draws) -> Tensor:
+    def gradients(self, theta: Tensor, records: int, draws: RandomSource) -> Tensor:
         """Return the gradients of new records in each replicate, shape (R, records, p), at points (R, p).
 
         Every entry is finite: a law with heavy tails has large draws, never infinite ones.
@@ -64,7 +64,7 @@ class Population(ReplicateRecords):
         before: Tensor,
         after: Tensor,
         records: int,  # noqa: ARG002 - laws that have pairs draw so many
-        draws: Draws,  # noqa: ARG002 - laws that have pairs draw from it
+        draws: RandomSource,  # noqa: ARG002 - laws that have pairs draw from it
     ) -> tuple[Tensor, Tensor]:
         """Return the gradients of so many new records, the same at two points each, as `gradients` does at one.
 
@@ -74,7 +74,7 @@ class Population(ReplicateRecords):
         raise AssertionError(f"{type(self).__name__} tells no gradient_difference: {before.shape}, {after.shape}")
 
     def batch_sum(
-        self, question: Question, facts: Facts, theta: Tensor, draws: Draws, *, other: Tensor | None = None
+        self, question: Question, facts: Facts, theta: Tensor, draws: RandomSource, *, other: Tensor | None = None
     ) -> Tensor:
         """Return the sum of what `question.batch` new records say in each replicate, shape (R, p).
 
@@ -98,7 +98,7 @@ class FixedRecords(ReplicateRecords):
     def gradients(self, theta: Tensor, rows: Tensor) -> Tensor:
         """Return the gradients of chosen records, shape (R, m, p), at points of shape (R, p), rows of shape (R, m)."""
 
-    def sample_sum(self, question: Question, facts: Facts, theta: Tensor, rate: float, draws: Draws) -> Tensor:
+    def sample_sum(self, question: Question, facts: Facts, theta: Tensor, rate: float, draws: RandomSource) -> Tensor:
         """Return the sum of the clipped gradients of a sample in each replicate, shape (R, p)."""
         assert isinstance(question, Gradient), f"no method asks a sample for a {question.kind}"
         rows, included = poisson_rows(draws, self.replicates, self.units, rate)
@@ -114,7 +114,7 @@ def _clipped(found: Tensor, bound: float) -> Tensor:
     return found.mul_(bound / lengths.clamp_(min=bound))
 
 
-def poisson_rows(draws: Draws, replicates: int, units: int, rate: float) -> tuple[Tensor, Tensor]:
+def poisson_rows(draws: RandomSource, replicates: int, units: int, rate: float) -> tuple[Tensor, Tensor]:
     """Include every one of n records with the same probability, independently, in each replicate.
 
     The gaps between included records are geometric: ceil(log U/log(1 - q)), U uniform. Gaps are drawn until the last

@@ -73,7 +73,7 @@ class Point(NamedTuple):
         return torch.stack((self.theta, self.other), -2)
 
 
-class Layout(NamedTuple):
+class AnswerLayout(NamedTuple):
     """How many sums an answer is made of: of numbers, of numbers times x, and of numbers times x x^T."""
 
     plain: int = 0
@@ -89,14 +89,14 @@ class Factors(NamedTuple):
     outer: Tensor | None = None
 
 
-class Sums(NamedTuple):
+class SumsByKind(NamedTuple):
     """Sums by kind, as views of their entries in a row, shape (..., entries), float64 or int64.
 
     The d x d ones are symmetric up to their last bits.
     """
 
     flat: Tensor
-    layout: Layout
+    layout: AnswerLayout
     width: int
     """The number of features, d."""
 
@@ -118,7 +118,7 @@ class Sums(NamedTuple):
         return self.flat[..., first:].view(*self.flat.shape[:-1], self.layout.outer, self.width, self.width)
 
 
-def size_of(layout: Layout, width: int) -> int:
+def size_of(layout: AnswerLayout, width: int) -> int:
     """Return the number of entries of all sums of a layout."""
     return layout.plain + layout.linear * width + layout.outer * width * width
 

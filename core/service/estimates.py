@@ -44,7 +44,7 @@ COLUMNS: TypeAdapter[list[Column]] = TypeAdapter(list[Column])
 
 
 @dataclass(frozen=True)
-class Plan:
+class EstimatedJob:
     """A planned job and the dataset it reads; nothing of it ever changes but what its account holds."""
 
     planned: PlannedJob
@@ -79,7 +79,7 @@ class Plan:
         return self.planned.spec.model_dump(mode="json")
 
     @property
-    def parts(self) -> tuple["Plan", ...]:
+    def parts(self) -> tuple["EstimatedJob", ...]:
         """The plans that are paid for: itself."""
         return (self,)
 
@@ -92,7 +92,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Quote(Plan):
+class Quote(EstimatedJob):
     """A plan with its price, and the accounts that would pay, at one head."""
 
     price: Event
@@ -112,10 +112,10 @@ class Plans:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._kept: OrderedDict[tuple[str | None, str], Plan] = OrderedDict()
+        self._kept: OrderedDict[tuple[str | None, str], EstimatedJob] = OrderedDict()
         self._lock = Lock()
 
-    def find(self, spec: JobSpec, digest: str) -> Plan | None:
+    def find(self, spec: JobSpec, digest: str) -> EstimatedJob | None:
         """Return the plan of a job; None where there is none, or where it depends on what is there now.
 
         So do GPUs, weights to start from and models to be about; plans of several clients are not kept.
@@ -130,7 +130,7 @@ class Plans:
         with self._lock:
             return self._kept.get((spec.dataset, digest))
 
-    def keep(self, quoted: Quote, digest: str) -> Plan:
+    def keep(self, quoted: Quote, digest: str) -> EstimatedJob:
         """Remember a quote's plan; return it."""
         with self._lock:
             self._kept[quoted.dataset_id, digest] = quoted

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from core.catalogue.federating import POINTER, Client, PlannedFederation, plan_federation
+from core.catalogue.federating import POINTER, PlannedFederation, PublicSite, plan_federation
 from core.catalogue.jobs import JobSpec
 from core.catalogue.methods import source_of
 from core.catalogue.models import NetworkModel
@@ -18,8 +18,8 @@ from core.service.budgets import estimated_cost, has_room, still_fit
 from core.service.context import Caller, Context
 from core.service.estimates import (
     COLUMNS,
+    EstimatedJob,
     EstimateSpec,
-    Plan,
     composed,
     most_reserved,
     plan_of,
@@ -36,7 +36,7 @@ class FederatedPlan:
     """A planned federated job; nothing of it ever changes but what the clients' accounts hold."""
 
     planned: PlannedFederation
-    parts: tuple[Plan, ...]
+    parts: tuple[EstimatedJob, ...]
     """The clients' plans by place, each paid for by its own scope."""
 
     @cached_property
@@ -66,7 +66,7 @@ def quote(session: Session, context: Context, caller: Caller, spec: JobSpec) -> 
     scopes = [session.get_one(Scope, dataset.scope_id) for dataset in found]
     accounts = [balance(session, scope.id) for scope in scopes]
     clients = [
-        Client(
+        PublicSite(
             dataset=dataset.id,
             columns=COLUMNS.validate_python(dataset.columns),
             units=scope.units if dataset.rows is None else dataset.rows,
@@ -90,7 +90,9 @@ def quote(session: Session, context: Context, caller: Caller, spec: JobSpec) -> 
     parts = zip(planned.clients, found, scopes, accounts, strict=True)
     return FederatedPlan(
         planned,
-        tuple(Plan(alone, dataset.id, scope.id, account, dataset.site) for alone, dataset, scope, account in parts),
+        tuple(
+            EstimatedJob(alone, dataset.id, scope.id, account, dataset.site) for alone, dataset, scope, account in parts
+        ),
     )
 
 
@@ -165,7 +167,7 @@ def _quorum(spec: JobSpec) -> int:
     return spec.federation.needed
 
 
-def _estimate(session: Session, caller: Caller, part: Plan, held: dict[str, Balance]) -> ClientEstimate:
+def _estimate(session: Session, caller: Caller, part: EstimatedJob, held: dict[str, Balance]) -> ClientEstimate:
     """Return one client's price; `held` has what those before it would leave of the accounts that they share."""
     planned = part.planned
     grant = queries.grant(session, part.scope_id, caller.id)

@@ -21,7 +21,7 @@ from core.store import identities
 from core.store.claims import refuse_if_frozen
 from core.store.datasets import owner_name
 from core.store.decoding.likeness import Summarized, are_same, best_set, counts_of, shared, tag_of
-from core.store.identities import Kept, Known, Overlap, OwnerKeys
+from core.store.identities import Known, Overlap, OwnedUpload, OwnerKeys
 from core.store.records.encryption import new_key
 from core.store.records.master_key import load_master_keys
 from core.store.tables import Dataset, Scope
@@ -86,7 +86,7 @@ class Comparison:
         """Store what is known of the upload, once it is a dataset."""
         assert self.records is not None, "it was decoded"
         rounded = tuple(one.model_copy(update={"share": round(min(one.share, 1.0), 2)}) for one in overlaps)
-        kept = Kept(
+        kept = OwnedUpload(
             digest=self.digest,
             summary=self.records.summary,
             overlaps=rounded,
@@ -110,7 +110,7 @@ class Comparison:
             self._found[one.dataset_id] = found
         return found
 
-    def _share(self, session: Session, dataset_id: str, kept: Kept) -> float | None:
+    def _share(self, session: Session, dataset_id: str, kept: OwnedUpload) -> float | None:
         assert self.records is not None, "it was decoded"
         tag = best_set(self.records.summary.spreads, kept.summary.spreads)
         if tag is None:

@@ -20,17 +20,17 @@ from core.catalogue.jobs import JobSpec
 from core.errors import Conflict, FieldError, Forbidden, Invalid, LedgerBusy, Refusal
 from core.service import federations, presenters, witnessing, workers
 from core.service.context import Caller, Context
-from core.service.estimates import PLANS, Plan, quote
+from core.service.estimates import PLANS, EstimatedJob, quote
 from core.service.federations import FederatedPlan
 from core.service.scopes import viewer
 from core.service.visibility import no_dataset
 from core.store import clock, idempotency, queries
 from core.store.access import audit, rights
-from core.store.idempotency import Claim, Name
+from core.store.idempotency import KeyedRequest, RequestKey
 from core.store.jobs import jobs as rows
 from core.store.jobs import queue, subjects
 from core.store.ledger import ledger
-from core.store.ledger.ledger import Books
+from core.store.ledger.ledger import LockedAccounts
 from core.store.queries import Viewer
 from core.store.tables import SEVERAL, Dataset, Job
 
@@ -45,8 +45,8 @@ class Submission:
     """A job that somebody asks for, planned and priced."""
 
     caller: Caller
-    plan: Plan | FederatedPlan
-    name: Name
+    plan: EstimatedJob | FederatedPlan
+    name: RequestKey
     digest: str
     """Of the request's canonical text."""
     line: audit.Line | None = None
@@ -59,7 +59,7 @@ class Submission:
 
 
 @dataclass(frozen=True)
-class Answer:
+class StoredAnswer:
     """A stored answer to a create request: the view as JSON, and whether it was given before."""
 
     body: dict[str, Any]
@@ -85,10 +85,10 @@ def known(caller: Caller, spec: JobSpec, key: str, route: str) -> Submission | N
     caller.require("owner", "analyst", "admin")
     digest = idempotency.hash_body(spec.model_dump(mode="json"))
     plan = PLANS.find(spec, digest)
-    return None if plan is None else Submission(caller, plan, Name(caller.id, route, key), digest)
+    return None if plan is None else Submission(caller, plan, RequestKey(caller.id, route, key), digest)
 
 
-def planned(context: Context, caller: Caller, spec: JobSpec, key: str, route: str) -> Submission | Answer:
+def planned(context: Context, caller: Caller, spec: JobSpec, key: str, route: str) -> Submission | StoredAnswer:
     """Plan a job, and return its submission, or the answer that was given to this very request before.
 
     Raises:
@@ -100,20 +100,20 @@ def planned(context: Context, caller: Caller, spec: JobSpec, key: str, route: st
     found = known(caller, spec, key, route)
     if found is not None:
         return found
-    name, digest = Name(caller.id, route, key), idempotency.hash_body(spec.model_dump(mode="json"))
+    name, digest = RequestKey(caller.id, route, key), idempotency.hash_body(spec.model_dump(mode="json"))
     with context.database.read() as session:
         stored = idempotency.find(session, *name, digest)
         if stored is not None:
-            return Answer(stored.body, replayed=True)
+            return StoredAnswer(stored.body, replayed=True)
         if spec.federation is None:
-            quoted: Plan | FederatedPlan = PLANS.keep(quote(session, context, caller, spec), digest)
+            quoted: EstimatedJob | FederatedPlan = PLANS.keep(quote(session, context, caller, spec), digest)
         else:
             quoted = federations.quote(session, context, caller, spec)
         workers.require_gpu(session, context, quoted.planned.spec.resources.served_by)
     return Submission(caller, quoted, name, digest)
 
 
-def store(context: Context, submissions: Sequence[Submission]) -> list[Answer | Exception]:
+def store(context: Context, submissions: Sequence[Submission]) -> list[StoredAnswer | Exception]:
     """Queue jobs and reserve the most that each may cost; return an answer or a refusal to each, in order.
 
     Refusals: Forbidden and NotFound of who may spend what, Conflict and Invalid of the dataset and the models,
@@ -125,7 +125,7 @@ def store(context: Context, submissions: Sequence[Submission]) -> list[Answer | 
     Raises:
         LedgerFrozen, LedgerBusy, DatabaseAway: nobody's fault among them.
     """
-    answers: dict[int, Answer | Exception] = {}
+    answers: dict[int, StoredAnswer | Exception] = {}
     while len(answers) < len(submissions):
         waiting = [place for place in range(len(submissions)) if place not in answers]
         first = {submissions[place].name: place for place in reversed(waiting)}
@@ -140,7 +140,7 @@ def store(context: Context, submissions: Sequence[Submission]) -> list[Answer | 
     return [answers[place] for place in range(len(submissions))]
 
 
-def _decide(context: Context, submissions: Sequence[Submission]) -> list[Answer | Exception]:
+def _decide(context: Context, submissions: Sequence[Submission]) -> list[StoredAnswer | Exception]:
     """Decide submissions with different keys; where a lock is not to be had, those apart that share none with it."""
     try:
         return context.database.run(_store, context, submissions)
@@ -151,7 +151,7 @@ def _decide(context: Context, submissions: Sequence[Submission]) -> list[Answer 
         ]
         if len(set(sharing)) == 1:
             raise
-    answers: dict[int, Answer | Exception] = {}
+    answers: dict[int, StoredAnswer | Exception] = {}
     for each in dict.fromkeys(sharing):
         places = [place for place, one in enumerate(sharing) if one == each]
         try:
@@ -162,7 +162,7 @@ def _decide(context: Context, submissions: Sequence[Submission]) -> list[Answer 
     return [answers[place] for place in range(len(submissions))]
 
 
-def confirm(context: Context, answers: Sequence[Answer]) -> list[Answer | Exception]:
+def confirm(context: Context, answers: Sequence[StoredAnswer]) -> list[StoredAnswer | Exception]:
     """Have the witness know of all jobs just stored, then notify for them; where it cannot, refuse their answers."""
     made = [answer.made for answer in answers if answer.made is not None]
     if not made:
@@ -202,19 +202,19 @@ class _Draft:
         return None if line is None else replace(line, target=f"jobs/{self.job.id}")
 
 
-def _store(session: Session, context: Context, submissions: Sequence[Submission]) -> list[Answer | Exception]:
+def _store(session: Session, context: Context, submissions: Sequence[Submission]) -> list[StoredAnswer | Exception]:
     """Decide each submission, and store what was decided."""
     at = clock.read(session)
     drafts = [_draft(submission, at + place * _APART_SECONDS) for place, submission in enumerate(submissions)]
-    claims = [Claim(draft.submission.name, draft.submission.digest, ACCEPTED, draft.body) for draft in drafts]
+    claims = [KeyedRequest(draft.submission.name, draft.submission.digest, ACCEPTED, draft.body) for draft in drafts]
     new = idempotency.claim_all(session, claims, at)
     counter = _Counter.open(session, context, [draft for draft in drafts if draft.submission.name in new])
-    answers: list[Answer | Exception] = []
+    answers: list[StoredAnswer | Exception] = []
     made: list[_Draft] = []
     for draft in drafts:
         try:
             if draft.submission.name in new:
-                answers.append(Answer(draft.body, replayed=False, made=counter.admit(draft)))
+                answers.append(StoredAnswer(draft.body, replayed=False, made=counter.admit(draft)))
                 made.append(draft)
             else:
                 answers.append(_stored(session, draft.submission))
@@ -231,7 +231,7 @@ def _draft(submission: Submission, at: float) -> _Draft:
     sites = {part.site for part in plan.parts}
     job = _row(submission, plan.parts[0], at, plan.stored_spec)
     job.site = SEVERAL if len(sites) > 1 else job.site
-    if isinstance(plan, Plan):
+    if isinstance(plan, EstimatedJob):
         ledger.price(job, plan.schedule, {plan.scope_id: plan.account.terms})
         return _Draft(submission, job, (job,), presenters.queued_view(job, plan.cost).model_dump(mode="json"))
     rows.federate(job)
@@ -244,7 +244,7 @@ def _draft(submission: Submission, at: float) -> _Draft:
     return _Draft(submission, job, tuple(clients), body)
 
 
-def _row(submission: Submission, part: Plan, at: float, spec: Mapping[str, Any]) -> Job:
+def _row(submission: Submission, part: EstimatedJob, at: float, spec: Mapping[str, Any]) -> Job:
     """Return the row of a job, or of a client, with a plan's dataset and scope."""
     asked = submission.spec
     return rows.draft(
@@ -265,11 +265,11 @@ def _row(submission: Submission, part: Plan, at: float, spec: Mapping[str, Any])
     )
 
 
-def _stored(session: Session, submission: Submission) -> Answer:
+def _stored(session: Session, submission: Submission) -> StoredAnswer:
     """Return the answer that a request with this key was given."""
     stored = idempotency.find(session, *submission.name, submission.digest)
     assert stored is not None, "a key that could not be claimed is there"
-    return Answer(stored.body, replayed=True)
+    return StoredAnswer(stored.body, replayed=True)
 
 
 @dataclass(frozen=True)
@@ -281,7 +281,7 @@ class _Counter:
     allowed: Collection[rights.Pair]
     """Principals and datasets whose budget they may use."""
     live: Counter[str]
-    books: Books
+    accounts: LockedAccounts
     most_queued: int
 
     @classmethod
@@ -293,10 +293,10 @@ class _Counter:
         )
         models = subjects.hold(session, (name for draft in drafts for name in draft.submission.spec.models))
         live = queue.lock_live(session, [job.owner_id for job in jobs])
-        books = ledger.open_books(session, jobs)
+        accounts = ledger.accounts_of(session, jobs)
         # After all locks: what was taken away since the datasets were found counts, also where that was waited for.
         allowed = rights.allowed(session, [(job.owner_id, job.dataset_id) for job in jobs])
-        return cls(datasets, models, allowed, live, books, context.settings.max_queued_per_principal)
+        return cls(datasets, models, allowed, live, accounts, context.settings.max_queued_per_principal)
 
     def admit(self, draft: _Draft) -> Made:
         """Reserve for one job, for all of its clients or for none, or refuse it."""
@@ -309,13 +309,13 @@ class _Counter:
                 detail = f"{name} is kept no more"
                 raise Invalid(f"The job cannot be about this model: {detail}.", FieldError(f"/models/{place}", detail))
         queue.admit(self.live[job.owner_id], self.most_queued)
-        reservation = ledger.Reservation(self.books)
+        reservation = ledger.Reservation(self.accounts)
         self._each(draft, lambda payer, part: reservation.add(payer, part.schedule))
         self.live[job.owner_id] += 1
         return Made(reservation.make(), job.device)
 
     @staticmethod
-    def _each(draft: _Draft, do: Callable[[Job, Plan], None]) -> None:
+    def _each(draft: _Draft, do: Callable[[Job, EstimatedJob], None]) -> None:
         """Do something for each client of a job; a refusal of one names its dataset."""
         for place, (payer, part) in enumerate(zip(draft.payers, draft.submission.plan.parts, strict=True)):
             try:

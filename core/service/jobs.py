@@ -37,7 +37,7 @@ class Head:
 
 
 @dataclass(frozen=True)
-class Look:
+class SeenJob:
     """A job as it was just seen, with the lines of its history that were asked for."""
 
     head: Head
@@ -144,7 +144,7 @@ def _event(line: JobEvent, *, model_shown: bool, grid_seconds: float) -> EventVi
     return EventView(seq=line.seq, kind=line.kind, data=data, created_at=rfc3339(at))
 
 
-def look(context: Context, wanted: Mapping[str, int | None]) -> dict[str, Look]:
+def look(context: Context, wanted: Mapping[str, int | None]) -> dict[str, SeenJob]:
     """Return how jobs stand, as far as that is to be seen; for the watcher, whose clients' sight was checked.
 
     Args:
@@ -167,7 +167,7 @@ def look(context: Context, wanted: Mapping[str, int | None]) -> dict[str, Look]:
             if after is not None and job_id in heads and after < heads[job_id].seq
         }
         return {
-            job_id: Look(head, [_event(line, model_shown=True, grid_seconds=grid) for line in lines.get(job_id, ())])
+            job_id: SeenJob(head, [_event(line, model_shown=True, grid_seconds=grid) for line in lines.get(job_id, ())])
             for job_id, head in heads.items()
         }
 

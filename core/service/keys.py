@@ -20,7 +20,7 @@ _MAX_SECRET = 200
 def authenticate_all(context: Context, secrets: Sequence[str | None]) -> list[Caller | None]:
     """Return who holds each of some keys, in one statement, or None; notes at most once a minute that one was used."""
     possible = {secret for secret in secrets if secret and len(secret) <= _MAX_SECRET and secret.isascii()}
-    found: dict[str, principals.Caller] = {}
+    found: dict[str, principals.KeyHolder] = {}
     if possible:
         with context.database.look() as session:
             found = principals.find_all(session, possible)
@@ -36,7 +36,7 @@ def is_valid(context: Context, caller: Caller) -> bool:
         return caller.key_id in principals.still_valid(session, [caller.key_id])
 
 
-def _caller(found: principals.Caller) -> Caller:
+def _caller(found: principals.KeyHolder) -> Caller:
     role: Role = found.role  # type: ignore[assignment] # the table's CHECK allows no other
     return Caller(id=found.principal_id, name=found.name, role=role, key_id=found.key_id)
 

@@ -25,7 +25,7 @@ _MOST: Final = 1024
 
 
 @dataclass(frozen=True)
-class Outcome:
+class PassResult:
     """What a pass has found, and when the last entries were read, in seconds since the epoch."""
 
     found: Verification
@@ -40,7 +40,7 @@ class Pass:
     actor: str
     """Who asked for it first; of the entry that freezes the scope."""
     verifier: Verifier
-    outcome: Outcome | None = None
+    outcome: PassResult | None = None
     ended: float | None = None
     """By the process's own clock."""
     is_over: threading.Event = field(default_factory=threading.Event)
@@ -58,12 +58,12 @@ class Passes:
         self._lock = threading.Lock()
         self._aside = Aside("passes", _MOST)
         self._running: dict[str, Pass] = {}
-        self._last: OrderedDict[str, Outcome] = OrderedDict()
+        self._last: OrderedDict[str, PassResult] = OrderedDict()
         self._asked: OrderedDict[tuple[str, str], Pass] = OrderedDict()
 
     def ask(
         self, database: Database, scope_id: str, caller_id: str, wait_seconds: float = WAIT_SECONDS
-    ) -> tuple[Outcome | None, bool]:
+    ) -> tuple[PassResult | None, bool]:
         """Begin a pass over a scope's chain, or go on waiting for the one that this caller has asked for.
 
         Args:
@@ -117,7 +117,7 @@ class Passes:
             if found is not None:
                 if not found.ok:
                     freeze_unverified(database, one.scope_id, found.reason or "", one.actor)
-                one.outcome = Outcome(found, at)
+                one.outcome = PassResult(found, at)
             goes_on = found is None
         finally:
             if not goes_on:

@@ -27,7 +27,7 @@ from core.store.claims import freeze_ledger
 from core.store.database import Database
 from core.store.records.files import copy, digest_of, replace, sync_file, sync_folder
 from core.store.records.master_key import fingerprint_of, load_master_keys
-from core.store.records.records import Kept, kept_of
+from core.store.records.records import StoredRecords, kept_of
 from core.store.records.storage import Storage, open_storage
 from core.store.tables import Dataset
 
@@ -144,7 +144,7 @@ def _copy(database: Database, storage: Storage, folder: Path) -> Manifest:
     return manifest
 
 
-def _kept(database: Database) -> list[Kept]:
+def _kept(database: Database) -> list[StoredRecords]:
     """Return where the records are that are to be kept; not those of datasets in erasure."""
     statement = select(Dataset).where(Dataset.state == "ready", Dataset.location.is_not(None)).order_by(Dataset.id)
     with database.read() as session:

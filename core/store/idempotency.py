@@ -24,7 +24,7 @@ from core.store.ledger.chain import canonical
 from core.store.service_tables import Idempotency
 
 
-class Name(NamedTuple):
+class RequestKey(NamedTuple):
     """A key as its principal and its route have it; keys of different principals are different."""
 
     principal_id: str
@@ -33,10 +33,10 @@ class Name(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Claim:
+class KeyedRequest:
     """A request, by the hash of its body, and the answer that it gets if it is the first with its key."""
 
-    name: Name
+    name: RequestKey
     digest: str
     status: int
     body: Any
@@ -74,7 +74,7 @@ def find(session: Session, principal_id: str, route: str, key: str, digest: str)
     return Replay(found.status, found.body)
 
 
-def claim_all(session: Session, claims: Sequence[Claim], at: float) -> set[Name]:
+def claim_all(session: Session, claims: Sequence[KeyedRequest], at: float) -> set[RequestKey]:
     """Store answers under keys that are new; return these keys. The others' answers are to be found.
 
     A key that a rival has claimed is waited for, like a row lock.
@@ -95,14 +95,14 @@ def claim_all(session: Session, claims: Sequence[Claim], at: float) -> set[Name]
     columns = [Idempotency.principal_id, Idempotency.route, Idempotency.key]
     statement = _insert(session).on_conflict_do_nothing().returning(*columns)
     try:
-        return {Name(row[0], row[1], row[2]) for row in session.execute(statement, rows)}
+        return {RequestKey(row[0], row[1], row[2]) for row in session.execute(statement, rows)}
     except OperationalError as error:
         if sqlstate(error) == LOCK_TIMEOUT and len(claims) == 1:
             raise _in_flight() from error
         raise
 
 
-def release_all(session: Session, names: Sequence[Name]) -> None:
+def release_all(session: Session, names: Sequence[RequestKey]) -> None:
     """Forget keys that were claimed in this transaction, and whose requests were refused after all."""
     if names:
         name = tuple_(Idempotency.principal_id, Idempotency.route, Idempotency.key)

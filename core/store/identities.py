@@ -81,7 +81,7 @@ class Overlap(Frozen):
     share: float
 
 
-class Kept(Frozen):
+class OwnedUpload(Frozen):
     """What is known of an upload, for its owner alone."""
 
     digest: str
@@ -127,7 +127,7 @@ def add_key(session: Session, owner_id: str, site: str, wrapped: str) -> None:
     session.execute(insert(IdentityKey).values(values).on_conflict_do_nothing())
 
 
-def keep(session: Session, keys: OwnerKeys, dataset: Dataset, kept: Kept, records: Summarized) -> None:
+def keep(session: Session, keys: OwnerKeys, dataset: Dataset, kept: OwnedUpload, records: Summarized) -> None:
     """Store what is known of a dataset, sealed; how long that is says nothing but how many columns there are."""
     plain = kept.model_dump_json().encode()
     names = sum(len(json.dumps(name)) for name in kept.summary.columns)
@@ -142,7 +142,7 @@ def keep(session: Session, keys: OwnerKeys, dataset: Dataset, kept: Kept, record
     session.flush()
 
 
-def read(session: Session, keys: OwnerKeys, dataset_id: str) -> Kept | None:
+def read(session: Session, keys: OwnerKeys, dataset_id: str) -> OwnedUpload | None:
     """Return what is known of a dataset; None where nothing was kept here."""
     found = session.get(Identity, dataset_id)
     return None if found is None else _opened(keys, found.dataset_id, found.sealed)
@@ -223,6 +223,6 @@ def unerased(session: Session, scope_id: str) -> Sequence[str]:
     return session.execute(statement.order_by(Dataset.id)).scalars().all()
 
 
-def _opened(keys: OwnerKeys, dataset_id: str, sealed: bytes) -> Kept:
+def _opened(keys: OwnerKeys, dataset_id: str, sealed: bytes) -> OwnedUpload:
     plain: Mapping[str, Any] = json.loads(keys.open(dataset_id, sealed))
-    return Kept.model_validate(plain)
+    return OwnedUpload.model_validate(plain)

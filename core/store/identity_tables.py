@@ -24,7 +24,7 @@ class Identity(Base):
     dataset_id: Mapped[str] = mapped_column(ForeignKey("datasets.id"), primary_key=True)
     owner_id: Mapped[str] = mapped_column(ForeignKey("principals.id"), index=True)
     site: Mapped[str] = mapped_column(String(40), server_default="")
-    sealed: Mapped[bytes] = mapped_column(LargeBinary)  # core.store.identities.Kept
+    sealed: Mapped[bytes] = mapped_column(LargeBinary)  # core.store.identities.OwnedUpload
     moved: Mapped[bool] = mapped_column(default=False, server_default="0")  # its records left for another scope
 
 

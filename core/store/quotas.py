@@ -14,7 +14,7 @@ from core.store.base import Base, Id
 from core.store.tables import Dataset, Principal, PublicWeights
 
 
-class Upload(Base):
+class OpenUpload(Base):
     """An upload that is being received or decoded, upl_...; its row goes with it."""
 
     __tablename__ = "uploads"
@@ -52,10 +52,10 @@ def usage(session: Session, owner_id: str, site: str, *, without: str | None = N
     """
     records = _sum(session, Dataset.bytes, Dataset.owner_id == owner_id, Dataset.site == site)
     weights = _sum(session, PublicWeights.bytes, PublicWeights.owner_id == owner_id, PublicWeights.site == site)
-    here: list[Any] = [Upload.owner_id == owner_id, Upload.site == site]
+    here: list[Any] = [OpenUpload.owner_id == owner_id, OpenUpload.site == site]
     if without is not None:
-        here.append(Upload.id != without)
-    return Usage(records + weights, _sum(session, Upload.bytes, *here))
+        here.append(OpenUpload.id != without)
+    return Usage(records + weights, _sum(session, OpenUpload.bytes, *here))
 
 
 def _sum(session: Session, column: Any, *where: Any) -> int:  # noqa: ANN401 - any column and conditions
@@ -71,23 +71,23 @@ def lock(session: Session, owner_id: str) -> None:
 def begin(session: Session, upload_id: str, owner_id: str, site: str, said_bytes: int) -> None:
     """Note an upload that begins, and how long it is said to be."""
     seen_at = clock.read(session)
-    session.add(Upload(id=upload_id, owner_id=owner_id, site=site, bytes=said_bytes, seen_at=seen_at))
+    session.add(OpenUpload(id=upload_id, owner_id=owner_id, site=site, bytes=said_bytes, seen_at=seen_at))
     session.flush()
 
 
 def grow(session: Session, upload_id: str, received_bytes: int) -> None:
     """Note how much of an upload has come."""
-    grown = {"bytes": func.max(Upload.bytes, received_bytes), "seen_at": clock.read(session)}
+    grown = {"bytes": func.max(OpenUpload.bytes, received_bytes), "seen_at": clock.read(session)}
     if session.get_bind().dialect.name != "sqlite":
-        grown["bytes"] = func.greatest(Upload.bytes, received_bytes)
-    session.execute(update(Upload).where(Upload.id == upload_id).values(grown))
+        grown["bytes"] = func.greatest(OpenUpload.bytes, received_bytes)
+    session.execute(update(OpenUpload).where(OpenUpload.id == upload_id).values(grown))
 
 
 def end(session: Session, upload_id: str) -> None:
     """Forget an upload that has become something else, or nothing."""
-    session.execute(delete(Upload).where(Upload.id == upload_id))
+    session.execute(delete(OpenUpload).where(OpenUpload.id == upload_id))
 
 
 def remove_silent(session: Session, seconds: float) -> None:
     """Forget uploads that have not grown for so long: the process that received them has died."""
-    session.execute(delete(Upload).where(Upload.seen_at < clock.read(session) - seconds))
+    session.execute(delete(OpenUpload).where(OpenUpload.seen_at < clock.read(session) - seconds))

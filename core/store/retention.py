@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from core.store import clock
 from core.store.jobs import subjects
-from core.store.jobs.presence import Seat
+from core.store.jobs.presence import SiteSlot
 from core.store.tables import Checkpoint, Job, Model
 
 RETIRED: Final = "retired"
@@ -26,7 +26,7 @@ def drop_states(session: Session, kept_state_seconds: float) -> list[str]:
         kept_state_seconds: how long an ended job's states are kept.
     """
     ended = Job.finished_at <= clock.read(session) - kept_state_seconds
-    session.execute(delete(Seat).where(Seat.job_id.in_(select(Job.id).where(ended))))
+    session.execute(delete(SiteSlot).where(SiteSlot.job_id.in_(select(Job.id).where(ended))))
     old = select(Checkpoint.job_id).join(Job, Job.id == Checkpoint.job_id).where(ended)
     return _drop(session, list(session.execute(old.distinct().order_by(Checkpoint.job_id).limit(BATCH)).scalars()))
 

@@ -29,7 +29,7 @@ from core.training.fitting import train
 from core.training.ledger_writer import FencedLedgerWriter
 from core.training.network import NO_WEIGHTS, PublicWeights
 from core.training.oracles import make_filter, open_oracle
-from core.training.order import Drained, Failed, NoGpu, Order, Phase, read_order
+from core.training.order import AttemptInput, Drained, Failed, NoGpu, Phase, read_order
 from core.training.ranks import AnnouncingLedgerWriter, Gather, dismiss, open_problem
 from core.version import software
 
@@ -69,7 +69,7 @@ def run(database: Database, settings: ServiceSettings, claim: Claim, stop: Calla
 
 
 def _train(
-    order: Order, writer: FencedLedgerWriter, settings: ServiceSettings, stop: Callable[[], bool], gather: Gather
+    order: AttemptInput, writer: FencedLedgerWriter, settings: ServiceSettings, stop: Callable[[], bool], gather: Gather
 ) -> AnyReleased:
     """Make a release from the records, and keep it before anything is done with it."""
     with in_phase(Phase.OPENING):
@@ -88,7 +88,7 @@ def _train(
     return released
 
 
-def planned_here(order: Order, settings: ServiceSettings) -> tuple[PlannedJob, PublicWeights]:
+def planned_here(order: AttemptInput, settings: ServiceSettings) -> tuple[PlannedJob, PublicWeights]:
     """Return what follows from the stored job, and its public weights, in a process that is ready to compute it."""
     planned = replan(order)
     weights = NO_WEIGHTS if order.weights is None else read_weights(settings, order.weights)
@@ -97,7 +97,7 @@ def planned_here(order: Order, settings: ServiceSettings) -> tuple[PlannedJob, P
     return planned, weights
 
 
-def replan(order: Order) -> PlannedJob:
+def replan(order: AttemptInput) -> PlannedJob:
     """Return what follows from the stored job: nothing is open in it, so planning it again changes nothing.
 
     Raises:

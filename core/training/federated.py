@@ -17,7 +17,7 @@ from core.errors import Diverged, Misled, PeerLost
 from core.inference.network import RELEASED, AnyReleased
 from core.inference.released import Released
 from core.oracle import Answer
-from core.oracle.federation import KEPT, TOLD, Federation, Rounds, SiteFilter
+from core.oracle.federation import KEPT, TOLD, FederatedOracle, MessageRounds, SiteFilter
 from core.privacy.reports import weakest_of
 from core.problems import Problem
 from core.problems.peer_group import Alone, DistributedPeerGroup, PeerGroup
@@ -34,8 +34,8 @@ from core.training.ledger_writer import FencedLedgerWriter
 from core.training.network import PublicWeights
 from core.training.notes import unpack
 from core.training.oracles import make_filter, open_oracle
-from core.training.order import Drained, Order, Phase, read_order
-from core.training.seat import Seat
+from core.training.order import AttemptInput, Drained, Phase, read_order
+from core.training.seat import SiteConnection
 from core.version import software
 
 MEETING_SECONDS = 120.0
@@ -48,7 +48,9 @@ _WHOLE = 2**63
 """Counted as told by whoever has kept a complete release."""
 
 
-def run(database: Database, settings: ServiceSettings, claim: Claim, seat: Seat, stop: Callable[[], bool]) -> None:
+def run(
+    database: Database, settings: ServiceSettings, claim: Claim, seat: SiteConnection, stop: Callable[[], bool]
+) -> None:
     """Carry out a client's attempt and hand in the release.
 
     Args:
@@ -71,7 +73,7 @@ def run(database: Database, settings: ServiceSettings, claim: Claim, seat: Seat,
     try:
         with in_phase(Phase.OPENING):
             order = writer.ask(read_order)
-            rounds = Rounds(peers)
+            rounds = MessageRounds(peers)
             kept, teller = furthest(rounds, order.kept, most_known(order))
             released = unpack_release(kept)
         if released is None:
@@ -87,7 +89,7 @@ def run(database: Database, settings: ServiceSettings, claim: Claim, seat: Seat,
     leave(peers)
 
 
-def take(seat: Seat, writer: FencedLedgerWriter) -> PeerGroup:
+def take(seat: SiteConnection, writer: FencedLedgerWriter) -> PeerGroup:
     """Meet the other clients of an attempt.
 
     Raises:
@@ -112,7 +114,7 @@ def take(seat: Seat, writer: FencedLedgerWriter) -> PeerGroup:
     return DistributedPeerGroup(group, seat.patience_seconds)
 
 
-def _far_meeting(seat: Seat, writer: FencedLedgerWriter) -> str:
+def _far_meeting(seat: SiteConnection, writer: FencedLedgerWriter) -> str:
     """Return where clients of several machines meet: at the first one's, who notes it in the database for the others.
 
     Raises:
@@ -142,7 +144,7 @@ def leave(peers: PeerGroup) -> None:
             return
 
 
-def most_known(order: Order) -> int:
+def most_known(order: AttemptInput) -> int:
     """Return how many means anybody can know, by this client's own ledger; a release that is complete aside.
 
     Its own answer is in each mean, and was paid for first. Where all that it has paid for is in what it has kept, it
@@ -153,7 +155,7 @@ def most_known(order: Order) -> int:
     return _WHOLE if order.paid_chunks > order.kept_chunks else max(1, told_in(order.kept))
 
 
-def furthest(rounds: Rounds, kept: bytes | None, most: int = _WHOLE) -> tuple[bytes | None, int]:
+def furthest(rounds: MessageRounds, kept: bytes | None, most: int = _WHOLE) -> tuple[bytes | None, int]:
     """Return what all clients go on from, the longest of the transcripts that they have kept, and whose it is.
 
     Clients keep when they pay, each a little before or after the others, so that some have kept less. They were told
@@ -218,13 +220,13 @@ def told_in(kept: bytes | None) -> int:
 
 
 def _train(
-    order: Order,
+    order: AttemptInput,
     kept: bytes | None,
     teller: int,
     writer: FencedLedgerWriter,
     settings: ServiceSettings,
-    seat: Seat,
-    rounds: Rounds,
+    seat: SiteConnection,
+    rounds: MessageRounds,
     stop: Callable[[], bool],
 ) -> AnyReleased:
     """Make a release from the client's own records and the others' answers, and keep it.
@@ -243,7 +245,7 @@ def _train(
             payments = make_filter(planned, going_on, writer, lambda: False)
             filters.append(paying := SiteFilter(payments, rounds, stop, payments))
             alone = open_oracle(planned, going_on, problem, payments, shared=False, through=paying)
-            oracle = Federation(alone, paying, seat.federation)
+            oracle = FederatedOracle(alone, paying, seat.federation)
             own = train(planned, going_on, payments, oracle, weights)
         released = of_all(weakest(rounds, own), seat, oracle.facts.units)
     with in_phase(Phase.PUBLISHING):
@@ -270,7 +272,7 @@ def blaming(teller: int | None, filters: Sequence[SiteFilter]) -> Iterator[None]
         raise Misled(teller) from error
 
 
-def of_all(released: AnyReleased, seat: Seat, units: int) -> AnyReleased:
+def of_all(released: AnyReleased, seat: SiteConnection, units: int) -> AnyReleased:
     """Return a release as one of so many units; nothing is claimed of one that a lost client has a part in."""
     claim = released.certificate if seat.size == seat.asked else None
     whole = released.model_copy(update={"units": units, "certificate": claim})
@@ -280,7 +282,7 @@ def of_all(released: AnyReleased, seat: Seat, units: int) -> AnyReleased:
 
 
 def _own_problem(
-    planned: PlannedJob, order: Order, settings: ServiceSettings, seat: Seat, weights: PublicWeights
+    planned: PlannedJob, order: AttemptInput, settings: ServiceSettings, seat: SiteConnection, weights: PublicWeights
 ) -> Problem:
     """Open the client's own records with its own key."""
     key = None if seat.dataset_key is None else bytes.fromhex(seat.dataset_key)
@@ -288,7 +290,7 @@ def _own_problem(
         return make_problem(planned, read_records(file, planned.design), weights)
 
 
-def weakest(rounds: Rounds, own: AnyReleased) -> AnyReleased:
+def weakest(rounds: MessageRounds, own: AnyReleased) -> AnyReleased:
     """Return the release as all clients hand it in: the first one's, with what each of them promises at least.
 
     What each promises to its own scope's people is told from its own ledger, see `core.service.guarantees`.

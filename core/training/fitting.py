@@ -45,7 +45,7 @@ from core.training.network import (
     make_network_problem,
     merged,
 )
-from core.training.order import Order
+from core.training.order import AttemptInput
 from core.training.points import look_of, points_of
 
 ROUNDING: Final = 1e-9
@@ -83,7 +83,7 @@ def make_problem(planned: PlannedJob, records: Encoded, weights: PublicWeights) 
 
 
 def train(
-    planned: PlannedJob, order: Order, payments: LedgerFilter, oracle: Oracle, weights: PublicWeights
+    planned: PlannedJob, order: AttemptInput, payments: LedgerFilter, oracle: Oracle, weights: PublicWeights
 ) -> AnyReleased:
     """Run the method, then the inference the job asks for, and return all that leaves the job.
 
@@ -109,7 +109,9 @@ def train(
     return describe(planned, order, fitted, payments.charged)
 
 
-def _describe_columns(planned: PlannedJob, order: Order, payments: LedgerFilter, oracle: Oracle) -> ReleasedDescription:
+def _describe_columns(
+    planned: PlannedJob, order: AttemptInput, payments: LedgerFilter, oracle: Oracle
+) -> ReleasedDescription:
     """Ask about columns, and return every answer."""
     model, settings = planned.spec.model, planned.spec.optimizer
     assert isinstance(model, DescriptionModel), "asked of descriptions only"
@@ -129,7 +131,7 @@ def _describe_columns(planned: PlannedJob, order: Order, payments: LedgerFilter,
 
 
 def _train_network(
-    planned: PlannedJob, order: Order, payments: LedgerFilter, oracle: Oracle, weights: PublicWeights
+    planned: PlannedJob, order: AttemptInput, payments: LedgerFilter, oracle: Oracle, weights: PublicWeights
 ) -> ReleasedNetwork:
     """Run the method and return the whole network, its public start included."""
     points = points_of(planned, order.subjects, weights)
@@ -143,7 +145,7 @@ def _train_network(
     return describe_network(planned, parameters, ended, int(estimate.steps), claim, privacy, adapters)
 
 
-def _claim(planned: PlannedJob, order: Order, estimate: Estimate) -> Certificate | None:
+def _claim(planned: PlannedJob, order: AttemptInput, estimate: Estimate) -> Certificate | None:
     """Return what the method claims, of the models that the job is about where it is about some."""
     if estimate.certificate is None or order.subjects is None:
         return estimate.certificate
@@ -159,7 +161,7 @@ def _takes_scale(planned: PlannedJob, row: Any) -> bool:  # noqa: ANN401 - a row
     return isinstance(released, Released) and known_scale(planned, released) is not None
 
 
-def describe(planned: PlannedJob, order: Order, fitted: Release[Fitted], charged: Event) -> Released:
+def describe(planned: PlannedJob, order: AttemptInput, fitted: Release[Fitted], charged: Event) -> Released:
     """Return the row that a model stores.
 
     Args:
@@ -248,7 +250,7 @@ def _iterates(estimate: Estimate) -> tuple[tuple[float, ...], ...] | None:
     return tuple(tuple(one) for one in estimate.iterates.tolist())
 
 
-def _promised(order: Order, charged: Event) -> Event:
+def _promised(order: AttemptInput, charged: Event) -> Event:
     """Return what a job's promise is made of: all that it might have drawn, where it drew less.
 
     How much less was decided by what it was told, so a smaller figure is no guarantee for the release alone. The scope

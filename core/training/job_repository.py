@@ -25,7 +25,7 @@ from core.store.tables import Dataset, Job
 from core.store.witness import comparing
 from core.store.witness.trusting import mark_keys
 from core.store.witness.witness import Witness
-from core.training.taken import Client, Offer, Taken
+from core.training.taken import ClaimedJob, ClaimedSite, Offer
 from core.version import code_version
 
 P = ParamSpec("P")
@@ -73,7 +73,7 @@ class JobRepository:
             wrapped = datasets.wrapped_keys(session, self._settings.site)
         check_master_keys(self._settings, wrapped.values())
 
-    def claim(self, takes: Sequence[str]) -> Taken | None:
+    def claim(self, takes: Sequence[str]) -> ClaimedJob | None:
         """Take the next queued job, with all its clients, and witness what they reserved; then it may be read.
 
         Args:
@@ -113,7 +113,7 @@ class JobRepository:
         )
         return None if job_id is None else Offer(job_id, reader)
 
-    def seated(self, offer: Offer) -> Taken | None:
+    def seated(self, offer: Offer) -> ClaimedJob | None:
         """Return what an offer has become, with this site's clients, once all sites were there; None until then.
 
         Raises:
@@ -133,7 +133,7 @@ class JobRepository:
         except Tampered as error:
             raise StaleAttempt(f"The seat in {claim.job_id} was not given to us.") from error
         self._witness_claim(claim)
-        return Taken(claim, resources, own, len(seat.federation.clients), seat.federation.size, key)
+        return ClaimedJob(claim, resources, own, len(seat.federation.clients), seat.federation.size, key)
 
     def withdraw(self, offer: Offer) -> bool:
         """Take an offer back; tell whether it still stood.
@@ -168,7 +168,7 @@ class JobRepository:
             else:
                 return
 
-    def _take(self, session: Session, takes: Sequence[str]) -> Taken | None:
+    def _take(self, session: Session, takes: Sequence[str]) -> ClaimedJob | None:
         limits = self._settings
         most = limits.max_running_per_principal
         claim = jobs.claim(session, self.name, limits.lease_seconds, takes, most, limits.site)
@@ -177,23 +177,25 @@ class JobRepository:
         resources = Resources.model_validate(session.get_one(Job, claim.job_id).spec.get("resources", {}))
         federation = federations.claimed(session, claim)
         if federation is None:
-            return Taken(claim, resources)
-        return Taken(claim, resources, self._clients(session, federation), len(federation.clients), federation.size)
+            return ClaimedJob(claim, resources)
+        return ClaimedJob(
+            claim, resources, self._clients(session, federation), len(federation.clients), federation.size
+        )
 
-    def _clients(self, session: Session, federation: FederationClaim) -> tuple[Client, ...]:
+    def _clients(self, session: Session, federation: FederationClaim) -> tuple[ClaimedSite, ...]:
         """Return the clients of this supervisor's site."""
         numbered = enumerate(federation.clients)
         own = [(number, client) for number, client in numbered if client.site == self._settings.site]
         return tuple(self._client(session, number, client) for number, client in own)
 
-    def _client(self, session: Session, number: int, client: federations.ClientClaim) -> Client:
+    def _client(self, session: Session, number: int, client: federations.ClientClaim) -> ClaimedSite:
         """Return a client with its own dataset's key; one without it fails by itself, as any job would."""
         wrapped = session.get_one(Dataset, client.dataset_id).wrapped_key
         try:
             key = None if wrapped is None else load_master_keys(self._settings).unwrap(client.dataset_id, wrapped)
         except (NotReady, Tampered):
             key = None
-        return Client(client.claim, number, None if key is None else key.hex())
+        return ClaimedSite(client.claim, number, None if key is None else key.hex())
 
     def beat(self, claim: Claim, *, seated: bool = False) -> jobs.Beat:
         """Extend a lease; that of this site's seat where others have seats, too.

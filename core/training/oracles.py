@@ -18,13 +18,15 @@ from core.privacy.events import Event
 from core.problems import Problem
 from core.training.draws import count_of
 from core.training.ledger_filter import LedgerFilter, LedgerWriter
-from core.training.order import Order, Payer
+from core.training.order import AttemptInput, Payer
 from core.training.streaming import StreamFilter
 
 _NOTHING: Final[Mapping[Event, int]] = {}
 
 
-def make_filter(planned: PlannedJob, order: Order, writer: LedgerWriter, stop: Callable[[], bool]) -> LedgerFilter:
+def make_filter(
+    planned: PlannedJob, order: AttemptInput, writer: LedgerWriter, stop: Callable[[], bool]
+) -> LedgerFilter:
     """Return the privacy filter of an attempt.
 
     Args:
@@ -37,7 +39,7 @@ def make_filter(planned: PlannedJob, order: Order, writer: LedgerWriter, stop: C
     return filter_on(planned, writer, order.payers, begun, kept=order.kept, charged=order.charged, stop=stop)
 
 
-def begins_after(planned: PlannedJob, order: Order) -> int:
+def begins_after(planned: PlannedJob, order: AttemptInput) -> int:
     """Return after how many chunks an attempt goes on: those that were kept, or of a stream that anybody has paid.
 
     A stream of one chunk a pass has nothing left of a pass to go on with: what is lost of it is paid and read again,
@@ -81,7 +83,7 @@ def filter_on(
 
 def open_oracle(
     planned: PlannedJob,
-    order: Order,
+    order: AttemptInput,
     problem: Problem,
     payments: LedgerFilter,
     *,

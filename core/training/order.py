@@ -15,7 +15,7 @@ from core.store.claims import Claim
 from core.store.jobs.subjects import Subjects, subjects_of
 from core.store.ledger import ledger
 from core.store.ledger.accounts import terms_of
-from core.store.records.records import Kept, kept_of
+from core.store.records.records import StoredRecords, kept_of
 from core.store.records.weights import KeptWeights
 from core.store.tables import Account, Dataset, Job, PublicWeights, Scope
 from core.store.witness import trusting
@@ -55,13 +55,13 @@ class Payer:
 
 
 @dataclass(frozen=True)
-class Order:
+class AttemptInput:
     """Everything public about an attempt, and what an earlier one was told and kept."""
 
     claim: Claim
     spec: dict[str, object]
     columns: list[object]
-    records: Kept
+    records: StoredRecords
     units: int
     adjacency: Adjacency
     approval: str
@@ -81,7 +81,7 @@ class Order:
     """The released models that the job is about."""
 
 
-def read_order(session: Session, claim: Claim, trust: Trust) -> Order:
+def read_order(session: Session, claim: Claim, trust: Trust) -> AttemptInput:
     """Return what an attempt needs to know.
 
     The scope's ledger is verified in the same snapshot, from its last mark on, and has to have the entry that its
@@ -103,14 +103,14 @@ def read_order(session: Session, claim: Claim, trust: Trust) -> Order:
     return stored_order(session, claim, chain.state.tally.live[job.id].drawn)
 
 
-def stored_order(session: Session, claim: Claim, charged: Mapping[Event, int]) -> Order:
+def stored_order(session: Session, claim: Claim, charged: Mapping[Event, int]) -> AttemptInput:
     """Return what the database says of an attempt, unverified; `charged` is what earlier ones paid for."""
     job = session.get_one(Job, claim.job_id)
     dataset = session.get_one(Dataset, job.dataset_id)
     scope = session.get_one(Scope, job.scope_id)
     assert dataset.rows is not None, "a dataset that is ready has a public number of rows"
     checkpoint = ledger.last_kept(session, job.id)
-    return Order(
+    return AttemptInput(
         claim=claim,
         spec=job.spec,
         columns=dataset.columns,

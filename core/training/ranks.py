@@ -16,7 +16,7 @@ from core.catalogue.models import NetworkModel
 from core.catalogue.planning import PlannedJob
 from core.catalogue.sampling import PoissonSampling, StreamSampling
 from core.errors import PrivacyInvariantError, ensure
-from core.oracle.account import EVERYTHING, Account
+from core.oracle.account import EVERYTHING, DrawAccount
 from core.oracle.samples import batch_of, sampled
 from core.privacy.events import Event
 from core.privacy.facts import Frozen
@@ -24,14 +24,14 @@ from core.problems import Problem
 from core.problems.process_group import ProcessGroup
 from core.problems.sharded import ShardedProblem, Sum, member_of, shard_of
 from core.settings import ServiceSettings
-from core.store.records.records import Kept, open_records, read_records
+from core.store.records.records import StoredRecords, open_records, read_records
 from core.store.records.weights import KeptWeights, read_weights
 from core.training.device import prepare_processor
 from core.training.fitting import make_problem
 from core.training.ledger_filter import LedgerWriter
 from core.training.network import NO_WEIGHTS, PublicWeights
 from core.training.oracles import begins_after, filter_on, stream_of
-from core.training.order import Order, Payer
+from core.training.order import AttemptInput, Payer
 from core.training.streaming import StreamFilter
 
 Gather = Callable[[int], ProcessGroup | None]
@@ -43,7 +43,7 @@ class Opened(Frozen):
 
     kind: Literal["opened"] = "opened"
     planned: PlannedJob
-    records: Kept
+    records: StoredRecords
     payers: tuple[Payer, ...]
     kept_chunks: int
     """After how many chunks it goes on."""
@@ -71,7 +71,7 @@ _TOLD: Final[TypeAdapter[Told]] = TypeAdapter(Told)
 
 def open_problem(
     planned: PlannedJob,
-    order: Order,
+    order: AttemptInput,
     settings: ServiceSettings,
     group: ProcessGroup | None,
     weights: PublicWeights,
@@ -106,7 +106,7 @@ def _rows_of(planned: PlannedJob, group: ProcessGroup) -> range | None:
 
 def _own_rows(
     planned: PlannedJob,
-    records: Kept,
+    records: StoredRecords,
     settings: ServiceSettings,
     rows: range | None,
     weights: PublicWeights,
@@ -192,16 +192,16 @@ def follow(group: ProcessGroup, settings: ServiceSettings) -> None:
     own = _own_rows(opened.planned, opened.records, settings, _rows_of(opened.planned, group), weights)
     member = member_of(own, opened.planned.facts.units, group, whole=_is_stream(opened.planned))
     receipts = Receipts(opened.kept_chunks)
-    books = Books(opened, receipts)
+    accounts = FollowerAccounts(opened, receipts)
     while not isinstance(told := _TOLD.validate_json(group.hear()), Closed):
         if isinstance(told, Paid):
             receipts.note(told)
         else:
             assert isinstance(told, Sum), "records are opened once"
-            member.join(told, rows=books.charge(told))
+            member.join(told, rows=accounts.charge(told))
 
 
-class Books:
+class FollowerAccounts:
     """A follower's own accounts: what the leader asks for is worth no more than the payments that it was told of.
 
     Args:
@@ -212,7 +212,7 @@ class Books:
     def __init__(self, opened: Opened, receipts: Receipts) -> None:
         self._planned = opened.planned
         payments = filter_on(opened.planned, receipts, opened.payers, opened.kept_chunks)
-        self._account = Account(payments)
+        self._account = DrawAccount(payments)
         self._stream = stream_of(opened.planned, opened.job, payments) if isinstance(payments, StreamFilter) else None
 
     def charge(self, told: Sum) -> Tensor | None:

@@ -5,7 +5,7 @@ from pydantic import Field
 from core.privacy.facts import Frozen
 
 
-class Seat(Frozen):
+class SiteConnection(Frozen):
     """Where the client's process meets the others, and what opens its own records and nobody else's."""
 
     federation: str

@@ -8,7 +8,7 @@ from core.store.records.sealing import Reader
 
 
 @dataclass(frozen=True)
-class Client:
+class ClaimedSite:
     """A client of a federated job, to be given to its own trainer alone."""
 
     claim: Claim
@@ -19,12 +19,12 @@ class Client:
 
 
 @dataclass(frozen=True)
-class Taken:
+class ClaimedJob:
     """A job that was claimed, and, where it is a federated one, its clients that are this supervisor's to run."""
 
     claim: Claim
     resources: Resources
-    clients: tuple[Client, ...] = ()
+    clients: tuple[ClaimedSite, ...] = ()
     size: int = 0
     """How many clients take part, wherever they run."""
     asked: int = 0

@@ -14,14 +14,14 @@ import torch
 from torch import Tensor
 
 from core.errors import ensure
-from core.problems.streams import Draws, FixedRecords, Population
+from core.problems.streams import FixedRecords, Population, RandomSource
 from studies.clipped.heavy_tails import IsotropicPareto, SkewedPareto, SymmetricStable
 
 Law = IsotropicPareto | SkewedPareto | SymmetricStable
 Shape = Literal["quadratic", "root", "log"]
 
 
-def noise(law: Law, draws: Draws, *shape: int) -> Tensor:
+def noise(law: Law, draws: RandomSource, *shape: int) -> Tensor:
     """Return independent draws, shape (..., d), float64.
 
     Of a law of one number the first coordinate has it and the others have zero.
@@ -35,7 +35,7 @@ def noise(law: Law, draws: Draws, *shape: int) -> Tensor:
     return number if dimension == 1 else torch.nn.functional.pad(number, (0, dimension - 1))
 
 
-def scalar(law: Law, draws: Draws, *shape: int) -> Tensor:
+def scalar(law: Law, draws: RandomSource, *shape: int) -> Tensor:
     """Return independent draws of a law of one number."""
     match law:
         case SkewedPareto():
@@ -48,7 +48,7 @@ def scalar(law: Law, draws: Draws, *shape: int) -> Tensor:
     assert_never(law)
 
 
-def _stable(law: SymmetricStable, draws: Draws, *shape: int) -> Tensor:
+def _stable(law: SymmetricStable, draws: RandomSource, *shape: int) -> Tensor:
     """Return sin(a T)/cos(T)^(1/a) (cos((1 - a) T)/W)^((1 - a)/a), T uniform on (-pi/2, pi/2), W exponential."""
     a = law.tail
     angle = (draws.uniform(*shape) - 2.0**-54 - 0.5).mul_(pi)  # symmetric, and never at an end
@@ -109,7 +109,7 @@ class NoisySlope(Population):
                 return 2 * theta / (1 + theta.square().sum(-1, keepdim=True))
         assert_never(self._shape)
 
-    def gradients(self, theta: Tensor, records: int, draws: Draws) -> Tensor:
+    def gradients(self, theta: Tensor, records: int, draws: RandomSource) -> Tensor:
         """Return the slope with each record's noise, shape (R, records, d)."""
         drawn = noise(self.law, draws, self.replicates, records, self.dimension)
         return drawn.add_(self.slope(theta).unsqueeze(-2))
@@ -142,7 +142,7 @@ class RegressionStream(Population):
         """Return the expected loss above its least value, shape (...)."""
         return ((theta - self.truth).square() * self.curvature).sum(-1) / 2
 
-    def gradients(self, theta: Tensor, records: int, draws: Draws) -> Tensor:
+    def gradients(self, theta: Tensor, records: int, draws: RandomSource) -> Tensor:
         """Return (x.theta - y) x of new records, shape (R, records, d)."""
         features, errors = regression_records(self.law, draws, self.dimension, self.replicates, records)
         away = (features @ (theta - self.truth).unsqueeze(-1)).squeeze(-1)
@@ -160,7 +160,7 @@ class RegressionTable(FixedRecords):
         draws: for the records.
     """
 
-    def __init__(self, law: Law, replicates: int, units: int, truth: Tensor, draws: Draws) -> None:
+    def __init__(self, law: Law, replicates: int, units: int, truth: Tensor, draws: RandomSource) -> None:
         super().__init__(replicates, units, len(truth))
         self.features, errors = regression_records(law, draws, self.dimension, units)
         self.target = self.features @ truth + errors
@@ -179,7 +179,7 @@ class RegressionTable(FixedRecords):
         return features.mul_(away.sub_(self.target.index_select(0, rows.flatten()).view(rows.shape)).unsqueeze(-1))
 
 
-def regression_records(law: Law, draws: Draws, dimension: int, *shape: int) -> tuple[Tensor, Tensor]:
+def regression_records(law: Law, draws: RandomSource, dimension: int, *shape: int) -> tuple[Tensor, Tensor]:
     """Return features with a last entry of 1, shape (..., d), and residuals, shape (...)."""
     ways = draws.normal(*shape, dimension - 1)
     ways /= torch.linalg.vector_norm(ways, dim=-1, keepdim=True)

@@ -16,7 +16,7 @@ from studies.inference.charts import Axis, Series, line_chart
 from studies.inference.designs import D1, Design, diagonal
 from studies.inference.published import VANISHED, diverged_as_published
 from studies.inference.results import Result, Row
-from studies.inference.studies import Study, Watched, blocks, newton, path, study
+from studies.inference.studies import Study, WatchedOracle, blocks, newton, path, study
 
 FAR_OFF = 5.0
 NEVER = 1e9
@@ -111,7 +111,7 @@ def search(made: Study, settings: NoisyNewton, truth: Tensor, seed: int, *, nois
     """Run Newton's method with its line search on every replicate's records."""
     rule = settings.line_search
     assert rule is not None, "there is one"
-    watched = Watched(made.oracle(seed, noiseless=noiseless))
+    watched = WatchedOracle(made.oracle(seed, noiseless=noiseless))
     estimate, _ = iterate(settings, watched)
     exact = made.oracle(0, noiseless=True)
     shrinks, rises = [], []

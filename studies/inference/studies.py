@@ -265,7 +265,7 @@ def in_units_of_the_scale(
     return known, study((features, target / scale.unsqueeze(-1)), Huber(scale=1.0), weights).oracle(seed)
 
 
-class Watched:
+class WatchedOracle:
     """A oracle that notes where gradients were asked, the path of the iterates, and the states offered to be kept."""
 
     def __init__(self, oracle: Simulation) -> None:
@@ -304,7 +304,7 @@ class Watched:
 
 def path(settings: AnySettings, made: Study, seed: int, replicates: int = 1, *, noiseless: bool = False) -> Tensor:
     """Return every iterate, the start first, shape (K + 1, replicates, p)."""
-    watched = Watched(
+    watched = WatchedOracle(
         made.oracle(seed, noiseless=noiseless, replicates=None if made.problem.replicates else replicates)
     )
     estimate, _ = iterate(settings, watched)

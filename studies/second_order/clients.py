@@ -1,7 +1,7 @@
 """Clients in one process: what a federation's oracle computes, with seeds; and how images are divided among them.
 
 A client is a simulated oracle of its own to its own records, with noise and a filter of its own. Their mean is taken in
-the order of their places, so it is what every client of a `core.oracle.federation.Federation` would be told, without
+the order of their places, so it is what a `core.oracle.federation.FederatedOracle` gives every client, without
 its messages; a test compares the two bit for bit.
 """
 

@@ -268,7 +268,7 @@ def clients_count(*, full: bool) -> Result:
     )
 
 
-class Watched(AdaSpider):
+class WatchedFederation(AdaSpider):
     """The estimator, with the squared length of each estimate's error.
 
     Args:
@@ -296,7 +296,7 @@ def descent(clients: int, seed: int, **changed: object) -> tuple[float, float, i
     start[0] = 0.1
     settings = settings_of(clients, error_radius=1e-9, steps=MOST_STEPS, start=tuple(start.tolist()), **changed)
     oracle = Clients(level_clients(clients, seed, units=SHORT_UNITS), seed, lambda _: None)
-    estimator = Watched(settings, oracle, nothing_known(start))
+    estimator = WatchedFederation(settings, oracle, nothing_known(start))
     state = gauss_psgd.walk(settings, oracle.facts, estimator, gauss_psgd.beginning(start), lambda _: None)
     law = PrincipalComponent(COMPONENT_SPECTRUM, 1, radius=1.1)
     gradient = float(torch.linalg.vector_norm(law.mean_gradient(state["theta"])))

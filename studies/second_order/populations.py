@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from core.errors import ensure
-from core.problems.streams import Draws, Population
+from core.problems.streams import Population, RandomSource
 
 
 @dataclass(frozen=True)
@@ -50,17 +50,17 @@ class SaddlePopulation(Population):
         ascending: Tensor = torch.linalg.eigvalsh(self.mean_hessian(theta))
         return ascending[..., 0]
 
-    def gradients(self, theta: Tensor, records: int, draws: Draws) -> Tensor:
+    def gradients(self, theta: Tensor, records: int, draws: RandomSource) -> Tensor:
         """Return the gradients of new records, shape (R, records, p)."""
         return self._gradients(theta, self._records(records, draws))
 
-    def gradient_pairs(self, before: Tensor, after: Tensor, records: int, draws: Draws) -> tuple[Tensor, Tensor]:
+    def gradient_pairs(self, before: Tensor, after: Tensor, records: int, draws: RandomSource) -> tuple[Tensor, Tensor]:
         """Return the gradients of new records, the same at both points."""
         drawn = self._records(records, draws)
         return self._gradients(before, drawn), self._gradients(after, drawn)
 
     @abstractmethod
-    def _records(self, records: int, draws: Draws) -> tuple[Tensor, ...]:
+    def _records(self, records: int, draws: RandomSource) -> tuple[Tensor, ...]:
         """Draw new records for each replicate."""
 
     @abstractmethod
@@ -118,7 +118,7 @@ class PrincipalComponent(SaddlePopulation):
         risk = squares.sum(-1).square() / 4 - (self.spectrum * squares).sum(-1) / 2
         return risk + self.spectrum[0].square() / 4
 
-    def _records(self, records: int, draws: Draws) -> tuple[Tensor, ...]:
+    def _records(self, records: int, draws: RandomSource) -> tuple[Tensor, ...]:
         return (_signs(draws, self.replicates, records, self.dimension) * self.spectrum.sqrt(),)
 
     def _gradients(self, theta: Tensor, drawn: tuple[Tensor, ...]) -> Tensor:
@@ -169,7 +169,7 @@ class EggCarton(SaddlePopulation):
         """Return the expected loss, whose least value is 0."""
         return (1 - theta.cos()).sum(-1)
 
-    def _records(self, records: int, draws: Draws) -> tuple[Tensor, ...]:
+    def _records(self, records: int, draws: RandomSource) -> tuple[Tensor, ...]:
         shape = (self.replicates, records, self.dimension)
         return _signs(draws, *shape), _signs(draws, *shape)
 
@@ -178,6 +178,6 @@ class EggCarton(SaddlePopulation):
         return theta.sin().unsqueeze(-2) * (1 + self.tau * v) + self.sigma * w
 
 
-def _signs(draws: Draws, *shape: int) -> Tensor:
+def _signs(draws: RandomSource, *shape: int) -> Tensor:
     """Draw plus or minus one, each with probability one half."""
     return draws.uniform(*shape).sub_(1 / 2).sign_()  # a draw of exactly one half comes once in 2^53

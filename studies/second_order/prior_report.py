@@ -7,7 +7,18 @@ from scipy.stats import ttest_rel
 
 from core.catalogue.second_order.perturbed import RECONSTRUCTION
 from studies.inference.results import Result, Row
-from studies.second_order.prior_work import KEPT, PARTS, RUNS, SEEDS, Case, Pair, Rival, on_carton, on_component, pairs
+from studies.second_order.prior_work import (
+    KEPT,
+    PARTS,
+    RUNS,
+    SEEDS,
+    Case,
+    MethodPair,
+    Rival,
+    on_carton,
+    on_component,
+    pairs,
+)
 
 LEVEL = 0.01
 KINDS = ("selected", "last", "random", "best")
@@ -28,7 +39,7 @@ def _study(case: Case, *, full: bool) -> Result:
     return report(case, pairs(case, range(SEEDS), RUNS) if full else pairs(case, range(2)))
 
 
-def report(case: Case, found: Sequence[Pair]) -> Result:
+def report(case: Case, found: Sequence[MethodPair]) -> Result:
     """Return what so many pairs tell."""
     ours = [one.ours for one in found]
     rows = [

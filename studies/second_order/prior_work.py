@@ -142,7 +142,7 @@ class Ours:
 
 
 @dataclass(frozen=True)
-class Pair:
+class MethodPair:
     """Both sides on one seed; prior work with each of the step sizes."""
 
     seed: int
@@ -247,15 +247,15 @@ def _left(units: int) -> int:
     return units - units // HELD_PART
 
 
-def pair(case: Case, seed: int) -> Pair:
+def pair(case: Case, seed: int) -> MethodPair:
     """Run both sides on the same seed."""
     one = run(case.whole, case.settings, seed)
     ours = Ours(Point(one.gradient, one.curvature), one.found.outcome == "no_escape_observed", one.records)
     asked = [rival_settings(case.less, case.base, part) for part in PARTS]
-    return Pair(seed, ours, tuple(rival(case.less, one, case.base, case.held, seed) for one in asked))
+    return MethodPair(seed, ours, tuple(rival(case.less, one, case.base, case.held, seed) for one in asked))
 
 
-def pairs(case: Case, seeds: Iterable[int], path: Path | None = None, minutes: float | None = None) -> list[Pair]:
+def pairs(case: Case, seeds: Iterable[int], path: Path | None = None, minutes: float | None = None) -> list[MethodPair]:
     """Return the pairs of some seeds; with a path they are stored, and taken from there.
 
     Args:
@@ -275,7 +275,7 @@ def pairs(case: Case, seeds: Iterable[int], path: Path | None = None, minutes: f
     return [kept[seed] for seed in seeds if seed in kept]
 
 
-def _read(told: dict[str, Any]) -> Pair:
+def _read(told: dict[str, Any]) -> MethodPair:
     """Return a pair as it was stored."""
 
     def point(at: dict[str, float] | None) -> Point | None:
@@ -284,7 +284,7 @@ def _read(told: dict[str, Any]) -> Pair:
     names = ("last", "random", "best", "selected")
     rivals = tuple(Rival(**one | {name: point(one[name]) for name in names}) for one in told["rivals"])
     ours = Ours(**told["ours"] | {"at": Point(**told["ours"]["at"])})
-    return Pair(told["seed"], ours, rivals)
+    return MethodPair(told["seed"], ours, rivals)
 
 
 def main() -> None:

@@ -33,7 +33,7 @@ PULL, QUADRATIC = 0.5, 1.0
 
 
 @dataclass(frozen=True)
-class Point:
+class ScalingPoint:
     """One place in the plane of a slope; its path goes to and fro between 0 and a point."""
 
     dimension: int = 10
@@ -74,7 +74,7 @@ class Point:
         return sampled + self.dimension * self.multiplier**2 * (fresh**2 + self.drift * change**2)
 
 
-def squared_error(point: Point, runs: int, generator: SystemGenerator) -> float:
+def squared_error(point: ScalingPoint, runs: int, generator: SystemGenerator) -> float:
     """Return the mean squared error of the estimate at the end of a path, over runs behind oracles of their own.
 
     Args:
@@ -102,45 +102,49 @@ def squared_error(point: Point, runs: int, generator: SystemGenerator) -> float:
 LOUD, SILENT = 30.0, 1e-6
 BATCHES = (32, 64, 128, 256)
 EPSILONS, DELTAS = (0.25, 0.5, 1.0, 2.0), (1e-5, 1e-9)
-_WIDE = Point(batch=4096)
+_WIDE = ScalingPoint(batch=4096)
 
 
-def private_points(delta: float) -> list[Point]:
+def private_points(delta: float) -> list[ScalingPoint]:
     """Return points whose noise is that of several epsilons."""
-    return [Point(batch=16, multiplier=1 / gdp_mu(epsilon, delta)) for epsilon in EPSILONS]
+    return [ScalingPoint(batch=16, multiplier=1 / gdp_mu(epsilon, delta)) for epsilon in EPSILONS]
 
 
 @dataclass(frozen=True)
-class Slope:
+class ScalingSlope:
     """What is varied, along what, and how the mean squared error should grow with it."""
 
-    points: Sequence[Point]
-    along: Callable[[Point], float]
+    points: Sequence[ScalingPoint]
+    along: Callable[[ScalingPoint], float]
     exponent: float
 
 
 SLOPES = {
-    "b1, sampling": Slope([Point(batch=size) for size in BATCHES], lambda at: at.batch, -1),
-    "b1, noise": Slope([Point(batch=size, multiplier=LOUD) for size in BATCHES], lambda at: at.batch, -2),
-    "b2, sampling": Slope(
+    "b1, sampling": ScalingSlope([ScalingPoint(batch=size) for size in BATCHES], lambda at: at.batch, -1),
+    "b1, noise": ScalingSlope([ScalingPoint(batch=size, multiplier=LOUD) for size in BATCHES], lambda at: at.batch, -2),
+    "b2, sampling": ScalingSlope(
         [replace(_WIDE, drift=1.0, difference_batch=size) for size in (1, 2, 4, 8)], lambda at: at.difference_batch, -1
     ),
-    "b2, noise": Slope(
+    "b2, noise": ScalingSlope(
         [replace(_WIDE, drift=1.0, difference_batch=size, multiplier=LOUD) for size in (1, 2, 4, 8)],
         lambda at: at.difference_batch,
         -2,
     ),
-    "1/z, noise": Slope([Point(multiplier=z) for z in (8.0, 16.0, 32.0, 64.0)], lambda at: 1 / at.multiplier, -2),
-    "p, noise": Slope([Point(dimension=p, multiplier=LOUD) for p in (5, 10, 20, 40)], lambda at: at.dimension, 1),
-    "kappa, sampling": Slope([replace(_WIDE, drift=k) for k in (0.25, 0.5, 1.0, 2.0)], lambda at: at.drift, 1),
-    "kappa, noise": Slope(
+    "1/z, noise": ScalingSlope(
+        [ScalingPoint(multiplier=z) for z in (8.0, 16.0, 32.0, 64.0)], lambda at: 1 / at.multiplier, -2
+    ),
+    "p, noise": ScalingSlope(
+        [ScalingPoint(dimension=p, multiplier=LOUD) for p in (5, 10, 20, 40)], lambda at: at.dimension, 1
+    ),
+    "kappa, sampling": ScalingSlope([replace(_WIDE, drift=k) for k in (0.25, 0.5, 1.0, 2.0)], lambda at: at.drift, 1),
+    "kappa, noise": ScalingSlope(
         [replace(_WIDE, drift=k, multiplier=LOUD) for k in (0.25, 0.5, 1.0, 2.0)], lambda at: at.drift, 1
     ),
 }
 """By what is varied and what the error is made of there."""
 
 
-def fitted(slope: Slope, runs: int, generator: SystemGenerator) -> tuple[float, float]:
+def fitted(slope: ScalingSlope, runs: int, generator: SystemGenerator) -> tuple[float, float]:
     """Return the log-log slope of the measured errors, and how far the worst is from what is expected, relatively."""
     errors = [squared_error(point, runs, generator) for point in slope.points]
     worst = max(abs(error / point.expected() - 1) for error, point in zip(errors, slope.points, strict=True))

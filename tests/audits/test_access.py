@@ -19,7 +19,7 @@ from core.catalogue.jobs import JobSpec
 from core.errors import LedgerBusy, NotFound, StaleAttempt, Unauthenticated
 from core.service import access, intake
 from core.service.context import Caller, Context
-from core.service.intake import Answer, Submission
+from core.service.intake import StoredAnswer, Submission
 from core.settings import ServiceSettings
 from core.store.access import principals
 from core.store.database import Database
@@ -459,7 +459,7 @@ def test_what_changes_at_the_instant_of_a_submission_counts(database: Database, 
             ledger.set_grant(session, found.scope_id, ann, narrow, {"share": "1e-9"})
     thread.join()
     (answer,) = answers
-    assert not isinstance(answer, Answer), "one more job came through"
+    assert not isinstance(answer, StoredAnswer), "one more job came through"
     assert isinstance(answer, NotFound) == (change != "narrowed")
     with database.read() as session:
         assert session.execute(select(Job.id)).all() == []

@@ -21,7 +21,7 @@ from torch import Tensor
 from core.catalogue.kl.adaptive_gd import AdaptiveGradientDescent
 from core.catalogue.kl.condition import KlCondition
 from core.catalogue.kl.proximal_point import ProximalPoint
-from core.catalogue.kl.spider_schedule import Round, SpiderSchedule
+from core.catalogue.kl.spider_schedule import SpiderRound, SpiderSchedule
 from core.catalogue.questions import Gradient, Question
 from core.mechanisms.generator import SimulationGenerator
 from core.optimizers import adaptive_gd, proximal_point
@@ -67,7 +67,7 @@ def replicates(records: Pull, public: Facts, runs: int, sign: float) -> Simulati
 def spider(runs: int, sign: float) -> Floats:
     """One round of two steps: a gradient with most of the budget, and a difference, which pulls do not change."""
     records, public = pull(1000, sign, 1.0)
-    one = Round(1.0, 2, 0.01, 0.1, 0.1, sqrt(1 / (2 * 0.96 * RHO)), sqrt(1 / (2 * 0.04 * RHO)))
+    one = SpiderRound(1.0, 2, 0.01, 0.1, 0.1, sqrt(1 / (2 * 0.96 * RHO)), sqrt(1 / (2 * 0.04 * RHO)))
     start = torch.zeros(DIMENSION, dtype=torch.float64)
     state = walk(SpiderSchedule(None, (one,), 1, 0.01, 1.0), start, inf, replicates(records, public, runs, sign))
     return state["theta"][:, 0].numpy()

@@ -71,7 +71,7 @@ def test_true_n_division_is_caught() -> None:
     """Planted bug: dividing by the number of records that are present."""
     genuine = full.FullOracle._select
 
-    def by_the_present(self: full.FullOracle, question: Gradient) -> full.Selection:
+    def by_the_present(self: full.FullOracle, question: Gradient) -> full.ReadSelection:
         selected = genuine(self, question)
         problem = self._problem
         return replace(selected, divisor=int((problem.records._records.weights > 0).sum()))

@@ -193,7 +193,9 @@ def test_canaries_betray_noise_a_fifth_too_small_and_a_wrong_rate(name: str) -> 
     def often(generator: SystemGenerator, parts: int, units: int) -> np.ndarray:
         return rare(generator, min(sampling.RATE_UNIT, 2 * parts), units)
 
-    def often_listed(generator: SystemGenerator, parts: int, units: int, length: int) -> sampling.Listed | np.ndarray:
+    def often_listed(
+        generator: SystemGenerator, parts: int, units: int, length: int
+    ) -> sampling.ListedSample | np.ndarray:
         return rare_list(generator, min(sampling.RATE_UNIT, 2 * parts), units, length)
 
     with patch.object(noise, "noise_vector", small), pytest.raises(AssertionError, match="as claimed"):

@@ -33,12 +33,12 @@ from core.service import jobs as job_cases
 from core.service import scopes as scope_cases
 from core.service.context import Caller, Context
 from core.service.estimates import quote
-from core.service.intake import Answer, Submission
+from core.service.intake import StoredAnswer, Submission
 from core.settings import ServiceSettings
 from core.store import queries
 from core.store.database import Database
 from core.store.decoding import cells
-from core.store.idempotency import Name
+from core.store.idempotency import RequestKey
 from core.store.jobs import jobs
 from core.store.ledger import ledger
 from core.store.tables import Dataset, Job
@@ -343,8 +343,8 @@ def test_access_and_caps_count_when_the_job_is_made_not_when_it_was_quoted(
         quoted = quote(session, context, caller, spec)
     terms = plan_orders(Decimal("0.5"), Decimal("1e-6"))
     assert database.run(ledger.set_grant, secrets["scope_id"], caller.id, terms, {"epsilon": "0.5"}).id == cap
-    (answer,) = entry.take(context, [Submission(caller, quoted, Name(caller.id, "POST /v1/jobs", "a"), "x")])
-    assert isinstance(answer, Answer)
+    (answer,) = entry.take(context, [Submission(caller, quoted, RequestKey(caller.id, "POST /v1/jobs", "a"), "x")])
+    assert isinstance(answer, StoredAnswer)
     with database.read() as session:
         found = session.get_one(Job, answer.body["id"])
         assert found.grant_id == cap
@@ -356,7 +356,7 @@ def test_access_and_caps_count_when_the_job_is_made_not_when_it_was_quoted(
         )
     _, other = service.someone("analyst")
     stranger = Caller(other["principal"], "someone", "analyst", other["id"])
-    (refused,) = entry.take(context, [Submission(stranger, quoted, Name(stranger.id, "POST /v1/jobs", "b"), "x")])
+    (refused,) = entry.take(context, [Submission(stranger, quoted, RequestKey(stranger.id, "POST /v1/jobs", "b"), "x")])
     assert isinstance(refused, NotFound)
     database.dispose()
 

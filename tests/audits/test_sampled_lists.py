@@ -22,7 +22,7 @@ from torch import Tensor
 from core.catalogue.network.layers import Activation, Linear
 from core.catalogue.questions import Gradient
 from core.mechanisms import sampling
-from core.mechanisms.sampling import Listed
+from core.mechanisms.sampling import ListedSample
 from core.oracle.filters import UnlimitedFilter
 from core.oracle.noise import grid_for
 from core.oracle.samples import PoissonOracle
@@ -114,12 +114,12 @@ def in_the_order_of_records() -> Iterator[None]:
     """Plant the bug: lists as they were, in ascending order, with padding behind them."""
     genuine = sampling.poisson_list
 
-    def ascending(*law: object) -> Listed | NDArray[np.bool_]:
+    def ascending(*law: object) -> ListedSample | NDArray[np.bool_]:
         found = genuine(*law)
-        if not isinstance(found, Listed):
+        if not isinstance(found, ListedSample):
             return found
         order = np.lexsort((found.rows, ~found.included))
-        return Listed(found.rows[order], found.included[order])
+        return ListedSample(found.rows[order], found.included[order])
 
     with patch.object(sampling, "poisson_list", ascending):
         yield
@@ -154,7 +154,7 @@ def parts_moved(*, ascending: bool) -> tuple[int, int]:
     held = LinearProblem(features, target, present, LOGISTIC, WEIGHTS)
     step, theta = grid_for(QUESTION, public, UNITS).part_step, torch.tensor([0.3, -2.0, 1.0]).double()
     found = sampling.poisson_list(repeatable_generator(), sampling.rate_parts(0.3), UNITS, 400)
-    assert isinstance(found, Listed)
+    assert isinstance(found, ListedSample)
     read = np.flatnonzero(found.included)
     sample = np.sort(found.rows[read])
     if not ascending:

@@ -27,7 +27,7 @@ from core.catalogue.look_questions import AbstractCounts
 from core.catalogue.prediction import make_outlook, predict
 from core.catalogue.whitened_newton import WhitenedNewton
 from core.inference import checking, whitened
-from core.inference.whitened import Last, Told, Whitened
+from core.inference.whitened import Last, NoisedAnswer, Whitened
 from core.optimizers import column_look, linear_walk, whitened_questions
 from core.optimizers import whitened_newton as method
 from core.privacy.events import Event
@@ -51,27 +51,27 @@ def test_intervals_cover_and_what_fails_is_flagged(name: str) -> None:
     assert not said
 
 
-ASKED: list[Told] = []
+ASKED: list[NoisedAnswer] = []
 """Hessians of a job with a pool of them planted, in order."""
 
 
-def _remembering(oracle: Any, theta: Array, sigma: float, of: str = "hessian") -> Told:
-    found: Told = MATRIX(oracle, theta, sigma, of)
+def _remembering(oracle: Any, theta: Array, sigma: float, of: str = "hessian") -> NoisedAnswer:
+    found: NoisedAnswer = MATRIX(oracle, theta, sigma, of)
     if of == "hessian":
         ASKED.append(found)
     return found
 
 
-def _pool_of_all(hessians: tuple[Told, Told], size: int) -> Told:
+def _pool_of_all(hessians: tuple[NoisedAnswer, NoisedAnswer], size: int) -> NoisedAnswer:
     """Pool the Hessians of all points on the way, as they are."""
     assert len(hessians[0].value) == size
     precisions = [one.deviation**-2 for one in ASKED]
     value = sum(one.value * weight for one, weight in zip(ASKED, precisions, strict=True)) / sum(precisions)
     ASKED.clear()
-    return Told(np.asarray(value), sum(precisions) ** -0.5)
+    return NoisedAnswer(np.asarray(value), sum(precisions) ** -0.5)
 
 
-def _stale(hessians: tuple[Told, Told], size: int) -> Told:
+def _stale(hessians: tuple[NoisedAnswer, NoisedAnswer], size: int) -> NoisedAnswer:
     """Take the Hessian of the point before, as it is."""
     assert len(hessians[0].value) == size
     return hessians[0]
@@ -134,7 +134,7 @@ def _nothing_wrong(one: checking.Found) -> Checks:
     return found.model_copy(update={"job": (), "coefficients": ((),) * len(found.coefficients)})
 
 
-def _encoded_once(design: Told, raised: Array) -> Array:
+def _encoded_once(design: NoisedAnswer, raised: Array) -> Array:
     """Leave columns in the encoding of the first moments."""
     assert design.value.shape == raised.shape
     return np.eye(len(raised))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from core.catalogue.columns import Column
-from core.catalogue.federating import Client, PlannedFederation, plan_federation
+from core.catalogue.federating import PlannedFederation, PublicSite, plan_federation
 from core.catalogue.jobs import JobSpec
 from core.catalogue.planning import plan_job
 from core.errors import Invalid
@@ -21,9 +21,9 @@ DECLARED = TypeAdapter(list[Column]).validate_python(COLUMNS)
 GAUSS = {"kind": "gauss_psgd", "estimator": "period"}
 
 
-def client(place: int, units: int, epsilon: str = "3", delta: str = "1e-6") -> Client:
+def client(place: int, units: int, epsilon: str = "3", delta: str = "1e-6") -> PublicSite:
     terms = plan_orders(Decimal(epsilon), Decimal(delta))
-    return Client(f"ds_{place}", DECLARED, units, "record", Adjacency.ZERO_OUT, terms)
+    return PublicSite(f"ds_{place}", DECLARED, units, "record", Adjacency.ZERO_OUT, terms)
 
 
 def asked(clients: int, optimizer: dict[str, Any], privacy: dict[str, str]) -> JobSpec:

@@ -14,7 +14,7 @@ from core.catalogue import features as coding
 from core.catalogue.columns import Coded, Column, Columns, bounds_of
 from core.catalogue.design import Design, make_design
 from core.catalogue.features import Feature
-from core.catalogue.federating import Client, check_alike
+from core.catalogue.federating import PublicSite, check_alike
 from core.catalogue.forecast import Asker, forecast
 from core.catalogue.jobs import JobSpec
 from core.catalogue.model_terms import product_bounds
@@ -253,12 +253,12 @@ def test_sites_must_declare_weights_offset_and_factors_alike() -> None:
         interactions=(("age", "dose"), ("dose", "smoker")),
     )
     design = make_design(COLUMNS, model)
-    one = Client("ds_a", COLUMNS, 100, "record", Adjacency.ZERO_OUT, TERMS)
+    one = PublicSite("ds_a", COLUMNS, 100, "record", Adjacency.ZERO_OUT, TERMS)
     for name in ("years", "w", "age", "smoker"):
         changed = [
             column.model_copy(update={"missing": ("none",)}) if column.name == name else column for column in COLUMNS
         ]
-        other = Client("ds_b", changed, 100, "record", Adjacency.ZERO_OUT, TERMS)
+        other = PublicSite("ds_b", changed, 100, "record", Adjacency.ZERO_OUT, TERMS)
         with pytest.raises(Invalid) as refused:
             check_alike((one, other), design)
         assert f"`{name}`" in refused.value.fields[0].detail

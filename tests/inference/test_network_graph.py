@@ -16,7 +16,7 @@ from core.catalogue.network.model import NetworkModel, trace
 from core.catalogue.network.planning import fill_network
 from core.inference.network_graph import make_graph
 from core.inference.network_predictions import rows_at_once
-from core.problems.neural.modules import Pass
+from core.problems.neural.modules import ForwardPass
 
 IMAGE = {"name": "x", "type": "array", "shape": [4, 9, 9], "lower": -3, "upper": 5, "typical": 0}
 SEQUENCE = {"name": "x", "type": "array", "shape": [6, 8], "lower": -1, "upper": 1}
@@ -92,7 +92,7 @@ def test_the_graph_says_what_torch_says(column: dict[str, Any], layers: list[dic
         centre, scale = (0, 4) if column is IMAGE else (0, 1)
         encoded = (encoded - centre) / scale
     weights = {name: torch.from_numpy(at) for name, at in tensors.items()}
-    said = Pass(weights, {}).run(model.layers, encoded)
+    said = ForwardPass(weights, {}).run(model.layers, encoded)
     assert np.abs(scores - said.numpy()).max() < 1e-5 * max(1.0, float(said.abs().max()))
     assert np.abs(chances - said.softmax(1).numpy()).max() < 1e-5
 

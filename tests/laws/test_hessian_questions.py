@@ -14,7 +14,7 @@ from core.catalogue.hessian_questions import FirstStationary, Hessian, HessianPr
 from core.catalogue.losses import Clip, Mallows
 from core.catalogue.nonconvex_losses import Cauchy, SmoothPhase
 from core.catalogue.questions import Question, Scored, gradient_of, summed
-from core.oracle.full import Selection
+from core.oracle.full import ReadSelection
 from core.oracle.noise import grid_for
 from core.oracle.stationarity import SCORE_STEPS, decided, scales_of, score_of
 from core.privacy.events import BoundedRange, Gaussian, Pure
@@ -131,7 +131,7 @@ def score(question: Scored, situation: Situation, rows: Rows, public: Facts, at:
         records.integer_sum(one, public, at, grid.part_step).numpy()
         for one, grid in ((gradient_of(question), scales.slope), (question.hessian(), scales.bend))
     ]
-    return score_of(question, public, at, (sums[0], sums[1]), Selection(public.units, public.units))
+    return score_of(question, public, at, (sums[0], sums[1]), ReadSelection(public.units, public.units))
 
 
 class TestScores:

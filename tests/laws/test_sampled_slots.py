@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from core.mechanisms import sampling, shuffle
 from core.mechanisms.generator import Generator
-from core.mechanisms.sampling import Kernels, Listed
+from core.mechanisms.sampling import ListedSample, ListKernels
 from core.oracle.filters import UnlimitedFilter
 from core.oracle.samples import PoissonOracle
 from core.problems import Problem
@@ -34,37 +34,37 @@ RATE = sampling.rate_parts(0.05)
 by_both = pytest.mark.parametrize("kernels", KERNELS, ids=["compiled", "numpy"])
 
 
-def tensors(listed: Listed) -> tuple[torch.Tensor, torch.Tensor]:
+def tensors(listed: ListedSample) -> tuple[torch.Tensor, torch.Tensor]:
     """Return a list as sums take it."""
     return torch.from_numpy(listed.rows), torch.from_numpy(listed.included)
 
 
-def sums(case: Case, held: Problem, lists: list[Listed]) -> Counter[bytes]:
+def sums(case: Case, held: Problem, lists: list[ListedSample]) -> Counter[bytes]:
     """Return how often each integer sum comes of lists."""
     return Counter(case.sum(held, *tensors(one)) for one in lists)
 
 
-def check_slots(kernels: Kernels | None) -> None:
+def check_slots(kernels: ListKernels | None) -> None:
     """Fail unless slots hold the same, as often, with x zeroed in the sample and with x absent."""
     inside, outside = lists_of(kernels, {*OTHERS, X}, LENGTH), lists_of(kernels, OTHERS, LENGTH)
     assert contents(inside, zeroed=X) == contents(outside)
     assert set(contents(inside).values()) == {1}, "every order of three units and one padding comes once"
 
 
-def check_sums(case: Case, kernels: Kernels | None) -> None:
+def check_sums(case: Case, kernels: ListKernels | None) -> None:
     """Fail unless sums have the same law with x zeroed in the sample and with x absent."""
     inside, outside = lists_of(kernels, {*OTHERS, X}, LENGTH), lists_of(kernels, OTHERS, LENGTH)
     assert sums(case, case.make(X), inside) == sums(case, case.make(None), outside)
 
 
 @by_both
-def test_slots_hold_the_same_as_often(kernels: Kernels | None) -> None:
+def test_slots_hold_the_same_as_often(kernels: ListKernels | None) -> None:
     check_slots(kernels)
 
 
 @by_both
 @pytest.mark.parametrize("case", SMALL, ids=str)
-def test_sums_have_the_same_law(case: Case, kernels: Kernels | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sums_have_the_same_law(case: Case, kernels: ListKernels | None, monkeypatch: pytest.MonkeyPatch) -> None:
     if kernels is None:
         monkeypatch.setattr(compiled, "KERNELS", None)
     check_sums(case, kernels)
@@ -72,13 +72,15 @@ def test_sums_have_the_same_law(case: Case, kernels: Kernels | None, monkeypatch
 
 @by_both
 @pytest.mark.parametrize("case", LARGE, ids=str)
-def test_what_is_left_out_may_be_anything(case: Case, kernels: Kernels | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_left_out_may_be_anything(
+    case: Case, kernels: ListKernels | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Padding and an absent x, overwritten in memory by what would spoil any sum, against x zeroed in its slot."""
     if kernels is None:
         monkeypatch.setattr(compiled, "KERNELS", None)
     oracle = PoissonOracle(case.make(None), case.public, UnlimitedFilter(), repeatable_generator(), RATE)
     listed = oracle._sample(400)
-    assert isinstance(listed, Listed)
+    assert isinstance(listed, ListedSample)
     rows, included = tensors(listed)
     everybody = case.sum(case.make(None), rows, included)
     several = ((int(x), case.sum(case.make(int(x)), rows, included)) for x in rows[included])
@@ -92,7 +94,7 @@ def test_what_is_left_out_may_be_anything(case: Case, kernels: Kernels | None, m
 @by_both
 @pytest.mark.parametrize("case", LARGE, ids=str)
 def test_full_passes_add_up_the_same_with_x_zeroed_or_left_out(
-    case: Case, kernels: Kernels | None, monkeypatch: pytest.MonkeyPatch
+    case: Case, kernels: ListKernels | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if kernels is None:
         monkeypatch.setattr(compiled, "KERNELS", None)
@@ -112,7 +114,7 @@ def _unshuffled(generator: Generator, *rest: object) -> None:
 
 
 @by_both
-def test_lists_in_ascending_order_are_caught(kernels: Kernels | None) -> None:
+def test_lists_in_ascending_order_are_caught(kernels: ListKernels | None) -> None:
     """By their slots in any case; by a network's sums, whose parts are of two slots here."""
     with (
         patch.object(sampling, "shuffle", _unshuffled),

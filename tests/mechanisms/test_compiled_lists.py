@@ -9,7 +9,15 @@ from numpy.typing import NDArray
 
 from core.mechanisms import sampling
 from core.mechanisms.generator import Generator, SimulationGenerator
-from core.mechanisms.sampling import RATE_UNIT, Listed, _groups, kernels_of, padded_length, poisson_list, rate_parts
+from core.mechanisms.sampling import (
+    RATE_UNIT,
+    ListedSample,
+    _groups,
+    kernels_of,
+    padded_length,
+    poisson_list,
+    rate_parts,
+)
 from tests.support.compiled import built, compiled_kernels, copied, needs_compiler
 
 pytestmark = needs_compiler
@@ -17,16 +25,18 @@ pytestmark = needs_compiler
 LAWS = [(0.01, 4003), (0.2, 1001), (2.0**-40, 800), (0.4, 64), (1.0, 27), (0.5, 1), (0.01, 102_400)]
 
 
-def listed(generator: Generator, rate: float, units: int, length: int | None = None) -> tuple[Listed, int]:
+def listed(generator: Generator, rate: float, units: int, length: int | None = None) -> tuple[ListedSample, int]:
     """Return a sample and the generator's next word: as many are used up by both."""
     parts = rate_parts(rate)
     found = poisson_list(generator, parts, units, length or padded_length(parts, units))
     return found, int(generator.bits(1)[0])
 
 
-def same(one: tuple[Listed | NDArray[np.bool_], int], other: tuple[Listed | NDArray[np.bool_], int]) -> bool:
+def same(
+    one: tuple[ListedSample | NDArray[np.bool_], int], other: tuple[ListedSample | NDArray[np.bool_], int]
+) -> bool:
     """Say whether two samples are the same list, or the same mask, of as many words."""
-    pairs = zip(one[0], other[0], strict=True) if isinstance(one[0], Listed) else [(one[0], other[0])]
+    pairs = zip(one[0], other[0], strict=True) if isinstance(one[0], ListedSample) else [(one[0], other[0])]
     return one[1] == other[1] and type(one[0]) is type(other[0]) and all(np.array_equal(*pair) for pair in pairs)
 
 
@@ -102,7 +112,7 @@ def test_a_tie_is_left_to_numpy_with_the_same_words(offset: int, monkeypatch: py
         monkeypatch.setattr(sampling, "KERNELS", kernels)
         generator = Scripted(leading, word % 2**48, *rest_words)
         told.append(poisson_list(generator, parts, 8, 8))
-    assert isinstance(told[0], Listed)
+    assert isinstance(told[0], ListedSample)
     assert same((told[0], 0), (told[1], 0))
     inside = np.zeros(8, dtype=np.bool_)
     inside[told[0].rows[told[0].included]] = True

@@ -15,8 +15,8 @@ from core.mechanisms.generator import Generator, SimulationGenerator, SystemGene
 from core.mechanisms.sampling import (
     KERNELS,
     RATE_UNIT,
-    Kernels,
-    Listed,
+    ListedSample,
+    ListKernels,
     _groups,
     integer,
     list_by,
@@ -43,9 +43,9 @@ class Scripted(Generator):
         return np.array(drawn, dtype=np.uint64)
 
 
-def found(sample: Listed | NDArray[np.bool_]) -> Listed:
+def found(sample: ListedSample | NDArray[np.bool_]) -> ListedSample:
     """Return a sample that is a list."""
-    assert isinstance(sample, Listed)
+    assert isinstance(sample, ListedSample)
     return sample
 
 
@@ -185,7 +185,7 @@ class TestLists:
             assert len({int(one.included.sum()) for one in lists}) > 50, "samples differ in size"
 
     @pytest.mark.parametrize("kernels", [KERNELS, None], ids=["compiled", "numpy"])
-    def test_every_slot_is_as_likely_for_a_unit_as_for_padding(self, kernels: Kernels | None) -> None:
+    def test_every_slot_is_as_likely_for_a_unit_as_for_padding(self, kernels: ListKernels | None) -> None:
         """Chi-squares: of which slots are padding, and of where units of the first half stand; false alarm 1e-4."""
         parts, units = rate_parts(0.2), 60
         length = padded_length(parts, units)

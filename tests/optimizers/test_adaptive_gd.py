@@ -24,7 +24,7 @@ from core.inference.estimate import Estimate
 from core.mechanisms.generator import SimulationGenerator
 from core.optimizers.adaptive_gd import _stepped, iterate
 from core.oracle import Answer, Oracle, PrivacyFilter, PublicRandomness, Release, Status
-from core.oracle.account import EVERYTHING, Account
+from core.oracle.account import EVERYTHING, DrawAccount
 from core.oracle.filters import CountingFilter
 from core.oracle.full import FullOracle
 from core.oracle.simulation import Simulation
@@ -226,7 +226,7 @@ class Scripted:
         self, facts: Facts, payments: PrivacyFilter, norms: list[float], ledger: "Ledger | None" = None
     ) -> None:
         self.facts = facts
-        self._account = Account(payments)
+        self._account = DrawAccount(payments)
         self._payments = payments
         self._norms, self._ledger = norms, ledger or Ledger()
         self.chosen_from: list[int] = []

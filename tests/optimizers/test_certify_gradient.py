@@ -12,7 +12,7 @@ from torch import Tensor
 
 from core.catalogue.certificate import SEEN, Certificate
 from core.catalogue.columns import BinaryColumn, CategoryColumn, Column, NumberColumn
-from core.catalogue.federating import Client, plan_federation
+from core.catalogue.federating import PublicSite, plan_federation
 from core.catalogue.jobs import JobSpec
 from core.catalogue.losses import Mallows
 from core.catalogue.methods import SETTINGS
@@ -25,7 +25,7 @@ from core.inference.parameters import penalised_gradient
 from core.inference.wording import claim as said_of
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.optimizers import fit
-from core.oracle.federation import Federation, Rounds, SiteFilter
+from core.oracle.federation import FederatedOracle, MessageRounds, SiteFilter
 from core.oracle.filters import CountingFilter, UnlimitedFilter
 from core.oracle.full import FullOracle
 from core.oracle.simulation import Simulation
@@ -308,7 +308,8 @@ def test_clients_tell_their_gradients_for_a_mean_of_norms_is_no_norm_of_a_mean()
     spec = planned(model).spec.model_copy(update={"dataset": None, "optimizer": Certify(claims="gradient")})
     spec = JobSpec.model_validate(spec.model_dump() | {"federation": {"datasets": ["ds_0", "ds_1"]}})
     clients = [
-        Client(f"ds_{place}", COLUMNS, UNITS + place * 100, "record", Adjacency.ZERO_OUT, TERMS) for place in range(2)
+        PublicSite(f"ds_{place}", COLUMNS, UNITS + place * 100, "record", Adjacency.ZERO_OUT, TERMS)
+        for place in range(2)
     ]
     found = plan_federation(spec, clients)
     settings, other = (settings_of(one) for one in found.clients)
@@ -317,11 +318,11 @@ def test_clients_tell_their_gradients_for_a_mean_of_norms_is_no_norm_of_a_mean()
     job, point = found.clients[0], torch.zeros(2, dtype=torch.float64)
 
     def work(peers: ThreadPeerGroup) -> tuple[Tensor, Certificate]:
-        paying = SiteFilter(CountingFilter(), Rounds(peers))
+        paying = SiteFilter(CountingFilter(), MessageRounds(peers))
         held = records(job)
         held.target[:] = peers.place
         own = FullOracle(make_problem(job, held, {}), job.facts, paying, SystemGenerator())
-        estimate = fit(settings, Federation(own, paying, "fed_test"), point.unsqueeze(0)).value
+        estimate = fit(settings, FederatedOracle(own, paying, "fed_test"), point.unsqueeze(0)).value
         return estimate.theta, claimed(estimate.certificate)
 
     (theta, claim), (_, second) = together(Mail(2), work)

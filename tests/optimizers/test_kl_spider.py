@@ -8,7 +8,7 @@ from torch import Tensor
 
 from core.catalogue.kl.condition import KlCondition
 from core.catalogue.kl.spider import KlSpider
-from core.catalogue.kl.spider_schedule import Ground, Round, SpiderSchedule
+from core.catalogue.kl.spider_schedule import SpiderConstants, SpiderRound, SpiderSchedule
 from core.catalogue.questions import Gradient, GradientDifference, Question
 from core.errors import Diverged
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
@@ -43,11 +43,11 @@ START = torch.zeros(DIMENSION, dtype=torch.float64)
 LOUD, QUIET = 2000.0, 1500.0
 
 
-def round_of(steps: int, threshold: float, step: float = 0.1, sigma: float = LOUD) -> Round:
-    return Round(1.0, steps, threshold, step, 2 * step, sigma, QUIET if steps > 1 else None)
+def round_of(steps: int, threshold: float, step: float = 0.1, sigma: float = LOUD) -> SpiderRound:
+    return SpiderRound(1.0, steps, threshold, step, 2 * step, sigma, QUIET if steps > 1 else None)
 
 
-def course_of(*rounds: Round) -> SpiderSchedule:
+def course_of(*rounds: SpiderRound) -> SpiderSchedule:
     return SpiderSchedule(None, rounds, len(rounds), 0.01, 1.0)
 
 
@@ -210,7 +210,7 @@ class TestNoise:
                 problem, public(problem), SimulationGenerator(7), replicates=20_000, payments=UnlimitedFilter(keeping)
             )
         )
-        one = Round(1.0, 6, 1e-9, 0.02, 0.04, 300.0, 100_000.0)
+        one = SpiderRound(1.0, 6, 1e-9, 0.02, 0.04, 300.0, 100_000.0)
         walk(course_of(one), torch.zeros(5, dtype=torch.float64), inf, oracle)
         scales = [told.answer.scale for told in oracle.releases]
         assert len(scales) == 6
@@ -276,7 +276,7 @@ class TestPrivacy:
         """The printed noise for rho = 1 tells 2 rho of its gradients alone; as run here, at most rho."""
         records, changed = canaries(units=1000, dimension=4, distance=1.5)
         facts = facts_of(records, bound=1.0, start_gap=1.0).model_copy(update={"smoothness": 0.5})
-        ground = Ground(1000, 4, 2, 1.0, 0.5, 1.0, KlCondition(gamma=1.0, kappa=1.5), 1.0)
+        ground = SpiderConstants(1000, 4, 2, 1.0, 0.5, 1.0, KlCondition(gamma=1.0, kappa=1.5), 1.0)
         settings = KlSpider(condition=ground.condition, force=True).plan(facts, sqrt(2))
         for course, budget_kept in ((printed_course(ground, 1.0, 0.05), False), (settings.course(facts), True)):
             oracle = Recording(Simulation(records, facts, SimulationGenerator(4)))

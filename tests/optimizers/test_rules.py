@@ -17,7 +17,7 @@ from core.catalogue.questions import Question, Secant
 from core.errors import Invalid
 from core.mechanisms.generator import SimulationGenerator
 from core.optimizers import fit, iterate, newton_rules
-from core.optimizers.newton_rules import Told, local, near
+from core.optimizers.newton_rules import LocalAnswers, local, near
 from core.oracle import Answer
 from core.oracle.filters import ORDERS, CountingFilter
 from core.oracle.simulation import Simulation
@@ -193,12 +193,12 @@ class TestLineSearch:
 def test_adaptive_steps_are_of_the_length_that_noised_answers_tell() -> None:
     known = public()
     gradient, matrix = torch.tensor([0.3, 0.0, 0.4]).double(), 2 * torch.eye(3).double()
-    model = local(known, Told(torch.zeros(3).double(), gradient, matrix, 1e-3))
+    model = local(known, LocalAnswers(torch.zeros(3).double(), gradient, matrix, 1e-3))
     size = newton_rules._ruled(newton(step_rule="adaptive"), known, model, torch.tensor(1.0))
     assert known.concordance is not None
     reach = known.concordance * 0.25
     assert float(size) == pytest.approx(log1p(reach) / reach)
-    still = local(known, Told(torch.zeros(3).double(), 0 * gradient, matrix, 1e-3))
+    still = local(known, LocalAnswers(torch.zeros(3).double(), 0 * gradient, matrix, 1e-3))
     assert float(newton_rules._ruled(newton(step_rule="adaptive"), known, still, torch.tensor(1.0))) == 1.0
 
 
@@ -210,7 +210,7 @@ def test_the_test_of_theorem_4_is_in_noised_values() -> None:
     nothing = torch.tensor(float("nan"))
     for length, passes in ((0.99 * limit, True), (1.01 * limit, False)):
         gradient = torch.tensor([0.0, length, 0.0]).double()
-        model = local(known, Told(torch.zeros(3).double(), gradient, matrix, 1e-3))
+        model = local(known, LocalAnswers(torch.zeros(3).double(), gradient, matrix, 1e-3))
         assert bool(near(known, model, nothing)) == passes
 
 

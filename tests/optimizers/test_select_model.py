@@ -21,7 +21,7 @@ from core.inference.wording import claim as said_of
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.optimizers import select_model
 from core.oracle import Status, stationarity
-from core.oracle.federation import Federation, Rounds, SiteFilter
+from core.oracle.federation import FederatedOracle, MessageRounds, SiteFilter
 from core.oracle.filters import CountingFilter, UnlimitedFilter
 from core.oracle.full import FullOracle
 from core.oracle.simulation import Simulation
@@ -199,9 +199,9 @@ class TestClients:
 
         def work(peers: ThreadPeerGroup) -> tuple[Tensor, int, int]:
             payments = CountingFilter()
-            paying = SiteFilter(payments, Rounds(peers))
+            paying = SiteFilter(payments, MessageRounds(peers))
             own = FullOracle(records(seed=peers.place), FACTS, paying, SystemGenerator())
-            estimate, _ = select_model.iterate(settings, Federation(own, paying, "fed_test"), CANDIDATES)
+            estimate, _ = select_model.iterate(settings, FederatedOracle(own, paying, "fed_test"), CANDIDATES)
             assert estimate.certificate is not None
             assert estimate.certificate.selection is not None
             chosen = estimate.certificate.selection.chosen

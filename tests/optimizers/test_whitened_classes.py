@@ -23,7 +23,7 @@ from core.errors import Invalid
 from core.inference.estimate import Estimate
 from core.optimizers import fit_and_infer, whitened_classes
 from core.oracle import Answer, Oracle
-from core.oracle.federation import Federation, Rounds, SiteFilter
+from core.oracle.federation import FederatedOracle, MessageRounds, SiteFilter
 from core.oracle.filters import CountingFilter
 from core.oracle.full import FullOracle
 from core.privacy.events import Gaussian, compose
@@ -188,10 +188,10 @@ def test_three_owners_of_unlike_people_find_what_one_would_with_the_same_errors(
 
     def work(peers: PeerGroup) -> Estimate:
         records = owned[peers.place]
-        paying = SiteFilter(CountingFilter(compose(Counter(scene.plan.schedule))), Rounds(peers))
+        paying = SiteFilter(CountingFilter(compose(Counter(scene.plan.schedule))), MessageRounds(peers))
         facts = scene.plan.facts.model_copy(update={"units": len(records[1])})
         own = FullOracle(scene.problem(records), facts, paying, repeatable_generator(bytes([peers.place + 1]) * 32))
-        oracle = Federation(own, paying, "fed_test")
+        oracle = FederatedOracle(own, paying, "fed_test")
         return fit_and_infer(scene.settings, scene.plan.spec.inference, oracle).value.estimate
 
     alone, (joined, *others) = scene.fitted(scene.oracle()), together(Mail(len(SIZES)), work)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from core.inference.estimate import Estimate
 from core.optimizers import fit_and_infer
-from core.oracle.federation import Federation, Rounds, SiteFilter
+from core.oracle.federation import FederatedOracle, MessageRounds, SiteFilter
 from core.oracle.filters import CountingFilter
 from core.oracle.full import FullOracle
 from core.privacy.events import compose
@@ -44,10 +44,10 @@ def by_clients(scene: Scene, *, weighted: bool = True) -> Estimate:
 
     def work(peers: PeerGroup) -> Estimate:
         records = owned[peers.place]
-        paying = SiteFilter(CountingFilter(compose(Counter(scene.plan.schedule))), Rounds(peers))
+        paying = SiteFilter(CountingFilter(compose(Counter(scene.plan.schedule))), MessageRounds(peers))
         facts = scene.plan.facts.model_copy(update={"units": len(records[1])})
         own = FullOracle(scene.problem(records), facts, paying, repeatable_generator(bytes([peers.place + 1]) * 32))
-        oracle = Federation(own, paying, "fed_test")
+        oracle = FederatedOracle(own, paying, "fed_test")
         if not weighted:
             oracle._shares = [1 / peers.size] * peers.size
         return fit_and_infer(scene.settings, scene.plan.spec.inference, oracle).value.estimate

@@ -19,7 +19,7 @@ from core.errors import PeerLost
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.optimizers import fit
 from core.oracle import Answer, Oracle, PrivacyFilter, Release, Status
-from core.oracle.federation import ANSWER, FACTS, POINT, READY, Federation, Kind, Rounds, SiteFilter
+from core.oracle.federation import ANSWER, FACTS, POINT, READY, FederatedOracle, Kind, MessageRounds, SiteFilter
 from core.oracle.filters import CountingFilter, LastState, UnlimitedFilter
 from core.oracle.full import FullOracle
 from core.oracle.samples import StreamOracle
@@ -50,10 +50,10 @@ def full_oracle(place: int, payments: PrivacyFilter, units: int = UNITS, data: i
     return FullOracle(records, facts(units, DIMENSION), payments, repeatable_generator(key(place)))
 
 
-def federated(peers: PeerGroup, own: Built, payments: PrivacyFilter | None = None) -> Federation:
+def federated(peers: PeerGroup, own: Built, payments: PrivacyFilter | None = None) -> FederatedOracle:
     """Return a client's place in a federation."""
-    paying = SiteFilter(payments or UnlimitedFilter(), Rounds(peers))
-    return Federation(own(paying), paying, "fed_test")
+    paying = SiteFilter(payments or UnlimitedFilter(), MessageRounds(peers))
+    return FederatedOracle(own(paying), paying, "fed_test")
 
 
 class Noting(LastState):
@@ -176,7 +176,7 @@ class TestMean:
         assert len(set(found)) == 1
 
     def test_records_that_are_described_otherwise_are_refused(self) -> None:
-        def work(peers: ThreadPeerGroup) -> Federation:
+        def work(peers: ThreadPeerGroup) -> FederatedOracle:
             public = facts(UNITS, DIMENSION).model_copy(update={"ridge": 0.1 * peers.place})
             records = problem(UNITS, DIMENSION)
             return federated(peers, lambda payments: FullOracle(records, public, payments, SystemGenerator()))
@@ -407,8 +407,8 @@ class TestLockstep:
 
         def work(peers: ThreadPeerGroup) -> int:
             own = filters[peers.place]
-            paying = SiteFilter(own, Rounds(peers), lambda: peers.place == 1, own)
-            oracle = Federation(full_oracle(peers.place, paying), paying, "fed_test")
+            paying = SiteFilter(own, MessageRounds(peers), lambda: peers.place == 1, own)
+            oracle = FederatedOracle(full_oracle(peers.place, paying), paying, "fed_test")
             try:
                 for _ in range(6):
                     oracle.ask(GRADIENT, ZERO)
@@ -425,8 +425,8 @@ class TestLockstep:
 
         def work(peers: ThreadPeerGroup) -> None:
             own = filters[peers.place]
-            paying = SiteFilter(own, Rounds(peers), pausing=own)
-            oracle = Federation(full_oracle(peers.place, paying), paying, "fed_test")
+            paying = SiteFilter(own, MessageRounds(peers), pausing=own)
+            oracle = FederatedOracle(full_oracle(peers.place, paying), paying, "fed_test")
             for asked in range(4):
                 if peers.place and asked == 2:
                     return

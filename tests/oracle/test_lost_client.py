@@ -13,7 +13,7 @@ from core.inference.estimate import Estimate
 from core.mechanisms.generator import SystemGenerator
 from core.optimizers import ada_spider, gauss_psgd
 from core.oracle import Answer
-from core.oracle.federation import Federation, Rounds, SiteFilter
+from core.oracle.federation import FederatedOracle, MessageRounds, SiteFilter
 from core.oracle.filters import CountingFilter
 from core.oracle.samples import StreamOracle
 from core.problems.peer_group import PeerGroup
@@ -70,9 +70,9 @@ def attempt(
     module: Any, peers: PeerGroup, payments: CountingFilter, *, skipped: int = 0, ends: int = -1, **options: Any
 ) -> tuple[list[str], Estimate]:
     """Carry out a client's attempt; return what it was asked and the estimate."""
-    paying = SiteFilter(payments, Rounds(peers))
+    paying = SiteFilter(payments, MessageRounds(peers))
     oracle = Heard(peers.place, paying, skipped, ends)
-    estimate, _ = module.iterate(given(**DESCENT | options), Federation(oracle, paying, "fed_test"))
+    estimate, _ = module.iterate(given(**DESCENT | options), FederatedOracle(oracle, paying, "fed_test"))
     return oracle.asked, estimate
 
 

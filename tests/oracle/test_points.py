@@ -16,7 +16,7 @@ from core.catalogue.questions import Gradient
 from core.errors import PeerLost
 from core.optimizers import fit
 from core.oracle import Release, Status
-from core.oracle.federation import Federation, Rounds, SiteFilter
+from core.oracle.federation import FederatedOracle, MessageRounds, SiteFilter
 from core.oracle.filters import CountingFilter, UnlimitedFilter
 from core.oracle.full import FullOracle
 from core.oracle.points import CLOSE, adopted, parts_of, told_by
@@ -32,7 +32,7 @@ ROUNDING = 1e-15
 class Elsewhere:
     """A client's federation as a machine sees it that rounds every point it works out otherwise."""
 
-    def __init__(self, own: Federation, error: float) -> None:
+    def __init__(self, own: FederatedOracle, error: float) -> None:
         self._own = own
         self._error = error
 
@@ -59,11 +59,11 @@ def run(error: float) -> tuple[Clients[Release[object]], list[Recording]]:
     oracles: dict[int, Recording] = {}
 
     def work(peers: ThreadPeerGroup) -> Release[object]:
-        paying = SiteFilter(UnlimitedFilter(), Rounds(peers))
+        paying = SiteFilter(UnlimitedFilter(), MessageRounds(peers))
         generator = repeatable_generator(bytes([peers.place + 1]) * 32)
         records = problem(UNITS, DIMENSION, seed=peers.place)
         oracles[peers.place] = Recording(records, facts(UNITS, DIMENSION), paying, generator)
-        oracle = Federation(oracles[peers.place], paying, "fed_test")
+        oracle = FederatedOracle(oracles[peers.place], paying, "fed_test")
         return fit(SETTINGS, Elsewhere(oracle, error) if peers.place == 1 else oracle)  # type: ignore[arg-type] # it is one
 
     ended = Clients(Mail(3), work)
@@ -79,7 +79,7 @@ def test_all_answer_at_the_first_one_s_point_and_end_together() -> None:
 
 
 def test_without_agreement_such_machines_cannot_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Federation, "_agreed", lambda *asked: asked[2:])
+    monkeypatch.setattr(FederatedOracle, "_agreed", lambda *asked: asked[2:])
     ended, _ = run(ROUNDING)
     assert all(isinstance(ending, PeerLost) for ending in ended.endings)
 
@@ -88,8 +88,8 @@ def test_what_is_more_than_rounding_ends_the_attempt_before_anybody_pays() -> No
     filters = [CountingFilter() for _ in range(3)]
 
     def work(peers: ThreadPeerGroup) -> object:
-        paying = SiteFilter(filters[peers.place], Rounds(peers))
-        oracle = Federation(
+        paying = SiteFilter(filters[peers.place], MessageRounds(peers))
+        oracle = FederatedOracle(
             FullOracle(problem(UNITS, DIMENSION), facts(UNITS, DIMENSION), paying, repeatable_generator()),
             paying,
             "fed",
@@ -102,10 +102,10 @@ def test_what_is_more_than_rounding_ends_the_attempt_before_anybody_pays() -> No
 
 def test_values_that_differ_by_rounding_are_released() -> None:
     def work(peers: ThreadPeerGroup) -> Release[Tensor]:
-        paying = SiteFilter(UnlimitedFilter(), Rounds(peers))
+        paying = SiteFilter(UnlimitedFilter(), MessageRounds(peers))
         oracle = FullOracle(problem(UNITS, DIMENSION), facts(UNITS, DIMENSION), paying, repeatable_generator())
         value = torch.full((DIMENSION,), 1 + ROUNDING * peers.place, dtype=torch.float64)
-        return Federation(oracle, paying, "fed").release(value, Status.FINISHED)
+        return FederatedOracle(oracle, paying, "fed").release(value, Status.FINISHED)
 
     assert all(isinstance(one, Release) for one in together(Mail(2), work))
 

@@ -19,7 +19,7 @@ from core.mechanisms.sampling import rate_parts
 from core.native.signatures import TELL, TELL_OPEN
 from core.optimizers.clipped_sgd import iterate
 from core.oracle import Answer, noise
-from core.oracle.federation import Federation, Rounds, SiteFilter
+from core.oracle.federation import FederatedOracle, MessageRounds, SiteFilter
 from core.oracle.filters import UnlimitedFilter
 from core.oracle.full import FullOracle
 from core.oracle.noise import grid_for
@@ -112,8 +112,8 @@ def test_only_networks_are_asked_in_single_precision() -> None:
 def test_clients_and_studies_stay_in_double_precision() -> None:
     """What machines round otherwise adds up in single precision; see `core.oracle.points`."""
     own = real_oracle()
-    payments = SiteFilter(UnlimitedFilter(), Rounds(Alone()))
-    federation = Federation(own, payments, "fed_test")
+    payments = SiteFilter(UnlimitedFilter(), MessageRounds(Alone()))
+    federation = FederatedOracle(own, payments, "fed_test")
     simulation = Simulation(networks.problem(NETWORK, UNITS), own.facts, SimulationGenerator(1))
     assert federation.precision == simulation.precision == torch.float64
     assert federation.ask(QUESTION, point(own.facts.dimension).double()).value.dtype == torch.float64

@@ -22,7 +22,7 @@ from core.mechanisms import sampling
 from core.mechanisms.generator import SystemGenerator
 from core.oracle import samples
 from core.oracle.filters import UnlimitedFilter
-from core.oracle.full import FullOracle, Selection
+from core.oracle.full import FullOracle, ReadSelection
 from core.oracle.noise import grid_for
 from core.oracle.samples import PoissonOracle, StreamOracle
 from core.privacy.events import Disjoint, Gaussian, Repeated, Sampled
@@ -145,11 +145,11 @@ def spread_of_a_constant(asks: int = 100) -> float:
     return float((told - each).square().sum(1).mean() / (each.square().sum() * (1 - rate) / (units * rate)))
 
 
-def of_the_realised_size(self: PoissonOracle, question: Question) -> Selection:
+def of_the_realised_size(self: PoissonOracle, question: Question) -> ReadSelection:
     """Planted bug: a mean over the sample's own size."""
     found = genuine_selection(self, question)
     assert found.included is not None
-    return Selection(found.terms, float(found.included.sum()), found.rows, found.included)
+    return ReadSelection(found.terms, float(found.included.sum()), found.rows, found.included)
 
 
 genuine_selection = PoissonOracle._select
@@ -184,7 +184,7 @@ class TestLists:
         generator = repeatable_generator()
         generator.bits(1)  # of a sample where no answer is zero
         found = sampling.poisson_list(generator, self.PARTS, 800, length)
-        assert isinstance(found, sampling.Listed)
+        assert isinstance(found, sampling.ListedSample)
         mask = np.zeros(800, dtype=np.bool_)
         mask[found.rows[found.included]] = True
         listed = {"rows": torch.from_numpy(found.rows), "included": torch.from_numpy(found.included)}

@@ -23,7 +23,7 @@ from core.mechanisms.generator import Generator
 from core.mechanisms.laplace import NONE
 from core.oracle import Oracle
 from core.oracle.filters import ORDERS, UnlimitedFilter
-from core.oracle.full import FullOracle, Selection
+from core.oracle.full import FullOracle, ReadSelection
 from core.oracle.noise import grid_for
 from core.oracle.samples import StreamOracle
 from core.privacy import events
@@ -52,7 +52,7 @@ def neighbours() -> tuple[LinearProblem, LinearProblem]:
     return one, other
 
 
-def in_steps(held: LinearProblem, question: Question, selected: Selection) -> Tensor:
+def in_steps(held: LinearProblem, question: Question, selected: ReadSelection) -> Tensor:
     """Return a sum on the grid's part steps."""
     step = grid_for(question, PUBLIC, UNITS).part_step
     return held.integer_sum(question, PUBLIC, THETA, step, rows=selected.rows, included=selected.included).double()
@@ -67,7 +67,7 @@ def check_shift(*, flawed: bool) -> None:
         for held, key in zip(pair, keys, strict=True)
     ]
     moved = ((told[0] - told[1]) * UNITS / grid.step).round()
-    whole = Selection(UNITS, UNITS)
+    whole = ReadSelection(UNITS, UNITS)
     sums = [(in_steps(held, QUESTION, whole) / 2**grid.part_bits + 0.5).floor() for held in pair]
     assert torch.equal(moved, sums[0] - sums[1]), "the noise is the same"
     assert 0 < moved.norm() <= grid.sensitivity
@@ -91,7 +91,7 @@ def check_slot(*, flawed: bool) -> None:
     with planted:
         inside, outside = (lists_of(KERNELS[0], sample, 4) for sample in ({0, 2, 6}, {0, 6}))
 
-    def total(held: Any, listed: sampling.Listed) -> bytes:
+    def total(held: Any, listed: sampling.ListedSample) -> bytes:
         return case.sum(held, torch.from_numpy(listed.rows), torch.from_numpy(listed.included))
 
     assert Counter(total(x, one) for one in outside) == Counter(total(null, one) for one in outside), "x absent"

@@ -14,7 +14,7 @@ from core.oracle.noise import grid_for
 from core.privacy.facts import Facts
 from core.problems import blocks, passes, rows
 from core.problems.blocks import BlockProblem
-from core.problems.terms import Factors, Layout, Point, Sums
+from core.problems.terms import AnswerLayout, Factors, Point, SumsByKind
 from tests.support.situations import ASKED, SITUATIONS, Situation, ask, named
 
 each = pytest.mark.parametrize(("situation", "question"), ASKED, ids=named)
@@ -47,7 +47,7 @@ def exact_sum(records: BlockProblem, question: Question, public: Facts, at: Poin
         for one in numbers.tolist()
         for entry in np.array([Fraction(value) for value in one], dtype=object) @ entries
     ]
-    places = records._arrange(question, Sums(torch.arange(len(flat)), layout, width))
+    places = records._arrange(question, SumsByKind(torch.arange(len(flat)), layout, width))
     return np.array(flat, dtype=object)[places.numpy()]
 
 
@@ -279,7 +279,7 @@ def test_a_diameter_that_is_not_proved_is_refused() -> None:
 
 def test_sums_share_memory_with_what_they_show() -> None:
     flat = torch.zeros(2 + 3 * 4 + 2 * 16)
-    sums = Sums(flat, Layout(plain=2, linear=3, outer=2), 4)
+    sums = SumsByKind(flat, AnswerLayout(plain=2, linear=3, outer=2), 4)
     kinds = (sums.plain, sums.linear, sums.outer)
     for one in kinds:
         one.add_(1)

@@ -11,7 +11,7 @@ from torch import Tensor
 from core.catalogue.questions import Gradient, GradientDifference
 from core.mechanisms.generator import SimulationGenerator
 from core.privacy.facts import Adjacency, Facts
-from core.problems.streams import Draws, Population, poisson_rows
+from core.problems.streams import Population, RandomSource, poisson_rows
 from studies.clipped.heavy_tails import IsotropicPareto, SkewedPareto
 from studies.clipped.populations import NoisySlope, RegressionTable
 
@@ -90,7 +90,7 @@ class Planted(Population):
     def excess(self, theta: Tensor) -> Tensor:
         return theta.sum(-1)
 
-    def gradients(self, theta: Tensor, records: int, draws: Draws) -> Tensor:
+    def gradients(self, theta: Tensor, records: int, draws: RandomSource) -> Tensor:
         del draws
         return self._draw(records, 1).unsqueeze(0) + theta.unsqueeze(-2)
 

@@ -22,7 +22,7 @@ from core.errors import IdempotencyKeyReused, NotFound, RateLimited, Refusal
 from core.privacy.budget import Terms
 from core.service import audit, health, intake, jobs, scopes
 from core.service.context import Caller, Context
-from core.service.intake import Answer, Submission
+from core.service.intake import StoredAnswer, Submission
 from core.store import queries
 from core.store.access.audit import Line
 from core.store.database import Database
@@ -56,16 +56,16 @@ def asked(context: Context, caller: Caller, dataset: str, key: str | None = None
     return found
 
 
-def told(answers: Sequence[Answer | Exception]) -> list[str]:
+def told(answers: Sequence[StoredAnswer | Exception]) -> list[str]:
     """Return each answer in one word."""
     return [answer.code if isinstance(answer, Refusal) else "accepted" for answer in answers]
 
 
-def ids(answers: Sequence[Answer | Exception]) -> list[str]:
-    return [answer.body["id"] for answer in answers if isinstance(answer, Answer)]
+def ids(answers: Sequence[StoredAnswer | Exception]) -> list[str]:
+    return [answer.body["id"] for answer in answers if isinstance(answer, StoredAnswer)]
 
 
-def one_by_one(context: Context, submissions: Sequence[Submission]) -> list[Answer | Exception]:
+def one_by_one(context: Context, submissions: Sequence[Submission]) -> list[StoredAnswer | Exception]:
     return [entry.take(context, [submission])[0] for submission in submissions]
 
 
@@ -97,7 +97,7 @@ class TestOrder:
         answers = entry.take(context, [asked(context, owner, made["id"], mu=mu) for mu in MUS])
         entries = scopes.entries(context, owner, made["scope"], 0, 50)
         assert [entry.job for entry in entries if entry.kind == "reserve"] == ids(answers)
-        stored = [answer.made for answer in answers if isinstance(answer, Answer) and answer.made is not None]
+        stored = [answer.made for answer in answers if isinstance(answer, StoredAnswer) and answer.made is not None]
         numbers = [one.entries[made["scope"]] for one in stored]
         assert numbers == [entry.seq for entry in entries if entry.kind == "reserve"]
         assert verified_here(context, owner, made["scope"]).ok
@@ -250,9 +250,9 @@ class TestKeys:
         first, again, other, free = entry.take(
             context, [*same, asked(context, owner, dataset, key="k", mu="0.2"), asked(context, owner, dataset)]
         )
-        assert isinstance(first, Answer)
-        assert isinstance(again, Answer)
-        assert isinstance(free, Answer)
+        assert isinstance(first, StoredAnswer)
+        assert isinstance(again, StoredAnswer)
+        assert isinstance(free, StoredAnswer)
         assert (first.replayed, again.replayed) == (False, True)
         assert again.body == first.body != free.body
         assert isinstance(other, IdempotencyKeyReused)
@@ -283,14 +283,14 @@ class TestFailure:
             entry.take(context, wanted)
         assert jobs.page(context, owner, JobFilter(), None, 50) == [], "and nothing is stored where it raises"
 
-        async def ask() -> list[Answer | BaseException]:
-            batcher: Batcher[Submission, Answer] = Batcher(partial(entry.take, context), "intake")
+        async def ask() -> list[StoredAnswer | BaseException]:
+            batcher: Batcher[Submission, StoredAnswer] = Batcher(partial(entry.take, context), "intake")
             return await asyncio.gather(*map(batcher.ask, wanted), return_exceptions=True)
 
         one, refused, three = asyncio.run(ask())
-        assert isinstance(one, Answer)
+        assert isinstance(one, StoredAnswer)
         assert isinstance(refused, NotFound)
-        assert isinstance(three, Answer)
+        assert isinstance(three, StoredAnswer)
         assert {view.id for view in jobs.page(context, owner, JobFilter(), None, 50)} == set(ids([one, three]))
 
     @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
@@ -363,8 +363,8 @@ class TestTrail:
             for name, mu in (("req_1", "0.01"), ("req_2", "100"), ("req_3", "0.01"))
         ]
         made, _, again = entry.take(context, wanted)
-        assert isinstance(made, Answer)
-        assert isinstance(again, Answer)
+        assert isinstance(made, StoredAnswer)
+        assert isinstance(again, StoredAnswer)
         lines = audit.page(context, admin, None, 50)
         named = {line.request_id: line.target for line in lines}
         assert named == {"req_1": f"jobs/{made.body['id']}", "req_3": f"jobs/{again.body['id']}"}

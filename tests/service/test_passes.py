@@ -9,7 +9,7 @@ from sqlalchemy import text
 from core.errors import LedgerBusy
 from core.privacy.events import Gaussian
 from core.service.context import Context
-from core.service.passes import Outcome, Passes
+from core.service.passes import Passes, PassResult
 from core.store.database import Database
 from core.store.jobs import jobs
 from core.store.ledger import ledger
@@ -42,7 +42,7 @@ def passes(context: Context) -> Iterator[Passes]:
     context.passes.stop()
 
 
-def outcome(passes: Passes, database: Database, place: Place, who: str = ANN) -> Outcome:
+def outcome(passes: Passes, database: Database, place: Place, who: str = ANN) -> PassResult:
     """Ask until the pass has ended; a minute at most."""
     until = time.monotonic() + 60
     while time.monotonic() < until:

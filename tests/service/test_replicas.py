@@ -12,7 +12,7 @@ from core.service import jobs
 from core.service.context import Caller, Context
 from core.store import idempotency
 from core.store.database import Database
-from core.store.idempotency import Claim, Name
+from core.store.idempotency import KeyedRequest, RequestKey
 from core.store.queries import JobFilter
 from tests.service.conftest import Someone
 from tests.service.test_flow import submit, upload
@@ -49,7 +49,7 @@ def test_make_two_where_a_key_is_only_looked_up(
     """The planted bug: each replica sees that the key is new, and then does the work."""
     both = threading.Barrier(REPLICAS)
 
-    def look(session: Session, claims: Sequence[Claim], at: float) -> set[Name]:
+    def look(session: Session, claims: Sequence[KeyedRequest], at: float) -> set[RequestKey]:
         del at
         new = {claim.name for claim in claims if idempotency.find(session, *claim.name, claim.digest) is None}
         both.wait(timeout=60)

@@ -25,14 +25,14 @@ from core.store.claims import lock_job
 from core.store.database import Database
 from core.store.decoding.validation import open_report
 from core.store.identities import OwnerKeys
-from core.store.jobs.presence import Seat, Worker
+from core.store.jobs.presence import SiteSlot, Worker
 from core.store.jobs.transitions import LOST, end_failed
 from core.store.records.encryption import Tampered
 from core.store.records.master_key import MasterKeys, load_master_keys
-from core.store.records.records import Kept, kept_of, open_records
+from core.store.records.records import StoredRecords, kept_of, open_records
 from core.store.tables import SEVERAL, Dataset, Job
 from core.training.job_repository import JobRepository
-from core.training.taken import Taken
+from core.training.taken import ClaimedJob
 from tests.support import entry
 from tests.support.api import csv, job, metadata
 from tests.support.sites import site_settings
@@ -40,7 +40,7 @@ from tests.support.store import empty_postgresql
 from workers import upkeep
 from workers.embedded import prepare
 from workers.seats import seated
-from workers.wire import Order
+from workers.wire import TrainerMessage
 
 TAKES = ("auto", "cpu")
 
@@ -71,7 +71,7 @@ class Sites:
         view, _ = uploads.create(self[site], self.admin, declared, None, [content], None)
         return str(view["id"])
 
-    def kept(self, site: str) -> Kept:
+    def kept(self, site: str) -> StoredRecords:
         with self[site].database.read() as session:
             return kept_of(session.get_one(Dataset, self.datasets[site]))
 
@@ -104,7 +104,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory, postgresql_database: str)
 def sites(prepared: Sites) -> Sites:
     """The sites with nothing that waits, and nobody at work."""
     with prepared[""].database.write() as session:
-        session.execute(delete(Seat))
+        session.execute(delete(SiteSlot))
         session.execute(delete(Worker))
         for job_id in session.execute(select(Job.id).where(Job.finished_at.is_(None)).order_by(Job.id)).scalars().all():
             end_failed(session, lock_job(session, job_id), clock.read(session), LOST, charge="spent")
@@ -137,7 +137,7 @@ def test_nobody_else_can_read_a_site_s_records(sites: Sites) -> None:
     assert len({load_master_keys(one).current.fingerprint for one in settings.values()}) == 3
 
 
-def _keys_of(keys_here: MasterKeys, theirs: Kept) -> list[bytes]:
+def _keys_of(keys_here: MasterKeys, theirs: StoredRecords) -> list[bytes]:
     """Return every key that a site holds or can work out: its master keys, and those of its own records."""
     assert theirs.wrapped_key is not None
     return [*(key.secret for key in keys_here.keys), keys_here.unwrap(theirs.dataset_id, theirs.wrapped_key)]
@@ -210,8 +210,8 @@ def test_each_site_of_a_federation_gets_its_own_clients_key_and_no_other(sites: 
     assert orders["north"].seat.key == orders["south"].seat.key  # type: ignore[union-attr] # as above
 
 
-def _orders(sites: Sites, site: str, taken: Taken) -> list[Order]:
-    order = Order(claim=taken.claim, settings=sites[site].settings, memory_bytes=2**30)
+def _orders(sites: Sites, site: str, taken: ClaimedJob) -> list[TrainerMessage]:
+    order = TrainerMessage(claim=taken.claim, settings=sites[site].settings, memory_bytes=2**30)
     return seated(order, taken, None)
 
 

@@ -77,7 +77,7 @@ def test_jobs_admitted_together_are_counted_one_after_the_other(database: Databa
             )
             for _ in range(2)
         ]
-        reservation = ledger.Reservation(ledger.open_books(session, drafted))
+        reservation = ledger.Reservation(ledger.accounts_of(session, drafted))
         much = ledger.Schedule((STEP,), draws=most_draws(WEAK) // 2 + 1)
         reservation.add(drafted[0], much)
         with pytest.raises(DrawsExhausted):

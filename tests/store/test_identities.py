@@ -13,7 +13,7 @@ from core.store import datasets, identities
 from core.store.database import Database
 from core.store.decoding.likeness import BUCKETS, Summarized, tag_of
 from core.store.decoding.summary import RowSummary
-from core.store.identities import Kept, Overlap, OwnerKeys
+from core.store.identities import Overlap, OwnedUpload, OwnerKeys
 from core.store.identity_tables import Identity, IdentityCounts, IdentityKey
 from core.store.jobs import jobs
 from core.store.ledger import ledger
@@ -35,8 +35,8 @@ def records(count: int) -> Summarized:
     return made.finish()
 
 
-def kept(summarized: Summarized, **more: object) -> Kept:
-    return Kept(digest="these", summary=summarized.summary).model_copy(update=more)
+def kept(summarized: Summarized, **more: object) -> OwnedUpload:
+    return OwnedUpload(digest="these", summary=summarized.summary).model_copy(update=more)
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from core.store.tables import Account, Dataset, Entry, Job, Scope
 from core.store.witness.comparing import guard
 from core.store.witness.trusting import Trust, ask_witness, follow, leave_mark
 from core.store.witness.witness import Witness
-from core.training.order import Order, read_order
+from core.training.order import AttemptInput, read_order
 from tests.store.test_forgeries import SCHEDULE, Bodies, drop_triggers, history, of, rewrite
 from tests.store.test_history import AT_ONCE, counted, spend_chunks
 from tests.store.test_ledger_breaks import MOMENTS
@@ -45,7 +45,7 @@ def trusted(witness: Witness, place: Place, key: MarkKey = KEY) -> Trust:
     return ask_witness(Witness(witness.path), [place.scope_id], [key])
 
 
-def start(database: Database, witness: Witness, place: Place, claim: Claim) -> Order:
+def start(database: Database, witness: Witness, place: Place, claim: Claim) -> AttemptInput:
     """Begin an attempt as a trainer does: the witness first, then all of one snapshot."""
     trust = trusted(witness, place)
     with database.read() as session:

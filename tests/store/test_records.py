@@ -23,7 +23,7 @@ from core.store.decoding.mock import mock_rows
 from core.store.records.encryption import SealedFile, Tampered
 from core.store.records.files import digest_of
 from core.store.records.master_key import load_master_keys, make_master_key
-from core.store.records.records import Encoded, Kept, open_records, read_records
+from core.store.records.records import Encoded, StoredRecords, open_records, read_records
 from tests.support.arrays import npz
 from tests.support.mocks import mock_csv
 from tests.support.sealed import seal
@@ -166,7 +166,7 @@ def test_stored_records_are_read_with_the_wrapped_key_and_refused_once_a_byte_ha
     shutil.copy(file.path, path)
     wrapped = load_master_keys(settings).current.wrap("ds_1", file.key)
     with path.open("rb") as source:
-        kept = Kept("ds_1", path.name, digest_of(source), wrapped)
+        kept = StoredRecords("ds_1", path.name, digest_of(source), wrapped)
     with open_records(settings, kept) as source:
         assert (read_records(source, design).features == read(file, design).features).all()
     data = bytearray(path.read_bytes())

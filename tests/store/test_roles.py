@@ -16,7 +16,7 @@ from core.store.claims import freeze_ledger, put_secret
 from core.store.database import Database
 from core.store.ids import new_id
 from core.store.jobs import jobs, workers
-from core.store.jobs.presence import Seat
+from core.store.jobs.presence import SiteSlot
 from core.store.ledger import ledger
 from core.store.tables import Dataset
 from tests.support.store import Place, make_place, queue_federated, submit
@@ -125,17 +125,17 @@ def test_it_sits_in_its_own_seat_alone_and_begins_for_all(ground: Ground) -> Non
         return {"job_id": job_id, "site": site, "worker": worker, "attempt": 0, "until": until, "public_key": "k"}
 
     with ground.login.write() as session:
-        session.execute(insert(Seat).values(seat(ground.site, "w")))
+        session.execute(insert(SiteSlot).values(seat(ground.site, "w")))
     with pytest.raises(Forbidden), ground.login.write() as session:
-        session.execute(insert(Seat).values(seat("south", "mallory")))
+        session.execute(insert(SiteSlot).values(seat("south", "mallory")))
     with ground.owner.write() as session:
-        session.execute(insert(Seat).values(seat("south", "v")))
-    south = Seat.site == "south"
+        session.execute(insert(SiteSlot).values(seat("south", "v")))
+    south = SiteSlot.site == "south"
     for change in ({"worker": "mallory"}, {"public_key": "mine"}, {"address": "here:1"}, {"outcome": "done"}):
         with pytest.raises(Forbidden), ground.login.write() as session:
-            session.execute(update(Seat).where(south).values(**change))
+            session.execute(update(SiteSlot).where(south).values(**change))
     with ground.login.write() as session:
-        session.execute(update(Seat).where(south).values(attempt=1, sealed_key="sealed for v"))
+        session.execute(update(SiteSlot).where(south).values(attempt=1, sealed_key="sealed for v"))
     with pytest.raises(Forbidden), ground.login.write() as session:
         session.execute(text("DELETE FROM seats"))
 

@@ -15,7 +15,7 @@ from core.store import clock
 from core.store.claims import Claim
 from core.store.database import Database
 from core.store.jobs import federations, jobs, seats, workers
-from core.store.jobs.presence import Seat
+from core.store.jobs.presence import SiteSlot
 from core.store.jobs.queue import DEVICES
 from core.store.records.encryption import Tampered
 from core.store.records.sealing import Reader
@@ -60,7 +60,7 @@ class Worker:
             self.readers[job_id] = reader
         return job_id
 
-    def taken(self, job_id: str) -> seats.Taken | None:
+    def taken(self, job_id: str) -> seats.ClaimedSlot | None:
         with self.database.read() as session:
             return seats.taken(session, self.party, job_id)
 
@@ -164,7 +164,7 @@ def test_each_seat_learns_one_key_and_no_other_seat_s_message_opens(stage: Stage
     with pytest.raises(Tampered):
         stage.a.readers[job_id].open(theirs.sealed_key, seats.context_of(job_id, 1, "b"))
     with stage.database.read() as session:
-        stored = "".join(str(seat.sealed_key) for seat in session.execute(select(Seat)).scalars())
+        stored = "".join(str(seat.sealed_key) for seat in session.execute(select(SiteSlot)).scalars())
     assert stage.a.key(job_id).hex() not in stored
 
 
@@ -254,12 +254,12 @@ def test_ordinary_jobs_are_claimed_by_their_own_site_alone(each: Stage) -> None:
 def test_the_lease_is_that_of_the_site_that_was_silent_longest(stage: Stage) -> None:
     job_id, claim = stage.begun()
     with stage.database.write() as session:
-        session.get_one(Seat, (job_id, "b")).until -= LEASE / 2
+        session.get_one(SiteSlot, (job_id, "b")).until -= LEASE / 2
     told = stage.a.beat(claim)
     assert told.alive
     assert told.left_seconds is not None
     with stage.database.write() as session:
-        session.get_one(Job, job_id).lease_until = session.get_one(Seat, (job_id, "b")).until
+        session.get_one(Job, job_id).lease_until = session.get_one(SiteSlot, (job_id, "b")).until
     told = stage.a.beat(claim)
     assert told.left_seconds is not None
     assert told.left_seconds < 0.6 * LEASE, "another one's silence is told"

@@ -5,23 +5,23 @@ from collections.abc import Sequence
 from core.catalogue.jobs import JobSpec
 from core.service import intake, keys
 from core.service.context import Caller, Context
-from core.service.intake import Answer, Submission
+from core.service.intake import StoredAnswer, Submission
 from core.service.jobs import ROUTE
 
 
-def take(context: Context, submissions: Sequence[Submission]) -> list[Answer | Exception]:
+def take(context: Context, submissions: Sequence[Submission]) -> list[StoredAnswer | Exception]:
     """Store submissions, then have the witness know of them: an answer or a refusal to each, in order."""
     answers = intake.store(context, submissions)
-    confirmed = iter(intake.confirm(context, [answer for answer in answers if isinstance(answer, Answer)]))
-    return [next(confirmed) if isinstance(answer, Answer) else answer for answer in answers]
+    confirmed = iter(intake.confirm(context, [answer for answer in answers if isinstance(answer, StoredAnswer)]))
+    return [next(confirmed) if isinstance(answer, StoredAnswer) else answer for answer in answers]
 
 
-def submit(context: Context, caller: Caller, spec: JobSpec, key: str) -> Answer:
+def submit(context: Context, caller: Caller, spec: JobSpec, key: str) -> StoredAnswer:
     """Plan one job, or find its plan, and store it; raise what the API would refuse it with."""
-    asked: Submission | Answer = intake.known(caller, spec, key, ROUTE) or intake.planned(
+    asked: Submission | StoredAnswer = intake.known(caller, spec, key, ROUTE) or intake.planned(
         context, caller, spec, key, ROUTE
     )
-    if isinstance(asked, Answer):
+    if isinstance(asked, StoredAnswer):
         return asked
     (answer,) = take(context, [asked])
     if isinstance(answer, Exception):

@@ -15,7 +15,7 @@ from typing import Any
 from torch import Tensor
 
 from core.oracle import full
-from core.oracle.full import Selection
+from core.oracle.full import ReadSelection
 from core.oracle.samples import StreamOracle
 from core.problems.linear import LinearProblem
 from core.problems.peer_group import DistributedPeerGroup
@@ -86,9 +86,9 @@ def plant(bug: str) -> None:
         vars(oracles)["SystemGenerator"] = repeatable_generator
         LedgerFilter.once_paid = lambda *_: None  # type: ignore[method-assign]  # payments change no key
     if bug == "reread":
-        select, last = StreamOracle._select, list[Selection]()
+        select, last = StreamOracle._select, list[ReadSelection]()
 
-        def again(self: StreamOracle, question: Any) -> Selection:
+        def again(self: StreamOracle, question: Any) -> ReadSelection:
             found = select(self, question)
             last.append(last[-1] if len(last) % 2 and last[-1].terms == found.terms else found)
             return last[-1]

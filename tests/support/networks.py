@@ -24,7 +24,7 @@ from core.catalogue.network.model import Adapters, Lora, Loss, Train
 from core.catalogue.network.trained import start_parameters
 from core.privacy.facts import Adjacency, Facts
 from core.problems.neural.losses import losses_of
-from core.problems.neural.modules import Pass
+from core.problems.neural.modules import ForwardPass
 from core.problems.neural.problem import NetworkProblem
 
 Network = tuple[tuple[Layer, ...], Shape, Loss, Train]
@@ -145,7 +145,7 @@ def gradients(problem: NetworkProblem, theta: Tensor) -> Tensor:
     """Return every record's gradient by torch's own vmap of grad, shape (n, p)."""
 
     def loss(theta: Tensor, record: Tensor, target: Tensor) -> Tensor:
-        outputs = Pass(problem._weights(theta), {}).run(problem._layers, record.view(1, *problem._given))
+        outputs = ForwardPass(problem._weights(theta), {}).run(problem._layers, record.view(1, *problem._given))
         return losses_of(problem._loss, outputs, target.view(1))[0]
 
     each = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0))

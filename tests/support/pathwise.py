@@ -28,7 +28,7 @@ from torch import Tensor
 from core.catalogue.questions import Gradient, GradientDifference, LeastGradient, Question
 from core.mechanisms.generator import SimulationGenerator
 from core.oracle import Answer, Oracle, PrivacyFilter, PublicRandomness, Release, Status
-from core.oracle.account import EVERYTHING, Account
+from core.oracle.account import EVERYTHING, DrawAccount
 from core.oracle.noise import grid_for
 from core.oracle.simulation import Simulation
 from core.privacy.facts import Adjacency, Facts
@@ -112,7 +112,7 @@ class Blind:
     def __init__(self, facts: Facts, releases: Sequence[Told], payments: PrivacyFilter) -> None:
         self.facts, self.precision = facts, torch.float64
         self._left = list(releases)
-        self._account = Account(payments)
+        self._account = DrawAccount(payments)
 
     @property
     def randomness(self) -> PublicRandomness:

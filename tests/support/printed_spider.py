@@ -8,12 +8,12 @@ the print has a point that does not exist.
 import torch
 from torch import Tensor
 
-from core.catalogue.kl.spider_schedule import Ground, SpiderSchedule, proved
+from core.catalogue.kl.spider_schedule import SpiderConstants, SpiderSchedule, proved
 from core.catalogue.questions import Gradient, GradientDifference
 from core.oracle import Oracle
 
 
-def printed_course(ground: Ground, rho: float, failure: float) -> SpiderSchedule:
+def printed_course(ground: SpiderConstants, rho: float, failure: float) -> SpiderSchedule:
     """Return the printed noise for a budget, which under replacement costs more than twice of it."""
     return proved(ground, rho, failure)
 

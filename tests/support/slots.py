@@ -17,7 +17,7 @@ from core.catalogue.nonconvex_losses import Cauchy, SmoothPhase
 from core.catalogue.questions import Gradient, GradientDifference, Question
 from core.mechanisms import sampling
 from core.mechanisms.generator import Generator
-from core.mechanisms.sampling import Kernels, Listed, _groups, list_by, rate_parts
+from core.mechanisms.sampling import ListedSample, ListKernels, _groups, list_by, rate_parts
 from core.oracle.noise import grid_for
 from core.privacy.facts import Facts
 from core.problems import Problem
@@ -178,7 +178,7 @@ class Words(Generator):
 PARTS = rate_parts(0.4)
 
 
-def lists_of(kernels: Kernels | None, sample: set[int], length: int) -> list[Listed]:
+def lists_of(kernels: ListKernels | None, sample: set[int], length: int) -> list[ListedSample]:
     """Return the lists of a sample of eight units, one for every choice of places that shuffling makes."""
     byte = sum(1 << (7 - unit) for unit in sample)
     leading = int(np.flatnonzero(_groups(PARTS)._guide == byte)[0])
@@ -186,13 +186,13 @@ def lists_of(kernels: Kernels | None, sample: set[int], length: int) -> list[Lis
     for places in product(*(range(last + 1) for last in range(1, length))):
         words = [-(-place * 2**64 // (last + 2)) + 1 for last, place in enumerate(places)]
         listed = list_by(kernels, Words([leading, *words]), PARTS, 8, length)
-        assert isinstance(listed, Listed)
+        assert isinstance(listed, ListedSample)
         assert set(listed.rows[listed.included].tolist()) == sample
         found.append(listed)
     return found
 
 
-def contents(lists: list[Listed], zeroed: int | None = None) -> Counter[tuple[int | None, ...]]:
+def contents(lists: list[ListedSample], zeroed: int | None = None) -> Counter[tuple[int | None, ...]]:
     """Return how often slots hold which records; None is padding, or a zeroed record."""
     return Counter(
         tuple(

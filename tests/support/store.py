@@ -189,7 +189,7 @@ def submit(
 
 def enter(session: Session, job: Job, schedule: Sequence[Event], retry_allowance: int = 0) -> Job:
     """Reserve for a job that was drafted, and queue it."""
-    ledger.reserve(ledger.open_books(session, [job]), job, ledger.Schedule(schedule, retry_allowance, draws=DRAWS))
+    ledger.reserve(ledger.accounts_of(session, [job]), job, ledger.Schedule(schedule, retry_allowance, draws=DRAWS))
     jobs.enqueue(session, [job])
     return job
 
@@ -229,7 +229,7 @@ def queue_federated(
     jobs.federate(parent)
     for number, client in enumerate(clients):
         jobs.federate(client, parent, number)
-    reservation = ledger.Reservation(ledger.open_books(session, clients))
+    reservation = ledger.Reservation(ledger.accounts_of(session, clients))
     for client in clients:
         reservation.add(client, ledger.Schedule((STEP,) * chunks, 1, draws=DRAWS))
     reservation.make()

@@ -36,7 +36,7 @@ from core.store.ledger import allowance
 from core.store.records.records import Encoded, open_records, read_records
 from core.training.attempt import replan
 from core.training.fitting import make_problem
-from core.training.order import Order, stored_order
+from core.training.order import AttemptInput, stored_order
 from tests.support.federated import Federation
 
 LEAST_P = 1e-5
@@ -60,7 +60,7 @@ class Transcript:
     """A client's whole transcript, and what only its own custodian can hold it against."""
 
     planned: PlannedJob
-    order: Order
+    order: AttemptInput
     asked: list[Asked]
     said: list[Tensor]
     """The answers that left, in the order of the sums."""

@@ -19,7 +19,7 @@ from core.inference.released import Released
 from core.mechanisms.generator import SystemGenerator
 from core.optimizers import fit
 from core.oracle import Answer, Release
-from core.oracle.federation import Federation, Rounds, SiteFilter
+from core.oracle.federation import FederatedOracle, MessageRounds, SiteFilter
 from core.oracle.filters import ORDERS, UnlimitedFilter
 from core.oracle.full import FullOracle
 from core.privacy.events import Event, compose
@@ -28,8 +28,8 @@ from core.training.attempt import pack_release
 from core.training.federated import blaming, furthest, most_known, of_all, told_in, weakest
 from core.training.ledger_filter import LedgerFilter
 from core.training.notes import Noted, Notes
-from core.training.order import Drained, Order, Payer
-from core.training.seat import Seat
+from core.training.order import AttemptInput, Drained, Payer
+from core.training.seat import SiteConnection
 from tests.support.peer_groups import Clients, Mail, ThreadPeerGroup, together
 from tests.support.problems import facts, problem
 from tests.support.released import released
@@ -74,14 +74,14 @@ class Client:
 
     def attempt(self, peers: ThreadPeerGroup, *, stop: bool = False) -> Release[Estimate]:
         """Carry out one attempt."""
-        rounds = Rounds(peers)
+        rounds = MessageRounds(peers)
         self.due = self.chunks
         payer = Payer(ORDERS, tuple(prefix_costs(SCHEDULE, ORDERS)))
         kept, _ = furthest(rounds, self.state)
         payments = LedgerFilter(self, [payer], SCHEDULE, kept=kept, kept_chunks=self.chunks, charged=self.charged)
         paying = SiteFilter(payments, rounds, lambda: stop and self.place == 1, payments)
         oracle = Counting(self, problem(UNITS, DIMENSION, seed=self.place), paying)
-        return fit(SETTINGS, Federation(oracle, paying, "fed_test"))
+        return fit(SETTINGS, FederatedOracle(oracle, paying, "fed_test"))
 
     def check(self) -> None:
         """Assert that it has drawn no more than it was charged."""
@@ -173,7 +173,7 @@ def test_what_is_no_transcript_ends_the_attempt() -> None:
     kept = Notes({"federation/told": torch.tensor(5)}).pack()
 
     def work(peers: ThreadPeerGroup) -> tuple[bytes | None, int]:
-        return furthest(Rounds(peers), kept if peers.place else None)
+        return furthest(MessageRounds(peers), kept if peers.place else None)
 
     assert together(Mail(2), work) == [(kept, 1)] * 2
     garbled = Mail(2, lambda message: [message[:-9] if message.endswith(kept) else message])
@@ -212,8 +212,8 @@ def test_what_a_client_can_see_to_be_untrue_is_blamed_on_who_told_it(
 
     def work(peers: ThreadPeerGroup) -> tuple[bytes | None, int]:
         if peers.place:
-            return furthest(Rounds(peers), own, most)
-        return furthest(Rounds(peers), claimed)
+            return furthest(MessageRounds(peers), own, most)
+        return furthest(MessageRounds(peers), claimed)
 
     ending = Clients(Mail(2), work).endings[1]
     assert blamed(ending) == (None if known else 0), ending
@@ -223,7 +223,7 @@ def test_a_release_that_nobody_was_asked_for_is_blamed() -> None:
     whole = pack_release(released())
 
     def work(peers: ThreadPeerGroup) -> tuple[bytes | None, int]:
-        return furthest(Rounds(peers), *((None, 0) if peers.place else (whole, 2**63)))
+        return furthest(MessageRounds(peers), *((None, 0) if peers.place else (whole, 2**63)))
 
     assert blamed(Clients(Mail(2), work).endings[1]) == 0
 
@@ -244,7 +244,7 @@ def test_what_does_not_go_with_the_method_is_blamed_until_the_oracle_is_asked(
     teller: int | None, asked: bool, error: type[BaseException], expected: type[BaseException]
 ) -> None:
     """From its first question on an error may hang on records: then it is this client's trainer's failure."""
-    payments = SiteFilter(UnlimitedFilter(), Rounds(ThreadPeerGroup(Mail(1), 0)))
+    payments = SiteFilter(UnlimitedFilter(), MessageRounds(ThreadPeerGroup(Mail(1), 0)))
     payments.asked = asked
     with pytest.raises(expected), blaming(teller, [payments]):
         raise error
@@ -271,11 +271,11 @@ class Ledgered:
     ids=["never asked", "first lost", "one lost", "drained", "kept too long ago"],
 )
 def test_what_others_can_know_follows_from_what_a_client_has_paid_for(ledger: Ledgered, most: int) -> None:
-    assert most_known(cast("Order", ledger)) == most
+    assert most_known(cast("AttemptInput", ledger)) == most
 
 
 def test_nothing_kept_is_a_beginning() -> None:
-    assert together(Mail(2), lambda peers: furthest(Rounds(peers), None)[0]) == [None, None]
+    assert together(Mail(2), lambda peers: furthest(MessageRounds(peers), None)[0]) == [None, None]
 
 
 def test_answers_since_a_state_count() -> None:
@@ -292,7 +292,7 @@ def promising(*epsilons: str) -> Clients[AnyReleased]:
     def work(peers: ThreadPeerGroup) -> AnyReleased:
         promise = made.privacy.promise.model_copy(update={"epsilon": epsilons[peers.place]})
         privacy = made.privacy.model_copy(update={"promise": promise})
-        return weakest(Rounds(peers), made.model_copy(update={"privacy": privacy, "steps": peers.place}))
+        return weakest(MessageRounds(peers), made.model_copy(update={"privacy": privacy, "steps": peers.place}))
 
     return Clients(Mail(len(epsilons)), work)
 
@@ -311,7 +311,7 @@ def test_a_promise_that_is_no_number_ends_the_attempt(epsilon: str) -> None:
 @pytest.mark.parametrize(("size", "is_claimed"), [(3, True), (2, False)])
 def test_nothing_is_claimed_once_a_client_is_lost(size: int, is_claimed: bool) -> None:
     claim = Certificate(ended_by="rounds", quantity="gradient_norm", value=0.1, confidence=0.9, variant="given")
-    seat = Seat(
+    seat = SiteConnection(
         federation="job", number=0, size=size, asked=3, meeting=None, key="", patience_seconds=1, dataset_key=None
     )
     found = of_all(released(certificate=claim), seat, 70)

@@ -20,9 +20,9 @@ from core.privacy.budget import plan_orders
 from core.privacy.events import Event, Gaussian, compose
 from core.privacy.facts import Adjacency
 from core.store.claims import Claim
-from core.store.records.records import Kept
+from core.store.records.records import StoredRecords
 from core.training.fitting import describe
-from core.training.order import Order
+from core.training.order import AttemptInput
 from tests.support.embedded import COLUMNS
 
 TERMS = plan_orders(Decimal(3), Decimal("1e-6"))
@@ -72,11 +72,11 @@ def row(
         score_floored=torch.tensor(1),
         slow=torch.tensor(0),
     )
-    order = Order(
+    order = AttemptInput(
         claim=Claim("job_1", 1, "epoch", 1),
         spec={},
         columns=[],
-        records=Kept("ds_1", "nowhere", "sha256:0", "v1.a.b"),
+        records=StoredRecords("ds_1", "nowhere", "sha256:0", "v1.a.b"),
         units=2000,
         adjacency=Adjacency.ZERO_OUT,
         approval="not-needed",

@@ -21,7 +21,7 @@ from core.privacy.budget import plan_orders
 from core.privacy.events import Gaussian
 from core.privacy.facts import Adjacency
 from core.privacy.reports import report
-from core.problems.neural.modules import Pass
+from core.problems.neural.modules import ForwardPass
 from core.training.network import change_of, describe_network, low_rank, merged, start_of
 
 LAYERS = [{"kind": "linear", "units": 7}, {"kind": "activation", "of": "tanh"},
@@ -84,11 +84,11 @@ def test_a_row_is_the_start_and_its_change_with_low_rank_changes_merged(train: A
         weights[one.name] = (start[one.name].double() + change).float()
         offsets[one.name], at = at, at + one.size
     records = torch.from_numpy(np.random.default_rng(2).normal(size=(9, 5)).astype(np.float32))
-    said = Pass(weights, offsets).run(model.layers, records).detach()
+    said = ForwardPass(weights, offsets).run(model.layers, records).detach()
     flat, names = merged(job, {}, theta), parameters_of(model.layers, shape)
     whole = torch.from_numpy(flat).split([one.size for one in names])
     told = {one.name: piece.view(one.shape) for one, piece in zip(names, whole, strict=True)}
-    assert torch.allclose(Pass(told, {}).run(model.layers, records), said, atol=1e-5)
+    assert torch.allclose(ForwardPass(told, {}).run(model.layers, records), said, atol=1e-5)
     still = {one.name for one in start_parameters(model.layers, shape, model.train)} - {one.name for one in moved}
     adapted = {one.name.rsplit(".", 1)[0] for one in moved}
     assert all(torch.equal(told[name], start[name]) for name in still - adapted)

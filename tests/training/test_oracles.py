@@ -21,10 +21,10 @@ from core.privacy.facts import Adjacency
 from core.privacy.renyi import prefix_costs
 from core.store.claims import Claim
 from core.store.ledger.schedules import Schedule, is_stream
-from core.store.records.records import Kept
+from core.store.records.records import StoredRecords
 from core.training.ledger_filter import LedgerFilter
 from core.training.oracles import make_filter, open_oracle
-from core.training.order import Order, Payer
+from core.training.order import AttemptInput, Payer
 from core.training.streaming import StreamFilter
 from tests.oracle.test_full import Journal
 
@@ -66,13 +66,13 @@ def plan(optimizer: dict[str, Any], adjacency: Adjacency = Adjacency.ZERO_OUT, *
     return plan_job(JobSpec.model_validate(spec), columns=COLUMNS, units=UNITS, adjacency=adjacency, terms=TERMS)
 
 
-def order_of(planned: PlannedJob, paid_chunks: int = 0) -> Order:
+def order_of(planned: PlannedJob, paid_chunks: int = 0) -> AttemptInput:
     totals = tuple(tuple(total) for total in prefix_costs(planned.schedule, TERMS.orders))
-    return Order(
+    return AttemptInput(
         claim=Claim("job_7", 1, "epoch", 1),
         spec={},
         columns=[],
-        records=Kept("ds_1", "nowhere", "sha256:0", "v1.a.b"),
+        records=StoredRecords("ds_1", "nowhere", "sha256:0", "v1.a.b"),
         units=UNITS,
         adjacency=Adjacency.ZERO_OUT,
         approval="not-needed",

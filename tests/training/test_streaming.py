@@ -24,7 +24,7 @@ from core.mechanisms.generator import SystemGenerator
 from core.mechanisms.sampling import public_order
 from core.optimizers import fit
 from core.oracle import Answer, Release
-from core.oracle.account import Account
+from core.oracle.account import DrawAccount
 from core.oracle.samples import StreamOracle
 from core.privacy.events import NOTHING, Event, Gaussian, compose
 from core.privacy.facts import Adjacency, Facts
@@ -121,7 +121,7 @@ class TestFilter:
     def test_the_first_chunk_pays_and_later_ones_are_told_before_their_batches(self) -> None:
         writer = Paper()
         payments = filter_on(writer)
-        account = Account(payments)
+        account = DrawAccount(payments)
         for batch in range(50):
             account.cover(0, QUESTION.event(), BATCH)
             assert writer.spent == list(range(batch // CHUNK + 1))

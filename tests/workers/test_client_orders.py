@@ -8,24 +8,24 @@ import pytest
 from core.catalogue.jobs import Resources
 from core.settings import ServiceSettings
 from core.store.claims import Claim
-from core.training.taken import Client, Taken
+from core.training.taken import ClaimedJob, ClaimedSite
 from workers.seats import seated
-from workers.wire import Order
+from workers.wire import TrainerMessage
 
 MASTER = "ab" * 32
 MEETING = bytes(range(32))
 PARENT = Claim("job_all", 1, "epoch", 1)
 
 
-def client(number: int) -> Client:
-    return Client(Claim(f"job_{number}", 1, "epoch", number), number, bytes([number + 1] * 32).hex())
+def client(number: int) -> ClaimedSite:
+    return ClaimedSite(Claim(f"job_{number}", 1, "epoch", number), number, bytes([number + 1] * 32).hex())
 
 
-def orders(tmp_path: Path, meeting_key: bytes | None) -> list[Order]:
+def orders(tmp_path: Path, meeting_key: bytes | None) -> list[TrainerMessage]:
     """Return the orders of two clients of three, by a supervisor that has a master key."""
     settings = ServiceSettings(home=tmp_path, master_key=MASTER, master_key_file=tmp_path / "master.key")
-    whole = Order(claim=PARENT, settings=settings, memory_bytes=2**30)
-    taken = Taken(PARENT, Resources(), (client(0), client(2)), 3, 3, meeting_key)
+    whole = TrainerMessage(claim=PARENT, settings=settings, memory_bytes=2**30)
+    taken = ClaimedJob(PARENT, Resources(), (client(0), client(2)), 3, 3, meeting_key)
     return seated(whole, taken, None if meeting_key else tmp_path)
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from core.catalogue.questions import Gradient, Secant
 from core.oracle import Answer
-from core.oracle.account import EVERYTHING, Account
+from core.oracle.account import EVERYTHING, DrawAccount
 from core.privacy.events import NOTHING, Event, Gaussian, Repeated, Sampled, Zcdp, compose
 from core.privacy.renyi import cost_nano, prefix_costs
 from core.training.ledger_filter import LedgerFilter
@@ -328,7 +328,7 @@ def attempt(
 
 def account_of(
     ledger: Ledger, schedule: Sequence[Event], pays: Callable[[int], None], kind: type[LedgerFilter]
-) -> Account:
+) -> DrawAccount:
     """Return what an attempt draws from, whose ledger writer may die before and after each payment."""
 
     class DiscardingWriter:
@@ -342,12 +342,12 @@ def account_of(
             raise AssertionError(f"nobody drains, at step {step} or with {len(state)} bytes")
 
     totals = tuple(tuple(total) for total in prefix_costs(schedule, ORDERS))
-    return Account(
+    return DrawAccount(
         kind(DiscardingWriter(), [Payer(ORDERS, totals)], schedule, kept=ledger.state, kept_chunks=ledger.chunks)
     )
 
 
-def ask(account: Account, ledger: Ledger, question: Gradient) -> Answer:
+def ask(account: DrawAccount, ledger: Ledger, question: Gradient) -> Answer:
     """Draw an answer out of records that may be lost before and after they are read; its scale is the question's."""
 
     def read() -> Answer:
@@ -565,7 +565,7 @@ def test_an_account_pays_for_equal_draws_at_the_same_places_though_it_prices_few
     payments = make([Repeated(event=event, times=times) for times in (1, 7, 2, 40)], writer)
     genuine = payments.cover
     with patch.object(payments, "cover", lambda total, position: (priced.append(position), genuine(total, position))):
-        account = Account(payments)
+        account = DrawAccount(payments)
         for times, chunks in zip(range(1, 51), [1, *[2] * 7, *[3] * 2, *[4] * 40], strict=True):
             account.cover(EVERYTHING, event)
             assert len(writer.spent) == chunks
@@ -579,7 +579,7 @@ def test_an_account_pays_for_equal_draws_at_the_same_places_though_it_prices_few
 def test_an_account_prices_each_draw_that_is_not_like_the_last_one() -> None:
     writer = Paper()
     payments = make([total(A, A, A, A), B, total(A, A, A, A)], writer)
-    account = Account(payments)
+    account = DrawAccount(payments)
     for event, chunks in ((A, 1), (A, 1), (B, 1), (A, 1), (A, 2), (A, 3)):
         account.cover(EVERYTHING, event)
         assert len(writer.spent) == chunks

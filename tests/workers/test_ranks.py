@@ -41,7 +41,7 @@ from core.settings import ServiceSettings
 from core.store.records.encryption import SealedFile
 from core.store.records.files import digest_of
 from core.store.records.master_key import load_master_keys
-from core.store.records.records import Kept
+from core.store.records.records import StoredRecords
 from core.store.records.storage import open_storage
 from core.store.records.weights import KeptWeights, read_weights
 from core.training.order import Payer
@@ -51,7 +51,7 @@ from tests.support.problems import repeatable_generator
 from workers.gather import start_follower
 from workers.incident import hear
 from workers.outcome import Outcome
-from workers.wire import RankOrder
+from workers.wire import RankMessage
 
 UNITS = 2 * PART_UNITS + 100
 MASTER_KEY = "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LXNlY3I="
@@ -117,7 +117,7 @@ class Scene:
         return self.follower.wait(timeout=PATIENCE_SECONDS)
 
 
-def store(settings: ServiceSettings) -> Kept:
+def store(settings: ServiceSettings) -> StoredRecords:
     """Put records where they would be."""
     draws = np.random.default_rng(3)
     schema = pa.schema([("x", pa.float64()), ("y", pa.int8())])
@@ -129,7 +129,7 @@ def store(settings: ServiceSettings) -> Kept:
             writer.write_batch(pa.record_batch(cells, schema=schema))
     wrapped = load_master_keys(settings).current.wrap("ds_1", file.key)
     with file.path.open("rb") as source:
-        return Kept("ds_1", "rec_1", digest_of(source), wrapped)
+        return StoredRecords("ds_1", "rec_1", digest_of(source), wrapped)
 
 
 def plan(**changes: dict[str, Any]) -> PlannedJob:
@@ -150,7 +150,7 @@ def followed(folder: Path, patience_seconds: float = PATIENCE_SECONDS, key: byte
     scene, place = Scene(folder / "home"), f"file://{folder / 'meeting'}"
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    order = RankOrder(
+    order = RankMessage(
         rank=1,
         size=2,
         place=place,

@@ -16,12 +16,12 @@ from core.catalogue.kl.proximal_rules import declared, known_condition, known_co
 from core.catalogue.kl.proximal_schedule import (
     CONSTANT,
     MOST_ROUNDS,
-    Ground,
     Noise,
     Pace,
-    Plan,
+    ProximalConstants,
     ProximalSchedule,
     ProxWeight,
+    ScheduleInput,
     Solver,
     exact_sigma,
     printed_sigma,
@@ -183,12 +183,12 @@ class ProximalPoint(AbstractSettings):
         assert self.solver_steps is not None, "plan first"
         return self.rounds * (self.solver_steps - 1)
 
-    def ground(self, facts: Facts) -> Ground:
+    def ground(self, facts: Facts) -> ProximalConstants:
         """Return the public figures that the theorem is about."""
         assert self.condition is not None, "plan first"
         assert self.weak_convexity is not None, "plan first"
         assert self.start_gap is not None, "plan first"
-        return Ground(
+        return ProximalConstants(
             units=facts.units,
             dimension=facts.dimension,
             lipschitz=self._clip(facts),
@@ -201,7 +201,7 @@ class ProximalPoint(AbstractSettings):
 
     def arithmetic(self, facts: Facts) -> ProximalSchedule:
         """Return the rounds with their weights, balls and targets, or why there are none."""
-        plan = Plan(self.max_rho, self.beta, self.prox_weight, self.pace, self.inner_steps, self.constant)
+        plan = ScheduleInput(self.max_rho, self.beta, self.prox_weight, self.pace, self.inner_steps, self.constant)
         return proximal_schedule(self.ground(facts), plan, self.rounds)
 
     def rate(self, weight: float, step: int) -> float:

@@ -3,7 +3,7 @@
 from math import exp
 
 from core.catalogue.kl.condition import KlCondition, known_gap
-from core.catalogue.kl.proximal_schedule import LARGEST_EXPONENT, Ground, ProximalSchedule
+from core.catalogue.kl.proximal_schedule import LARGEST_EXPONENT, ProximalConstants, ProximalSchedule
 from core.errors import FieldError, Invalid
 from core.privacy.facts import Facts
 
@@ -54,7 +54,7 @@ def known_condition(given: KlCondition | None, modulus: float) -> KlCondition:
     return condition
 
 
-def refusal(schedule: ProximalSchedule, ground: Ground, rho: float) -> Invalid:
+def refusal(schedule: ProximalSchedule, ground: ProximalConstants, rho: float) -> Invalid:
     """Return the refusal of a plan without rounds, with the figure at fault and the ways out."""
     more = FieldError("/privacy", "raise the target, or bring more units")
     condition = FieldError("/optimizer/condition", "is too weak for so many units: a smaller gamma, or adaptive_gd")
@@ -82,7 +82,7 @@ def refusal(schedule: ProximalSchedule, ground: Ground, rho: float) -> Invalid:
 
 
 def declared(
-    ground: Ground, course: ProximalSchedule, weak_convexity: float | None, constant: float, facts: Facts
+    ground: ProximalConstants, course: ProximalSchedule, weak_convexity: float | None, constant: float, facts: Facts
 ) -> tuple[str, ...]:
     """Return what a claim rests on and nobody has checked; what the loss itself says is not in it.
 

@@ -53,7 +53,7 @@ LARGEST_EXPONENT: Final = 700.0
 
 
 @dataclass(frozen=True)
-class Ground:
+class ProximalConstants:
     """What is public about the records, the loss and the start."""
 
     units: int
@@ -93,7 +93,7 @@ class Ground:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ScheduleInput:
     """What is asked of a schedule; nothing open."""
 
     rho: float
@@ -110,7 +110,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Round:
+class ProximalRound:
     """One inner problem and the ball its iterates stay in."""
 
     target: float
@@ -131,7 +131,7 @@ class ProximalSchedule:
 
     regime: Regime | None
     """Why no round is worth making; None: all is well."""
-    rounds: tuple[Round, ...]
+    rounds: tuple[ProximalRound, ...]
     floor: float | None
     """No round aims below this."""
     wanted: int
@@ -145,18 +145,18 @@ class ProximalSchedule:
         return self.rounds[-1].target if self.rounds else None
 
 
-def printed_rounds(ground: Ground, rho: float) -> float:
+def printed_rounds(ground: ProximalConstants, rho: float) -> float:
     """Return (1 + 32 F0^((kappa-2)/kappa) gamma^2 Lt) halvings, for Lt as it is, before it is rounded up."""
     stretch = ground.weak_convexity / (2 * ground.least_weight(ground.start_gap))
     return (1 + 32 * stretch) * ground.halvings(rho)
 
 
-def practical_rounds(ground: Ground, rho: float) -> float:
+def practical_rounds(ground: ProximalConstants, rho: float) -> float:
     """Return 3 halvings + 3: enough where each round takes four tenths off, as they do and nobody has proved."""
     return 3 * ground.halvings(rho) + 3
 
 
-def scheduled_rounds(ground: Ground, rho: float, failure: float, constant: float) -> int:
+def scheduled_rounds(ground: ProximalConstants, rho: float, failure: float, constant: float) -> int:
     """Return the least T with T >= 16 max(1, 2 gamma^2 Lt F0^((kappa-2)/kappa)) log(F0/floor), floor growing with T.
 
     After so many rounds, each multiplying the target by at most 1 - 1/(16 m), it is down to the floor. At most
@@ -174,7 +174,7 @@ def scheduled_rounds(ground: Ground, rho: float, failure: float, constant: float
     return low
 
 
-def scheduled_floor(ground: Ground, rho: float, failure: float, constant: float, rounds: int) -> float:
+def scheduled_floor(ground: ProximalConstants, rho: float, failure: float, constant: float, rounds: int) -> float:
     """Return (sqrt(32 a) x)^kappa, which T rounds can certify; x with the logarithm of the inner solver's lemma."""
     logarithm = solver_logarithm(ground.units, ground.dimension, failure / rounds)
     widening = (log(32) + log(constant) + log(logarithm)) / 2
@@ -186,7 +186,7 @@ def solver_logarithm(units: int, dimension: int, failure: float) -> float:
     return max(1.0, log(units**2 * log(2 / failure) ** 2 / (dimension * failure)))
 
 
-def solver_error(ground: Ground, weight: float, rho: float, failure: float, constant: float) -> float:
+def solver_error(ground: ProximalConstants, weight: float, rho: float, failure: float, constant: float) -> float:
     """Return a L0^2 d log/(w n^2 rho), what an inner solve at its own rho and beta may miss its least value by."""
     logarithm = solver_logarithm(ground.units, ground.dimension, failure)
     return constant * ground.lipschitz**2 * ground.dimension * logarithm / (weight * ground.units**2 * rho)
@@ -216,7 +216,7 @@ def exact_sigma(steps: int, rho: float) -> float:
 
 
 @lru_cache(maxsize=64)
-def proximal_schedule(ground: Ground, plan: Plan, rounds: int | None = None) -> ProximalSchedule:
+def proximal_schedule(ground: ProximalConstants, plan: ScheduleInput, rounds: int | None = None) -> ProximalSchedule:
     """Return all rounds.
 
     Args:
@@ -235,12 +235,12 @@ def proximal_schedule(ground: Ground, plan: Plan, rounds: int | None = None) -> 
     return ProximalSchedule(None, made, floor, wanted, _reach(ground, made))
 
 
-def _certifies(plan: Plan) -> bool:
+def _certifies(plan: ScheduleInput) -> bool:
     """Say whether the floor is that of the theorem, which knows by itself where it is no better than the start."""
     return plan.weight == "scheduled" and plan.pace == "proved"
 
 
-def _regime(ground: Ground, plan: Plan, rounds: int, floor: float, steps: int) -> Regime | None:
+def _regime(ground: ProximalConstants, plan: ScheduleInput, rounds: int, floor: float, steps: int) -> Regime | None:
     """Return why no round is worth making."""
     if plan.weight == "scheduled" and floor >= ground.start_gap:
         return "trivial_regime"
@@ -249,14 +249,14 @@ def _regime(ground: Ground, plan: Plan, rounds: int, floor: float, steps: int) -
     return "budget_too_small" if steps == 1 else None
 
 
-def _steps(ground: Ground, plan: Plan, rounds: int) -> int:
+def _steps(ground: ProximalConstants, plan: ScheduleInput, rounds: int) -> int:
     """Return T_in."""
     if plan.solver == "practical":
         return practical_steps(ground.units, ground.dimension, plan.rho / rounds)
     return printed_steps(ground.units, ground.dimension, plan.rho / rounds, plan.failure / rounds)
 
 
-def _count(ground: Ground, plan: Plan) -> int:
+def _count(ground: ProximalConstants, plan: ScheduleInput) -> int:
     """Return T."""
     if plan.pace == "practical":
         return _whole(practical_rounds(ground, plan.rho))
@@ -265,14 +265,14 @@ def _count(ground: Ground, plan: Plan) -> int:
     return _whole(printed_rounds(replace(ground, weak_convexity=ground.convexity), plan.rho))
 
 
-def _floor(ground: Ground, plan: Plan, rounds: int) -> float:
+def _floor(ground: ProximalConstants, plan: ScheduleInput, rounds: int) -> float:
     """Return the least target: of the theorem, or (2 x)^kappa without its constants and logarithm."""
     if plan.pace == "proved":
         return scheduled_floor(ground, plan.rho, plan.failure, plan.constant, rounds)
     return _exp(ground.condition.kappa * log(2 * ground.resolution(plan.rho, rounds)))
 
 
-def _rounds(ground: Ground, plan: Plan, count: int, floor: float) -> tuple[Round, ...]:
+def _rounds(ground: ProximalConstants, plan: ScheduleInput, count: int, floor: float) -> tuple[ProximalRound, ...]:
     """Return the rounds, targets falling to the floor."""
     height, rounds = log(ground.start_gap), []
     for _ in range(count):
@@ -282,11 +282,11 @@ def _rounds(ground: Ground, plan: Plan, count: int, floor: float) -> tuple[Round
         fall = log(PRACTICAL_CONTRACTION) if plan.pace == "practical" else log1p(-1 / (16 * slowness))
         height = max(height + fall, log(floor))
         pull = 2 * weight + ground.ridge
-        rounds.append(Round(exp(height), weight, pull, 2 * weight / pull, ground.lipschitz / pull))
+        rounds.append(ProximalRound(exp(height), weight, pull, 2 * weight / pull, ground.lipschitz / pull))
     return tuple(rounds)
 
 
-def _reach(ground: Ground, rounds: tuple[Round, ...]) -> float:
+def _reach(ground: ProximalConstants, rounds: tuple[ProximalRound, ...]) -> float:
     """Return the farthest that any iterate can be from the start, for every ball's centre is part of the way back."""
     farthest = 0.0
     for one in rounds:

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from core.catalogue.certificate import Certificate
 from core.catalogue.kl.condition import KlCondition, PositiveNumber, known_gap
-from core.catalogue.kl.spider_schedule import Ground, Regime, SpiderSchedule, Variant, spider_schedule
+from core.catalogue.kl.spider_schedule import Regime, SpiderConstants, SpiderSchedule, Variant, spider_schedule
 from core.catalogue.method import AbstractSettings, Assumption, Bound, Card
 from core.catalogue.planning_rules import SLACK, Mu, Radius, Start, fill
 from core.catalogue.questions import Gradient, GradientDifference
@@ -154,12 +154,12 @@ class KlSpider(AbstractSettings):
         lift = 1 + facts.ridge * self._away() / self._clip(facts)
         return KlCondition(gamma=self.condition.gamma * lift, kappa=self.condition.kappa)
 
-    def ground(self, facts: Facts) -> Ground:
+    def ground(self, facts: Facts) -> SpiderConstants:
         """Return the public figures that all rounds follow from."""
         assert self.start_gap is not None, "plan first"
         assert self.smoothness is not None, "plan first"
         assert self.mean_smoothness is not None, "plan first"
-        return Ground(
+        return SpiderConstants(
             units=facts.units,
             dimension=facts.dimension,
             replaced=2 if facts.adjacency is Adjacency.REPLACE_ONE else 1,

@@ -44,7 +44,7 @@ LARGEST_EXPONENT: Final = 700.0
 
 
 @dataclass(frozen=True)
-class Ground:
+class SpiderConstants:
     """What is public about the records, the loss and the start."""
 
     units: int
@@ -89,7 +89,7 @@ class Ground:
 
 
 @dataclass(frozen=True)
-class Round:
+class SpiderRound:
     """One gradient, then at most `steps` steps, each but the last followed by a difference."""
 
     target: float
@@ -114,7 +114,7 @@ class SpiderSchedule:
 
     regime: Regime | None
     """Why no round is certified; None: all is well."""
-    rounds: tuple[Round, ...]
+    rounds: tuple[SpiderRound, ...]
     """Empty in such a regime, unless the rounds were forced."""
     wanted: int
     """K, the number of rounds that the target asks for, made or not."""
@@ -160,7 +160,13 @@ class SpiderSchedule:
 
 
 @lru_cache(maxsize=8)  # one may hold tens of thousands of rounds
-def spider_schedule(ground: Ground, rho: float, failure: float, variant: Variant, force: bool) -> SpiderSchedule:  # noqa: FBT001 - a setting's own name
+def spider_schedule(
+    ground: SpiderConstants,
+    rho: float,
+    failure: float,
+    variant: Variant,
+    force: bool,  # noqa: FBT001 - a setting's own name
+) -> SpiderSchedule:
     """Return the rounds that together cost at most rho.
 
     Args:
@@ -176,7 +182,7 @@ def spider_schedule(ground: Ground, rho: float, failure: float, variant: Variant
     return schedule if force or schedule.regime is None else replace(schedule, rounds=())
 
 
-def proved_budget(ground: Ground, rho: float) -> float:
+def proved_budget(ground: SpiderConstants, rho: float) -> float:
     """Return the budget that the paper's formulas are run at, so that what they really cost is at most rho.
 
     K gradients cost replaced^2/2 of it and differences less than (replaced ratio)^2/32.
@@ -186,19 +192,19 @@ def proved_budget(ground: Ground, rho: float) -> float:
     return 32 * rho / ((16 + ground.ratio**2) * ground.replaced**2)
 
 
-def resolution(ground: Ground, budget: float) -> float:
+def resolution(ground: SpiderConstants, budget: float) -> float:
     """Return x0 = gamma L0 sqrt(d)/(n sqrt(budget)), whose kappa-th power is what privacy costs at best."""
     gamma, root = ground.condition.gamma, sqrt(ground.dimension / budget)
     return gamma * ground.lipschitz * root / ground.units
 
 
-def rounds_needed(ground: Ground, budget: float) -> float:
+def rounds_needed(ground: SpiderConstants, budget: float) -> float:
     """Return (1 + 64 stretch) log(F0/x0^kappa), the number of rounds of the proved form before it is rounded up."""
     halvings = log(ground.start_gap) - ground.condition.kappa * log(resolution(ground, budget))
     return (1 + 64 * ground.stretch) * halvings
 
 
-def proved(ground: Ground, budget: float, failure: float) -> SpiderSchedule:
+def proved(ground: SpiderConstants, budget: float, failure: float) -> SpiderSchedule:
     """Return the paper's rounds, corrected, for its formulas run at a budget; see `proved_budget`.
 
     In a trivial regime the rounds are there, aim at F0 and certify nothing.
@@ -225,7 +231,7 @@ def proved(ground: Ground, budget: float, failure: float) -> SpiderSchedule:
     return SpiderSchedule("trivial_regime" if floor >= gap else None, rounds, count, each, floor)
 
 
-def calibrated(ground: Ground, rho: float, failure: float) -> SpiderSchedule:
+def calibrated(ground: SpiderConstants, rho: float, failure: float) -> SpiderSchedule:
     """Return the rounds of the calibrated form: the same argument and guarantee with its constants worked out.
 
     An estimate's error is normal with a variance of at most that of a gradient with all of rho times (1 + ratio/4)^2,
@@ -249,7 +255,7 @@ def calibrated(ground: Ground, rho: float, failure: float) -> SpiderSchedule:
     return SpiderSchedule("trivial_regime" if floor >= gap else None, rounds, count, each, floor)
 
 
-def _least_count(ground: Ground, rho: float, failure: float) -> int | None:
+def _least_count(ground: SpiderConstants, rho: float, failure: float) -> int | None:
     """Return the first K whose contraction reaches what its noise certifies; None: beyond MOST_ROUNDS.
 
     The floor is not quite monotone in K, for Tmax is a whole number, so the first K is looked for one by one. With the
@@ -267,30 +273,32 @@ def _least_count(ground: Ground, rho: float, failure: float) -> int | None:
     return next((count for count in within if _reached(ground, count, _reach(ground, rho, failure, count)[1])), None)
 
 
-def _reached(ground: Ground, count: int, floor: float) -> bool:
+def _reached(ground: SpiderConstants, count: int, floor: float) -> bool:
     """Say whether so many rounds come down to a floor, or it is above the start."""
     return log(ground.start_gap) - count * log1p(13 / (256 * ground.stretch)) <= log(floor)
 
 
-def _reach(ground: Ground, rho: float, failure: float, count: int) -> tuple[float, float]:
+def _reach(ground: SpiderConstants, rho: float, failure: float, count: int) -> tuple[float, float]:
     """Return beta' and the excess that K rounds certify."""
     each = failure / (count * _most_steps(ground, rho, failure, count))
     return each, _floor(ground, rho, each, count)
 
 
-def _most_steps(ground: Ground, rho: float, failure: float, count: int) -> int:
+def _most_steps(ground: SpiderConstants, rho: float, failure: float, count: int) -> int:
     """Return Tmax, no less than any round's steps: that of a floor below the one that counts."""
     return ground.steps_to(min(_floor(ground, rho, failure / count, count), ground.start_gap))
 
 
-def _floor(ground: Ground, rho: float, each: float, count: int) -> float:
+def _floor(ground: SpiderConstants, rho: float, each: float, count: int) -> float:
     """Return (8 gamma times the longest error of an estimate)^kappa."""
     worst = 1 + ground.ratio / 4 if ground.condition.flatness else 1.0
     deviation = worst * ground.replaced * ground.lipschitz / ground.units * sqrt(count / (2 * rho))
     return _power(8 * ground.condition.gamma * noise_radius(ground.dimension, each) * deviation, ground.condition.kappa)
 
 
-def _rounds(ground: Ground, count: int, contraction: float, floor: float, gradient_sigma: float) -> list[Round]:
+def _rounds(
+    ground: SpiderConstants, count: int, contraction: float, floor: float, gradient_sigma: float
+) -> list[SpiderRound]:
     """Return the rounds, without their differences' noise: targets fall by exp(-contraction) down to the floor."""
     gamma, kappa = ground.condition.gamma, ground.condition.kappa
     lowest = min(log(floor), log(ground.start_gap))
@@ -300,7 +308,7 @@ def _rounds(ground: Ground, count: int, contraction: float, floor: float, gradie
         slope = exp(height / kappa) / gamma
         step = slope / (4 * ground.smoothness)
         rounds.append(
-            Round(
+            SpiderRound(
                 target=exp(height),
                 steps=ground.steps_to(exp(height)),
                 threshold=7 / 8 * slope,
@@ -313,12 +321,12 @@ def _rounds(ground: Ground, count: int, contraction: float, floor: float, gradie
     return rounds
 
 
-def _with_noise(one: Round, sigma: float) -> Round:
+def _with_noise(one: SpiderRound, sigma: float) -> SpiderRound:
     """Return a round with its differences' noise, where it has differences."""
     return replace(one, difference_sigma=sigma if one.steps > 1 else None)
 
 
-def _events(one: Round) -> list[Event]:
+def _events(one: SpiderRound) -> list[Event]:
     """Return what a round's answers cost, all of them."""
     gradient: list[Event] = [Gaussian(sigma=one.gradient_sigma)]
     if one.difference_sigma is None:

@@ -216,7 +216,7 @@ class Certify(AbstractEscape):
             noise: the standard deviation of the noise on it, or on each entry of that gradient.
             penalty: the length of the ridge's gradient at the point.
         """
-        told = norms.Told(norm, noise, self.clip_at(facts), penalty)
+        told = norms.ReceivedNorm(norm, noise, self.clip_at(facts), penalty)
         declared = self.spread is not None
         return norms.claim(facts, self.tolerance(facts), told, declared=declared)
 

@@ -95,7 +95,7 @@ def parameters_of(facts: Facts) -> str:
 
 
 @dataclass(frozen=True)
-class Told:
+class ReceivedNorm:
     """What was told of a point's gradient, and what is public of it."""
 
     norm: float
@@ -108,7 +108,7 @@ class Told:
     """The length of the ridge's gradient there."""
 
 
-def claim(facts: Facts, tolerance: Tolerance, told: Told, *, declared: bool) -> Certificate:
+def claim(facts: Facts, tolerance: Tolerance, told: ReceivedNorm, *, declared: bool) -> Certificate:
     """Return what is claimed of a point's gradient.
 
     Args:

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 from core.catalogue.planning_rules import PLANNED_RADIUS, fill
 from core.catalogue.second_order.figures import MOST_STEPS, EscapeFigures, SpiderFigures, known
-from core.catalogue.second_order.rates import Ground
+from core.catalogue.second_order.rates import SecondOrderConstants
 from core.catalogue.second_order.sizing import ESCAPE, SIZES, with_sizes
 from core.catalogue.second_order.theory import Constants, NoFixedPoint, theory_params
 from core.errors import FieldError, Invalid
@@ -141,7 +141,7 @@ def _by_theory(settings: F, facts: Facts) -> F:
     if all(getattr(settings, name) is not None for name in (*SIZES, *ESCAPE)):
         return settings
     settings = fill(settings, start_gap=facts.start_gap)
-    ground = Ground(
+    ground = SecondOrderConstants(
         lipschitz=settings.clip_at(facts),
         smoothness=settings.bent_by(facts),
         hessian_smoothness=known(settings.hessian_smoothness),

@@ -21,7 +21,7 @@ from core.privacy.facts import Frozen
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
-class Ground(Frozen):
+class SecondOrderConstants(Frozen):
     """The constants of a loss and the sizes of its records: all public."""
 
     lipschitz: Positive = Field(description="G, of one unit's loss")
@@ -53,7 +53,7 @@ class Batches(Frozen):
     """Which of kappa's two terms is the larger one."""
 
 
-def theorem_batches(ground: Ground, epsilon: float, step_size: float, error_radius: float) -> Batches:
+def theorem_batches(ground: SecondOrderConstants, epsilon: float, step_size: float, error_radius: float) -> Batches:
     """Return b1, b2 and kappa of theorem 2, or 3 where there are several clients.
 
     Args:
@@ -75,7 +75,7 @@ def theorem_batches(ground: Ground, epsilon: float, step_size: float, error_radi
     )
 
 
-def theorem_rate(ground: Ground, epsilon: float) -> float:
+def theorem_rate(ground: SecondOrderConstants, epsilon: float) -> float:
     """Return A + B with the constants of theorem 2; polylogarithms are left out."""
     g, m, rho, u = ground.lipschitz, ground.smoothness, ground.hessian_smoothness, ground.start_gap
     sampling = (g * u * m / ground.all_units) ** (1 / 3)

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from math import ceil, isfinite, log, log2, sqrt
 from typing import Final, Literal
 
-from core.catalogue.second_order.rates import Batches, Ground, theorem_batches
+from core.catalogue.second_order.rates import Batches, SecondOrderConstants, theorem_batches
 from core.privacy.facts import Frozen
 
 Form = Literal["printed", "corrected"]
@@ -123,7 +123,9 @@ class _Point:
     error: float
 
 
-def theory_params(ground: Ground, epsilon: float, multiplier: float, constants: Constants = Constants()) -> Theory:
+def theory_params(
+    ground: SecondOrderConstants, epsilon: float, multiplier: float, constants: Constants = Constants()
+) -> Theory:
     """Return the parameters of theorems 1 to 3, and whether anybody can use them.
 
     Args:
@@ -157,7 +159,13 @@ def theory_params(ground: Ground, epsilon: float, multiplier: float, constants: 
 
 
 def _at(
-    ground: Ground, epsilon: float, multiplier: float, constants: Constants, error: float, factor: float, rules: _Rules
+    ground: SecondOrderConstants,
+    epsilon: float,
+    multiplier: float,
+    constants: Constants,
+    error: float,
+    factor: float,
+    rules: _Rules,
 ) -> _Point:
     """Return what follows from psi and mu, the next psi with it."""
     s, c, rho, m, u = (
@@ -203,7 +211,7 @@ def _at(
     )
 
 
-def _log_factor(ground: Ground, constants: Constants, at: _Point, rules: _Rules) -> float:
+def _log_factor(ground: SecondOrderConstants, constants: Constants, at: _Point, rules: _Rules) -> float:
     """Return the next mu: the largest of its four terms."""
     s, c, rho = constants.scale, constants.spare, ground.hessian_smoothness
     noises: float = (c * rules.log(4 * at.steps / constants.failure, "mu, third term")) ** 0.25 / (2**0.75 * sqrt(s))
@@ -222,7 +230,7 @@ def _log_factor(ground: Ground, constants: Constants, at: _Point, rules: _Rules)
 
 
 def _told(
-    ground: Ground, epsilon: float, multiplier: float, constants: Constants, error: float, factor: float
+    ground: SecondOrderConstants, epsilon: float, multiplier: float, constants: Constants, error: float, factor: float
 ) -> Theory:
     """Return the parameters at the fixed point, with the rules that fired there and what is wrong with them."""
     rules = _Rules()
@@ -255,7 +263,7 @@ def _told(
     return found.model_copy(update={"infeasible": tuple(_wrong_with(found, ground))})
 
 
-def _wrong_with(found: Theory, ground: Ground) -> list[str]:
+def _wrong_with(found: Theory, ground: SecondOrderConstants) -> list[str]:
     """Return why nobody can run these parameters, with the figures."""
     wrong = []
     if found.gamma_star > ground.smoothness:

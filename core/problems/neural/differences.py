@@ -23,12 +23,12 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from core.problems.neural.terms import Terms, exact_squares, selected
+from core.problems.neural.terms import LayerTerms, exact_squares, selected
 
 SMALLEST_BOUND: Final = 2.0**-50
 """Bounds below this are refused: the lattice's step would be near what a single-precision product may lose."""
 
-Measured = tuple[list[Terms], Tensor, Tensor]
+Measured = tuple[list[LayerTerms], Tensor, Tensor]
 """Some records' gradients of all layers, their weights in the sum, and which of them count."""
 
 
@@ -45,11 +45,11 @@ class DifferenceTerms:
         self.squares = torch.cat([exact_squares(rows[at : at + 1]) for at in range(len(rows))])
 
     def write(self, rows: Tensor) -> None:
-        """Write all numbers; see `Terms`."""
+        """Write all numbers; see `LayerTerms`."""
         rows.copy_(self._rows)
 
     def add(self, total: Tensor, weights: Tensor, kept: Tensor, rows: slice) -> None:
-        """Add the rows times their weights; see `Terms`."""
+        """Add the rows times their weights; see `LayerTerms`."""
         total.addmv_(selected(self._rows[rows], kept).mT, weights)
 
 

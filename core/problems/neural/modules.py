@@ -31,7 +31,7 @@ from core.catalogue.network.trained import DOWN, UP
 from core.problems.neural.grams import GramTerms, grams_cost_less
 from core.problems.neural.images import channels_last, windows
 from core.problems.neural.kernels import attention, max_pool2d
-from core.problems.neural.terms import OuterTerms, RowTerms, Terms, TokenTerms
+from core.problems.neural.terms import LayerTerms, OuterTerms, RowTerms, TokenTerms
 
 _ACTIVATIONS: Final[Mapping[str, Callable[[Tensor], Tensor]]] = {
     "relu": torch.relu,
@@ -54,7 +54,7 @@ class Site:
     """One place where trained parameters met records: what was made there, and the terms that its slopes give."""
 
     made: Tensor
-    terms: Callable[[Tensor], list[Terms]]
+    terms: Callable[[Tensor], list[LayerTerms]]
 
 
 class Given(NamedTuple):
@@ -66,7 +66,7 @@ class Given(NamedTuple):
 
 
 @dataclass
-class Pass:
+class ForwardPass:
     """One forward pass.
 
     Attributes:
@@ -116,7 +116,7 @@ class Pass:
                 return x + self.run(layer.layers, x, place)
         assert_never(layer)
 
-    def _note(self, made: Tensor, terms: Callable[[Tensor], list[Terms]]) -> Tensor:
+    def _note(self, made: Tensor, terms: Callable[[Tensor], list[LayerTerms]]) -> Tensor:
         """Ask for the slopes of what a trained layer made."""
         if not made.requires_grad:
             made.requires_grad_()
@@ -142,7 +142,7 @@ class Pass:
         if weight not in self.offsets:
             return made
 
-        def terms(slopes: Tensor) -> list[Terms]:
+        def terms(slopes: Tensor) -> list[LayerTerms]:
             slopes = slopes.permute(0, 2, 3, 1).flatten(1, 2)  # of weights with their channels last
             return _terms_at_places(
                 self.offsets[weight], lambda some: windows(x[some], layer), slopes, kernel.numel(), bias=layer.bias
@@ -162,7 +162,7 @@ class Pass:
             return made
         others = [one for one in range(1, x.ndim) if one != axis % x.ndim]
 
-        def terms(slopes: Tensor) -> list[Terms]:
+        def terms(slopes: Tensor) -> list[LayerTerms]:
             both = [slopes * x, slopes]
             both = [one.sum(others) for one in both] if others else both
             return [RowTerms(self.offsets[f"{place}weight"], torch.cat(both, -1))]
@@ -188,7 +188,7 @@ class Pass:
         return self._linear(met.transpose(1, 2).flatten(2), f"{place}output.weight", f"{place}output.bias")
 
 
-def _linear_terms(offset: int, x: Tensor, slopes: Tensor, given: Tensor | None, *, bias: bool) -> list[Terms]:
+def _linear_terms(offset: int, x: Tensor, slopes: Tensor, given: Tensor | None, *, bias: bool) -> list[LayerTerms]:
     """Return outer products of records that meet the matrix once, else the terms of those that meet it at places."""
     if x.ndim == 2:  # noqa: PLR2004 - records, features
         return [OuterTerms(offset, x, slopes, given, bias=bias)]
@@ -198,7 +198,7 @@ def _linear_terms(offset: int, x: Tensor, slopes: Tensor, given: Tensor | None, 
 
 def _terms_at_places(
     offset: int, met: Callable[[slice], Tensor], slopes: Tensor, numbers: int, *, bias: bool
-) -> list[Terms]:
+) -> list[LayerTerms]:
     """Return a matrix's terms of records that meet it at places, and its bias's rows.
 
     Args:
@@ -210,7 +210,7 @@ def _terms_at_places(
     """
     (m, places, units), inputs = slopes.shape, numbers // slopes.shape[-1]
     if grams_cost_less(places, inputs, units):
-        found: list[Terms] = [GramTerms(offset, met(slice(None)), slopes)]
+        found: list[LayerTerms] = [GramTerms(offset, met(slice(None)), slopes)]
     else:
         rows, size = slopes.new_empty(m, numbers), max(1, MET_NUMBERS // (places * inputs))
         for start in range(0, m, size):

@@ -48,10 +48,10 @@ from core.problems.neural.grams import numbers_saved
 from core.problems.neural.images import channels_back, channels_last
 from core.problems.neural.kernels import repeatable
 from core.problems.neural.losses import cleaned, losses_of, usable
-from core.problems.neural.modules import Given, Pass
+from core.problems.neural.modules import ForwardPass, Given
 from core.problems.neural.parts import OpenSum, moved, write_truncated
 from core.problems.neural.slots import Slots
-from core.problems.neural.terms import LARGEST, Terms, begin, exact_squares
+from core.problems.neural.terms import LARGEST, LayerTerms, begin, exact_squares
 
 SMALLEST_CLIP: Final = 2.0**-30
 """Clips below this are refused: beside them the squares that underflow would count."""
@@ -285,11 +285,11 @@ class NetworkProblem:
     def _measured(self, weights: dict[str, Tensor], slots: Slots, clip: float) -> Measured:
         """Return the terms of some records, their weights, and which of them count."""
         given = None if slots.squares is None else Given(slots.features, slots.squares)
-        forward = Pass(weights, self._offsets, given)
+        forward = ForwardPass(weights, self._offsets, given)
         outputs = forward.run(self._layers, slots.features.view(-1, *self._given))
         loss = losses_of(self._loss, outputs, slots.target)
         slopes = list(torch.autograd.grad(loss.sum(), [site.made for site in forward.sites]))
-        terms: list[Terms] = []
+        terms: list[LayerTerms] = []
         with torch.no_grad():
             while slopes:  # what a layer was given and made is let go of as soon as its terms are there
                 terms += forward.sites.pop(0).terms(slopes.pop(0))
@@ -330,7 +330,7 @@ def _numbers_of(layers: tuple[Layer, ...], given: Shape) -> int:
 
 
 @torch.no_grad()
-def _add(terms: list[Terms], scales: Tensor, kept: Tensor, rows: slice, total: Tensor, *, begins: bool) -> None:
+def _add(terms: list[LayerTerms], scales: Tensor, kept: Tensor, rows: slice, total: Tensor, *, begins: bool) -> None:
     """Add some records' weighted gradients of all layers, or write them where a part begins."""
     if begins:
         begin(terms, total, scales[rows], kept[rows], rows)

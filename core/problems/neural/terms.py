@@ -44,7 +44,7 @@ DOUBLED: Final = 2**16
 _BITS: Final = {torch.float32: torch.int32, torch.float64: torch.int64}
 
 
-class Terms(Protocol):
+class LayerTerms(Protocol):
     """Some records' gradients of one layer's parameters."""
 
     squares: Tensor
@@ -98,7 +98,7 @@ class OuterTerms:
             torch.sum(slopes, 0, out=bias)
 
     def add(self, total: Tensor, weights: Tensor, kept: Tensor, rows: slice) -> None:
-        """Add (w b)^T a in one product; see `Terms`."""
+        """Add (w b)^T a in one product; see `LayerTerms`."""
         slopes, inputs, matrix, bias = self._factors(total, weights, kept, rows)
         matrix.addmm_(slopes.mT, inputs)
         if self._bias:
@@ -116,7 +116,7 @@ class OuterTerms:
         return slopes, inputs, total[self._offset : end].view(shape), total[end : end + shape[0]]
 
     def write(self, rows: Tensor) -> None:
-        """Make the outer products; see `Terms`."""
+        """Make the outer products; see `LayerTerms`."""
         slopes, inputs = self._slopes, self._inputs
         end = self._offset + slopes.shape[-1] * inputs.shape[-1]
         rows[:, self._offset : end] = (slopes.unsqueeze(-1) * inputs.unsqueeze(-2)).flatten(1)
@@ -137,12 +137,12 @@ class RowTerms:
         self.squares = squared_norms(rows)
 
     def add(self, total: Tensor, weights: Tensor, kept: Tensor, rows: slice) -> None:
-        """Add the rows times their weights; see `Terms`."""
+        """Add the rows times their weights; see `LayerTerms`."""
         some = selected(self._rows[rows], kept)
         total[self._offset : self._offset + some.shape[-1]].addmv_(some.mT, weights)
 
     def write(self, rows: Tensor) -> None:
-        """Write the rows; see `Terms`."""
+        """Write the rows; see `LayerTerms`."""
         rows[:, self._offset : self._offset + self._rows.shape[-1]] = self._rows
 
 
@@ -166,7 +166,7 @@ class TokenTerms:
         self.squares = squared_norms(self._rows.flatten(1))
 
     def add(self, total: Tensor, weights: Tensor, kept: Tensor, rows: slice) -> None:
-        """Add each token's row to its place, always the same number of places; see `Terms`."""
+        """Add each token's row to its place, always the same number of places; see `LayerTerms`."""
         width = self._rows.shape[-1]
         some = selected(self._rows[rows].flatten(1), kept).mul_(weights.unsqueeze(-1))
         table = total[self._offset :]
@@ -174,15 +174,15 @@ class TokenTerms:
         table.index_add_(0, self._tokens[rows].flatten(), some.view(-1, width))
 
     def write(self, rows: Tensor) -> None:
-        """Add each position's row to its token's, zeros for all but a token's first; see `Terms`."""
+        """Add each position's row to its token's, zeros for all but a token's first; see `LayerTerms`."""
         width = self._rows.shape[-1]
         table = rows[:, self._offset :]
         table = table[:, : table.shape[-1] // width * width].view(len(rows), -1, width)
         table.scatter_add_(1, self._tokens.unsqueeze(-1).expand_as(self._rows), self._rows)
 
 
-def begin(every: Iterable[Terms], total: Tensor, weights: Tensor, kept: Tensor, rows: slice) -> None:
-    """Write some records' weighted gradients of all layers over a total; see `Terms.add`.
+def begin(every: Iterable[LayerTerms], total: Tensor, weights: Tensor, kept: Tensor, rows: slice) -> None:
+    """Write some records' weighted gradients of all layers over a total; see `LayerTerms.add`.
 
     Matrices that records meet once are written by their product, and not set to zero before.
     """

@@ -31,7 +31,7 @@ _MADE_HERE: Final = re.compile(rf"{OURS}([0-9a-z]{{26}})_.+", re.ASCII)
 
 
 @dataclass(frozen=True)
-class Caller:
+class KeyHolder:
     """The principal behind a valid key."""
 
     principal_id: str
@@ -100,12 +100,12 @@ def opens(digest: str, salt: str, secret: str) -> bool:
     return hmac.compare_digest(digest, _digest(secret, salt))
 
 
-def find(session: Session, secret: str) -> Caller | None:
+def find(session: Session, secret: str) -> KeyHolder | None:
     """Return who holds a key, None when it is unknown, revoked or expired. Reads only."""
     return find_all(session, [secret]).get(secret)
 
 
-def find_all(session: Session, secrets: Iterable[str]) -> dict[str, Caller]:
+def find_all(session: Session, secrets: Iterable[str]) -> dict[str, KeyHolder]:
     """Return who holds each of some keys; unknown, revoked, expired and disabled ones are left out. Reads only."""
     by_id, supplied = _candidates(secrets)
     at = clock.now()
@@ -119,7 +119,7 @@ def find_all(session: Session, secrets: Iterable[str]) -> dict[str, Caller]:
         .where(asked, *_valid(at))
     )
     return {
-        secret: Caller(principal_id, name, role, key_id, bool(touch_due))
+        secret: KeyHolder(principal_id, name, role, key_id, bool(touch_due))
         for key_id, digest, salt, principal_id, name, role, touch_due in rows
         for secret in (*by_id.get(key_id, ()), *supplied)
         if opens(digest, salt, secret)

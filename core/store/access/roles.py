@@ -16,9 +16,9 @@ from core.store.base import Base
 from core.store.claims import FROZEN
 from core.store.database import Database
 from core.store.jobs.sweep import CONTACT
-from core.store.quotas import Upload
+from core.store.quotas import OpenUpload
 
-UPLOADS: Final = Upload.__tablename__
+UPLOADS: Final = OpenUpload.__tablename__
 PREFIX: Final = "farthing_site_"
 _MADE_BY_THE_SERVICE: Final = frozenset({"principals", "api_keys", AuditArchive.__tablename__})
 _NEVER_CHANGED: Final = frozenset({"entries", "audit"})

@@ -22,7 +22,7 @@ class Worker(Base):
     seen_at: Mapped[float] = mapped_column(Float)
 
 
-class Seat(Base):
+class SiteSlot(Base):
     """One site's place in a federated job of several: kept free by a worker for a while, then taken in an attempt."""
 
     __tablename__ = "seats"

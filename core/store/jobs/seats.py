@@ -25,7 +25,7 @@ from core.store.claims import Claim, hold, lock_job, refuse_if_frozen
 from core.store.jobs import federations, jobs, withdrawals, workers
 from core.store.jobs.federations import RUNNING, FederationClaim, claimed, clients_of
 from core.store.jobs.jobs import Beat
-from core.store.jobs.presence import Seat
+from core.store.jobs.presence import SiteSlot
 from core.store.jobs.queue import next_of_several
 from core.store.records.encryption import KEY_BYTES
 from core.store.records.sealing import seal
@@ -46,7 +46,7 @@ class Party:
 
 
 @dataclass(frozen=True)
-class Taken:
+class ClaimedSlot:
     """A seat in an attempt that has begun."""
 
     federation: FederationClaim
@@ -96,9 +96,9 @@ def offer(
     if job is None:
         return None
     at = clock.read(session)
-    seat = session.get(Seat, (job.id, party.site))
+    seat = session.get(SiteSlot, (job.id, party.site))
     if seat is None:
-        seat = Seat(job_id=job.id, site=party.site)
+        seat = SiteSlot(job_id=job.id, site=party.site)
         session.add(seat)
     elif seat.attempt == 0 and seat.until > at and seat.worker != party.worker:
         return None  # a colleague waits already
@@ -123,13 +123,13 @@ def _begin(session: Session, job: Job, worker: str, at: float, lease_seconds: fl
     session.flush()
 
 
-def taken(session: Session, party: Party, job_id: str) -> Taken | None:
+def taken(session: Session, party: Party, job_id: str) -> ClaimedSlot | None:
     """Return the seat that an offer has become, None while it still stands; reads only.
 
     Raises:
         StaleAttempt: the offer is gone, or the attempt that it led to is.
     """
-    job, seat = session.get_one(Job, job_id), session.get(Seat, (job_id, party.site))
+    job, seat = session.get_one(Job, job_id), session.get(SiteSlot, (job_id, party.site))
     if seat is None or seat.worker != party.worker:
         raise StaleAttempt(f"The seat of {party.site} in {job_id} is somebody else's.")
     if seat.attempt == 0:
@@ -139,14 +139,19 @@ def taken(session: Session, party: Party, job_id: str) -> Taken | None:
     claim = Claim(job.id, job.attempt, job.fence_epoch, job.fence, job.request_id)
     federation = claimed(session, claim)
     assert federation is not None, "a federated job"
-    return Taken(federation, seat.sealed_key)
+    return ClaimedSlot(federation, seat.sealed_key)
 
 
 def withdraw(session: Session, party: Party, job_id: str) -> bool:
     """Take an offer back; tell whether it still stood: an attempt may have begun in the meantime."""
     lock_job(session, job_id)
-    mine = (Seat.job_id == job_id, Seat.site == party.site, Seat.worker == party.worker, Seat.attempt == 0)
-    return session.execute(delete(Seat).where(*mine).returning(Seat.job_id)).first() is not None
+    mine = (
+        SiteSlot.job_id == job_id,
+        SiteSlot.site == party.site,
+        SiteSlot.worker == party.worker,
+        SiteSlot.attempt == 0,
+    )
+    return session.execute(delete(SiteSlot).where(*mine).returning(SiteSlot.job_id)).first() is not None
 
 
 def beat(session: Session, claim: Claim, party: Party, lease_seconds: float) -> Beat:
@@ -197,7 +202,7 @@ def announce(session: Session, client: Claim, address: str) -> None:
     parent = federations.lock_parent(session, client.job_id)
     job, _ = hold(session, client)
     assert parent is not None, "a client is of a federated job"
-    seat = session.get_one(Seat, (parent.id, job.site))
+    seat = session.get_one(SiteSlot, (parent.id, job.site))
     if seat.attempt != parent.attempt:
         raise StaleAttempt(f"Attempt {seat.attempt} at {parent.id} is over.")
     seat.address = address
@@ -226,18 +231,18 @@ def _lease(session: Session, job: Job) -> None:
     federations.extend_leases(session, job)
 
 
-def _own(session: Session, claim: Claim, party: Party) -> Seat:
+def _own(session: Session, claim: Claim, party: Party) -> SiteSlot:
     """Return a party's seat in an attempt.
 
     Raises:
         StaleAttempt: it has none.
     """
-    seat = session.get(Seat, (claim.job_id, party.site), populate_existing=True)
+    seat = session.get(SiteSlot, (claim.job_id, party.site), populate_existing=True)
     if seat is None or (seat.worker, seat.attempt) != (party.worker, claim.attempt) or seat.outcome is not None:
         raise StaleAttempt(f"{party.worker} has no seat in attempt {claim.attempt} at {claim.job_id}.")
     return seat
 
 
-def _seats(session: Session, job_id: str, attempt: int) -> list[Seat]:
-    statement = select(Seat).where(Seat.job_id == job_id, Seat.attempt == attempt).order_by(Seat.site)
+def _seats(session: Session, job_id: str, attempt: int) -> list[SiteSlot]:
+    statement = select(SiteSlot).where(SiteSlot.job_id == job_id, SiteSlot.attempt == attempt).order_by(SiteSlot.site)
     return list(session.execute(statement.execution_options(populate_existing=True)).scalars())

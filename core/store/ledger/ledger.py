@@ -38,7 +38,7 @@ from core.store.ledger.bodies import Body, slots
 from core.store.ledger.charged import executed, executed_by
 from core.store.ledger.corrections import compensate, freeze, unfreeze
 from core.store.ledger.opening import close_grant, note_upload, open_scope, set_grant
-from core.store.ledger.reserving import Books, Reservation, open_books, price, reserve
+from core.store.ledger.reserving import LockedAccounts, Reservation, accounts_of, price, reserve
 from core.store.ledger.rounds import Rounds
 from core.store.ledger.schedules import MAX_CHUNKS, Schedule, is_stream, is_whole, runs_of
 from core.store.ledger.verification import Verification, verify
@@ -47,11 +47,12 @@ from core.store.tables import Account, Checkpoint, Entry, Job
 __all__ = [
     "MAX_CHUNKS",
     "Balance",
-    "Books",
+    "LockedAccounts",
     "Reservation",
     "Rounds",
     "Schedule",
     "Verification",
+    "accounts_of",
     "affords_repeats",
     "balance",
     "charge_all",
@@ -64,9 +65,9 @@ __all__ = [
     "is_whole",
     "keep",
     "last_kept",
+    "lock_accounts",
     "lock_scope",
     "note_upload",
-    "open_books",
     "open_scope",
     "price",
     "reserve",

@@ -34,7 +34,7 @@ RETRY_SECONDS: Final = 30
 
 
 @dataclass(frozen=True)
-class Books:
+class LockedAccounts:
     """The scopes and accounts that some jobs are to pay from, locked until the transaction ends."""
 
     session: Session
@@ -46,7 +46,7 @@ class Books:
     """The database's time once all of them were locked."""
 
 
-def open_books(session: Session, jobs: Iterable[Job]) -> Books:
+def accounts_of(session: Session, jobs: Iterable[Job]) -> LockedAccounts:
     """Lock what some jobs that are not stored yet are to pay from; the caller holds their owners' locks.
 
     Which grants their owners have is read here, under the locks of their scopes: one that is given, changed or closed
@@ -61,7 +61,7 @@ def open_books(session: Session, jobs: Iterable[Job]) -> Books:
     for job in wanted:
         job.grant_id = grants.get((job.scope_id, job.owner_id))
     accounts = lock_accounts(session, {account_id for job in wanted for account_id in paying(job)})
-    return Books(
+    return LockedAccounts(
         session,
         scopes,
         accounts={account.id: account for account in accounts},
@@ -70,14 +70,14 @@ def open_books(session: Session, jobs: Iterable[Job]) -> Books:
     )
 
 
-def reserve(books: Books, job: Job, schedule: Schedule) -> int:
+def reserve(accounts: LockedAccounts, job: Job, schedule: Schedule) -> int:
     """Reserve the most a job may cost, from its scope and from its owner's grant, or refuse and change nothing.
 
-    Jobs that share books are admitted one after the other, each against what those before it have left. A caller
+    Jobs that share accounts are admitted one after the other, each against what those before it have left. A caller
     without a grant draws on the scope's own account; whether that is allowed is the service's to say.
 
     Args:
-        books: opened for this job, among others.
+        accounts: locked for this job, among others.
         job: a job that is not yet stored; its `price`, `schedule`, `chunks` and `allowance` are filled.
         schedule: what it draws, frozen from here on.
 
@@ -90,7 +90,7 @@ def reserve(books: Books, job: Job, schedule: Schedule) -> int:
         DrawsExhausted: it may draw more than the proof of an account's promise has room for.
         ScopeFrozen: the owner or the auditor has frozen the scope.
     """
-    reservation = Reservation(books)
+    reservation = Reservation(accounts)
     reservation.add(job, schedule)
     return reservation.make()[job.scope_id]
 
@@ -99,11 +99,11 @@ class Reservation:
     """Jobs that are reserved for all together or not at all; whoever refuses one has changed nothing.
 
     Args:
-        books: opened for all of these jobs, among others.
+        accounts: locked for all of these jobs, among others.
     """
 
-    def __init__(self, books: Books) -> None:
-        self._books = books
+    def __init__(self, accounts: LockedAccounts) -> None:
+        self._accounts = accounts
         self._added: list[tuple[Job, Schedule]] = []
         self._balances: dict[str, Balance] = {}
         self._draws: dict[str, int] = {}
@@ -114,18 +114,18 @@ class Reservation:
         Raises:
             BudgetExhausted, BudgetReserved, DrawsExhausted, ScopeFrozen: as `reserve` says.
         """
-        scope = self._books.scopes[job.scope_id]
+        scope = self._accounts.scopes[job.scope_id]
         if scope.frozen_reason is not None:
             raise ScopeFrozen("This scope is frozen: it admits no job until its owner unfreezes it.")
         if gaps.pending(scope) is not None:
             raise ScopeFrozen(
                 "Entries of this scope's ledger may be missing: it admits no job until its owner accepts that."
             )
-        terms = {account_id: self._books.terms[account_id] for account_id in paying(job)}
+        terms = {account_id: self._accounts.terms[account_id] for account_id in paying(job)}
         price(job, schedule, terms)
         balances = [(account_id, self._balance(account_id)) for account_id in terms]
         _admit(job, balances)
-        counted = self._draws.get(job.scope_id, self._books.accounts[job.scope_id].draws)
+        counted = self._draws.get(job.scope_id, self._accounts.accounts[job.scope_id].draws)
         _count(job, terms[job.scope_id], counted)
         self._draws[job.scope_id] = counted + job.draws
         for account_id, held in balances:
@@ -137,24 +137,24 @@ class Reservation:
     def _balance(self, account_id: str) -> Balance:
         """Return what an account holds beside what was admitted before."""
         found = self._balances.get(account_id)
-        return found or balance_of(self._books.accounts[account_id], self._books.terms[account_id])
+        return found or balance_of(self._accounts.accounts[account_id], self._accounts.terms[account_id])
 
     def make(self) -> dict[str, int]:
         """Reserve for all; return the number of the last entry of each scope's chain."""
         return {job.scope_id: self._enter(job, schedule) for job, schedule in self._added}
 
     def _enter(self, job: Job, schedule: Schedule) -> int:
-        books, scope = self._books, self._books.scopes[job.scope_id]
+        locked, scope = self._accounts, self._accounts.scopes[job.scope_id]
         moved = {
-            account_id: move(books.accounts[account_id], spent=slots([]), reserved=allowance.held(job, account_id))
+            account_id: move(locked.accounts[account_id], spent=slots([]), reserved=allowance.held(job, account_id))
             for account_id in paying(job)
         }
         for account_id in moved:
-            books.accounts[account_id].draws += job.draws
+            locked.accounts[account_id].draws += job.draws
         content = {"accounts": moved, "schedule": schedule.runs, "retry_allowance": schedule.retry_allowance}
         content |= {"draws": job.draws, "dataset": job.dataset_id, "actor": job.owner_id}
         chain.append(
-            books.session, scope, kinds.Reserve, at=books.at, job_id=job.id, attempt=0, chunk=0, content=content
+            locked.session, scope, kinds.Reserve, at=locked.at, job_id=job.id, attempt=0, chunk=0, content=content
         )
         return scope.seq
 

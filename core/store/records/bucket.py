@@ -33,7 +33,7 @@ class Changed(Exception):
 
 
 @dataclass(frozen=True)
-class Listed:
+class BucketObject:
     """One object: its name below the prefix, its size, the time of its last writing, and its entity tag."""
 
     name: str
@@ -149,7 +149,7 @@ class Bucket:
         with _asking(), _in_a_bucket():
             self._system.call_s3("delete_object", Bucket=self._bucket, Key=self._prefix + name)
 
-    def list(self, prefix: str = "") -> Iterator[Listed]:
+    def list(self, prefix: str = "") -> Iterator[BucketObject]:
         """Yield the objects whose names begin so."""
         more: dict[str, str] = {}
         while True:
@@ -159,7 +159,7 @@ class Bucket:
                 )
             for found in answer.get("Contents", ()):
                 name = found["Key"].removeprefix(self._prefix)
-                yield Listed(name, found["Size"], found["LastModified"].timestamp(), found["ETag"])
+                yield BucketObject(name, found["Size"], found["LastModified"].timestamp(), found["ETag"])
             if not answer.get("IsTruncated"):
                 return
             more = {"ContinuationToken": answer["NextContinuationToken"]}

@@ -27,7 +27,7 @@ _LINE_BYTES: Final = 64
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredRecords:
     """Where a dataset's records are, and what is needed to read them."""
 
     dataset_id: str
@@ -54,15 +54,15 @@ class Encoded:
     """Shape (n,): 0 to 1, how often a record counts; None: once each."""
 
 
-def kept_of(dataset: Dataset) -> Kept:
+def kept_of(dataset: Dataset) -> StoredRecords:
     """Return where a dataset's records are; it must be one that has some."""
     assert dataset.location is not None, "a dataset that is ready has records"
     assert dataset.location_digest is not None, "a dataset that is ready has a digest"
     assert dataset.wrapped_key is not None, "a dataset that is ready has a key"
-    return Kept(dataset.id, dataset.location, dataset.location_digest, dataset.wrapped_key)
+    return StoredRecords(dataset.id, dataset.location, dataset.location_digest, dataset.wrapped_key)
 
 
-def open_records(settings: ServiceSettings, kept: Kept, key: bytes | None = None) -> BinaryIO:
+def open_records(settings: ServiceSettings, kept: StoredRecords, key: bytes | None = None) -> BinaryIO:
     """Open a dataset's canonical file for reading at any place; every byte that is read is one that was stored.
 
     Its frames are decrypted and checked as they are read.

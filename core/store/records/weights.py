@@ -39,7 +39,7 @@ METADATA: Final = "__metadata__"
 Shapes = dict[str, list[int]]
 
 
-class Taken(NamedTuple):
+class ReceivedFile(NamedTuple):
     """A file that arrived whole and is sound."""
 
     digest: str
@@ -54,7 +54,7 @@ class KeptWeights(NamedTuple):
     digest: str
 
 
-def take(pieces: Iterable[bytes], path: Path) -> Taken:
+def take(pieces: Iterable[bytes], path: Path) -> ReceivedFile:
     """Write an upload to a new file, as long as it is a sound safetensors file.
 
     Args:
@@ -77,7 +77,7 @@ def take(pieces: Iterable[bytes], path: Path) -> Taken:
     return taken
 
 
-def _take(pieces: Iterable[bytes], file: BinaryIO) -> Taken:
+def _take(pieces: Iterable[bytes], file: BinaryIO) -> ReceivedFile:
     digest, size, head = sha256(), 0, bytearray()
     shapes: Shapes | None = None
     expected = MOST_BYTES
@@ -98,7 +98,7 @@ def _take(pieces: Iterable[bytes], file: BinaryIO) -> Taken:
         file.write(piece)
     if shapes is None or size != expected:
         raise _wrong("", "is cut short")
-    return Taken(f"sha256:{digest.hexdigest()}", size, shapes)
+    return ReceivedFile(f"sha256:{digest.hexdigest()}", size, shapes)
 
 
 def _header(head: bytearray) -> tuple[Shapes, int] | None:

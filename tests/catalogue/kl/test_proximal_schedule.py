@@ -11,8 +11,8 @@ from core.catalogue.kl.condition import KlCondition
 from core.catalogue.kl.proximal_schedule import (
     CONSTANT,
     MOST_ROUNDS,
-    Ground,
-    Plan,
+    ProximalConstants,
+    ScheduleInput,
     exact_sigma,
     practical_steps,
     printed_rounds,
@@ -25,7 +25,7 @@ from core.catalogue.kl.proximal_schedule import (
     solver_logarithm,
 )
 
-GROUND = Ground(
+GROUND = ProximalConstants(
     units=3000,
     dimension=5,
     lipschitz=1.5,
@@ -34,10 +34,10 @@ GROUND = Ground(
     start_gap=1.0,
 )
 LARGE = replace(GROUND, units=1_000_000)
-PLAN = Plan(rho=1.0, failure=0.05, weight="scheduled", pace="proved", solver="printed", constant=CONSTANT)
+PLAN = ScheduleInput(rho=1.0, failure=0.05, weight="scheduled", pace="proved", solver="printed", constant=CONSTANT)
 
 grounds = st.builds(
-    Ground,
+    ProximalConstants,
     units=st.integers(10**5, 10**8),
     dimension=st.integers(1, 100),
     lipschitz=st.floats(0.5, 5),
@@ -48,7 +48,7 @@ grounds = st.builds(
     start_norm=st.sampled_from([0.0, 1.5]),
 )
 plans = st.builds(
-    Plan,
+    ScheduleInput,
     rho=st.floats(0.01, 10),
     failure=st.floats(1e-6, 0.2),
     weight=st.sampled_from(["scheduled", "paper"]),
@@ -101,7 +101,7 @@ def test_practical_steps_leave_the_squared_logarithm_out() -> None:
 
 @given(grounds, plans)
 @settings(max_examples=40, deadline=None)
-def test_targets_fall_to_the_floor_as_weights_rise(ground: Ground, plan: Plan) -> None:
+def test_targets_fall_to_the_floor_as_weights_rise(ground: ProximalConstants, plan: ScheduleInput) -> None:
     schedule = proximal_schedule(ground, plan)
     if schedule.regime is not None:
         assert schedule.rounds == ()
@@ -128,7 +128,7 @@ def test_targets_fall_to_the_floor_as_weights_rise(ground: Ground, plan: Plan) -
 
 @given(grounds, plans)
 @settings(max_examples=40, deadline=None)
-def test_a_round_errs_by_no_more_than_its_contraction_allows(ground: Ground, plan: Plan) -> None:
+def test_a_round_errs_by_no_more_than_its_contraction_allows(ground: ProximalConstants, plan: ScheduleInput) -> None:
     plan = replace(plan, weight="scheduled", pace="proved")
     schedule = proximal_schedule(ground, plan)
     if schedule.regime is not None:
@@ -211,7 +211,7 @@ def test_no_iterate_goes_farther_than_all_radii_together() -> None:
 
 @given(grounds)
 @settings(max_examples=30, deadline=None)
-def test_twice_the_units_halve_what_can_be_resolved(ground: Ground) -> None:
+def test_twice_the_units_halve_what_can_be_resolved(ground: ProximalConstants) -> None:
     twice = replace(ground, units=2 * ground.units)
     assert twice.resolution(1.0, 7) == pytest.approx(ground.resolution(1.0, 7) / 2, rel=1e-12)
     assert twice.halvings(1.0) == pytest.approx(ground.halvings(1.0) + ground.condition.kappa * log(2), rel=1e-9)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from core.catalogue.kl.concentration import noise_radius
 from core.catalogue.kl.condition import KlCondition
 from core.catalogue.kl.spider_schedule import (
-    Ground,
+    SpiderConstants,
     SpiderSchedule,
     Variant,
     calibrated,
@@ -21,18 +21,18 @@ from core.catalogue.kl.spider_schedule import (
 )
 from core.privacy.events import Gaussian
 
-CUBE = Ground(100_000, 10, 2, 3.0, 6.0, 1.0, KlCondition(gamma=1 / 3, kappa=1.5), 1.0)
+CUBE = SpiderConstants(100_000, 10, 2, 3.0, 6.0, 1.0, KlCondition(gamma=1 / 3, kappa=1.5), 1.0)
 """|w|^3, continued linearly beyond 1 and started there, where a unit changes into any other."""
-SQUARE = Ground(100_000, 10, 2, 2.0, 2.0, 1.0, KlCondition(gamma=0.5, kappa=2.0), 1.0)
+SQUARE = SpiderConstants(100_000, 10, 2, 2.0, 2.0, 1.0, KlCondition(gamma=0.5, kappa=2.0), 1.0)
 DIGITS = 6e-9
 """Half a unit of the ninth digit, relatively."""
 
 
-def on(ground: Ground, **changes: float) -> Ground:
-    return Ground(**(ground.__dict__ | changes))
+def on(ground: SpiderConstants, **changes: float) -> SpiderConstants:
+    return SpiderConstants(**(ground.__dict__ | changes))
 
 
-def noises(schedule: SpiderSchedule, ground: Ground, number: int) -> tuple[float, float | None]:
+def noises(schedule: SpiderSchedule, ground: SpiderConstants, number: int) -> tuple[float, float | None]:
     """Return the standard deviations of a round's noise on its gradient and differences, in gradients' units."""
     one, per_unit = schedule.rounds[number], ground.replaced / ground.units
     difference = None if one.difference_sigma is None else one.difference_sigma * per_unit * one.cap
@@ -121,7 +121,7 @@ class TestGolden:
 
 
 grounds = st.builds(
-    lambda units, dimension, replaced, lipschitz, stretch, ratio, gamma, kappa, part: Ground(
+    lambda units, dimension, replaced, lipschitz, stretch, ratio, gamma, kappa, part: SpiderConstants(
         units,
         dimension,
         replaced,
@@ -145,7 +145,7 @@ budgets = st.floats(1e-3, 50)
 variants = st.sampled_from(["proved", "calibrated"])
 
 
-def predicted(schedule: SpiderSchedule, ground: Ground, rho: float, variant: Variant) -> float:
+def predicted(schedule: SpiderSchedule, ground: SpiderConstants, rho: float, variant: Variant) -> float:
     """Return what rounds of these lengths are planned to cost: differences are not asked after a round's last step."""
     if ground.condition.kappa == 2:
         return rho
@@ -162,7 +162,7 @@ class TestRounds:
     @given(grounds, budgets, variants)
     @settings(max_examples=60, deadline=None)
     def test_cost_at_most_the_budget_and_no_less_than_planned(
-        self, ground: Ground, rho: float, variant: Variant
+        self, ground: SpiderConstants, rho: float, variant: Variant
     ) -> None:
         schedule = spider_schedule(ground, rho, 0.05, variant, True)
         assume(schedule.rounds)
@@ -175,7 +175,9 @@ class TestRounds:
 
     @given(grounds, budgets, variants)
     @settings(max_examples=60, deadline=None)
-    def test_estimates_are_as_good_as_the_proof_needs(self, ground: Ground, rho: float, variant: Variant) -> None:
+    def test_estimates_are_as_good_as_the_proof_needs(
+        self, ground: SpiderConstants, rho: float, variant: Variant
+    ) -> None:
         """|G - grad F| is at most Phi^(1/kappa)/(8 gamma) in every round, but with probability beta'."""
         schedule = spider_schedule(ground, rho, 0.05, variant, False)
         assume(schedule.rounds)
@@ -194,7 +196,7 @@ class TestRounds:
     @given(grounds, budgets, variants)
     @settings(max_examples=60, deadline=None)
     def test_targets_fall_to_the_floor_and_every_round_is_long_enough(
-        self, ground: Ground, rho: float, variant: Variant
+        self, ground: SpiderConstants, rho: float, variant: Variant
     ) -> None:
         schedule = spider_schedule(ground, rho, 0.05, variant, False)
         assume(schedule.rounds)
@@ -210,7 +212,7 @@ class TestRounds:
 
     @given(grounds, budgets)
     @settings(max_examples=40, deadline=None)
-    def test_the_calibrated_form_certifies_less_in_fewer_rounds(self, ground: Ground, rho: float) -> None:
+    def test_the_calibrated_form_certifies_less_in_fewer_rounds(self, ground: SpiderConstants, rho: float) -> None:
         printed, sharper = (spider_schedule(ground, rho, 0.05, variant, False) for variant in ("proved", "calibrated"))
         assume(printed.rounds)
         assert sharper.regime is None
@@ -219,7 +221,9 @@ class TestRounds:
 
     @given(grounds, budgets, st.sampled_from([0.001, 0.3]))
     @settings(max_examples=40, deadline=None)
-    def test_the_calibrated_count_is_the_first_that_suffices(self, ground: Ground, rho: float, failure: float) -> None:
+    def test_the_calibrated_count_is_the_first_that_suffices(
+        self, ground: SpiderConstants, rho: float, failure: float
+    ) -> None:
         """The scan that skips what cannot suffice finds what a plain scan finds."""
         schedule = calibrated(ground, rho, failure)
         assume(schedule.wanted < 400)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from core.catalogue.columns import BinaryColumn, CategoryColumn, Column, NumberColumn
-from core.catalogue.federating import Client, plan_federation
+from core.catalogue.federating import PublicSite, plan_federation
 from core.catalogue.jobs import JobSpec, Resources
 from core.catalogue.planning import PlannedJob, plan_job
 from core.catalogue.second_order.selecting import SelectModel
@@ -177,7 +177,7 @@ class TestClients:
             spec.model_dump() | {"federation": {"datasets": [f"ds_{place}" for place in range(len(units))]}}
         )
         clients = [
-            Client(f"ds_{place}", COLUMNS, count, "record", Adjacency.REPLACE_ONE, TERMS)
+            PublicSite(f"ds_{place}", COLUMNS, count, "record", Adjacency.REPLACE_ONE, TERMS)
             for place, count in enumerate(units)
         ]
         return plan_federation(spec, clients)

@@ -5,7 +5,13 @@ from math import log2, sqrt
 
 import pytest
 
-from core.catalogue.second_order.rates import Ground, rate_excess, rate_terms, theorem_batches, theorem_rate
+from core.catalogue.second_order.rates import (
+    SecondOrderConstants,
+    rate_excess,
+    rate_terms,
+    theorem_batches,
+    theorem_rate,
+)
 from core.catalogue.second_order.theory import Constants, Form, NoFixedPoint, Theory, reserved, theory_params
 from core.privacy.conversions import gdp_mu
 
@@ -13,10 +19,10 @@ Z = 1 / gdp_mu(1.0, 1e-5)
 PRINTED = Constants(form="printed", log_dimension=False)
 
 
-def unit_problem(units: float, **other: float) -> Ground:
+def unit_problem(units: float, **other: float) -> SecondOrderConstants:
     """Return G = M = rho = U = 1 in 20 dimensions."""
     usual = {"lipschitz": 1, "smoothness": 1, "hessian_smoothness": 1, "start_gap": 1, "dimension": 20, "units": units}
-    return Ground.model_validate(usual | other)
+    return SecondOrderConstants.model_validate(usual | other)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from core.optimizers import iterate
 from core.oracle import Answer
 from core.oracle.simulation import Simulation
 from core.privacy.facts import Facts
-from core.problems.streams import Draws, Population
+from core.problems.streams import Population, RandomSource
 from studies.clipped.heavy_tails import IsotropicPareto, SkewedPareto
 from studies.clipped.neighbourhoods import DRIFT, SKEWED, allowance, at_clip, nonconvex_slope, settled
 from studies.clipped.populations import NoisySlope
@@ -27,7 +27,7 @@ class ClippedAtHalf(NoisySlope):
     """A planted bug: the lambda/2 of the analysis, as if it were the algorithm's."""
 
     def batch_sum(
-        self, question: Question, facts: Facts, theta: Tensor, draws: Draws, *, other: Tensor | None = None
+        self, question: Question, facts: Facts, theta: Tensor, draws: RandomSource, *, other: Tensor | None = None
     ) -> Tensor:
         assert isinstance(question, Gradient)
         half = question.model_copy(update={"clip": question.bound(facts) / 2})

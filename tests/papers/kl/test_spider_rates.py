@@ -20,7 +20,7 @@ from torch import Tensor
 
 from core.catalogue.kl.concentration import noise_radius
 from core.catalogue.kl.spider import KlSpider
-from core.catalogue.kl.spider_schedule import Ground, SpiderSchedule, Variant, calibrated
+from core.catalogue.kl.spider_schedule import SpiderConstants, SpiderSchedule, Variant, calibrated
 from core.catalogue.questions import Gradient, Question
 from core.mechanisms.generator import SimulationGenerator
 from core.optimizers.kl_spider import walk
@@ -225,7 +225,7 @@ def test_what_calibration_certifies_is_flatter_in_few_dimensions(exponent: float
         assert found == pytest.approx(expected, abs=0.002)
 
 
-def fresh_course(ground: Ground, rho: float, failure: float) -> tuple[SpiderSchedule, int]:
+def fresh_course(ground: SpiderConstants, rho: float, failure: float) -> tuple[SpiderSchedule, int]:
     """Return the calibrated rounds where every step asks a gradient: K Tmax answers share rho; and Tmax."""
     calibration = calibrated(ground, rho, failure)
     for count in range(1, 1000):
@@ -253,7 +253,7 @@ def fresh_course(ground: Ground, rho: float, failure: float) -> tuple[SpiderSche
     return SpiderSchedule(None, tuple(rounds), count, each, floor), most
 
 
-def _fresh_steps(ground: Ground, rho: float, failure: float, count: int) -> tuple[int, float, float]:
+def _fresh_steps(ground: SpiderConstants, rho: float, failure: float, count: int) -> tuple[int, float, float]:
     """Return the smallest Tmax that suffices for the floor that K Tmax answers allow, that floor, and beta'."""
     most = 1
     while True:

@@ -14,7 +14,7 @@ from core.catalogue.second_order.gauss import GaussPsgd
 from core.catalogue.second_order.perturbed import PerturbedSpider
 from core.mechanisms.generator import SimulationGenerator
 from core.optimizers import gauss_psgd, iterate
-from core.oracle.federation import Federation, Rounds, SiteFilter
+from core.oracle.federation import FederatedOracle, MessageRounds, SiteFilter
 from core.oracle.filters import CountingFilter
 from core.oracle.simulation import Simulation
 from core.privacy.events import Gaussian
@@ -161,8 +161,8 @@ def test_the_mean_of_clients_is_what_a_federation_tells_each_of_them() -> None:
         return Simulation(data, known, generator, sampling=asked.sampling(known), payments=paying)  # type: ignore[arg-type] # a privacy filter
 
     def work(peers: ThreadPeerGroup) -> Tensor:
-        paying = SiteFilter(CountingFilter(price), Rounds(peers))
-        return gauss_psgd.iterate(asked, Federation(oracle(peers.place, paying), paying, "fed"))[0].theta
+        paying = SiteFilter(CountingFilter(price), MessageRounds(peers))
+        return gauss_psgd.iterate(asked, FederatedOracle(oracle(peers.place, paying), paying, "fed"))[0].theta
 
     path: list[int] = []
     mean = Clients([oracle(0), oracle(1)], 1, lambda state: path.append(int(state["step"])))

@@ -20,7 +20,7 @@ from core.mechanisms.generator import SimulationGenerator
 from core.optimizers import gauss_psgd
 from core.optimizers.ada_spider import AdaSpider, nothing_known
 from core.oracle import Oracle
-from core.oracle.federation import Federation, Rounds, SiteFilter
+from core.oracle.federation import FederatedOracle, MessageRounds, SiteFilter
 from core.oracle.filters import CountingFilter, UnlimitedFilter
 from core.oracle.samples import StreamOracle
 from core.oracle.simulation import Simulation
@@ -56,10 +56,10 @@ ROUNDS: dict[str, Any] = {
 }
 
 
-def federation(peers: PeerGroup, built: Built) -> Federation:
+def federation(peers: PeerGroup, built: Built) -> FederatedOracle:
     """Return a client's place in a federation whose oracles pay nothing."""
-    paying = SiteFilter(UnlimitedFilter(), Rounds(peers))
-    return Federation(built(peers.place, paying), paying, "fed_paper")
+    paying = SiteFilter(UnlimitedFilter(), MessageRounds(peers))
+    return FederatedOracle(built(peers.place, paying), paying, "fed_paper")
 
 
 def stream(place: int, payments: Any, records: Any = None, units: int = 1200) -> StreamOracle:

@@ -24,7 +24,7 @@ from core.oracle.noise import grid_for
 from core.oracle.samples import PoissonOracle
 from core.privacy.renyi import prefix_costs
 from core.problems.neural import problem as neural
-from core.problems.neural.modules import Pass, Site
+from core.problems.neural.modules import ForwardPass, Site
 from core.training.answer_log import AttemptLog
 from core.training.draws import DrawCount
 from core.training.ledger_filter import LedgerFilter
@@ -59,7 +59,7 @@ def left_by(act: Callable[[], object]) -> int:
     return held()[0] - before[0]
 
 
-class Circular(Pass):
+class Circular(ForwardPass):
     """Planted bug: a pass holds on to what it noted, which holds on to the pass."""
 
     noted: list[Site]
@@ -77,7 +77,7 @@ def test_no_sum_leaves_anything_behind(question: Question) -> None:
 
 
 def test_a_pass_that_holds_on_to_itself_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(neural, "Pass", Circular)
+    monkeypatch.setattr(neural, "ForwardPass", Circular)
     assert left_by(summing("convolution", CHANGE)) >= 3
 
 

@@ -22,7 +22,7 @@ from core.catalogue.network.model import Adapters, Lora
 from core.catalogue.network.trained import start_parameters
 from core.problems.neural.kernels import attention, largest_of_windows, max_pool2d, repeatable, spelled_attention
 from core.problems.neural.losses import losses_of
-from core.problems.neural.modules import Pass
+from core.problems.neural.modules import ForwardPass
 from tests.support.networks import NETWORKS, problem, start
 
 
@@ -30,7 +30,7 @@ def _made(layers: tuple[Layer, ...], given: Shape, flat: Tensor, records: Tensor
     known = parameters_of(layers, given)
     pieces = flat.split([one.size for one in known])
     weights = {one.name: at.view(one.shape) for one, at in zip(known, pieces, strict=True)}
-    return Pass(weights, {}).run(layers, records)
+    return ForwardPass(weights, {}).run(layers, records)
 
 
 def _flat(module: nn.Module) -> Tensor:
@@ -110,7 +110,7 @@ def test_adapters_act_as_a_low_rank_change_of_their_matrix() -> None:
     changed = weights | {"2.weight": weights["2.weight"] + weights["2.weight.up"] @ weights["2.weight.down"]}
     plain = {name: at for name, at in changed.items() if not name.endswith(("up", "down"))}
     x = held._records.features.view(-1, *given)
-    assert torch.allclose(Pass(weights, {}).run(layers, x), Pass(plain, {}).run(layers, x))
+    assert torch.allclose(ForwardPass(weights, {}).run(layers, x), ForwardPass(plain, {}).run(layers, x))
     assert train == Lora(lora=Adapters(rank=1, layers=("2",)))
     assert loss == "cross_entropy"
 

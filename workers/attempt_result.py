@@ -10,7 +10,7 @@ from workers.outcome import Outcome
 from workers.run import Child, Run
 
 
-class Verdict(Enum):
+class AttemptResult(Enum):
     """How an attempt ends. The first two write nothing: the child has, or somebody else will."""
 
     DONE = "done"
@@ -28,102 +28,105 @@ class Verdict(Enum):
     """A client of a federated job that could not go on without another; what becomes of it hangs on that one."""
 
 
-_FAILURES: Final[dict[int, Verdict]] = {
-    Outcome.DIVERGED: Verdict.DIVERGED,
-    Outcome.NO_GPU: Verdict.GPU_UNAVAILABLE,
-    Outcome.PEER_LOST: Verdict.PEER_LOST,
+_FAILURES: Final[dict[int, AttemptResult]] = {
+    Outcome.DIVERGED: AttemptResult.DIVERGED,
+    Outcome.NO_GPU: AttemptResult.GPU_UNAVAILABLE,
+    Outcome.PEER_LOST: AttemptResult.PEER_LOST,
 }
-_LOSSES: Final = (Verdict.TRAINER_FAILED, Verdict.LIMIT_EXCEEDED)
+_LOSSES: Final = (AttemptResult.TRAINER_FAILED, AttemptResult.LIMIT_EXCEEDED)
 """Of a client by itself."""
 _CANCEL: Final = "asked-to-cancel"
 _OVER_LIMIT: Final = "over-time"
 
 
-def verdict(run: Run, child: Child) -> Verdict:
+def attempt_result(run: Run, child: Child) -> AttemptResult:
     """Judge an ended child: any death that was not ordered, and any status off the list, is the trainer's failure."""
     status = child.status
     assert status is not None, "it has ended"
     if status == Outcome.PUBLISHED:
-        return Verdict.DONE
+        return AttemptResult.DONE
     if run.lost or status == Outcome.FROZEN:
-        return Verdict.LOST
+        return AttemptResult.LOST
     if run.cancel or status == Outcome.STALE:  # a fence is moved from outside by cancelling, or by losing the lease
-        return Verdict.CANCELLED
+        return AttemptResult.CANCELLED
     if run.over_limit or status == Outcome.OUT_OF_MEMORY:
-        return Verdict.LIMIT_EXCEEDED
+        return AttemptResult.LIMIT_EXCEEDED
     elsewhere = status == Outcome.NO_GPU and run.resources.served_by != "cuda"  # nothing was read
     if child.ordered or status == Outcome.DRAINED or elsewhere:
-        return Verdict.STOPPED
-    return Verdict.PEER_LOST if child.peer_lost else _FAILURES.get(status, Verdict.TRAINER_FAILED)
+        return AttemptResult.STOPPED
+    return AttemptResult.PEER_LOST if child.peer_lost else _FAILURES.get(status, AttemptResult.TRAINER_FAILED)
 
 
-def endings(run: Run) -> list[tuple[Claim, Verdict]]:
+def endings(run: Run) -> list[tuple[Claim, AttemptResult]]:
     """Return what is to be written of a run whose children have all ended, in this order.
 
     A federated job's clients that died by themselves are lost, one by one; the others stopped, or were stopped, for
     that, and wait to go on together. Where they gave up on each other and nobody is to blame, nothing is written: the
     lease runs out, and who sweeps counts the attempt as a lost one.
     """
-    judged = [(child.claim, verdict(run, child)) for child in run.children]
+    judged = [(child.claim, attempt_result(run, child)) for child in run.children]
     if not run.federated:
         return judged
     whole = _whole({one for _, one in judged}, cancel=run.cancel, over_limit=run.over_limit)
-    apart = whole in (Verdict.STOPPED, Verdict.DIVERGED, Verdict.GPU_UNAVAILABLE)
+    apart = whole in (AttemptResult.STOPPED, AttemptResult.DIVERGED, AttemptResult.GPU_UNAVAILABLE)
     lost = [(claim, one) for claim, one in judged if apart and one in _LOSSES]
     return [*lost, (run.claim, whole)]
 
 
-def losses(run: Run) -> list[tuple[Claim, Verdict]]:
+def losses(run: Run) -> list[tuple[Claim, AttemptResult]]:
     """Return the clients of a run with a seat that died by themselves: their own supervisor writes that."""
     if run.lost or run.cancel or run.over_limit:
         return []
-    judged = [(child.claim, verdict(run, child)) for child in run.children]
+    judged = [(child.claim, attempt_result(run, child)) for child in run.children]
     return [(claim, one) for claim, one in judged if one in _LOSSES]
 
 
 def said(run: Run) -> str:
     """Return how the children of a run with a seat have ended, for whoever concludes from what all seats say."""
-    words = {verdict(run, child).value for child in run.children}
+    words = {attempt_result(run, child).value for child in run.children}
     flags = {word for word, raised in ((_CANCEL, run.cancel), (_OVER_LIMIT, run.over_limit)) if raised}
     return ",".join(sorted(words | flags))
 
 
-def concluded(told: Iterable[str]) -> Verdict:
+def concluded(told: Iterable[str]) -> AttemptResult:
     """Return what becomes of a federated job of several supervisors, from what each has said."""
     words = {word for one in told for word in one.split(",")}
-    found = {Verdict(word) for word in words - {_CANCEL, _OVER_LIMIT}}
+    found = {AttemptResult(word) for word in words - {_CANCEL, _OVER_LIMIT}}
     return _whole(found, cancel=_CANCEL in words, over_limit=_OVER_LIMIT in words)
 
 
-def _whole(found: set[Verdict], *, cancel: bool, over_limit: bool) -> Verdict:
+def _whole(found: set[AttemptResult], *, cancel: bool, over_limit: bool) -> AttemptResult:
     """Return what becomes of a federated job whose clients ended so."""
-    if Verdict.LOST in found or found == {Verdict.DONE}:
-        return min(found, key=lambda one: one is not Verdict.LOST)
+    if AttemptResult.LOST in found or found == {AttemptResult.DONE}:
+        return min(found, key=lambda one: one is not AttemptResult.LOST)
     if cancel or over_limit:
-        return Verdict.CANCELLED if cancel else Verdict.LIMIT_EXCEEDED
-    for alike in (Verdict.DIVERGED, Verdict.GPU_UNAVAILABLE):  # all clients, whether or not they came to say so
+        return AttemptResult.CANCELLED if cancel else AttemptResult.LIMIT_EXCEEDED
+    for alike in (
+        AttemptResult.DIVERGED,
+        AttemptResult.GPU_UNAVAILABLE,
+    ):  # all clients, whether or not they came to say so
         if alike in found:
             return alike
-    stopped = {*_LOSSES, Verdict.STOPPED, Verdict.CANCELLED}
-    return Verdict.STOPPED if found & stopped else Verdict.LOST
+    stopped = {*_LOSSES, AttemptResult.STOPPED, AttemptResult.CANCELLED}
+    return AttemptResult.STOPPED if found & stopped else AttemptResult.LOST
 
 
-def write(repository: JobRepository, claim: Claim, decided: Verdict) -> None:
+def write(repository: JobRepository, claim: Claim, decided: AttemptResult) -> None:
     """Write how an attempt ends.
 
     Raises:
         StaleAttempt, LedgerFrozen, Unreachable: as the repository says.
     """
     match decided:
-        case Verdict.DONE | Verdict.LOST | Verdict.PEER_LOST:
+        case AttemptResult.DONE | AttemptResult.LOST | AttemptResult.PEER_LOST:
             return
-        case Verdict.CANCELLED:
+        case AttemptResult.CANCELLED:
             repository.acknowledge_cancel(claim)
-        case Verdict.STOPPED:
+        case AttemptResult.STOPPED:
             repository.put_back(claim)
-        case Verdict.DIVERGED:
+        case AttemptResult.DIVERGED:
             repository.diverged(claim)
-        case Verdict.GPU_UNAVAILABLE:
+        case AttemptResult.GPU_UNAVAILABLE:
             repository.refuse(claim, decided.value)
-        case Verdict.LIMIT_EXCEEDED | Verdict.TRAINER_FAILED:
+        case AttemptResult.LIMIT_EXCEEDED | AttemptResult.TRAINER_FAILED:
             repository.fail(claim, decided.value)
