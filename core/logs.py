@@ -59,7 +59,7 @@ class Template(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as one JSON object."""
-        told: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "event": str(record.msg),
             "level": record.levelname.lower(),
             "logger": record.name,
@@ -68,7 +68,7 @@ class Template(logging.Formatter):
             **structlog.contextvars.get_contextvars(),
         }
         error = record.exc_info[1] if record.exc_info else None
-        return json.dumps(told if error is None else told | describe(error), sort_keys=True)
+        return json.dumps(fields if error is None else fields | describe(error), sort_keys=True)
 
 
 def describe(error: BaseException) -> dict[str, Any]:

@@ -88,9 +88,9 @@ def said(run: Run) -> str:
     return ",".join(sorted(words | flags))
 
 
-def concluded(told: Iterable[str]) -> AttemptResult:
+def concluded(statuses: Iterable[str]) -> AttemptResult:
     """Return what becomes of a federated job of several supervisors, from what each has said."""
-    words = {word for one in told for word in one.split(",")}
+    words = {word for one in statuses for word in one.split(",")}
     found = {AttemptResult(word) for word in words - {_CANCEL, _OVER_LIMIT}}
     return _whole(found, cancel=_CANCEL in words, over_limit=_OVER_LIMIT in words)
 

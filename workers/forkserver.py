@@ -63,11 +63,11 @@ def fork_for(control: socket.socket) -> Given:
             return given
         for descriptor in (said, *given):
             os.close(descriptor)
-        told = os.read(heard, MOST_BYTES)
+        written = os.read(heard, MOST_BYTES)
         os.close(heard)
         if between is not None:
             os.waitpid(between, 0)  # from here on the supervisor is the parent of what it left
-        control.send(told or NOBODY)
+        control.send(written or NOBODY)
 
 
 def _leave_a_child(said: int) -> None:

@@ -88,8 +88,8 @@ def hold(gpus: list[Gpu], locks: ExitStack, folder: Path | None) -> list[Gpu]:
 def _ask() -> dict[Gpu, int | None]:
     """Return each GPU's free memory."""
     try:
-        told = subprocess.run(_ASK, capture_output=True, check=True, text=True, timeout=_ASK_SECONDS).stdout  # noqa: S603 - a fixed command
+        listing = subprocess.run(_ASK, capture_output=True, check=True, text=True, timeout=_ASK_SECONDS).stdout  # noqa: S603 - a fixed command
     except (OSError, subprocess.SubprocessError) as error:
         raise NoAnswer(type(error).__name__) from error
-    lines = [[cell.strip() for cell in line] for line in csv.reader(io.StringIO(told)) if line]
+    lines = [[cell.strip() for cell in line] for line in csv.reader(io.StringIO(listing)) if line]
     return {Gpu(index, uuid): int(free) * _MEBIBYTE if free.isdigit() else None for index, uuid, free in lines}

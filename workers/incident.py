@@ -53,9 +53,9 @@ def tell(ending: BaseException, pipe: int, rank: int = 0) -> None:
         pipe: its number, as the process was given it; it has room for this.
         rank: which process of the job it is.
     """
-    told = describe(ending.__cause__ or (ending.__context__ if isinstance(ending, Failed) else None) or ending)
+    described = describe(ending.__cause__ or (ending.__context__ if isinstance(ending, Failed) else None) or ending)
     try:
-        line = Incident(error=told["error"], at=tuple(told["at"]), rank=rank).model_dump_json()
+        line = Incident(error=described["error"], at=tuple(described["at"]), rank=rank).model_dump_json()
         os.write(pipe, line.encode() + b"\n")
     except (ValidationError, OSError):  # a name that no code of ours has, or nobody who reads: then the status says it
         return

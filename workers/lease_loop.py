@@ -215,7 +215,7 @@ class LeaseLoop:
 
     def _hand_over(self, taken: ClaimedJob, slot: Slot, sent_at: float) -> None:
         """Have the supervisor start what was claimed."""
-        self._log.info("claimed", **taken.claim.told, clients=len(taken.clients) or None)
+        self._log.info("claimed", **taken.claim.log_fields, clients=len(taken.clients) or None)
         self.claimed.put(Claimed(taken, slot, sent_at))
 
     def _offer_seat(self, slot: Slot) -> bool:
@@ -318,8 +318,8 @@ class LeaseLoop:
         for run in ended:
             for child in run.children:
                 if child.incident is not None and child.status is not None and child.incident.explains(child.status):
-                    told = child.incident.model_dump(exclude_defaults=True)
-                    self._log.error("incident", **child.claim.told, status=describe(child.status), **told)
+                    reported = child.incident.model_dump(exclude_defaults=True)
+                    self._log.error("incident", **child.claim.log_fields, status=describe(child.status), **reported)
             for claim, decided in losses(run) if run.seated else endings(run):
                 self._end(run, claim, decided)
             if run.seated:
@@ -333,7 +333,7 @@ class LeaseLoop:
     def _end(self, run: Run, claim: Claim, decided: AttemptResult) -> None:
         """Write one end, and say so."""
         statuses = [describe(child.status) for child in run.children if child.status is not None]
-        self._log.info("ended", **claim.told, status=",".join(statuses), result=decided.value)
+        self._log.info("ended", **claim.log_fields, status=",".join(statuses), result=decided.value)
         self._write_end(run, claim, decided)
         if decided is AttemptResult.STOPPED:
             self._notifier.notify(claim.job_id, run.resources.served_by)
@@ -344,18 +344,18 @@ class LeaseLoop:
         self._shun(run.claim.job_id, _AGAIN_SECONDS)
         while not run.lost:
             try:
-                told = self._repository.leave_seat(run.claim, said(run))
+                reported = self._repository.leave_seat(run.claim, said(run))
             except StaleAttempt:  # published, or taken away
                 return
             except Unreachable:
                 if clock_seconds() > deadline:
-                    self._log.error("unwritten", **run.claim.told)
+                    self._log.error("unwritten", **run.claim.log_fields)
                     return
                 time.sleep(self._look_seconds)
             else:
-                self._log.info("left", **run.claim.told, last=told is not None)
-                if told is not None:
-                    self._end(run, run.claim, concluded(told))
+                self._log.info("left", **run.claim.log_fields, last=reported is not None)
+                if reported is not None:
+                    self._end(run, run.claim, concluded(reported))
                 return
 
     def _write_end(self, run: Run, claim: Claim, decided: AttemptResult) -> None:
@@ -372,11 +372,11 @@ class LeaseLoop:
                     return
                 decided = AttemptResult.CANCELLED
             except LedgerFrozen:
-                self._log.error("ledger-frozen", **claim.told, remedy="farthing reconcile")
+                self._log.error("ledger-frozen", **claim.log_fields, remedy="farthing reconcile")
                 return
             except Unreachable:
                 if clock_seconds() > deadline:
-                    self._log.error("unwritten", **claim.told, result=decided.value)
+                    self._log.error("unwritten", **claim.log_fields, result=decided.value)
                     return
                 time.sleep(self._look_seconds)
             else:

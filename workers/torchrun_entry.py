@@ -86,9 +86,9 @@ def follow_calls(rank: int, address: str, settings: ServiceSettings, gpu: str | 
             patience_seconds=patience_seconds(settings),
             gpu=gpu,
         )
-        pipe, told = os.pipe()
-        follower = start_follower(order, pipe=told)
-        os.close(told)
+        pipe, write_end = os.pipe()
+        follower = start_follower(order, pipe=write_end)
+        os.close(write_end)
         while follower.poll() is None and not stop.wait(LOOK_SECONDS):
             pass
         follower.kill()

@@ -164,8 +164,8 @@ class TrainerPool:
         try:
             forkserver.control.settimeout(ANSWER_SECONDS)
             socket.send_fds(forkserver.control, [FORK], [orders, pipe])
-            told = forkserver.control.recv(MOST_BYTES)
-            pid = 0 if told == NOBODY else int(told)
+            reply = forkserver.control.recv(MOST_BYTES)
+            pid = 0 if reply == NOBODY else int(reply)
         except (OSError, ValueError):  # it has ended, or does not answer: whatever it forks yet finds no order
             self._drop_forkserver()
         finally:

@@ -257,15 +257,15 @@ def archive_audit(settings: ServiceSettings, folder: Path, *, check: bool) -> No
 
 TOOLS: Final[dict[str, Callable[[ServiceSettings, argparse.Namespace], None]]] = {
     "prepare": lambda settings, _: prepare(settings),
-    "backup": lambda settings, told: backup(settings, told.to),
-    "restore": lambda settings, told: restore(settings, told.source),
-    "reconcile": lambda settings, told: reconcile(settings, without_witness=told.without_witness),
-    "rewrap": lambda settings, told: rewrap(settings, fresh=told.fresh),
-    "overlaps": lambda settings, told: overlaps(settings, told.above),
-    "rotate-signing-key": lambda settings, told: rotate(settings, leaked=told.leaked),
-    "archive-audit": lambda settings, told: archive_audit(settings, told.to, check=told.check),
+    "backup": lambda settings, options: backup(settings, options.to),
+    "restore": lambda settings, options: restore(settings, options.source),
+    "reconcile": lambda settings, options: reconcile(settings, without_witness=options.without_witness),
+    "rewrap": lambda settings, options: rewrap(settings, fresh=options.fresh),
+    "overlaps": lambda settings, options: overlaps(settings, options.above),
+    "rotate-signing-key": lambda settings, options: rotate(settings, leaked=options.leaked),
+    "archive-audit": lambda settings, options: archive_audit(settings, options.to, check=options.check),
     "admin-key": lambda settings, _: admin_key(settings),
-    "site": lambda settings, told: make_site(settings, told.name),
+    "site": lambda settings, options: make_site(settings, options.name),
 }
 """What each does with the settings and its own arguments."""
 
@@ -298,11 +298,11 @@ def main(arguments: list[str] | None = None) -> None:
         "--above", type=_share, default=0.5, help="of the smaller dataset's rows, from 0 to 1; default .5"
     )
     tools.choices["site"].add_argument("name", help="of the site")
-    told = parser.parse_args(arguments)
-    given = {name: value for name in ("home", "witness") if (value := getattr(told, name)) is not None}
+    options = parser.parse_args(arguments)
+    given = {name: value for name in ("home", "witness") if (value := getattr(options, name)) is not None}
     settings = ServiceSettings(**given)
     try:
-        TOOLS[told.tool](settings, told)
+        TOOLS[options.tool](settings, options)
     except Refusal as refusal:
         say(refusal.detail, error=True)
         sys.exit(1)

@@ -68,15 +68,15 @@ def foresee_excess(planned: PlannedJob) -> ExcessForecast | None:
     if not isinstance(optimizer, KL_METHODS) or optimizer.condition is None:
         return None
     assert optimizer.mu is not None, "planned"
-    told = predict_excess(optimizer, facts, rho_of_mu(optimizer.mu))
+    predicted = predict_excess(optimizer, facts, rho_of_mu(optimizer.mu))
     return ExcessForecast(
         value=planned.bound.value,
         confidence=planned.bound.confidence,
         trivial=planned.bound.trivial,
         vacuous=planned.bound.vacuous,
-        lower=told.lower,
-        rounds=told.rounds,
-        noise=told.noise,
+        lower=predicted.lower,
+        rounds=predicted.rounds,
+        noise=predicted.noise,
         regimes=_regimes(optimizer, facts),
     )
 

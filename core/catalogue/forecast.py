@@ -212,11 +212,11 @@ def forecast(asker: Asker, planned: PlannedJob) -> Forecast | None:
         return fmean(log(one.ratio) for one in found) <= log(USEFUL_RATIO)
 
     mu, known = smallest_mu(asker, useful), asker.assumed(planned).deviations
-    told, flags = _checked(asker, planned)
+    is_informative, flags = _checked(asker, planned)
     return Forecast(
         level=planned.spec.inference.level,
         coefficients=asker.ranged(planned, widths),
-        informative=told,
+        informative=is_informative,
         flags=flags,
         useful_from=UsefulFrom(mu=None if mu is None else format_figure(mu, "up"), units=smallest_units(asker, useful)),
         spread=tuple(

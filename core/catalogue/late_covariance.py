@@ -70,29 +70,29 @@ class Matrices:
 
 @np.errstate(over="ignore", invalid="ignore")
 def late_covariance(
-    steps: Steps, told: Matrices, units: int, radius: Array | float, shifts: Array
+    steps: Steps, noised: Matrices, units: int, radius: Array | float, shifts: Array
 ) -> tuple[Array, NDArray[np.int64]]:
     """Return the covariance, shape (..., p, p), and how many eigenvectors have not forgotten, shape (...).
 
     Args:
         steps: the late steps.
-        told: the noised matrices, not floored.
+        noised: the noised matrices, not floored.
         units: n.
         radius: plausible size of a coefficient, shape (...); INTERCEPT_RADII times that of the first one.
         shifts: unit vectors, shape (q, p), that move many coefficients together; q may be 0.
     """
-    values, vectors = np.linalg.eigh((told.curvature + told.curvature.mT) / 2)
-    law = _law(repelled(values, told.deviation), _quadratic_deviation(vectors.mT, told.deviation))
+    values, vectors = np.linalg.eigh((noised.curvature + noised.curvature.mT) / 2)
+    law = _law(repelled(values, noised.deviation), _quadratic_deviation(vectors.mT, noised.deviation))
     left, noise = _filter(steps, vectors.mT, law)
     plausible = _plausible(vectors.mT, radius)
-    ratio, relative = _scores(vectors.mT @ told.score @ vectors, law.mean(-1), told)
+    ratio, relative = _scores(vectors.mT @ noised.score @ vectors, law.mean(-1), noised)
     known = np.sqrt((1 / (law * units + ratio[..., None, None] / plausible[..., None])).mean(-1))
     sampling = relative * known[..., None] * known[..., None, :]
     spread = MIXING * (noise + (left**2).mean(-1) * plausible)
     private = (vectors * spread[..., None, :]) @ vectors.mT
-    private = _widened(private, np.eye(values.shape[-1]), 0.0, steps, told, radius)
+    private = _widened(private, np.eye(values.shape[-1]), 0.0, steps, noised, radius)
     if len(shifts):
-        private = _widened(private, shifts, BASELINE_FLOOR, steps, told, radius)
+        private = _widened(private, shifts, BASELINE_FLOOR, steps, noised, radius)
     covariance: Array = private + vectors @ sampling @ vectors.mT
     slow = ((left**2).mean(-1) > REMEMBERED**2).sum(-1)
     return (covariance + covariance.mT) / 2, slow
@@ -157,17 +157,17 @@ def forgotten(factor: Array, count: int, averaged: int) -> tuple[Array, Array]:
     return factor * kept, noise
 
 
-def _scores(score: Array, curvature: Array, told: Matrices) -> tuple[Array, Array]:
+def _scores(score: Array, curvature: Array, noised: Matrices) -> tuple[Array, Array]:
     """Return c, shape (...), and the score matrix relative to the Hessian in its eigenvectors, shape (..., p, p)."""
-    guess = SMALLEST_RATIO * told.ratio
+    guess = SMALLEST_RATIO * noised.ratio
     curvature = np.maximum(curvature, 1e-9 * curvature.max(-1, keepdims=True))
-    precision = curvature**2 / ((MISFIT * guess * curvature) ** 2 + told.score_deviation**2)
+    precision = curvature**2 / ((MISFIT * guess * curvature) ** 2 + noised.score_deviation**2)
     diagonal = np.diagonal(score, axis1=-2, axis2=-1)
     found = (precision * diagonal / curvature).sum(-1) / precision.sum(-1)
     ratio = np.maximum(found, precision.sum(-1) ** -0.5)
     scale = np.sqrt(curvature[..., :, None] * curvature[..., None, :])
     believed = (MISFIT * ratio[..., None, None] * scale) ** 2
-    trust = believed / (believed + told.score_deviation**2)
+    trust = believed / (believed + noised.score_deviation**2)
     prior = ratio[..., None, None] * np.eye(curvature.shape[-1])
     relative = prior + trust * (score / scale - prior)
     values, vectors = np.linalg.eigh((relative + relative.mT) / 2)
@@ -176,7 +176,7 @@ def _scores(score: Array, curvature: Array, told: Matrices) -> tuple[Array, Arra
 
 
 def _widened(
-    covariance: Array, directions: Array, floor: float, steps: Steps, told: Matrices, radius: Array | float
+    covariance: Array, directions: Array, floor: float, steps: Steps, noised: Matrices, radius: Array | float
 ) -> Array:
     """Return the private part of the covariance with what public directions, shape (q, p), lack.
 
@@ -185,19 +185,19 @@ def _widened(
         directions: along coefficients; each is moved against the first, as the Hessian couples them.
         floor: least curvature along them, in standard deviations of its noise.
         steps: the late steps.
-        told: as told, not floored.
+        noised: as told, not floored.
         radius: plausible size of a coefficient.
     """
-    coupled = told.curvature[..., 0, :]
+    coupled = noised.curvature[..., 0, :]
     itself = np.maximum(coupled[..., :1], 1e-300)
-    against = np.where(coupled[..., :1] > CAUTION * told.deviation, coupled / itself, 0.0)
+    against = np.where(coupled[..., :1] > CAUTION * noised.deviation, coupled / itself, 0.0)
     dual = np.broadcast_to(directions, (*covariance.shape[:-2], *directions.shape)).copy()
     others = np.abs(dual[..., 1:]).sum(-1) > 0
     moved = dual.copy()
     moved[..., 0] = np.where(others, -(dual[..., 1:] * against[..., None, 1:]).sum(-1), dual[..., 0])
     dual[..., 0] = np.where(others, 0.0, dual[..., 0])
     along = moved / np.linalg.norm(moved, axis=-1, keepdims=True)
-    seen, spread = ((along @ told.curvature) * along).sum(-1), _quadratic_deviation(along, told.deviation)
+    seen, spread = ((along @ noised.curvature) * along).sum(-1), _quadratic_deviation(along, noised.deviation)
     least = np.maximum(seen - CAUTION * spread, floor * spread)[..., None]
     left, noise = _filter(steps, along, least, seen)
     needed = MIXING * (noise + left[..., 0] ** 2 * _plausible(along, radius))

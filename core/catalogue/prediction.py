@@ -236,10 +236,10 @@ def demerit(outlook: Outlook, facts: Facts, optimizer: AnySettings, inference: I
 
 def _demerit(outlook: Outlook, facts: Facts, optimizer: WithIntervals, inference: Inference) -> float:
     noised = noised_matrices(outlook, facts, inference, optimizer)
-    told = _declared(outlook, covariance_of(outlook, facts, optimizer, inference, noised))
-    wider = float(np.log(np.median(told, axis=0) / _sampling_deviations(outlook, facts)).mean())
+    deviations = _declared(outlook, covariance_of(outlook, facts, optimizer, inference, noised))
+    wider = float(np.log(np.median(deviations, axis=0) / _sampling_deviations(outlook, facts)).mean())
     exact, quantile = _exact(outlook, facts, optimizer, inference), float(ndtri(0.5 + inference.level / 2))
-    covered = float((2 * ndtr(quantile * told / exact) - 1).mean())
+    covered = float((2 * ndtr(quantile * deviations / exact) - 1).mean())
     return wider + COVERAGE_PRICE * max(0.0, inference.level - COVERAGE_SLACK - covered)
 
 

@@ -81,10 +81,10 @@ def _equation_misfit(planned: PlannedJob, model: RegressionModel, released: Rele
     found, wanted = released.equation, equation_of(model, planned.design)
     known = known_scale(planned, released)
     if known is not None:
-        told = residual_scale(released)
-        assert told is not None, "an unknown scale is released"
-        if known.scale is None or abs(known.scale - told.estimate) > SAME_SCALE * told.estimate:
-            return f"was released with the residual scale {told.estimate!r}: give it as scale in /model/loss"
+        released_scale = residual_scale(released)
+        assert released_scale is not None, "an unknown scale is released"
+        if known.scale is None or abs(known.scale - released_scale.estimate) > SAME_SCALE * released_scale.estimate:
+            return f"was released with the residual scale {released_scale.estimate!r}: give it as scale in /model/loss"
         found = tuple(Huber(c=one.c, scale=known.scale) if isinstance(one, Huber) else one for one in found)
     names = ("kind", "columns", "loss", "weights", "ridge")
     pairs = zip(names, found, wanted, strict=True)

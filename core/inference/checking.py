@@ -175,7 +175,7 @@ def _alike(one: Found, two: NDArray[np.bool_], lower: Array, upper: Array) -> ND
                 for theta, gradient, hessian in points
             ]
             sharp = [deviation**-2 for _, deviation in counts]
-            count = sum(told * weight for (told, _), weight in zip(counts, sharp, strict=True)) / sum(sharp)
+            count = sum(counted * weight for (counted, _), weight in zip(counts, sharp, strict=True)) / sum(sharp)
             towards = 1.0 if one.kind == "logistic" and margin > 0 else -1.0
             rarer = max(towards * effect, towards * away)
             alike[place] |= count * sqrt(sum(sharp)) < (ALIKE_IF_FAR if rarer > FIVEFOLD else ALIKE)

@@ -83,31 +83,31 @@ def rate_curvature(rates: Array, basis: Array) -> Array:
 
 
 def shrunk_to_classes(
-    told: NoisedAnswer, sizes: ParameterSizes, expected: Array, part: float = MEAN_FLOOR
+    measured: NoisedAnswer, sizes: ParameterSizes, expected: Array, part: float = MEAN_FLOOR
 ) -> ClassShrunk:
     """Shrink a noised Hessian towards S kron I, and floor what is left by its noise and at a part of that.
 
     Args:
-        told: of all parameters.
+        measured: of all parameters.
         sizes: how they are arranged.
         expected: S by frequencies alone, shape (m, m).
         part: of S kron I along a direction, below which no eigenvalue is taken to lie.
     """
-    centre = np.kron(class_curvature(told, sizes, expected), np.eye(sizes.features))
-    values, vectors = np.linalg.eigh((told.value + told.value.T) / 2 - centre)
-    kept = kept_part(values, told.deviation)
-    drawn = centre + assembled(vectors, drawn_in(values, told.deviation, sizes.all, kept))
+    centre = np.kron(class_curvature(measured, sizes, expected), np.eye(sizes.features))
+    values, vectors = np.linalg.eigh((measured.value + measured.value.T) / 2 - centre)
+    kept = kept_part(values, measured.deviation)
+    drawn = centre + assembled(vectors, drawn_in(values, measured.deviation, sizes.all, kept))
     values, vectors = np.linalg.eigh(drawn)
     usual = np.einsum("ij,ik,kj->j", vectors, centre, vectors)
-    least = np.maximum(NOISE_FLOOR * kept * told.deviation * sqrt(sizes.all), part * usual)
+    least = np.maximum(NOISE_FLOOR * kept * measured.deviation * sqrt(sizes.all), part * usual)
     return ClassShrunk(np.maximum(values, least), vectors, usual, kept)
 
 
-def class_curvature(told: NoisedAnswer, sizes: ParameterSizes, expected: Array) -> Array:
+def class_curvature(measured: NoisedAnswer, sizes: ParameterSizes, expected: Array) -> Array:
     """Return S, shape (m, m): the mean over features of a noised Hessian's blocks, drawn towards what rates say."""
     m, p = sizes
-    mean = np.einsum("aibi->ab", told.value.reshape(m, p, m, p)) / p
-    deviation = told.deviation / effective(m, p) * effective(m, 1) / sqrt(p)
+    mean = np.einsum("aibi->ab", measured.value.reshape(m, p, m, p)) / p
+    deviation = measured.deviation / effective(m, p) * effective(m, 1) / sqrt(p)
     multiple = max(float((mean * expected).sum() / (expected**2).sum()), LEAST_MULTIPLE)
     expected = multiple * expected
     values, vectors = np.linalg.eigh((mean + mean.T) / 2 - expected)
@@ -158,10 +158,10 @@ class WhitenedClasses:
 
 
 def class_step(
-    told: NoisedAnswer, gradient: Array, sizes: ParameterSizes, expected: Array, part: float = MEAN_FLOOR
+    measured: NoisedAnswer, gradient: Array, sizes: ParameterSizes, expected: Array, part: float = MEAN_FLOOR
 ) -> Array:
     """Return H^-1 g with the Hessian shrunk towards S kron I and floored."""
-    found: Array = shrunk_to_classes(told, sizes, expected, part).inverse @ gradient
+    found: Array = shrunk_to_classes(measured, sizes, expected, part).inverse @ gradient
     return found
 
 
@@ -232,15 +232,15 @@ def _sampling(last: LastOfClasses, shrunk: ClassShrunk, hidden: NDArray[np.bool_
     hessian = assembled(shrunk.vectors, shrunk.values)
     seen = assembled(shrunk.vectors, np.where(hidden, 0.0, shrunk.values))
     length = float((seen**2).sum())
-    told = float((scores.value * seen).sum()) / length if length > 0 else 1.0
+    measured = float((scores.value * seen).sum()) / length if length > 0 else 1.0
     doubt = (scores.deviation / effective(*last.sizes)) ** 2 / max(length, TINY)
-    beyond = told - last.explained
+    beyond = measured - last.explained
     prior = DOUBTED_PART * last.explained if beyond < 0 else DISPERSION
     believed = prior**2 / (prior**2 + doubt)
     if beyond > 0:  # dispersion has no bound: what stands clear of the noise is not drawn towards a prior
         believed = max(believed, positive_part(beyond**2, doubt))
     kappa = max(last.explained + believed * beyond, 0.1 * last.explained)
-    apart, axes = np.linalg.eigh((scores.value + scores.value.T) / 2 - told * hessian)
+    apart, axes = np.linalg.eigh((scores.value + scores.value.T) / 2 - measured * hessian)
     rest = drawn_in(apart, scores.deviation, size, kept_part(apart, scores.deviation))
     root = shrunk.root
     values, vectors = np.linalg.eigh(root @ (kappa * hessian + assembled(axes, rest)) @ root)

@@ -69,23 +69,23 @@ def square_within(found: Rates, rate_cap: float, dispersion: float, most: float)
     return total
 
 
-def dispersion_of(found: Rates, rate_cap: float, told: float, deviation: float, most: float) -> float:
+def dispersion_of(found: Rates, rate_cap: float, measured: float, deviation: float, most: float) -> float:
     """Return the dispersion with which residuals shorter than `most` have the mean square that was told.
 
     Args:
         found: rates of the records.
         rate_cap: M.
-        told: mean square of weighted residuals shorter than `most`.
+        measured: mean square of weighted residuals shorter than `most`.
         deviation: of the noise on it; within two of a Poisson law's there is none.
         most: length.
     """
     before = (0.0, square_within(found, rate_cap, 0.0, most))
-    if told < before[1] + 2 * deviation:
+    if measured < before[1] + 2 * deviation:
         return 0.0
     for dispersion in DISPERSIONS[1:]:
         square = square_within(found, rate_cap, dispersion, most)
-        if square >= told:
-            part = (told - before[1]) / (square - before[1])
+        if square >= measured:
+            part = (measured - before[1]) / (square - before[1])
             return before[0] + part * (dispersion - before[0])
         if square < before[1]:  # more dispersion only moves residuals beyond what was seen
             return before[0]

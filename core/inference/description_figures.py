@@ -109,13 +109,13 @@ def shares(found: Counts, size: int, level: float, about: About) -> list[Figure]
     """
     alone = found.partition.only_missing
     *cells, missing = found.counts
-    told, lost = (found.counts, 0.0) if alone else (cells, min(max(missing, 0.0), float(size)))
+    measured, lost = (found.counts, 0.0) if alone else (cells, min(max(missing, 0.0), float(size)))
     present = size - lost
     noise = found.deviation
     if present < FEWEST * noise and not alone:
-        return [Figure(None, None, None, NO_VALUES) for _ in told]
+        return [Figure(None, None, None, NO_VALUES) for _ in measured]
     units = min(float(size), present + (0.0 if alone else 2 * noise))
-    return [_share(one, lost, size, units, noise, level, about, alone=alone) for one in told]
+    return [_share(one, lost, size, units, noise, level, about, alone=alone) for one in measured]
 
 
 def _share(
@@ -161,11 +161,11 @@ def quantile(found: Counts, fraction: float, size: int, level: float, about: Abo
     chance to reject the cell that holds the quantile is at most that of a test at the quantile itself.
     """
     edges, excess, deviation = contrasts(found, fraction)
-    told, cells = float(sum(found.counts[:-1])), len(found.counts) - 1
+    measured, cells = float(sum(found.counts[:-1])), len(found.counts) - 1
     spread = found.deviation * sqrt(cells)
-    if told < FEWEST * spread:
+    if measured < FEWEST * spread:
         return Figure(None, None, None, NO_VALUES)
-    units = min(float(size), told + 2 * spread) if about == "population" else 0.0
+    units = min(float(size), measured + 2 * spread) if about == "population" else 0.0
     tail = (1 - level) / 2
     high = np.array([above(units, fraction, one, other) for one, other in zip(excess, deviation, strict=True)])
     ends = np.concatenate(([0.0], edges, [1.0]))
@@ -233,15 +233,15 @@ def correlations(found: Products, size: int, level: float, about: About) -> list
             figures.append(Figure(None, None, None, HIDDEN))
             continue
         scales = np.sqrt(variances[[one, other]])
-        told = float((moments[one + 1, other + 1] / whole - means[one] * means[other]) / scales.prod())
+        measured = float((moments[one + 1, other + 1] / whole - means[one] * means[other]) / scales.prod())
         noise = found.deviation / whole
         sampled = 0.0
         if about == "population":
             sampled = (max(found.influences[pair], 0.0) / whole + found.influence_deviation / whole) / (size * whole)
         tried = np.linspace(-1, 1, GRID)
         variance = noise**2 * _noise_factor(tried, means[[one, other]] / scales, scales) + sampled * found.cap
-        within = tried[np.abs(told - tried) <= _reach(level) * np.sqrt(variance)]
-        estimate = min(max(told, -1.0), 1.0)
+        within = tried[np.abs(measured - tried) <= _reach(level) * np.sqrt(variance)]
+        estimate = min(max(measured, -1.0), 1.0)
         at = float(np.interp(estimate, tried, variance))
         ends = (float(within[0]), float(within[-1])) if within.size else (estimate, estimate)
         step = 2 / (GRID - 1)

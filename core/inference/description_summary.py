@@ -208,10 +208,10 @@ def _table(released: ReleasedDescription, found: Counts, level: float, about: Ab
 def _correlations(released: ReleasedDescription, found: Products, level: float, about: About) -> Iterator[Line]:
     """Yield the correlation of each pair of numbers, of values cut where the look put the ends."""
     names = [released.columns[cut.column].name for cut in found.columns]
-    told = iter(figures.correlations(found, released.units, level, about))
+    correlations = iter(figures.correlations(found, released.units, level, about))
     for at, one in enumerate(names):
         for other in names[at + 1 :]:
-            figure = next(told)
+            figure = next(correlations)
             yield {
                 "columns": [one, other],
                 "estimate": figure.estimate,

@@ -39,8 +39,8 @@ def _numbers(shown: Mapping[str, Any]) -> Iterator[list[str]]:
             yield [f"{name}: mean", number(column["mean"]["estimate"]) or "-", *_ends(column["mean"])]
         if column["mean_within"] is not None:
             cut = column["mean_within"]
-            told = f"{name}: mean within [{number(cut['lower'])}, {number(cut['upper'])}]"
-            yield [told, number(cut["estimate"]) or "-", *_ends(cut)]
+            label = f"{name}: mean within [{number(cut['lower'])}, {number(cut['upper'])}]"
+            yield [label, number(cut["estimate"]) or "-", *_ends(cut)]
         for one in column["quantiles"] or ():
             yield [f"{name}: {100 * one['fraction']:.4g} %", number(one["estimate"]) or "-", *_ends(one)]
 

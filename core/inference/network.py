@@ -124,8 +124,8 @@ def shown(row: dict[str, Any]) -> dict[str, Any]:
     if row.get("kind") != "network":
         return row
     released = ReleasedNetwork.model_validate(row)
-    told = {name: at for name, at in row.items() if name not in {"parameters", "adapters"}}
-    return told | {"parameters": released.count, "trained_parameters": released.trained}
+    shown = {name: at for name, at in row.items() if name not in {"parameters", "adapters"}}
+    return shown | {"parameters": released.count, "trained_parameters": released.trained}
 
 
 def with_coefficients(released: AnyReleased, what: str) -> Released:
@@ -149,14 +149,14 @@ def layer_table(released: ReleasedNetwork) -> list[dict[str, Any]]:
     """Return one line a layer: its place, kind, settings, the shape it makes, and its number of parameters."""
     lines = []
     for one in trace(released.model.layers, released.shape):
-        told = one.layer.model_dump(mode="json", exclude={"layers", "kind"}, exclude_defaults=True)
-        told |= {"of": one.layer.of} if isinstance(one.layer, Activation | Pool2d) else {}
+        shown = one.layer.model_dump(mode="json", exclude={"layers", "kind"}, exclude_defaults=True)
+        shown |= {"of": one.layer.of} if isinstance(one.layer, Activation | Pool2d) else {}
         own = 0 if one.layer.kind == "residual" else sum(it.size for it in one.layer.parameters(one.given))
         lines.append(
             {
                 "place": ".".join(map(str, one.place)),
                 "kind": one.layer.kind,
-                "settings": told,
+                "settings": shown,
                 "output": list(one.made),
                 "parameters": own,
             }

@@ -86,9 +86,10 @@ def _single(released: Released, margins: Array, spread: Array | None, reach: flo
         return found
     error = np.sqrt(spread[:, 0, 0].clip(min=0.0))
     lows, highs = (_mean(released, margins[:, 0] + sign * reach * error)[1] for sign in (-1, 1))
-    told = zip((slope * error).tolist(), lows.tolist(), highs.tolist(), strict=True)
+    errors = zip((slope * error).tolist(), lows.tolist(), highs.tolist(), strict=True)
     return [
-        {**one, "std_error": wide, "interval": [low, high]} for one, (wide, low, high) in zip(found, told, strict=True)
+        {**one, "std_error": wide, "interval": [low, high]}
+        for one, (wide, low, high) in zip(found, errors, strict=True)
     ]
 
 

@@ -200,8 +200,8 @@ def _scale(released: Released, levels: Sequence[float]) -> dict[str, Any] | None
     found = residual_scale(released)
     if found is None:
         return None
-    told = line(found.estimate, found.std_error, levels)
-    return {name: value for name, value in told.items() if name not in {"z", "p_value"}}
+    figures = line(found.estimate, found.std_error, levels)
+    return {name: value for name, value in figures.items() if name not in {"z", "p_value"}}
 
 
 def _exponentials(ends: Sequence[float] | None) -> list[float | None] | None:

@@ -57,8 +57,8 @@ def infer(inference: Inference, estimate: Estimate, oracle: Oracle, shifts: Tens
     shifts = None if shifts is None else spread(shifts, facts)
     curvature_question, score_question = inference.questions()
     last = oracle.ask(curvature_question, estimate.theta)
-    told = penalised_hessian(facts, pooled(last, estimate), scale)
-    floored, curvature_floored = floor_eigenvalues(told, inference.curvature_floor)
+    received = penalised_hessian(facts, pooled(last, estimate), scale)
+    floored, curvature_floored = floor_eigenvalues(received, inference.curvature_floor)
     curvature = floored / by_replicate(scale, 2)
     scored = oracle.ask(score_question, estimate.theta)
     score, score_floored = floor_eigenvalues(scored.value, inference.score_floor)
@@ -66,7 +66,7 @@ def infer(inference: Inference, estimate: Estimate, oracle: Oracle, shifts: Tens
     plain = inverse @ score @ inverse / facts.units
     plain = (plain + plain.mT) / 2
     if estimate.late is None or inference.correction == "plain":
-        noised, floor = told / by_replicate(scale, 2), inference.curvature_floor / scale
+        noised, floor = received / by_replicate(scale, 2), inference.curvature_floor / scale
         leaning = remembered(estimate, noised, floor, inference.correction, shifts)
         covariance = plain + correction(inference.correction, estimate, curvature) + leaning
         slow = _slow(estimate, curvature)
@@ -74,7 +74,7 @@ def infer(inference: Inference, estimate: Estimate, oracle: Oracle, shifts: Tens
         assert inference.correction == "stationary", "the planner refuses others with late steps"
         assert inference.plausible_radius is not None, "plan first"
         matrices = Matrices(
-            curvature=told.numpy(),
+            curvature=received.numpy(),
             deviation=_pooled_deviation(last, estimate),
             score=scored.value.numpy(),
             score_deviation=scored.scale,

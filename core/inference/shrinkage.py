@@ -25,19 +25,19 @@ class Shrunk(NamedTuple):
     """Mean eigenvalue, before any floor."""
 
 
-def shrink(told: Array, deviation: float, least: float = 0.0, shape: Array | None = None) -> Shrunk:
+def shrink(measured: Array, deviation: float, least: float = 0.0, shape: Array | None = None) -> Shrunk:
     """Shrink a noised symmetric matrix.
 
     Args:
-        told: shape (p, p).
+        measured: shape (p, p).
         deviation: of the noise on each entry on and above the diagonal.
         least: the mean eigenvalue is taken to be no less.
         shape: what a multiple of is expected, of trace p, shape (p, p); None: the identity.
     """
     if shape is not None:
-        return _around(shape, told, deviation, least)
-    size = len(told)
-    values, vectors = np.linalg.eigh((told + told.T) / 2)
+        return _around(shape, measured, deviation, least)
+    size = len(measured)
+    values, vectors = np.linalg.eigh((measured + measured.T) / 2)
     mean = float(values.mean())
     apart = values - mean
     kept = kept_part(apart, deviation)
@@ -45,10 +45,10 @@ def shrink(told: Array, deviation: float, least: float = 0.0, shape: Array | Non
     return Shrunk(mean + drawn_in(apart, deviation, size, kept), vectors, kept, mean)
 
 
-def _around(shape: Array, told: Array, deviation: float, least: float) -> Shrunk:
+def _around(shape: Array, measured: Array, deviation: float, least: float) -> Shrunk:
     """Shrink what a noised matrix has beyond a multiple of an expected one."""
-    mean = float(np.trace(told)) / len(told)
-    beyond = shrink(told - mean * shape, deviation)
+    mean = float(np.trace(measured)) / len(measured)
+    beyond = shrink(measured - mean * shape, deviation)
     mean = max(mean, least)
     values, vectors = np.linalg.eigh(mean * shape + assembled(beyond.vectors, beyond.values))
     return Shrunk(values, vectors, beyond.kept, mean)
@@ -75,6 +75,6 @@ def assembled(vectors: Array, values: Array) -> Array:
     return found
 
 
-def positive_part(told: float, noise: float) -> float:
+def positive_part(measured: float, noise: float) -> float:
     """Return what is left of a squared length once the noise's is taken off, as a part of it: 0 to 1."""
-    return max(0.0, 1 - noise / max(told, TINY))
+    return max(0.0, 1 - noise / max(measured, TINY))

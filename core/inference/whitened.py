@@ -132,10 +132,10 @@ class Whitened:
     """The scores' variance over what the model and the weights explain, as told, with the deviation of its noise."""
 
 
-def newton_step(told: NoisedAnswer, gradient: Array, peak: float, part: float = MEAN_FLOOR) -> Array:
+def newton_step(measured: NoisedAnswer, gradient: Array, peak: float, part: float = MEAN_FLOOR) -> Array:
     """Return H^-1 g with the Hessian shrunk and floored, by its noise and at a part of its mean eigenvalue."""
-    found = shrink(told.value, told.deviation, LEAST_MEAN_PART * peak)
-    values = np.maximum(found.values, _floor(found.kept, told.deviation, len(gradient), part * found.mean))
+    found = shrink(measured.value, measured.deviation, LEAST_MEAN_PART * peak)
+    values = np.maximum(found.values, _floor(found.kept, measured.deviation, len(gradient), part * found.mean))
     step: Array = found.vectors @ ((found.vectors.T @ gradient) / values)
     return step
 
@@ -306,17 +306,17 @@ def _scores(
     seen = ~hidden
     count = max(int(seen.sum()), 1)
     own = np.einsum("ij,ik,kj->j", vectors, relative, vectors)
-    told = float(own[seen].sum()) / count if seen.any() else 1.0
+    measured = float(own[seen].sum()) / count if seen.any() else 1.0
     deviation = last.scores.deviation * float((1 / values[seen]).mean() if seen.any() else (1 / values).mean())
-    prior = DOUBTED_PART * last.explained if told < last.explained else _DISPERSION[last.kind]
-    beyond, doubt = told - last.explained, deviation**2 / count
+    prior = DOUBTED_PART * last.explained if measured < last.explained else _DISPERSION[last.kind]
+    beyond, doubt = measured - last.explained, deviation**2 / count
     believed = prior**2 / (prior**2 + doubt)
     if beyond > 0:  # dispersion has no bound: what stands clear of the noise is not drawn towards a prior
         believed = max(believed, positive_part(beyond**2, doubt))
     kappa = max(last.explained + believed * beyond, 0.1 * last.explained)
     eigen, axes = np.linalg.eigh((relative + relative.T) / 2)
-    apart = eigen - told
+    apart = eigen - measured
     spread = drawn_in(apart, deviation, size, kept_part(apart, deviation))
     drift = 1.0 if last.kind == "huber" else float(np.clip(kappa / last.explained, 0.5, 1.0))
-    dispersed = told / last.explained, sqrt(doubt) / last.explained
+    dispersed = measured / last.explained, sqrt(doubt) / last.explained
     return assembled(axes, np.maximum(kappa + spread, LEAST_SCORES * kappa)), drift, dispersed

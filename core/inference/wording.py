@@ -196,15 +196,15 @@ def _second_order(certificate: Certificate, found: SecondOrder) -> str:
 def _norm(certificate: Certificate, found: ToldNorm) -> str:
     """Say how long a gradient was told to be, and what follows for the population's."""
     about = f"It is about {', '.join(certificate.models)}, released before; its privacy is that of the certificate"
-    told = (
+    sentence = (
         f"{about}. The norm of the mean gradient in its {found.of} was told once, as {found.told:.4g} with noise of "
         f"{found.noise:.2g}, in encoded units; {found.left:.4g} is left of it once noise is allowed for"
     )
     if certificate.value is None or certificate.confidence is None:
-        return f"{told}; nothing is claimed of the population's."
+        return f"{sentence}; nothing is claimed of the population's."
     resting = "; ".join(certificate.conditions)
     said = (
-        f"{told}. With {found.tolerance:.4g} added for noise and sampling, a mean gradient of at most "
+        f"{sentence}. With {found.tolerance:.4g} added for noise and sampling, a mean gradient of at most "
         f"{certificate.value:.4g} is claimed with confidence {certificate.confidence:.4g}, if all of this holds, which "
         f"nobody has checked: {resting}. Of curvature nothing is said."
     )

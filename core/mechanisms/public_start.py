@@ -18,8 +18,8 @@ from core.mechanisms.generator import SimulationGenerator
 
 def key_of(layers: tuple[Layer, ...]) -> bytes:
     """Return the SHA-256 of layers as canonical JSON: names sorted, no spaces."""
-    told = [layer.model_dump(mode="json") for layer in layers]
-    return sha256(json.dumps(told, sort_keys=True, separators=(",", ":")).encode()).digest()
+    described = [layer.model_dump(mode="json") for layer in layers]
+    return sha256(json.dumps(described, sort_keys=True, separators=(",", ":")).encode()).digest()
 
 
 def draw_start(layers: tuple[Layer, ...], given: Shape, train: Train) -> dict[str, Tensor]:

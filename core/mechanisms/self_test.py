@@ -125,13 +125,13 @@ def _sums_agree(found: CDLL, words: NDArray[np.uint64]) -> bool:
     totals = words[:MANY].view(np.int64) >> (words[MANY : 2 * MANY] % np.uint64(62) + np.uint64(2)).astype(np.int64)
     noise = words[2 * MANY : 3 * MANY].view(np.int64) >> 30
     noise[MANY // 2 :] <<= 29  # too large for doubles that are made many at a time
-    told = []
+    answered = []
     for kernel in (TELL.of(found), None):
         into = np.empty(MANY), np.empty(MANY, dtype=np.float32)
         for one in into:
             tell_noised(totals, [(0, noise)], vector_grid(1.0, 2**20, 9, Adjacency.ZERO_OUT), 1 / 3, one, kernel)
-        told.append([one.tobytes() for one in into])
-    return told[0] == told[1]
+        answered.append([one.tobytes() for one in into])
+    return answered[0] == answered[1]
 
 
 def _parts_agree(found: CDLL, words: NDArray[np.uint64]) -> bool:
@@ -157,10 +157,10 @@ def _open_sums_agree(found: CDLL, words: NDArray[np.uint64]) -> bool:
     integers = (single / np.float32(grid.part_step)).astype(np.int64)
     equal = []
     for before in (None, words[:MANY].view(np.int64) >> 3):
-        told, expected = single.copy(), np.empty(MANY, dtype=np.float32)
-        tell_open(told, before, [(0, noise)], grid, 1 / 3, kernel)
+        answered, expected = single.copy(), np.empty(MANY, dtype=np.float32)
+        tell_open(answered, before, [(0, noise)], grid, 1 / 3, kernel)
         tell_noised(integers if before is None else integers + before, [(0, noise)], grid, 1 / 3, expected, None)
-        equal.append(told.tobytes() == expected.tobytes())
+        equal.append(answered.tobytes() == expected.tobytes())
     return all(equal)
 
 
@@ -235,9 +235,9 @@ def self_test() -> str:
         child = subprocess.run(  # noqa: S603 - our own module
             command, env=environment, stdout=subprocess.PIPE, text=True, timeout=_PATIENCE_SECONDS, check=True
         )
-        told = child.stdout.splitlines()
-        ensure(len(told) == LINES, "a fresh process, and a fork of it, say what they draw")
-        lines += told
+        answered = child.stdout.splitlines()
+        ensure(len(answered) == LINES, "a fresh process, and a fork of it, say what they draw")
+        lines += answered
     ensure(distinct(lines), "fresh processes draw the same noise: the system's source of randomness is broken")
     ensure(kernels_agree(), "compiled kernels give other numbers than NumPy: build them anew, or remove the library")
     return library()[1]

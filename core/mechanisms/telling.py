@@ -32,7 +32,7 @@ def tell_noised(
     pieces: Iterable[tuple[int, NDArray[np.int64]]],
     grid: Grid,
     scale: float,
-    told: NDArray[np.float64] | NDArray[np.float32],
+    answered: NDArray[np.float64] | NDArray[np.float32],
     kernel: Kernel | None = _TELL,
 ) -> None:
     """Round a sum of parts to the grid, add its noise there, and scale it; post-processing from the noise on.
@@ -44,22 +44,22 @@ def tell_noised(
         pieces: of the noise, in steps, each with the place where it begins; they cover the sum.
         grid: for sums of parts.
         scale: a step in the units of what is told.
-        told: written, rounded where it is in single precision; it may begin where the sum does, in its memory.
+        answered: written, rounded where it is in single precision; it may begin where the sum does, in its memory.
         kernel: compiled; None: NumPy does it.
     """
     ensure(total.dtype == np.int64, "parts add up as integers")
-    single = told.dtype == np.float32
-    ensure(single or told.dtype == np.float64, "answers are floats of double or single precision")
-    ensure(total.shape == told.shape == (total.size,), "vectors of one length")
+    single = answered.dtype == np.float32
+    ensure(single or answered.dtype == np.float64, "answers are floats of double or single precision")
+    ensure(total.shape == answered.shape == (total.size,), "vectors of one length")
     ensure(grid.part_bits > 0, "this grid is for sums of parts")
     if kernel is not None:
-        _tell(kernel, address(total), address(told), total.size, pieces, grid, scale, single=single)
+        _tell(kernel, address(total), address(answered), total.size, pieces, grid, scale, single=single)
         return
     for start, noise in _covering(pieces, total.size):
         here = slice(start, start + noise.size)
         integers = round_parts(total[here], grid)
         integers += noise
-        np.multiply(integers, scale, out=told[here], dtype=np.float64, casting="same_kind")
+        np.multiply(integers, scale, out=answered[here], dtype=np.float64, casting="same_kind")
 
 
 def _covering(pieces: Iterable[tuple[int, NDArray[np.int64]]], size: int) -> Iterator[tuple[int, NDArray[np.int64]]]:

@@ -57,8 +57,8 @@ def main(arguments: list[str]) -> int:
     except subprocess.CalledProcessError as error:
         sys.stdout.write(f"kernels: {command[0]} failed with status {error.returncode}\n")
         return 1
-    found, told = opened()
-    sys.stdout.write(f"kernels: {told}, {path}\n")
+    found, message = opened()
+    sys.stdout.write(f"kernels: {message}, {path}\n")
     return int(found is None)
 
 

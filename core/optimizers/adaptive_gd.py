@@ -90,10 +90,10 @@ def _measured(settings: AdaptiveGradientDescent, oracle: Oracle, state: State) -
         return {"ended": torch.tensor(_STEP_CAP)}
     if not _affords(settings, oracle, question):
         return {"ended": torch.tensor(_BUDGET if step else _BUDGET_TOO_SMALL)}
-    told = oracle.ask(question, state["theta"])
-    norm = told.value[0]
+    received = oracle.ask(question, state["theta"])
+    norm = received.value[0]
     points, norms = hold(settings, state["points"], state["norms"], state["theta"], norm)
-    return {"norm": norm, "norm_scale": _number(told.scale), "points": points, "norms": norms}
+    return {"norm": norm, "norm_scale": _number(received.scale), "points": points, "norms": norms}
 
 
 def _stepped(settings: AdaptiveGradientDescent, oracle: Oracle, state: State) -> State:
@@ -106,13 +106,13 @@ def _stepped(settings: AdaptiveGradientDescent, oracle: Oracle, state: State) ->
     if not _affords(settings, oracle, question):
         return {"ended": torch.tensor(_BUDGET)}
     assert norm > 0, "no gradient is asked for where its norm was not told to be positive"
-    told = oracle.ask(question, state["theta"])
+    received = oracle.ask(question, state["theta"])
     return {
         "theta": state["theta"]
-        - penalised_gradient(oracle.facts, told.value, state["theta"]) / (2 * settings.smoothness),
+        - penalised_gradient(oracle.facts, received.value, state["theta"]) / (2 * settings.smoothness),
         "step": state["step"] + 1,
         "norm": torch.full_like(state["norm"], nan),
-        "scale": _number(told.scale),
+        "scale": _number(received.scale),
     }
 
 
@@ -123,7 +123,7 @@ def _affords(settings: AdaptiveGradientDescent, oracle: Oracle, question: Gradie
 
 def _certificate(settings: AdaptiveGradientDescent, ended_by: int, norm: float, scale: float) -> Certificate:
     """Return what the last noised norm says of the point it was told at; nothing where none was."""
-    told = not isnan(norm)
+    is_known = not isnan(norm)
     exact = "paper" if (settings.multiple, settings.radius_rule) == (1, "paper") else "corrected"
     extensions = ("" if settings.step_cap is None else "+step_cap") + (
         "+least_norm" * (settings.select == "least_norm")
@@ -131,9 +131,9 @@ def _certificate(settings: AdaptiveGradientDescent, ended_by: int, norm: float, 
     return Certificate(
         ended_by=ENDINGS[ended_by],
         quantity="gradient_norm",
-        value=max(0.0, norm + settings.norm_slack() * scale) if told else None,
-        confidence=1 - settings.beta / 2 if told else None,
-        conditions=("no unit's gradient is shortened there",) if told else (),
+        value=max(0.0, norm + settings.norm_slack() * scale) if is_known else None,
+        confidence=1 - settings.beta / 2 if is_known else None,
+        conditions=("no unit's gradient is shortened there",) if is_known else (),
         variant=exact + extensions,
     )
 

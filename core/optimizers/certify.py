@@ -37,11 +37,11 @@ def iterate(settings: Certify, oracle: Oracle, points: Tensor) -> tuple[Estimate
     """
     point = points[-1]
     if not settings.escapes:
-        return _told(settings, oracle, point)
+        return _received(settings, oracle, point)
     return search(settings, oracle, oracle.resume({**beginning(point), **nothing_known(point)}))
 
 
-def _told(settings: Certify, oracle: Oracle, point: Tensor) -> tuple[Estimate, Status]:
+def _received(settings: Certify, oracle: Oracle, point: Tensor) -> tuple[Estimate, Status]:
     """Ask for the norm of the gradient at a point, shape (p,), or for all of it, and claim what follows from it."""
     facts, question = oracle.facts, settings.length_question()
     answer = oracle.ask(question, point)

@@ -93,15 +93,15 @@ def quantiles(ask: Ask, columns: int, fractions: Sequence[float], units: int) ->
     return Quantiles(places, ends_seen, answer.scale * units)
 
 
-def _total(told: float, deviation: float, units: int) -> float:
+def _total(received: float, deviation: float, units: int) -> float:
     """Return how many records have a value: all of them, unless clearly fewer were told."""
-    return told if told < units - CAUTION * sqrt(2) * deviation else float(units)
+    return received if received < units - CAUTION * sqrt(2) * deviation else float(units)
 
 
 def _by_cell(answer: Answer, named: tuple[Cells, ...], units: int) -> list[dict[int, float]]:
     """Return each column's noised counts by cell."""
-    told = iter((answer.value * units).tolist())
-    return [{cell: next(told) for cell in cells} for cells in named]
+    received = iter((answer.value * units).tolist())
+    return [{cell: next(received) for cell in cells} for cells in named]
 
 
 def look_at_columns(settings: Looking, oracle: Oracle) -> Columns:
@@ -173,10 +173,10 @@ def base_rate(settings: WhitenedNewton, oracle: Oracle) -> tuple[float, float]:
     question = settings.target_question()
     assert question is not None, "a binary target is asked about"
     answer = oracle.ask(question, _zero(oracle))
-    told, units = float(answer.value[0]), oracle.facts.units
+    received, units = float(answer.value[0]), oracle.facts.units
     least = max(3 * answer.scale, 2 / units)
-    rate = min(max(told, least), 1 - least) if least < 0.5 else 0.5  # noqa: PLR2004 - noise hides it altogether
-    return rate, units * min(told, 1 - told)
+    rate = min(max(received, least), 1 - least) if least < 0.5 else 0.5  # noqa: PLR2004 - noise hides it altogether
+    return rate, units * min(received, 1 - received)
 
 
 def look_at_counts(settings: WhitenedNewton, oracle: Oracle) -> tuple[float, float]:

@@ -78,9 +78,9 @@ def look_at_residuals(
         ends = question.top * 2.0 ** (-np.arange(COUNT_BINS) / COUNT_BINS_PER_OCTAVE)
         squares = (ends * 2.0 ** (-0.5 / COUNT_BINS_PER_OCTAVE)) ** 2
         kept = (np.abs(counts) > KEPT * noise) & (np.arange(COUNT_BINS) >= first)
-        told = float((counts * squares)[kept].sum()) / units
+        received = float((counts * squares)[kept].sum()) / units
         deviation = noise * sqrt(float((squares[kept] ** 2).sum())) / units
-        dispersion = dispersion_of(found, rate_cap, told, deviation, float(ends[first]))
+        dispersion = dispersion_of(found, rate_cap, received, deviation, float(ends[first]))
         longest = float(ends[first]) if dispersion > 0 else 0.0
     own = spread(found, rate_cap, dispersion)
     _, length = settings.count_cuts(oracle.facts, 1.0, sqrt(own.square), cap)

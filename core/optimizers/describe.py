@@ -96,9 +96,9 @@ def _look(settings: Describe, oracle: Oracle) -> dict[int, Look]:
 def _counted(oracle: Oracle, statistic: str, question: TableCounts) -> Iterator[Counts]:
     """Ask for counts, and yield each partition's."""
     answer, units = oracle.ask(question, torch.zeros(oracle.facts.dimension, dtype=torch.float64)), oracle.facts.units
-    told = iter((answer.value * units).tolist())
+    received = iter((answer.value * units).tolist())
     for partition in question.partitions:
-        counts = tuple(next(told) for _ in range(partition.cells))
+        counts = tuple(next(received) for _ in range(partition.cells))
         yield Counts.model_validate(
             {"statistic": statistic, "partition": partition, "counts": counts, "deviation": answer.scale * units}
         )
@@ -164,12 +164,12 @@ def _sums(settings: Describe, oracle: Oracle, looks: dict[int, Look]) -> Iterato
     """Ask for the sums that means are made of."""
     question = settings.sums([_split(looks[place]) for place in settings.planned_layout.numbers])
     answer = oracle.ask(question, torch.zeros(oracle.facts.dimension, dtype=torch.float64))
-    told = iter(answer.value.tolist())
+    received = iter(answer.value.tolist())
     for cut in question.columns:
         roots = [sqrt(part) for part in parts_of(cut).values()]
         yield Sums(
             cut=cut,
-            sums=tuple(next(told) / root for root in roots),
+            sums=tuple(next(received) / root for root in roots),
             deviations=tuple(answer.scale / root for root in roots),
         )
 

@@ -134,8 +134,8 @@ def walk(
         if final and settings.least_squares:
             return _counted(settings, oracle, place, centre, own)
         sizes = sizes_at(settings, oracle, place, centre)
-        told = max(scale_of(sizes), spread_of(sizes)) if final and not settled else scale_of(sizes)
-        times = min(max(told, LEAST_OF_NOISE * sqrt(length) / NORMAL_PART), MOST_GROWTH)
+        received = max(scale_of(sizes), spread_of(sizes)) if final and not settled else scale_of(sizes)
+        times = min(max(received, LEAST_OF_NOISE * sqrt(length) / NORMAL_PART), MOST_GROWTH)
         place = place.measured_in(times)
         settled = times > SETTLED and float(np.linalg.norm(step)) < SHORT
     return place, None
@@ -194,9 +194,9 @@ def pooled(before: NoisedAnswer | None, hessian: NoisedAnswer) -> NoisedAnswer:
     return NoisedAnswer(value, sum(weights) ** -0.5)
 
 
-def seen_by(told: NoisedAnswer, change: Array) -> NoisedAnswer:
+def seen_by(received: NoisedAnswer, change: Array) -> NoisedAnswer:
     """Return a matrix in other coordinates, with the root mean square of its entries' noise there."""
-    return NoisedAnswer(change @ told.value @ change.T, told.deviation * float((change**2).sum()) / len(change))
+    return NoisedAnswer(change @ received.value @ change.T, received.deviation * float((change**2).sum()) / len(change))
 
 
 def whitening(design: NoisedAnswer, raised: Array) -> Array:

@@ -57,23 +57,23 @@ class Local:
     scale: Tensor
 
 
-def local(facts: Facts, told: LocalAnswers, ridge: Tensor | float = 0.0) -> Local:
+def local(facts: Facts, received: LocalAnswers, ridge: Tensor | float = 0.0) -> Local:
     """Return the floored model with the job's ridge and `ridge`, shape (...), more."""
-    scale = scale_of(facts, told.theta)
-    gradient = penalised_gradient(facts, told.gradient, told.theta, ridge)
-    hessian, floored = floor_eigenvalues(penalised_hessian(facts, told.matrix, scale, ridge), told.floor)
+    scale = scale_of(facts, received.theta)
+    gradient = penalised_gradient(facts, received.gradient, received.theta, ridge)
+    hessian, floored = floor_eigenvalues(penalised_hessian(facts, received.matrix, scale, ridge), received.floor)
     return Local(gradient, hessian, floored, scale.unsqueeze(-1) * solve(hessian, gradient), scale)
 
 
 def damped(
-    settings: NoisyNewton, facts: Facts, told: LocalAnswers, number: int, early: Tensor, lipschitz: Tensor
+    settings: NoisyNewton, facts: Facts, received: LocalAnswers, number: int, early: Tensor, lipschitz: Tensor
 ) -> tuple[Local, Tensor, Tensor]:
     """Return the model of a step, its damping, shape (...), and where the early phase goes on, shape (...).
 
     Args:
         settings: public settings, nothing open.
         facts: public facts.
-        told: about the current iterate.
+        received: about the current iterate.
         number: of the step, from 1, among those with a Hessian.
         early: where no test has passed yet.
         lipschitz: private bound on how fast Hessians change; NaN where none was asked.
@@ -88,10 +88,10 @@ def damped(
         if number > warm.steps:
             early = torch.zeros_like(early)
         else:
-            early = early & ~near(facts, local(facts, told, warm.ridge), lipschitz, warm.ridge)
-        model = local(facts, told, torch.where(early, warm.ridge, 0.0))
+            early = early & ~near(facts, local(facts, received, warm.ridge), lipschitz, warm.ridge)
+        model = local(facts, received, torch.where(early, warm.ridge, 0.0))
         return model, torch.where(early, warm.damping, _ruled(settings, facts, model, usual)), early
-    model = local(facts, told)
+    model = local(facts, received)
     if settings.step_rule == "switching":
         assert settings.damped_steps is not None, "plan first"
         over = near(facts, model, lipschitz) if number <= settings.damped_steps else torch.tensor(data=True)

@@ -140,8 +140,8 @@ def _moved(settings: NoisyNewton, oracle: Oracle, state: State, slope: Answer, s
         return {"theta": theta - by_replicate(_warm_size(settings, oracle.facts, theta), 1) * along}
     pooled = _pooled(settings, oracle, state, number)
     matrix = pooled["matrix"] if settings.scale_step == "newton" else with_own_scale(oracle.facts, pooled["matrix"])
-    told = LocalAnswers(theta, slope.value, matrix, settings.floors(oracle.facts)[number - 1])
-    model, damping, early = damped(settings, oracle.facts, told, number, state["early"], state["lipschitz"])
+    received = LocalAnswers(theta, slope.value, matrix, settings.floors(oracle.facts)[number - 1])
+    model, damping, early = damped(settings, oracle.facts, received, number, state["early"], state["lipschitz"])
     model = replace(model, direction=_limited(settings, oracle.facts, model.direction, model.scale))
     moved = pooled | {"hessian": model.hessian, "floored": model.floored, "early": early}
     del moved["matrix"]

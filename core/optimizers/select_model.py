@@ -75,8 +75,8 @@ def _begun(oracle: Oracle) -> State:
 def _chosen_by_score(settings: SelectModel, oracle: Oracle, points: Tensor) -> State:
     """Ask one question about all candidates."""
     (question,) = settings.questions()
-    told = oracle.ask(question, points)
-    return {**_begun(oracle), "place": torch.tensor(len(points)), "chosen": told.value[0].long()}
+    received = oracle.ask(question, points)
+    return {**_begun(oracle), "place": torch.tensor(len(points)), "chosen": received.value[0].long()}
 
 
 def _first_that_passes(settings: SelectModel, oracle: Oracle, points: Tensor) -> State:
@@ -129,11 +129,11 @@ def _least_by_products(settings: SelectModel, oracle: Oracle, theta: Tensor) -> 
     assert settings.smoothness is not None, "plan first"
     vector = 1 + torch.arange(len(theta), dtype=torch.float64) / len(theta)
     vector /= torch.linalg.vector_norm(vector)
-    least, told = float("inf"), Answer(vector, 0.0)
+    least, received = float("inf"), Answer(vector, 0.0)
     for _ in range(settings.products):
-        told = oracle.ask(question, theta, vector)
-        image = told.value + facts.ridge * vector
+        received = oracle.ask(question, theta, vector)
+        image = received.value + facts.ridge * vector
         least = min(least, float(vector @ image))
         turned = (settings.smoothness + facts.ridge) * vector - image
         vector = turned / torch.linalg.vector_norm(turned)
-    return least, told.scale
+    return least, received.scale

@@ -19,17 +19,17 @@ from core.privacy.facts import Facts
 Memory = dict[str, Tensor]
 
 
-def slope_at(facts: Facts, told: Tensor, theta: Tensor) -> Tensor:
+def slope_at(facts: Facts, received: Tensor, theta: Tensor) -> Tensor:
     """Return a noised gradient with its ridge's, times an unknown scale: as it is where there is neither.
 
     Args:
         facts: for ridge and scale.
-        told: the answer's value, shape (..., p).
+        received: the answer's value, shape (..., p).
         theta: where it was asked at, shape (..., p).
     """
     if facts.ridge == 0 and facts.scale is None:
-        return told  # networks have millions of parameters: nothing is multiplied by one
-    return penalised_gradient(facts, told, theta) * scale_of(facts, theta).unsqueeze(-1)
+        return received  # networks have millions of parameters: nothing is multiplied by one
+    return penalised_gradient(facts, received, theta) * scale_of(facts, theta).unsqueeze(-1)
 
 
 def memory_of(rule: Rule, average: Average, start: Tensor) -> Memory:

@@ -49,7 +49,7 @@ class Classes(NamedTuple):
 
     rates: Array
     """Kept off zero, summing to 1, shape (K,)."""
-    told: Array
+    received: Array
     """As told, shape (K,)."""
     basis: Array
     """U, shape (K, m)."""
@@ -71,7 +71,7 @@ def iterate(settings: WhitenedNewton, oracle: Oracle, looked: Columns | None = N
     questions = _ClassQuestions(settings, oracle, encoded, sizes)
     theta = _walk(settings, questions, classes, _start(encoded, cross, classes))
     found = finish_classes(_last_answers(settings, questions, classes, theta))
-    return _told(settings, oracle, columns, encoded, classes, found), Status.FINISHED
+    return _received(settings, oracle, columns, encoded, classes, found), Status.FINISHED
 
 
 def _look_at_classes(settings: WhitenedNewton, oracle: Oracle) -> Classes:
@@ -81,11 +81,11 @@ def _look_at_classes(settings: WhitenedNewton, oracle: Oracle) -> Classes:
     assert loss.classes is not None, "planned"
     assert question is not None, "classes are asked about"
     answer = oracle.ask(question, torch.zeros(oracle.facts.dimension, dtype=torch.float64))
-    told = answer.value.numpy()
+    received = answer.value.numpy()
     least = min(max(SURE * answer.scale, 2 / oracle.facts.units), 1 / loss.classes)
-    rates = np.maximum(told, least)
+    rates = np.maximum(received, least)
     rates, basis = rates / rates.sum(), contrasts_of(loss.classes)
-    return Classes(rates, told, basis, rate_curvature(rates, basis))
+    return Classes(rates, received, basis, rate_curvature(rates, basis))
 
 
 def _whiten(
@@ -195,7 +195,7 @@ def _last_answers(
     )
 
 
-def _told(
+def _received(
     settings: WhitenedNewton,
     oracle: Oracle,
     columns: Columns,
@@ -220,7 +220,7 @@ def _told(
             metric=encoded.metric,
             columns=columns,
             rates=classes.rates,
-            events=classes.told * oracle.facts.units,
+            events=classes.received * oracle.facts.units,
             weight_bound=settings.bound_of_weights,
         )
     )

@@ -78,7 +78,7 @@ def iterate(settings: WhitenedNewton, oracle: Oracle, looked: Columns | None = N
     if tails is not None and isinstance(loss, Huber):
         last = with_tails(last, tails, loss.c, weighted=bool(settings.weighted))
     found = finish(last)
-    return _told(settings, oracle, columns, encoded, questions, target, found), Status.FINISHED
+    return _received(settings, oracle, columns, encoded, questions, target, found), Status.FINISHED
 
 
 def _look_at_target(settings: WhitenedNewton, oracle: Oracle) -> tuple[Logistic | Huber | Poisson, Target]:
@@ -118,23 +118,23 @@ def _whiten(
     assert ranges is not None, "the planner says where columns lie"
     known = None if ranges.offset is None else (sum(ranges.offset) / 2, _half(ranges.offset))
     answer = oracle.ask(settings.moment_question(centre, unit, known), above(np.zeros(size), simple))
-    told, deviation, counted = answer.value.numpy(), answer.scale, 1.0
+    received, deviation, counted = answer.value.numpy(), answer.scale, 1.0
     if settings.weighted:
-        counted = min(max(float(told[0, 0]), WEIGHT_CAUTION * deviation, TINY), 1.0)
-        told, deviation = told / counted, deviation / counted
+        counted = min(max(float(received[0, 0]), WEIGHT_CAUTION * deviation, TINY), 1.0)
+        received, deviation = received / counted, deviation / counted
     number = np.array([kind == "number" for kind in ranges.kinds[1:]])
-    made = encoded_by(told, deviation, simple, number if isinstance(loss, Logistic) else None)
+    made = encoded_by(received, deviation, simple, number if isinstance(loss, Logistic) else None)
     made = replace(made, counted=counted)
     weight = made.weight
     if known is not None:
-        made = replace(made, shift=_shift(told, weight, made.whitening, made.mean, deviation, known))
+        made = replace(made, shift=_shift(received, weight, made.whitening, made.mean, deviation, known))
     if settings.weighted and isinstance(loss, Logistic):
         least = min(3 * deviation / weight, 0.5)
-        rate = float(np.clip(0.5 + told[0, size] / weight, least, 1 - least))
+        rate = float(np.clip(0.5 + received[0, size] / weight, least, 1 - least))
         target = target._replace(sampled=target.rate, rate=rate)
     if isinstance(loss, Poisson):
         assert loss.cap is not None, "it was learned"
-        rate = max(float(told[0, size]) / weight * loss.cap, 3 * deviation / weight * loss.cap, LEAST_RATE)
+        rate = max(float(received[0, size]) / weight * loss.cap, 3 * deviation / weight * loss.cap, LEAST_RATE)
         target = target._replace(rate=rate, events=oracle.facts.units * weight * rate)
     return made, target
 
@@ -145,15 +145,15 @@ def _half(ends: tuple[float, float]) -> float:
 
 
 def _shift(
-    told: Array, weight: float, whitening: Array, mean: Array, deviation: float, known: tuple[float, float]
+    received: Array, weight: float, whitening: Array, mean: Array, deviation: float, known: tuple[float, float]
 ) -> Shift:
     """Return what the moments' last column tells of an offset, which is encoded less `known[0]`, over `known[1]`."""
     size, (centre, unit) = len(mean) + 1, known
-    middle = float(told[0, size + 1]) / weight
-    slopes = whitening @ (told[1:size, size + 1] / weight - middle * mean)
+    middle = float(received[0, size + 1]) / weight
+    slopes = whitening @ (received[1:size, size + 1] / weight - middle * mean)
     noise = (deviation / weight) ** 2 * float(np.trace(whitening @ whitening))
     slopes = slopes * positive_part(float(slopes @ slopes), noise)
-    own = float(told[size + 1, size + 1]) / weight - middle**2
+    own = float(received[size + 1, size + 1]) / weight - middle**2
     beside = max(0.0, own - float(slopes @ slopes))
     return Shift(centre + unit * middle, unit * slopes, unit**2 * beside)
 
@@ -161,9 +161,9 @@ def _shift(
 def _start(loss: Logistic | Huber | Poisson, encoded: RowEncoding, target: Target) -> Array:
     """Return where steps begin: least squares from the moments, brought to the scale of the predictor."""
     size = len(encoded.matrix)
-    told, weight = encoded.moments, encoded.weight
-    middle = float(told[0, size]) / weight
-    slopes = encoded.whitening @ (told[1:size, size] / weight - middle * encoded.mean)
+    received, weight = encoded.moments, encoded.weight
+    middle = float(received[0, size]) / weight
+    slopes = encoded.whitening @ (received[1:size, size] / weight - middle * encoded.mean)
     noise = (encoded.deviation / weight) ** 2 * float((encoded.whitening**2).sum())
     slopes = slopes * positive_part(float(slopes @ slopes), noise)
     if isinstance(loss, Huber):
@@ -258,7 +258,7 @@ def _last_answers(settings: WhitenedNewton, questions: EncodedQuestions, theta: 
     )
 
 
-def _told(
+def _received(
     settings: WhitenedNewton,
     oracle: Oracle,
     columns: Columns,
@@ -268,7 +268,7 @@ def _told(
     found: Whitened,
 ) -> Estimate:
     """Return the estimate in encoded units."""
-    loss = questions.told
+    loss = questions.loss
     unit = target.unit if isinstance(loss, Huber) else 1.0
     back = unit * encoded.matrix.T
     theta = back @ found.theta

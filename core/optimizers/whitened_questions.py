@@ -74,7 +74,7 @@ class EncodedQuestions:
         target: Target,
     ) -> None:
         self._settings, self._oracle, self._encoded, self._target = settings, oracle, encoded, target
-        self.told, self.units = loss, oracle.facts.units
+        self.loss, self.units = loss, oracle.facts.units
         self.counts: CutCounts | None = None
         self.sampling: Sampling | None = None
         """What was told of sampling weights."""
@@ -88,7 +88,7 @@ class EncodedQuestions:
     @property
     def kind(self) -> Kind:
         """Of the model's loss."""
-        return self.told.kind
+        return self.loss.kind
 
     @property
     def metric(self) -> Array:
@@ -118,7 +118,7 @@ class EncodedQuestions:
     def look_at_residuals(self, theta: Array) -> None:
         """Of counts, ask how large residuals are at a point, and cut them by that from here on."""
         if isinstance(self.asked, CutPoisson):
-            at, cap = self._encoded.at(theta), self.told.curvature_peak
+            at, cap = self._encoded.at(theta), self.loss.curvature_peak
             predictor = self._predictor(theta)
             self.counts = look_at_residuals(self._settings, self._oracle, at, predictor, self.asked, cap)
             self.asked = self.counts.loss
@@ -141,22 +141,22 @@ class EncodedQuestions:
     def gradient(self, theta: Array, sigma: float) -> NoisedAnswer:
         """Return a noised gradient."""
         question = ReencodedGradient.model_validate(self._shared(sigma))
-        return self._told(question, theta)
+        return self._answer(question, theta)
 
     def matrix(self, theta: Array, sigma: float, of: str = "hessian") -> NoisedAnswer:
         """Return a noised Hessian, or scores."""
         question = ReencodedCurvature.model_validate(self._shared(sigma) | {"of": of})
-        return self._told(question, theta, 2 if of == "score" else 1)
+        return self._answer(question, theta, 2 if of == "score" else 1)
 
     def scores(self, theta: Array, sigma: float) -> NoisedAnswer:
         """Return noised scores; of least squares with residuals cut no farther out than LEAST_SQUARES_CUT."""
         if isinstance(self.asked, Huber) and self.asked.c > LEAST_SQUARES_CUT:
             nearer = self.asked.model_copy(update={"c": LEAST_SQUARES_CUT})
             shared = self._shared(sigma) | {"loss": nearer, "of": "score"}
-            return self._told(ReencodedCurvature.model_validate(shared), theta, 2)
+            return self._answer(ReencodedCurvature.model_validate(shared), theta, 2)
         return self.matrix(theta, sigma, "score")
 
-    def _told(self, question: Looked, theta: Array, power: int = 1) -> NoisedAnswer:
+    def _answer(self, question: Looked, theta: Array, power: int = 1) -> NoisedAnswer:
         """Return an answer for weights of mean 1, in which it is of some power."""
         answer, times = self._oracle.ask(question, self._encoded.at(theta)), self._encoded.counted**power
         return NoisedAnswer(answer.value.numpy() / times, answer.scale / times)
@@ -172,18 +172,18 @@ class EncodedQuestions:
             if not self._settings.weighted:
                 return usual
         weighed = self.counts.weighed if self.counts else 1.0
-        told, deviation = self._told(self._settings.weight_question(), np.zeros(len(self._encoded.matrix)))
-        once, twice, effect = float(told[0]), float(told[1]) / counted, 1.0
+        received, deviation = self._answer(self._settings.weight_question(), np.zeros(len(self._encoded.matrix)))
+        once, twice, effect = float(received[0]), float(received[1]) / counted, 1.0
         if self._settings.weighted:
-            self.sampling = self._sampling(told, deviation)
+            self.sampling = self._sampling(received, deviation)
             effect = self.sampling.effect
         if deviation >= DOUBTED_SUM * once or isinstance(self.asked, Huber):
             return usual * effect * weighed
         return float(np.clip(twice / max(once, TINY), 0.5, effect)) * weighed
 
-    def _sampling(self, told: Array, deviation: float) -> Sampling:
+    def _sampling(self, received: Array, deviation: float) -> Sampling:
         """Return the mean of sampling weights and their design effect, as told."""
         counted, size = self._encoded.counted, self._settings.bound_of_weights**2
-        mean = min(max(float(told[2]) * counted, WEIGHT_CAUTION * deviation * counted, TINY) / size, 1.0)
-        effect = float(np.clip(float(told[3]) * counted / size / mean**2, 1.0, 1 / mean))  # no weight is above 1
+        mean = min(max(float(received[2]) * counted, WEIGHT_CAUTION * deviation * counted, TINY) / size, 1.0)
+        effect = float(np.clip(float(received[3]) * counted / size / mean**2, 1.0, 1 / mean))  # no weight is above 1
         return Sampling(mean=mean, effect=effect, known=True)

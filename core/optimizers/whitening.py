@@ -65,19 +65,21 @@ class RowEncoding:
         return above(theta, self.matrix)
 
 
-def encoded_by(told: Array, deviation: float, simple: Array, number: NDArray[np.bool_] | None = None) -> RowEncoding:
+def encoded_by(
+    received: Array, deviation: float, simple: Array, number: NDArray[np.bool_] | None = None
+) -> RowEncoding:
     """Return the encoding that noised second moments make.
 
     Args:
-        told: moments of (1, z) and maybe of more behind, shape (p or more, p or more).
+        received: moments of (1, z) and maybe of more behind, shape (p or more, p or more).
         deviation: of the noise on a moment.
         simple: the map from encoded rows to (1, z), shape (p, p).
         number: which columns are numbers, whose variances are divided out first, shape (p - 1,); None: none.
     """
     size = len(simple)
-    weight = max(float(told[0, 0]), LEAST_WEIGHT)
-    mean = told[0, 1:size] / weight
-    covariance = told[1:size, 1:size] / weight - np.outer(mean, mean)
+    weight = max(float(received[0, 0]), LEAST_WEIGHT)
+    mean = received[0, 1:size] / weight
+    covariance = received[1:size, 1:size] / weight - np.outer(mean, mean)
     found = (
         whitening(covariance, deviation / weight)
         if number is None
@@ -87,4 +89,4 @@ def encoded_by(told: Array, deviation: float, simple: Array, number: NDArray[np.
     whitened[1:, 1:], metric[1:, 1:] = found.matrix, found.covariance
     whitened[1:, 0] = -found.matrix @ mean
     raised = np.diag(np.pad(found.raised, (1, 0)))
-    return RowEncoding(whitened @ simple, simple, told, weight, found.matrix, mean, deviation, raised, metric)
+    return RowEncoding(whitened @ simple, simple, received, weight, found.matrix, mean, deviation, raised, metric)

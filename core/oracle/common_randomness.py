@@ -19,9 +19,9 @@ class CommonRandomness:
     They hang on how many means were told before, so that an attempt that goes on draws those of the one before it.
     """
 
-    def __init__(self, name: str, told: Count) -> None:
+    def __init__(self, name: str, answered: Count) -> None:
         self._name = name
-        self._told = told
+        self._answered = answered
         self._drawn = (0, 0)
 
     def normal(self, size: int) -> Tensor:
@@ -34,6 +34,6 @@ class CommonRandomness:
 
     def _next(self) -> str:
         """Return the name of the next draw."""
-        told, drawn = self._drawn
-        self._drawn = (self._told.count, drawn + 1 if told == self._told.count else 1)
+        answered, drawn = self._drawn
+        self._drawn = (self._answered.count, drawn + 1 if answered == self._answered.count else 1)
         return f"{self._name}/randomness/{self._drawn[0]}/{self._drawn[1]}"

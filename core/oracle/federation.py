@@ -113,7 +113,7 @@ class MessageRounds:
 
     def all_say(self, kind: Kind, subject: bytes, *, true: bool) -> bool:
         """Say whether everybody says yes."""
-        return all(told == b"\1" for told in self.exchange(kind, subject, bytes([true])))
+        return all(received == b"\1" for received in self.exchange(kind, subject, bytes([true])))
 
 
 class Pausing(Protocol):
@@ -213,10 +213,10 @@ class SiteFilter:
         if self.peer_lost:
             raise PeerLost
         own = bytes((affords, self._wanted(), may_stop))
-        told = self.rounds.exchange(READY, self.subject, own)
-        if any(len(one) != len(own) for one in told):
+        received = self.rounds.exchange(READY, self.subject, own)
+        if any(len(one) != len(own) for one in received):
             raise PeerLost
-        afford, wanted, may = zip(*told, strict=True)
+        afford, wanted, may = zip(*received, strict=True)
         if not all(afford):
             raise PeerLost
         return any(wanted) and all(may)
@@ -254,9 +254,9 @@ class FederatedOracle:
         self._rounds = payments.rounds
         self._name = name
         self._part = b""
-        self._told = Count(_told_in(payments.own.log.resume()))
+        self._answered = Count(_answered_in(payments.own.log.resume()))
         self.facts, self._shares = _common_facts(own.facts, self._rounds)
-        self.randomness: PublicRandomness = CommonRandomness(name, self._told)
+        self.randomness: PublicRandomness = CommonRandomness(name, self._answered)
         self.precision: Final = torch.float64  # what machines round otherwise shall add up to nothing: see `points`
 
     def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:
@@ -282,7 +282,7 @@ class FederatedOracle:
             own = self._own.ask(question, theta, other)
             known = self._mean(own, subject, self._shares if isinstance(question, Looked) else None)
             self._payments.own.log.note(common, theta, known, other)
-        self._told.count += 1
+        self._answered.count += 1
         return known
 
     def affords(self, question: Question, then: Question | None = None) -> bool:
@@ -306,7 +306,7 @@ class FederatedOracle:
     def keep(self, state: dict[str, Tensor], step: int) -> None:
         """Offer the state after `step` steps, as every client does."""
         ensure(TOLD not in state, "a method's state has names of its own")
-        self._payments.own.log.keep({**state, TOLD: torch.tensor(self._told.count)}, step)
+        self._payments.own.log.keep({**state, TOLD: torch.tensor(self._answered.count)}, step)
 
     def release(self, value: T, status: Status) -> Release[T]:
         """Close this client's oracle and return the value with what was drawn there: that of all, but for rounding.
@@ -334,13 +334,13 @@ class FederatedOracle:
             PeerLost: they are farther from one's own than rounding, or somebody has gone.
         """
         leads = self._rounds.peers.place == 0
-        told = self._rounds.exchange(kind, subject, points.told_by(own) if leads else b"")
-        return own if leads else points.adopted(own, told[0])
+        received = self._rounds.exchange(kind, subject, points.told_by(own) if leads else b"")
+        return own if leads else points.adopted(own, received[0])
 
     def _mean(self, own: Answer, subject: bytes, shares: Sequence[float] | None) -> Answer:
         """Tell everybody this client's answer and return the mean of all, alike or by their shares."""
-        told = self._rounds.exchange(ANSWER, subject, means.told_by(own))
-        answers = [means.heard(content, own.value.shape) for content in told]
+        received = self._rounds.exchange(ANSWER, subject, means.told_by(own))
+        answers = [means.heard(content, own.value.shape) for content in received]
         return means.mean(answers) if shares is None else means.weighted(answers, shares)
 
     def _subject(self, question: Question, theta: Tensor, other: Tensor | None) -> bytes:
@@ -363,14 +363,16 @@ def _common_facts(own: Facts, rounds: MessageRounds) -> tuple[Facts, list[float]
         PeerLost: somebody has gone, says of its records what others do not, or counts none.
     """
     alike = own.model_copy(update={"units": 1})
-    told = rounds.exchange(FACTS, _digest(alike.model_dump_json().encode()), own.units.to_bytes(_UNITS_BYTES, "big"))
-    counts = [int.from_bytes(units, "big") for units in told]
-    if any(len(units) != _UNITS_BYTES for units in told) or not 0 < min(counts) <= max(counts) <= _MOST_UNITS:
+    received = rounds.exchange(
+        FACTS, _digest(alike.model_dump_json().encode()), own.units.to_bytes(_UNITS_BYTES, "big")
+    )
+    counts = [int.from_bytes(units, "big") for units in received]
+    if any(len(units) != _UNITS_BYTES for units in received) or not 0 < min(counts) <= max(counts) <= _MOST_UNITS:
         raise PeerLost
     return own.model_copy(update={"units": sum(counts)}), [count / sum(counts) for count in counts]
 
 
-def _told_in(state: Mapping[str, Tensor] | None) -> int:
+def _answered_in(state: Mapping[str, Tensor] | None) -> int:
     """Return how many means a kept state was made of."""
     return 0 if state is None else int(state[TOLD])
 

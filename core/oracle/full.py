@@ -217,8 +217,8 @@ class RecordsOracle(ABC):
             return torch.tensor(scores, dtype=torch.int64)
         problem, step = self._problem, self._part_step(question, facts, selected.terms)
         rows, included = selected.rows, selected.included
-        told = isinstance(question, Gradient | GradientDifference)
-        if told and self._is_network and isinstance(problem, OpenProblem):
+        is_gradient = isinstance(question, Gradient | GradientDifference)
+        if is_gradient and self._is_network and isinstance(problem, OpenProblem):
             return problem.open_sum(question, facts, theta, step, other=other, rows=rows, included=included)
         return problem.integer_sum(question, facts, theta, step, other=other, rows=rows, included=included)
 

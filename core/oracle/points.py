@@ -28,18 +28,18 @@ def told_by(points: Sequence[Tensor]) -> bytes:
     return b"".join(point.contiguous().numpy().tobytes() for point in points)
 
 
-def adopted(own: Sequence[Tensor], told: bytes) -> tuple[Tensor, ...]:
+def adopted(own: Sequence[Tensor], received: bytes) -> tuple[Tensor, ...]:
     """Return the first client's points, for a client with points of its own, of the same shapes and types.
 
     Raises:
         PeerLost: they are no such points, or others than one's own.
     """
-    if len(told) != sum(point.numel() * point.element_size() for point in own):
+    if len(received) != sum(point.numel() * point.element_size() for point in own):
         raise PeerLost
     found, place = [], 0
     for point in own:
         size = point.numel() * point.element_size()
-        taken = torch.frombuffer(bytearray(told[place : place + size]), dtype=point.dtype) if size else point
+        taken = torch.frombuffer(bytearray(received[place : place + size]), dtype=point.dtype) if size else point
         found.append(taken.reshape(point.shape))
         place += size
     if not all(map(_same, own, found)):

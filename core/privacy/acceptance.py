@@ -54,14 +54,14 @@ def refuse_large_delta(
         Invalid: names the field to change.
     """
     least, safe = (str(_SHOWN.divide(Decimal(1), Decimal(parts * units))).lower() for parts in (1, DELTA_PARTS))
-    told = str(delta).lower()
+    shown = str(delta).lower()
     if delta * units >= 1:
         raise Invalid(
-            f"A delta of {told} is 1/n or more for {units} units: it would allow to publish a whole record.",
+            f"A delta of {shown} is 1/n or more for {units} units: it would allow to publish a whole record.",
             FieldError(fixed, fix.format(safe=safe)),
         )
     if delta * units * DELTA_PARTS > 1 and not accepted:
         raise Invalid(
-            f"A delta of {told} is more than a tenth of 1/n for {units} units, 1/n being {least}.",
+            f"A delta of {shown} is more than a tenth of 1/n for {units} units, 1/n being {least}.",
             FieldError(pointer, f"set it to true if that is meant; else {fix.format(safe=safe)}"),
         )

@@ -23,8 +23,8 @@ def declared_cap(asked: BudgetCap, scope: Terms) -> dict[str, str]:
     """Return a cap as it is written down, so that its terms follow from that and from the scope's terms alone."""
     if asked == "all":
         return {"cap": "all"}
-    told: dict[str, str] = asked.model_dump(mode="json")
-    return told if asked.share is not None else {"delta": write_figure(scope.delta), **told}
+    shown: dict[str, str] = asked.model_dump(mode="json")
+    return shown if asked.share is not None else {"delta": write_figure(scope.delta), **shown}
 
 
 def terms_of_cap(asked: BudgetCap, scope: Terms) -> Terms:

@@ -51,7 +51,7 @@ class Member(Protocol):
 
     def join(
         self,
-        told: Sum,
+        request: Sum,
         theta: Tensor | None = None,
         other: Tensor | None = None,
         rows: Tensor | None = None,
@@ -60,7 +60,7 @@ class Member(Protocol):
         """Take part in a sum that everybody was told of.
 
         Args:
-            told: what to sum.
+            request: what to sum.
             theta: where; the leader's. Followers are sent it, and all else.
             other: the second point of a question about two.
             rows: the list that is read, if there is one. Followers that know what it must be, as a stream's, give it
@@ -141,7 +141,7 @@ class ShardedProblem:
         Rows cannot be chosen by their numbers where each process holds its own.
         """
         ensure(rows is None or self.by_rows, "lists of rows are summed by processes that hold all of them")
-        told = Sum(
+        request = Sum(
             question=question,
             facts=facts,
             step=step,
@@ -150,8 +150,8 @@ class ShardedProblem:
             listed=None if rows is None else len(rows),
             single=theta.dtype == torch.float32,
         )
-        self._group.tell(told.model_dump_json())
-        return self._member.join(told, theta, other, rows, included)
+        self._group.tell(request.model_dump_json())
+        return self._member.join(request, theta, other, rows, included)
 
 
 class Shard:
@@ -172,7 +172,7 @@ class Shard:
 
     def join(
         self,
-        told: Sum,
+        request: Sum,
         theta: Tensor | None = None,
         other: Tensor | None = None,
         rows: Tensor | None = None,
@@ -180,12 +180,12 @@ class Shard:
     ) -> Tensor:
         """Sum the rows that are this process's own; see `Member`."""
         ensure(rows is None, "a list of rows is read by who holds them all")
-        ensure(told.listed is None, "a list of rows is read by who holds them all")
-        theta, other = _points(self._group, told, self._own.dimension, theta, other)
+        ensure(request.listed is None, "a list of rows is read by who holds them all")
+        theta, other = _points(self._group, request, self._own.dimension, theta, other)
         own = None
-        if told.masked:
+        if request.masked:
             own = _mask(self._group, self._units, included)[self._rows.start : self._rows.stop]
-        total = self._own.integer_sum(told.question, told.facts, theta, told.step, other=other, included=own)
+        total = self._own.integer_sum(request.question, request.facts, theta, request.step, other=other, included=own)
         return self._group.add_up(total)
 
 
@@ -208,7 +208,7 @@ class Replica:
 
     def join(
         self,
-        told: Sum,
+        request: Sum,
         theta: Tensor | None = None,
         other: Tensor | None = None,
         rows: Tensor | None = None,
@@ -216,26 +216,26 @@ class Replica:
     ) -> Tensor:
         """Sum a run of the list's blocks; see `Member`."""
         group, dimension = self._group, self._own.dimension
-        theta, other = _points(group, told, dimension, theta, other)
-        if told.listed is None:
+        theta, other = _points(group, request, dimension, theta, other)
+        if request.listed is None:
             rows = torch.arange(self._own.units)
         else:
             known = rows
-            rows = group.share(torch.empty(told.listed, dtype=torch.int64) if known is None else known.clone())
+            rows = group.share(torch.empty(request.listed, dtype=torch.int64) if known is None else known.clone())
             ensure(known is None or torch.equal(rows, known), "a stream's batches are read in its order")
-        if told.masked:
+        if request.masked:
             included = _mask(group, len(rows), included)
-        block = self._own.block_rows(told.question, told.facts)
+        block = self._own.block_rows(request.question, request.facts)
         edges = (-(-len(rows) // block) * edge // group.size for edge in (group.rank, group.rank + 1))
         first, last = (min(len(rows), block * edge) for edge in edges)
         if first == last:
-            shape = theta.shape if told.question.places == "list" else _told_shape(told.question, dimension)
+            shape = theta.shape if request.question.places == "list" else _told_shape(request.question, dimension)
             return group.add_up(torch.zeros(shape, dtype=torch.int64))
         total = self._own.integer_sum(
-            told.question,
-            told.facts,
+            request.question,
+            request.facts,
             theta,
-            told.step,
+            request.step,
             other=other,
             rows=rows[first:last],
             included=None if included is None else included[first:last],
@@ -249,13 +249,13 @@ def _told_shape(question: Question, dimension: int) -> tuple[int, ...]:
 
 
 def _points(
-    group: ProcessGroup, told: Sum, dimension: int, theta: Tensor | None, other: Tensor | None
+    group: ProcessGroup, request: Sum, dimension: int, theta: Tensor | None, other: Tensor | None
 ) -> tuple[Tensor, Tensor | None]:
     """Return where to sum, as the leader has it."""
-    precision = torch.float32 if told.single else torch.float64
-    empty = torch.empty((dimension,) if told.points is None else (told.points, dimension), dtype=precision)
+    precision = torch.float32 if request.single else torch.float64
+    empty = torch.empty((dimension,) if request.points is None else (request.points, dimension), dtype=precision)
     theta = group.share(empty if theta is None else theta)
-    if told.question.places == "pair":
+    if request.question.places == "pair":
         other = group.share(empty.clone() if other is None else other)
     return theta, other
 

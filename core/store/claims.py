@@ -39,7 +39,7 @@ class Claim:
     """The request that made the job, for the operator's log."""
 
     @property
-    def told(self) -> dict[str, str | int | None]:
+    def log_fields(self) -> dict[str, str | int | None]:
         """What a line of the operator's log says of it."""
         return {"job": self.job_id, "attempt": self.attempt, "request_id": self.request_id}
 

@@ -56,7 +56,7 @@ class AttemptLog:
 
     def note(self, question: Question, theta: Tensor, answer: Answer, other: Tensor | None = None) -> None:
         """Hold an answer just given."""
-        self.draws.tell()
+        self.draws.keep_drawn()
         copied = Answer(held(answer.value), answer.scale)
         self._answers.append(Noted(question, held(theta), copied, None if other is None else held(other)))
 
@@ -73,4 +73,4 @@ class AttemptLog:
 
     def pack(self) -> bytes:
         """Return what the next attempt resumes from, as it is stored."""
-        return Notes(self._state, tuple(self._answers), self.draws.told).pack()
+        return Notes(self._state, tuple(self._answers), self.draws.answered).pack()

@@ -22,18 +22,18 @@ class DrawCount:
 
     Attributes:
         drawn: so far, the answer that is being drawn included.
-        told: in what was told, which is what is kept.
+        answered: in what was answered, which is what is kept.
     """
 
     most: int = MOST_COUNTED
     dimension: int = 1
     beside: int = 0
     drawn: int = 0
-    told: int = 0
+    answered: int = 0
 
     def begin(self, before: int) -> None:
         """Go on from answers that so many units are in."""
-        self.drawn = self.told = before
+        self.drawn = self.answered = before
 
     def add(self, question: Question, points: int) -> None:
         """Count an answer before it is drawn.
@@ -45,9 +45,9 @@ class DrawCount:
         ensure(drawn <= self.most, "a run draws no more than was reserved for it")
         self.drawn = drawn
 
-    def tell(self) -> None:
-        """Note that all that was drawn has been told."""
-        self.told = self.drawn
+    def keep_drawn(self) -> None:
+        """Note that all that was drawn has been answered."""
+        self.answered = self.drawn
 
 
 def count_of(planned: PlannedJob) -> DrawCount:

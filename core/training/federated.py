@@ -298,9 +298,9 @@ def weakest(rounds: MessageRounds, own: AnyReleased) -> AnyReleased:
     Raises:
         PeerLost: somebody has gone, or sends what is no release.
     """
-    told = rounds.exchange(KEPT, bytes(31) + b"\2", own.model_dump_json().encode())
+    received = rounds.exchange(KEPT, bytes(31) + b"\2", own.model_dump_json().encode())
     try:
-        releases = [RELEASED.validate_json(one) for one in told]
+        releases = [RELEASED.validate_json(one) for one in received]
         privacy = weakest_of([one.privacy for one in releases])
     except (ValueError, ArithmeticError) as error:
         raise PeerLost from error

@@ -65,8 +65,8 @@ class Closed(Frozen):
     kind: Literal["closed"] = "closed"
 
 
-Told = Annotated[Opened | Paid | Sum | Closed, Field(discriminator="kind")]
-_TOLD: Final[TypeAdapter[Told]] = TypeAdapter(Told)
+LeaderMessage = Annotated[Opened | Paid | Sum | Closed, Field(discriminator="kind")]
+_LEADER_MESSAGE: Final[TypeAdapter[LeaderMessage]] = TypeAdapter(LeaderMessage)
 
 
 def open_problem(
@@ -185,7 +185,7 @@ def follow(group: ProcessGroup, settings: ServiceSettings) -> None:
         RuntimeError: the leader has gone.
         PrivacyInvariantError: the leader asks for what is not paid for, or for anything else it should not.
     """
-    opened = _TOLD.validate_json(group.hear())
+    opened = _LEADER_MESSAGE.validate_json(group.hear())
     assert isinstance(opened, Opened), "records are opened first"
     prepare_processor(opened.planned)
     weights = NO_WEIGHTS if opened.weights is None else read_weights(settings, opened.weights)
@@ -193,12 +193,12 @@ def follow(group: ProcessGroup, settings: ServiceSettings) -> None:
     member = member_of(own, opened.planned.facts.units, group, whole=_is_stream(opened.planned))
     receipts = Receipts(opened.kept_chunks)
     accounts = FollowerAccounts(opened, receipts)
-    while not isinstance(told := _TOLD.validate_json(group.hear()), Closed):
-        if isinstance(told, Paid):
-            receipts.note(told)
+    while not isinstance(message := _LEADER_MESSAGE.validate_json(group.hear()), Closed):
+        if isinstance(message, Paid):
+            receipts.note(message)
         else:
-            assert isinstance(told, Sum), "records are opened once"
-            member.join(told, rows=accounts.charge(told))
+            assert isinstance(message, Sum), "records are opened once"
+            member.join(message, rows=accounts.charge(message))
 
 
 class FollowerAccounts:
@@ -215,22 +215,22 @@ class FollowerAccounts:
         self._account = DrawAccount(payments)
         self._stream = stream_of(opened.planned, opened.job, payments) if isinstance(payments, StreamFilter) else None
 
-    def charge(self, told: Sum) -> Tensor | None:
+    def charge(self, message: Sum) -> Tensor | None:
         """Count one more sum, and return the rows that it must be of; None where that is the leader's to say.
 
         Raises:
             PrivacyInvariantError: it is not paid for, or not of the kind that the job asks.
         """
         if self._stream is None:
-            self._account.cover(EVERYTHING, _price(self._planned, told))
+            self._account.cover(EVERYTHING, _price(self._planned, message))
             return None
-        batch = batch_of(told.question)
-        ensure(told.listed == batch, "a stream is read by batches")
-        self._account.cover(self._stream.pass_of(batch), told.question.event(), self._stream.length(batch))
+        batch = batch_of(message.question)
+        ensure(message.listed == batch, "a stream is read by batches")
+        self._account.cover(self._stream.pass_of(batch), message.question.event(), self._stream.length(batch))
         return torch.from_numpy(self._stream.read(batch))
 
 
-def _price(planned: PlannedJob, told: Sum) -> Event:
+def _price(planned: PlannedJob, message: Sum) -> Event:
     """Return what an answer costs that the leader asks a sum for.
 
     Raises:
@@ -238,6 +238,6 @@ def _price(planned: PlannedJob, told: Sum) -> Event:
     """
     sampling = planned.spec.optimizer.sampling(planned.facts)
     if not isinstance(sampling, PoissonSampling):
-        return told.question.event()
-    ensure(told.masked, "samples are paid for, not all records")
-    return sampled(told.question, sampling.parts)
+        return message.question.event()
+    ensure(message.masked, "samples are paid for, not all records")
+    return sampled(message.question, sampling.parts)

@@ -75,10 +75,10 @@ def test_an_attempt_draws_no_more_than_was_reserved_whatever_was_paid() -> None:
     count = DrawCount(most=10, dimension=3)
     count.begin(4)
     count.add(Gradient(sigma=1.0), 1)
-    assert (count.drawn, count.told) == (7, 4)
-    count.tell()
+    assert (count.drawn, count.answered) == (7, 4)
+    count.keep_drawn()
     count.add(Gradient(sigma=1.0), 1)
-    assert (count.drawn, count.told) == (10, 7)
+    assert (count.drawn, count.answered) == (10, 7)
     with pytest.raises(AssertionError, match="no more than was reserved"):
         count.add(GradientNorm(sigma=1.0), 1)
     assert count.drawn == 10

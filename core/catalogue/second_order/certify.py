@@ -216,9 +216,9 @@ class Certify(AbstractEscape):
             noise: the standard deviation of the noise on it, or on each entry of that gradient.
             penalty: the length of the ridge's gradient at the point.
         """
-        told = norms.ReceivedNorm(norm, noise, self.clip_at(facts), penalty)
+        received = norms.ReceivedNorm(norm, noise, self.clip_at(facts), penalty)
         declared = self.spread is not None
-        return norms.claim(facts, self.tolerance(facts), told, declared=declared)
+        return norms.claim(facts, self.tolerance(facts), received, declared=declared)
 
     @classmethod
     def card(cls) -> Card:

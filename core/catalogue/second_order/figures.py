@@ -295,18 +295,18 @@ class EscapeFigures(SpiderFigures):
     def figures(self, facts: Facts) -> dict[str, float | int | None]:
         """Return what an estimate shows of these filled settings, beside themselves; alpha is worth nothing above G."""
         errors = self.errors(facts)
-        told: dict[str, float | int | None] = {
+        shown: dict[str, float | int | None] = {
             "gradient_noise": errors.noise,
             "difference_noise_per_distance": errors.difference_noise,
             "units_at_most": self.epochs * facts.units,
         }
         if not self.escapes:
-            return told
+            return shown
         drift = known(self.restart_drift)
         chance = self.chance(facts)
         down = {"units_of_a_descent": self.descent_units(facts)} if self.descends else {}
         return (
-            told
+            shown
             | down
             | {
                 "error": errors.size(drift),

@@ -108,32 +108,32 @@ class ReceivedNorm:
     """The length of the ridge's gradient there."""
 
 
-def claim(facts: Facts, tolerance: Tolerance, told: ReceivedNorm, *, declared: bool) -> Certificate:
+def claim(facts: Facts, tolerance: Tolerance, received: ReceivedNorm, *, declared: bool) -> Certificate:
     """Return what is claimed of a point's gradient.
 
     Args:
         facts: public.
         tolerance: what the norm is raised by.
-        told: of the point.
+        received: of the point.
         declared: whether the reach is the spread that somebody declared.
     """
-    added, clip = tolerance.at(told.noise), told.clip
+    added, clip = tolerance.at(received.noise), received.clip
     shortened = f"gradients longer than {clip:.6g} are shortened to it: it is about the loss's own where none is"
     return Certificate(
         ended_by="answered",
         quantity="gradient_norm",
-        value=tolerance.left(told.norm, told.noise) + added,
+        value=tolerance.left(received.norm, received.noise) + added,
         confidence=1 - tolerance.failure,
         conditions=(POPULATION if tolerance.clients == 1 else POPULATIONS, *[SPREAD] * declared, shortened, APART),
         variant="gradient",
-        untrained=clip + told.penalty,
+        untrained=clip + received.penalty,
         norm=ToldNorm(
             of=parameters_of(facts),
-            told=told.norm,
-            noise=told.noise,
-            left=tolerance.left(told.norm, told.noise),
+            told=received.norm,
+            noise=received.noise,
+            left=tolerance.left(received.norm, received.noise),
             tolerance=added,
-            trivial=clip + told.penalty,
+            trivial=clip + received.penalty,
             failure=tolerance.failure,
         ),
     )

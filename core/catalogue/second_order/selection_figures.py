@@ -213,23 +213,23 @@ class SelectModelFigures(AbstractSettings):
 
         Noise of a Hessian and of a gradient as norms: about 2 s sqrt(d), and s sqrt(d).
         """
-        told: dict[str, float | int | None] = {
+        shown: dict[str, float | int | None] = {
             "answers_at_most": self.answers,
             "gamma_star": self.gamma_star,
             "alpha_trivial": self.clip_at(facts),
             "gamma_star_trivial": self.smoothness,
         }
-        told["claimed_gradient"], told["claimed_curvature"] = self.claimed(facts)
+        shown["claimed_gradient"], shown["claimed_curvature"] = self.claimed(facts)
         if self.mode in BY_SCORES:
             slope, bend = self.moves(facts)
             missed = self.held(1).slack(self.multiplier) if self.mode == "above_threshold" else None
             best = self.multiplier * log(known(self.candidates) / self.failure)
             slack = best if missed is None else missed
-            return told | {"slack_of_gradient": slack * slope, "slack_of_curvature": slack * bend}
+            return shown | {"slack_of_gradient": slack * slope, "slack_of_curvature": slack * bend}
         noises, root = self.noises(facts), sqrt(facts.dimension)
         wide = root if self.mode == "hessian_products" else 2 * root
         steep, sharp = self.tolerances(facts, noises)
-        told |= {"gradient_tolerance": steep, "gradient_noise_norm": noises[0] * root}
+        shown |= {"gradient_tolerance": steep, "gradient_noise_norm": noises[0] * root}
         if self.mode == "gradient":
-            return told
-        return told | {"curvature_tolerance": sharp, "curvature_noise_norm": noises[1] * wide}
+            return shown
+        return shown | {"curvature_tolerance": sharp, "curvature_noise_norm": noises[1] * wide}

@@ -97,8 +97,8 @@ def _why_not(settings: EscapeFigures, facts: Facts, room: float | None) -> str:
         if enough > needed:  # the b1 that are tried are so far apart
             said += f"; with the way down about {enough / settings.epochs / FINER:.3g} units would do"
         break
-    told = ", ".join(filter(None, (said, unfit if not said else "")))
-    return f"{settings.preset}: {told}"
+    reasons = ", ".join(filter(None, (said, unfit if not said else "")))
+    return f"{settings.preset}: {reasons}"
 
 
 def _growing() -> Iterator[int]:
