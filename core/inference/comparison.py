@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy.special import chdtrc
 
-from core.catalogue.certificate import Records
+from core.catalogue.error_bound import Records
 from core.errors import FieldError, Invalid
 from core.inference.hypotheses import p_value, quadratic
 from core.inference.released import Released, declared

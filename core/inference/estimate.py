@@ -8,8 +8,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from core.catalogue.certificate import Certificate
 from core.catalogue.checks import Checks
+from core.catalogue.error_bound import ErrorBound
 
 Array = NDArray[np.float64]
 
@@ -83,7 +83,7 @@ class Estimate:
     """Standard deviation of the noise on each entry of the last noised Hessian."""
     late: LateSteps | None = None
     """Where gradient steps with the matrix `hessian` came last."""
-    certificate: Certificate | None = None
+    certificate: ErrorBound | None = None
     """What the method claims of this point; a simulation in replicates makes none."""
     sandwich: Sandwich | None = None
     """Its covariance, of methods that make their own."""

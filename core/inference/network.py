@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, TypeAdapter
 
-from core.catalogue.certificate import Certificate
 from core.catalogue.design import Design
+from core.catalogue.error_bound import ErrorBound
 from core.catalogue.network.layers import Activation, Pool2d, Shape, parameters_of
 from core.catalogue.network.model import Lora, NetworkModel, trace
 from core.catalogue.network.trained import adapters, trained_count
@@ -55,7 +55,7 @@ class ReleasedNetwork(Frozen):
     adapters: str | None = Field(
         default=None, repr=False, description="the same of the low-rank changes that are merged into them; null: none"
     )
-    certificate: Certificate | None = Field(default=None, description="what the method claims of this very network")
+    certificate: ErrorBound | None = Field(default=None, description="what the method claims of this very network")
 
     @property
     def shape(self) -> Shape:

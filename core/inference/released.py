@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from pydantic import Field
 from scipy.linalg import block_diag
 
-from core.catalogue.certificate import Certificate
 from core.catalogue.checks import Checks
 from core.catalogue.columns import Coded
 from core.catalogue.design import Design
+from core.catalogue.error_bound import ErrorBound
 from core.catalogue.losses import Huber, Loss, Multinomial, Weights
 from core.catalogue.models import MultinomialModel, RegressionModel
 from core.privacy.facts import Frozen
@@ -68,7 +68,7 @@ class Released(Frozen):
     weights: Weights
     """As the model was filled."""
     ridge: float = 0.0
-    certificate: Certificate | None = None
+    certificate: ErrorBound | None = None
     """What the method claims of this very point; None: it claims nothing."""
     checks: Checks | None = None
     """What the method found out about its own estimate, and how it encoded the records; None: it does not check."""

@@ -5,9 +5,9 @@ Every figure in it is public or released.
 
 from typing import Final
 
-from core.catalogue.certificate import Certificate, SecondOrder, Selection, ToldNorm
 from core.catalogue.checks import Checks
 from core.catalogue.design import Design
+from core.catalogue.error_bound import ErrorBound, NoisedNorm, SecondOrder, Selection
 from core.catalogue.loss_bases import AbstractRobust
 from core.catalogue.losses import Clip, Huber, Mallows, Poisson, Schweppe
 from core.catalogue.nonconvex_losses import AbstractPhase, SineLink
@@ -164,7 +164,7 @@ _NOTHING_FOUND: Final = {
 }
 
 
-def _second_order(certificate: Certificate, found: SecondOrder) -> str:
+def _second_order(certificate: ErrorBound, found: SecondOrder) -> str:
     """Say how a search for a second-order stationary point ended, and what it is worth."""
     outcome = found.outcome.replace("_", " ")
     searched = (
@@ -193,7 +193,7 @@ def _second_order(certificate: Certificate, found: SecondOrder) -> str:
     return f"{searched}: {looked}{chance}; {sure}. It rests on what nobody has checked: {resting}."
 
 
-def _norm(certificate: Certificate, found: ToldNorm) -> str:
+def _norm(certificate: ErrorBound, found: NoisedNorm) -> str:
     """Say how long a gradient was told to be, and what follows for the population's."""
     about = f"It is about {', '.join(certificate.models)}, released before; its privacy is that of the certificate"
     sentence = (
@@ -213,7 +213,7 @@ def _norm(certificate: Certificate, found: ToldNorm) -> str:
     return said
 
 
-def _selection(certificate: Certificate, found: Selection) -> str:
+def _selection(certificate: ErrorBound, found: Selection) -> str:
     """Say which candidate was selected, if any, and what it is worth."""
     bent = "of any curvature" if found.gamma_star is None else f"no curvature below -{found.gamma_star:.4g}"
     looked = f"{_count(found.candidates, 'candidate')} ({found.mode}; gradients up to {found.alpha:.4g}, {bent}, in "
@@ -231,7 +231,7 @@ def _selection(certificate: Certificate, found: Selection) -> str:
     )
 
 
-def claim(certificate: Certificate) -> str:
+def claim(certificate: ErrorBound) -> str:
     """Say what a method claims of its estimate, how it ended, and what the claim rests on."""
     if certificate.second_order is not None:
         return _second_order(certificate, certificate.second_order)

@@ -15,7 +15,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from core.catalogue.certificate import Certificate
+from core.catalogue.error_bound import ErrorBound
 from core.catalogue.kl.adaptive_gd import AdaptiveGradientDescent
 from core.catalogue.questions import Gradient, GradientNorm
 from core.inference.eigen import inside
@@ -62,7 +62,7 @@ def iterate(settings: AdaptiveGradientDescent, oracle: Oracle) -> tuple[Estimate
         scale=float(state["scale"]),
         step=1 / (2 * settings.smoothness),
         steps=state["step"],
-        certificate=_certificate(settings, ended_by, chosen.norm, float(state["norm_scale"])),
+        certificate=_error_bound(settings, ended_by, chosen.norm, float(state["norm_scale"])),
     )
     return ended(estimate, Status.STOPPED if ended_by == _SMALL_GRADIENT else Status.FINISHED)
 
@@ -121,14 +121,14 @@ def _affords(settings: AdaptiveGradientDescent, oracle: Oracle, question: Gradie
     return oracle.affords(question, settings.selection_question())
 
 
-def _certificate(settings: AdaptiveGradientDescent, ended_by: int, norm: float, scale: float) -> Certificate:
+def _error_bound(settings: AdaptiveGradientDescent, ended_by: int, norm: float, scale: float) -> ErrorBound:
     """Return what the last noised norm says of the point it was told at; nothing where none was."""
     is_known = not isnan(norm)
     exact = "paper" if (settings.multiple, settings.radius_rule) == (1, "paper") else "corrected"
     extensions = ("" if settings.step_cap is None else "+step_cap") + (
         "+least_norm" * (settings.select == "least_norm")
     )
-    return Certificate(
+    return ErrorBound(
         ended_by=ENDINGS[ended_by],
         quantity="gradient_norm",
         value=max(0.0, norm + settings.norm_slack() * scale) if is_known else None,

@@ -6,7 +6,7 @@ Each raises `NotFound` where the model does not exist for the caller, and `Inval
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from core.catalogue.certificate import Records
+from core.catalogue.error_bound import Records
 from core.errors import FieldError, Invalid
 from core.inference import (
     comparison,

@@ -8,12 +8,12 @@ import numpy as np
 import torch
 
 from core import problems
-from core.catalogue.certificate import Certificate
 from core.catalogue.checks import Checks, Learned
 from core.catalogue.columns import Coded, bounds_of
 from core.catalogue.describe import Describe
 from core.catalogue.description_model import DescriptionModel
 from core.catalogue.design import Design
+from core.catalogue.error_bound import ErrorBound
 from core.catalogue.losses import Huber, Loss, Poisson
 from core.catalogue.modelling import encoded_loss
 from core.catalogue.models import NetworkModel, RegressionModel
@@ -145,7 +145,7 @@ def _train_network(
     return describe_network(planned, parameters, ended, int(estimate.steps), claim, privacy, adapters)
 
 
-def _claim(planned: PlannedJob, order: AttemptInput, estimate: Estimate) -> Certificate | None:
+def _claim(planned: PlannedJob, order: AttemptInput, estimate: Estimate) -> ErrorBound | None:
     """Return what the method claims, of the models that the job is about where it is about some."""
     if estimate.certificate is None or order.subjects is None:
         return estimate.certificate

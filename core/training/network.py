@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from core.catalogue.certificate import Certificate
+from core.catalogue.error_bound import ErrorBound
 from core.catalogue.network.layers import parameters_of
 from core.catalogue.network.model import NetworkModel
 from core.catalogue.network.trained import DOWN, UP, trained_parameters
@@ -129,7 +129,7 @@ def describe_network(
     parameters: NDArray[np.float32],
     status: Ended,
     steps: int,
-    claim: Certificate | None,
+    claim: ErrorBound | None,
     privacy: Report,
     adapters: NDArray[np.float32] | None = None,
 ) -> ReleasedNetwork:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from core.catalogue.certificate import SecondOrder
+from core.catalogue.error_bound import SecondOrder
 from core.catalogue.questions import Gradient
 from core.catalogue.sampling import StreamSampling
 from core.catalogue.second_order.gauss import GaussPsgd

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from core.catalogue.certificate import Records
+from core.catalogue.error_bound import Records
 from core.catalogue.losses import Clip, Mallows
 from core.errors import Invalid
 from core.inference.comparison import Relation, compare

@@ -12,7 +12,7 @@ from scipy.optimize import approx_fprime
 from scipy.stats import chi2, norm
 from statsmodels.stats.weightstats import ztost
 
-from core.catalogue.certificate import Certificate
+from core.catalogue.error_bound import ErrorBound
 from core.catalogue.features import Feature
 from core.catalogue.losses import Clip, LogCosh, Mallows, Poisson, Schweppe, Squared
 from core.errors import Invalid
@@ -371,7 +371,7 @@ def test_a_covariance_of_the_wrong_block_would_be_seen() -> None:
 
 @pytest.mark.parametrize(("untrained", "is_said"), [(None, False), (0.7, False), (0.5, True), (0.2, True)])
 def test_a_claim_that_the_start_satisfies_is_said_to_be_none(untrained: float | None, is_said: bool) -> None:
-    made = Certificate(
+    made = ErrorBound(
         ended_by="steps", quantity="excess_risk", value=0.5, confidence=0.95, variant="given", untrained=untrained
     )
     said = claim(made)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from core.catalogue.certificate import SEEN, Certificate
+from core.catalogue.error_bound import SEEN, ErrorBound
 from core.catalogue.methods import SETTINGS
 from core.catalogue.second_order.certify import APART, Certify
 from core.errors import Invalid
@@ -90,7 +90,7 @@ def test_every_shortcut_is_seen(bug: str) -> None:
     assert failed(CHECKS, planted(gauss_psgd, *BUGS[bug]))
 
 
-def looked_at(law: SaddlePopulation, settings: Certify, point: torch.Tensor, seed: int) -> Certificate:
+def looked_at(law: SaddlePopulation, settings: Certify, point: torch.Tensor, seed: int) -> ErrorBound:
     """Certify a point on fresh records, within the price; the release is the point itself."""
     facts = facts_of(law)
     price = compose(Counter(settings.schedule(facts)))
@@ -107,7 +107,7 @@ def looked_at(law: SaddlePopulation, settings: Certify, point: torch.Tensor, see
     return claim
 
 
-def outcome_of(claim: Certificate) -> str:
+def outcome_of(claim: ErrorBound) -> str:
     assert claim.second_order is not None
     return claim.second_order.outcome
 
@@ -247,7 +247,7 @@ def test_planning_alone_gives_figures_that_certify_where_sampling_dominates() ->
 
 
 def test_nothing_is_claimed_by_records_that_the_model_has_seen() -> None:
-    claim = Certificate(
+    claim = ErrorBound(
         ended_by="certified", quantity="gradient_norm", value=0.1, confidence=0.9, conditions=("c",), variant="given"
     )
     apart = claim.about(("mdl_1",), "different_people")

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from core.catalogue.certificate import SEEN, Certificate
 from core.catalogue.columns import BinaryColumn, CategoryColumn, Column, NumberColumn
+from core.catalogue.error_bound import SEEN, ErrorBound
 from core.catalogue.federating import PublicSite, plan_federation
 from core.catalogue.jobs import JobSpec
 from core.catalogue.losses import Mallows
@@ -101,7 +101,7 @@ def settings_of(job: PlannedJob) -> Certify:
     return job.spec.optimizer
 
 
-def claimed(claim: Certificate | None) -> Certificate:
+def claimed(claim: ErrorBound | None) -> ErrorBound:
     assert claim is not None
     assert claim.norm is not None
     return claim
@@ -317,7 +317,7 @@ def test_clients_tell_their_gradients_for_a_mean_of_norms_is_no_norm_of_a_mean()
     assert (settings.clients, settings.units) == (2, UNITS)
     job, point = found.clients[0], torch.zeros(2, dtype=torch.float64)
 
-    def work(peers: ThreadPeerGroup) -> tuple[Tensor, Certificate]:
+    def work(peers: ThreadPeerGroup) -> tuple[Tensor, ErrorBound]:
         paying = SiteFilter(CountingFilter(), MessageRounds(peers))
         held = records(job)
         held.target[:] = peers.place

@@ -7,8 +7,8 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import update
 
-from core.catalogue.certificate import Certificate
 from core.catalogue.columns import Column
+from core.catalogue.error_bound import ErrorBound
 from core.catalogue.jobs import JobSpec
 from core.catalogue.planning import PlannedJob, plan_job
 from core.errors import Invalid, Refusal
@@ -198,8 +198,8 @@ def test_a_job_says_what_it_is_about_and_its_trainer_gets_the_points(house: Hous
     assert models.get(house.context, house.owner, model).certificates == []
 
 
-def certificate_of(model: str) -> Certificate:
-    made = Certificate(ended_by="escaped", quantity="gradient_norm", value=None, confidence=None, variant="given")
+def certificate_of(model: str) -> ErrorBound:
+    made = ErrorBound(ended_by="escaped", quantity="gradient_norm", value=None, confidence=None, variant="given")
     return made.about((model,), "different_people")
 
 

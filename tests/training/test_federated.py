@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from core.catalogue.certificate import Certificate
+from core.catalogue.error_bound import ErrorBound
 from core.catalogue.noisy_gd import NoisyGradientDescent
 from core.catalogue.planning import chunks
 from core.catalogue.questions import Question
@@ -310,7 +310,7 @@ def test_a_promise_that_is_no_number_ends_the_attempt(epsilon: str) -> None:
 
 @pytest.mark.parametrize(("size", "is_claimed"), [(3, True), (2, False)])
 def test_nothing_is_claimed_once_a_client_is_lost(size: int, is_claimed: bool) -> None:
-    claim = Certificate(ended_by="rounds", quantity="gradient_norm", value=0.1, confidence=0.9, variant="given")
+    claim = ErrorBound(ended_by="rounds", quantity="gradient_norm", value=0.1, confidence=0.9, variant="given")
     seat = SiteConnection(
         federation="job", number=0, size=size, asked=3, meeting=None, key="", patience_seconds=1, dataset_key=None
     )

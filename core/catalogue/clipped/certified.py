@@ -20,11 +20,11 @@ from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import Field
 
-from core.catalogue.certificate import Certificate
 from core.catalogue.clipped.guarantee import Guarantee, Run
 from core.catalogue.clipped.refined import refined_convex, refined_nonconvex
 from core.catalogue.clipped.search import lowest
 from core.catalogue.clipped.theorems import paper_convex, paper_nonconvex
+from core.catalogue.error_bound import ErrorBound
 from core.catalogue.method import AbstractSettings, Assumption, Bound, Card
 from core.catalogue.noisy_gd import planned_steps
 from core.catalogue.planning_rules import PLANNED_RADIUS, AnyStart, Mu, Radius, fill
@@ -129,7 +129,7 @@ class CertifiedClippedSgd(AbstractSettings):
         settings = fill(settings, clip=settings.planned_clip(facts))
         return fill(settings, step_size=settings.planned_step(facts))
 
-    def uncertified_for(self, facts: Facts) -> tuple[str, ...]:
+    def unbounded_for(self, facts: Facts) -> tuple[str, ...]:
         """Return why there is no certificate, in words; nothing where there is one."""
         convex = facts.weak_convexity == 0
         missing = [name for name in ("smoothness", "moment") if getattr(self, name) is None]
@@ -152,7 +152,7 @@ class CertifiedClippedSgd(AbstractSettings):
             steps: really taken; None: the planned ones.
             refined: which one; None: as the settings say.
         """
-        if self.uncertified_for(facts):
+        if self.unbounded_for(facts):
             return None
         assert self.smoothness is not None, "declared"
         assert self.moment is not None, "declared"
@@ -181,7 +181,7 @@ class CertifiedClippedSgd(AbstractSettings):
         assert self.mu is not None, "filled before"
         if self.steps is not None:
             return facts.units // self.steps
-        if self.uncertified_for(facts):
+        if self.unbounded_for(facts):
             return facts.units // min(facts.units, planned_steps(facts, self.mu))
         tried = (facts.units // steps for steps in PLANNED_BATCHES if steps <= facts.units)
         return min(tried, key=partial(self._with_batch, facts), default=1)
@@ -199,7 +199,7 @@ class CertifiedClippedSgd(AbstractSettings):
     def planned_clip(self, facts: Facts) -> float:
         """Return the clip of the smallest bound; without a certificate the model's own bound."""
         largest = facts.gradient_bound
-        if self.uncertified_for(facts):
+        if self.unbounded_for(facts):
             return largest
         least = min(self._least_clip(facts), largest)
         return lowest(partial(self.bound_with, facts), least, min(largest, LONGEST_SEARCH * least))
@@ -286,9 +286,9 @@ class CertifiedClippedSgd(AbstractSettings):
         """Return why nothing is known of what is returned."""
         if self.returns == "last":
             return ("the certificates are about the average, or an iterate chosen at random",)
-        return self.uncertified_for(facts) or ("the clip is below four times the steepest slope",)
+        return self.unbounded_for(facts) or ("the clip is below four times the steepest slope",)
 
-    def claim(self, facts: Facts, steps: int, noise: float, *, strayed: bool) -> Certificate:
+    def claim(self, facts: Facts, steps: int, noise: float, *, strayed: bool) -> ErrorBound:
         """Return what is claimed of the point that is returned.
 
         Args:
@@ -310,7 +310,7 @@ class CertifiedClippedSgd(AbstractSettings):
             # Of one of many, by Markov's inequality.
             value, confidence = sqrt(value / self.beta), confidence - self.beta
             untrained = None if untrained is None else sqrt(untrained)
-        return Certificate(
+        return ErrorBound(
             ended_by="steps" if steps == self.steps else "lost_batches",
             quantity="excess_risk" if proved == "average" else "gradient_norm",
             value=value,

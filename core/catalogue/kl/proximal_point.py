@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
 
-from core.catalogue.certificate import Certificate
+from core.catalogue.error_bound import ErrorBound
 from core.catalogue.kl.condition import KlCondition, PositiveNumber, known_gap
 from core.catalogue.kl.proximal_rules import declared, known_condition, known_convexity, refusal
 from core.catalogue.kl.proximal_schedule import (
@@ -276,7 +276,7 @@ class ProximalPoint(AbstractSettings):
             source=f"Menart, Ullah, Arora, Bassily and Guzman (2024), theorem 8; {self.variant}",
         )
 
-    def certificate(self, facts: Facts) -> Certificate:
+    def certificate(self, facts: Facts) -> ErrorBound:
         """Return what is claimed of the estimate once all rounds are over, and what the claim rests on."""
         course, sure = self.arithmetic(facts), 1 - self.beta
         uncovered: tuple[str, ...] = ()
@@ -285,7 +285,7 @@ class ProximalPoint(AbstractSettings):
         else:
             uncovered = self.uncovered(facts)
             value = None if uncovered else course.target
-        return Certificate(
+        return ErrorBound(
             ended_by=course.regime or "rounds",
             quantity="excess_risk",
             value=value,

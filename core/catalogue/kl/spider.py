@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import Field
 
-from core.catalogue.certificate import Certificate
+from core.catalogue.error_bound import ErrorBound
 from core.catalogue.kl.condition import KlCondition, PositiveNumber, known_gap
 from core.catalogue.kl.spider_schedule import Regime, SpiderConstants, SpiderSchedule, Variant, spider_schedule
 from core.catalogue.method import AbstractSettings, Assumption, Bound, Card
@@ -210,13 +210,13 @@ class KlSpider(AbstractSettings):
             ),
         )
 
-    def certificate(self, facts: Facts) -> Certificate:
+    def certificate(self, facts: Facts) -> ErrorBound:
         """Return what is claimed of the estimate once all rounds are over, and what the claim rests on."""
         course, gap = self.course(facts), self.ground(facts).start_gap
         value, sure = course.certified, 1 - self.beta
         if not course.rounds:
             value, sure = gap, 1.0
-        return Certificate(
+        return ErrorBound(
             ended_by=course.regime if course.regime is not None and not course.rounds else "rounds",
             quantity="excess_risk",
             value=value,

@@ -24,7 +24,7 @@ from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import Field
 
-from core.catalogue.certificate import Certificate, SecondOrder
+from core.catalogue.error_bound import ErrorBound, SecondOrder
 from core.catalogue.method import Assumption, Bound, Card
 from core.catalogue.planning_rules import fill
 from core.catalogue.questions import Gradient, GradientDifference, GradientNorm
@@ -202,12 +202,12 @@ class Certify(AbstractEscape):
         del facts  # there is no descent
         return 1 + known(self.rounds) * known(self.round_steps)
 
-    def claim(self, facts: Facts, ended: SecondOrder, *, strayed: bool) -> Certificate:
+    def claim(self, facts: Facts, ended: SecondOrder, *, strayed: bool) -> ErrorBound:
         """Return what is claimed of the point; see `AbstractEscape.claim`."""
         made = super().claim(facts, ended, strayed=strayed)
         return made.model_copy(update={"conditions": (*made.conditions, APART)}) if made.conditions else made
 
-    def claim_of_norm(self, facts: Facts, norm: float, noise: float, penalty: float) -> Certificate:
+    def claim_of_norm(self, facts: Facts, norm: float, noise: float, penalty: float) -> ErrorBound:
         """Return what is claimed of the gradient.
 
         Args:

@@ -9,7 +9,7 @@ optimization, theorem 1 and lemmas 1 to 5; what is claimed of calibrated figures
 from collections.abc import Sequence
 from typing import Final, Self
 
-from core.catalogue.certificate import Certificate, SecondOrder
+from core.catalogue.error_bound import ErrorBound, SecondOrder
 from core.catalogue.method import AbstractSettings, Assumption, Bound
 from core.catalogue.second_order import planned
 from core.catalogue.second_order.figures import EscapeFigures, known
@@ -65,7 +65,7 @@ class AbstractEscape(EscapeFigures):
         """Return the same of the mean of all clients: alpha is one figure that all have; see `clients`."""
         return self.bound(min((facts for _, facts in clients), key=lambda facts: facts.units))
 
-    def claim(self, facts: Facts, ended: SecondOrder, *, strayed: bool) -> Certificate:
+    def claim(self, facts: Facts, ended: SecondOrder, *, strayed: bool) -> ErrorBound:
         """Return what is claimed of the point that is returned.
 
         Args:
@@ -80,7 +80,7 @@ class AbstractEscape(EscapeFigures):
         elif stayed and self._is_explicit(facts):
             value, confidence = ended.alpha, 1 - self.failure / 2
         variant = f"{self.form} theory" if self.mode == "theory" else self.mode
-        return Certificate(
+        return ErrorBound(
             ended_by=ended.outcome,
             quantity="second_order_stationarity" if self.mode == "theory" else "gradient_norm",
             value=value,

@@ -28,7 +28,7 @@ functional by model selection.
 from dataclasses import dataclass
 from math import ceil, log, sqrt
 
-from core.catalogue.certificate import Certificate, ToldNorm
+from core.catalogue.error_bound import ErrorBound, NoisedNorm
 from core.privacy.facts import Facts, Frozen
 
 POPULATION = "units are independent draws of one population, whose mean gradient it is about"
@@ -108,7 +108,7 @@ class ReceivedNorm:
     """The length of the ridge's gradient there."""
 
 
-def claim(facts: Facts, tolerance: Tolerance, received: ReceivedNorm, *, declared: bool) -> Certificate:
+def claim(facts: Facts, tolerance: Tolerance, received: ReceivedNorm, *, declared: bool) -> ErrorBound:
     """Return what is claimed of a point's gradient.
 
     Args:
@@ -119,7 +119,7 @@ def claim(facts: Facts, tolerance: Tolerance, received: ReceivedNorm, *, declare
     """
     added, clip = tolerance.at(received.noise), received.clip
     shortened = f"gradients longer than {clip:.6g} are shortened to it: it is about the loss's own where none is"
-    return Certificate(
+    return ErrorBound(
         ended_by="answered",
         quantity="gradient_norm",
         value=tolerance.left(received.norm, received.noise) + added,
@@ -127,7 +127,7 @@ def claim(facts: Facts, tolerance: Tolerance, received: ReceivedNorm, *, declare
         conditions=(POPULATION if tolerance.clients == 1 else POPULATIONS, *[SPREAD] * declared, shortened, APART),
         variant="gradient",
         untrained=clip + received.penalty,
-        norm=ToldNorm(
+        norm=NoisedNorm(
             of=parameters_of(facts),
             told=received.norm,
             noise=received.noise,

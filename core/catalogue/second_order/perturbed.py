@@ -21,7 +21,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field
 
-from core.catalogue.certificate import Certificate
+from core.catalogue.error_bound import ErrorBound
 from core.catalogue.method import Assumption, Bound, Card
 from core.catalogue.planning_rules import PLANNED_RADIUS, fill
 from core.catalogue.second_order.claims import ASKED_ONCE, CLIPPED, INDEPENDENT
@@ -116,9 +116,9 @@ class PerturbedSpider(SpiderFigures):
             source=f"none: {RECONSTRUCTION}, whose theorem says that one of all iterates is good, not which",
         )
 
-    def claim(self, outcome: str) -> Certificate:
+    def claim(self, outcome: str) -> ErrorBound:
         """Return that nothing is claimed, and how the method ended."""
-        return Certificate(
+        return ErrorBound(
             ended_by=outcome, quantity="gradient_norm", value=None, confidence=None, variant=RECONSTRUCTION
         )
 

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from math import sqrt
 from typing import Final, Self
 
-from core.catalogue.certificate import Certificate, Selection
+from core.catalogue.error_bound import ErrorBound, Selection
 from core.catalogue.method import AbstractSettings, Assumption, Bound, Card
 from core.catalogue.planning_rules import fill
 from core.catalogue.second_order.figures import known
@@ -120,7 +120,7 @@ class SelectModel(SelectModelFigures):
         """Return the same of the mean of all clients: everything counts the units of the one with fewest."""
         return self.bound(min((facts for _, facts in clients), key=lambda facts: facts.units))
 
-    def certificate(self, facts: Facts, chosen: int | None, noises: tuple[float, float] | None) -> Certificate:
+    def certificate(self, facts: Facts, chosen: int | None, noises: tuple[float, float] | None) -> ErrorBound:
         """Return what is claimed of the candidate that was chosen, nothing where none was.
 
         Args:
@@ -130,7 +130,7 @@ class SelectModel(SelectModelFigures):
         """
         steep, sharp = (None, None) if chosen is None else self.claimed(facts, noises)
         allowed = (None, None) if noises is None else self.tolerances(facts, noises)
-        return Certificate(
+        return ErrorBound(
             ended_by="none" if chosen is None else "selected",
             quantity="gradient_norm" if sharp is None else "second_order_stationarity",
             value=steep,

@@ -7,7 +7,7 @@ from typing import Any, Final
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from core.catalogue.certificate import Records
+from core.catalogue.error_bound import Records
 from core.errors import ensure
 from core.store.tables import Job, Model
 

@@ -38,7 +38,7 @@ class SecondOrder(Frozen):
     round_mode: str
 
 
-class ToldNorm(Frozen):
+class NoisedNorm(Frozen):
     """How long a released point's mean gradient is, as one noised number; see `core.catalogue.second_order.norms`."""
 
     of: str = Field(description="what the gradient is in: coefficients, coefficients and scale, or trained parameters")
@@ -67,7 +67,7 @@ class Selection(Frozen):
     failure: float = Field(description="omega, of the whole selection")
 
 
-class Certificate(Frozen):
+class ErrorBound(Frozen):
     """A claim, with how sure it is and what it rests on; part of a model's release."""
 
     ended_by: str = Field(description="why the method ended: rounds, budget, small_gradient, step_cap, ...")
@@ -78,7 +78,7 @@ class Certificate(Frozen):
     variant: str = Field(description="which form of the method made it, as `printed`, `calibrated` or `scheduled`")
     second_order: SecondOrder | None = Field(default=None, description="of methods that look for such a point")
     selection: Selection | None = Field(default=None, description="of one among released points")
-    norm: ToldNorm | None = Field(default=None, description="of a certificate of the gradient alone")
+    norm: NoisedNorm | None = Field(default=None, description="of a certificate of the gradient alone")
     models: tuple[str, ...] = Field(default=(), description="released before, that the claim is about")
     untrained: float | None = Field(
         default=None, description="what the start satisfies of this quantity without any training; null: unknown"
