@@ -10,7 +10,6 @@ from typing import Any
 
 from scipy.special import ndtr, ndtri
 
-from core.catalogue.methods import source_of
 from core.errors import FieldError, Invalid
 from core.inference.released import Released, declared, residual_scale
 from core.inference.wording import loss_words, methods_paragraph, notes, title, weight_words
@@ -33,7 +32,6 @@ def summary(released: Released, levels: Sequence[float] = ()) -> dict[str, Any]:
     return {
         "title": title(released),
         "optimizer": released.optimizer,
-        "method": source_of(released.optimizer).model_dump(),
         "kind": released.kind,
         "target": released.target,
         "loss": loss_words(released),

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from core.catalogue.error_bound import Records
+from core.catalogue.methods import source_of
 from core.errors import FieldError, Invalid
 from core.inference import (
     comparison,
@@ -52,7 +53,7 @@ def _told(released: AnyReleased, levels: Levels) -> dict[str, Any]:
         return network_summary.summary(released)
     if isinstance(released, ReleasedDescription):
         return description_summary.summary(released, levels[0] if levels else None)
-    return results.summary(released, levels)
+    return results.summary(released, levels) | {"method": source_of(released.optimizer).model_dump()}
 
 
 def summary_text(context: Context, caller: Caller, model_id: str, levels: Levels) -> str:

@@ -8,6 +8,7 @@ from scipy.special import expit
 
 from core.catalogue.design import make_design
 from core.catalogue.losses import Clip, Loss
+from core.catalogue.methods import source_of
 from core.catalogue.models import LinearModel, LogisticModel, PhaseRetrievalModel, RegressionModel
 from core.catalogue.nonconvex_losses import Brier, Cauchy, GemanMcClure, RobustPhase, SineLink, SmoothPhase
 from core.errors import Invalid
@@ -49,7 +50,7 @@ EVERY = pytest.mark.parametrize("model", [PHASE, SINE, BRIER, GEMAN], ids=lambda
 @EVERY
 def test_every_view_is_whole_and_says_why_there_are_no_intervals(model: Released) -> None:
     assert Released.model_validate_json(model.model_dump_json()) == model
-    shown = {**summary(model), "model": "mdl_1", "job": "job_1"}
+    shown = {**summary(model), "method": source_of(model.optimizer).model_dump(), "model": "mdl_1", "job": "job_1"}
     assert all(row["interval"] is None and row["estimate"] is not None for row in shown["coefficients"])
     assert shown["notes"][0].startswith("There are no intervals: no covariance is known")
     views = (summary_text(shown), summary_page(model, shown, table(model, [0.95])), methods_paragraph(model))

@@ -13,6 +13,7 @@ from scipy.stats import chi2, norm
 
 from core.catalogue.columns import BinaryColumn, NumberColumn
 from core.catalogue.design import make_design
+from core.catalogue.methods import source_of
 from core.catalogue.models import LogisticModel
 from core.errors import Invalid
 from core.inference.hypotheses import contrast, wald_test
@@ -205,7 +206,7 @@ def test_whatever_units_and_numbers_people_bring_the_answer_is_a_number_or_a_ref
         design=make_design(columns, LogisticModel(target="y")), theta=(0.1, 0.2, 0.3), covariance=rows_of(spread(3))
     )
     answers: list[dict[str, Any]] = [ellipsoid(model, ("a", "b"), (), dict(zip("ab", values, strict=True)))]
-    shown = {"model": "mdl_1", "job": "job_1", **summary(model)}
+    shown = {"model": "mdl_1", "job": "job_1", **summary(model), "method": source_of(model.optimizer).model_dump()}
     assert summary_page(model, shown, table(model, plot_levels(shown["levels"])))
     for row in (dict(zip("ab", weights, strict=True)), {"a": 1.0}):
         asks = (

@@ -10,6 +10,7 @@ import pytest
 from core.catalogue.columns import BinaryColumn, NumberColumn
 from core.catalogue.design import make_design
 from core.catalogue.losses import Clip
+from core.catalogue.methods import source_of
 from core.catalogue.models import LogisticModel
 from core.inference.comparison import compare
 from core.inference.pages import MOST_LINES, plot_levels, summary_page
@@ -87,7 +88,7 @@ def parsed(page: str) -> Strict:
 
 
 def shown(model: Released, *levels: float) -> dict[str, Any]:
-    return {**IDS, **summary(model, levels)}
+    return {**IDS, **summary(model, levels), "method": source_of(model.optimizer).model_dump()}
 
 
 def page(model: Released, *levels: float) -> str:
