@@ -8,7 +8,7 @@ from sqlalchemy import Select, delete, select, update
 from sqlalchemy.orm import Session
 
 from core.errors import NotFound
-from core.store import clock, retention
+from core.store import checkpoints, clock
 from core.store.identity_tables import IdentityKey
 from core.store.tables import Access, Dataset, Job
 
@@ -111,7 +111,7 @@ def mark_erased(session: Session, dataset_id: str) -> bool:
     dataset = lock(session, dataset_id)
     if dataset.state != "erasing":
         return False
-    retention.drop_states_of(session, dataset_id)
+    checkpoints.drop_of(session, dataset_id)
     dataset.state = "erased"
     dataset.location = dataset.location_digest = dataset.wrapped_key = dataset.validation = None
     dataset.bytes = 0

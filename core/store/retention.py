@@ -9,7 +9,7 @@ from typing import Final
 from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
-from core.store import clock
+from core.store import checkpoints, clock
 from core.store.jobs import subjects
 from core.store.jobs.presence import SiteSlot
 from core.store.tables import Checkpoint, Job, Model
@@ -28,17 +28,9 @@ def drop_states(session: Session, kept_state_seconds: float) -> list[str]:
     ended = Job.finished_at <= clock.read(session) - kept_state_seconds
     session.execute(delete(SiteSlot).where(SiteSlot.job_id.in_(select(Job.id).where(ended))))
     old = select(Checkpoint.job_id).join(Job, Job.id == Checkpoint.job_id).where(ended)
-    return _drop(session, list(session.execute(old.distinct().order_by(Checkpoint.job_id).limit(BATCH)).scalars()))
-
-
-def drop_states_of(session: Session, dataset_id: str) -> list[str]:
-    """Delete the kept states of all of a dataset's jobs; return the jobs whose states went.
-
-    What a federated job keeps is the release of all clients, of which this dataset's may long be lost.
-    """
-    own = (Job.dataset_id == dataset_id, Job.federation_id.is_(None) | Job.place.is_not(None))
-    kept = select(Checkpoint.job_id).join(Job, Job.id == Checkpoint.job_id).where(*own)
-    return _drop(session, list(session.execute(kept.distinct()).scalars()))
+    return checkpoints.drop(
+        session, list(session.execute(old.distinct().order_by(Checkpoint.job_id).limit(BATCH)).scalars())
+    )
 
 
 def retire_models(session: Session, retention_seconds: float | None) -> list[str]:
@@ -61,11 +53,5 @@ def retire_models(session: Session, retention_seconds: float | None) -> list[str
     found = {row.id: row.job_id for row in rows if row.id not in needed}
     if found:
         session.execute(update(Model).where(Model.id.in_(found)).values(release={}, approval=RETIRED))
-        _drop(session, list(found.values()))
+        checkpoints.drop(session, list(found.values()))
     return list(found)
-
-
-def _drop(session: Session, jobs: list[str]) -> list[str]:
-    if jobs:
-        session.execute(delete(Checkpoint).where(Checkpoint.job_id.in_(jobs)))
-    return jobs
