@@ -14,7 +14,7 @@ from typing import Final
 from core.catalogue.assumed import Assumed
 from core.catalogue.completion import Completed, complete, planned_shares
 from core.catalogue.design import Design
-from core.catalogue.jobs import Inference, Shares
+from core.catalogue.inference_settings import Inference, Shares
 from core.catalogue.losses import Clip
 from core.catalogue.methods import AnySettings
 from core.catalogue.models import RegressionModel

@@ -4,7 +4,7 @@ from math import isclose, sqrt
 from typing import NamedTuple
 
 from core.catalogue.clipped.practical import ClippedSgd
-from core.catalogue.jobs import Inference, Shares
+from core.catalogue.inference_settings import Inference, Shares
 from core.catalogue.methods import AnySettings
 from core.catalogue.newton_shapes import planned_shape
 from core.catalogue.noisy_newton import NoisyNewton

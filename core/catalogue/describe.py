@@ -11,8 +11,9 @@ from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
+from core.catalogue.assumption import Assumption
 from core.catalogue.look_questions import CellCounts, MagnitudeCounts
-from core.catalogue.method import AbstractSettings, Assumption, Bound, Card
+from core.catalogue.method import AbstractSettings, Bound, Card
 from core.catalogue.planning_rules import SLACK, Mu, fill
 from core.catalogue.questions import Tabled
 from core.catalogue.table_questions import (

@@ -8,7 +8,8 @@ from core.catalogue.describe import MOST_COUNTS, ColumnShape, Describe, Layout
 from core.catalogue.description_model import DescriptionModel
 from core.catalogue.design import Design
 from core.catalogue.features import Feature, TargetCoding
-from core.catalogue.jobs import Inference, JobSpec
+from core.catalogue.inference_settings import Inference
+from core.catalogue.jobs import JobSpec
 from core.catalogue.planning_rules import fill
 from core.catalogue.selection import some_of
 from core.errors import FieldError, Invalid

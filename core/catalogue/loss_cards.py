@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import Field
 
+from core.catalogue.assumption import Assumption
 from core.catalogue.loss_bases import AbstractLoss
 from core.catalogue.losses import (
     Clip,
@@ -23,7 +24,6 @@ from core.catalogue.losses import (
     SmoothedHuber,
     Squared,
 )
-from core.catalogue.method import Assumption
 from core.catalogue.nonconvex_losses import Brier, Cauchy, GemanMcClure, RobustPhase, SineLink, SmoothPhase
 from core.privacy.facts import Frozen
 

@@ -2,10 +2,11 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Self
 
 from pydantic import Field
 
+from core.catalogue.assumption import Assumption
 from core.catalogue.sampling import FullSampling, Sampling, StreamSampling
 from core.privacy.calibration import Fits
 from core.privacy.events import Event
@@ -28,13 +29,6 @@ class Plan(Frozen):
 
     settings: "AbstractSettings"
     bound: Bound
-
-
-class Assumption(Frozen):
-    """A condition of a method's guarantee and how it is checked."""
-
-    text: str
-    checked: Literal["declared", "static", "runtime"]
 
 
 class Card(Frozen):

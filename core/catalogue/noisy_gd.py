@@ -9,7 +9,8 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
 
-from core.catalogue.method import AbstractSettings, Assumption, Bound, Card
+from core.catalogue.assumption import Assumption
+from core.catalogue.method import AbstractSettings, Bound, Card
 from core.catalogue.planning_rules import (
     CONFIDENCE,
     PLANNED_RADIUS,

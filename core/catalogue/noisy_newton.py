@@ -12,7 +12,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
-from core.catalogue.method import Assumption, Bound, Card
+from core.catalogue.assumption import Assumption
+from core.catalogue.method import Bound, Card
 from core.catalogue.newton_options import NewtonOptions
 from core.catalogue.newton_shapes import CAREFUL_DAMPING, planned_shape, spectral_noise, steady_floor
 from core.catalogue.planning_rules import (

@@ -17,7 +17,8 @@ from core.catalogue.describing import (
 )
 from core.catalogue.description_model import DescriptionModel
 from core.catalogue.design import Design, make_design
-from core.catalogue.jobs import Inference, JobSpec, Resources
+from core.catalogue.inference_settings import Inference
+from core.catalogue.jobs import JobSpec, Resources
 from core.catalogue.kl.repeats import Repeats
 from core.catalogue.loss_geometry import hessian_smoothness, longest_square
 from core.catalogue.method import Bound

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from core.catalogue.jobs import Inference
+from core.catalogue.inference_settings import Inference
 from core.catalogue.late_covariance import Matrices, Steps, late_covariance
 from core.catalogue.noisy_gd import NoisyGradientDescent
 from core.catalogue.noisy_newton import NoisyNewton

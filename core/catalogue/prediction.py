@@ -23,7 +23,7 @@ from core.catalogue.assumed import Assumed
 from core.catalogue.checks import Learned
 from core.catalogue.columns import Coded
 from core.catalogue.design import Design
-from core.catalogue.jobs import Inference
+from core.catalogue.inference_settings import Inference
 from core.catalogue.losses import Huber, Multinomial, Poisson
 from core.catalogue.methods import AnySettings, WithIntervals
 from core.catalogue.models import MultinomialModel, RegressionModel

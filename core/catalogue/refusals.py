@@ -7,7 +7,7 @@ positive semidefinite, which the answers to questions about them, and the covari
 
 from typing import Final
 
-from core.catalogue.jobs import Inference
+from core.catalogue.inference_settings import Inference
 from core.catalogue.losses import Clip, Mallows
 from core.catalogue.methods import AnySettings
 from core.catalogue.models import LinearModel, LogisticModel, MultinomialModel, PhaseRetrievalModel, RegressionModel

@@ -10,7 +10,7 @@ from itertools import product
 from math import exp, log
 from typing import Final
 
-from core.catalogue.jobs import Shares
+from core.catalogue.inference_settings import Shares
 from core.catalogue.methods import AnySettings
 from core.catalogue.noisy_newton import NoisyNewton
 from core.catalogue.planning_rules import fill

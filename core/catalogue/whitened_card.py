@@ -3,7 +3,8 @@
 from math import sqrt
 from typing import Final
 
-from core.catalogue.method import Assumption, Bound, Card
+from core.catalogue.assumption import Assumption
+from core.catalogue.method import Bound, Card
 from core.catalogue.planning_rules import CONFIDENCE
 from core.privacy.facts import Adjacency
 

@@ -4,7 +4,8 @@ from typing import Final
 
 from core.catalogue.columns import Coded, bounds_of
 from core.catalogue.design import Design
-from core.catalogue.jobs import Inference, JobSpec
+from core.catalogue.inference_settings import Inference
+from core.catalogue.jobs import JobSpec
 from core.catalogue.losses import Huber, Logistic, Mallows, Multinomial, Poisson, Squared
 from core.catalogue.model_terms import product_bounds
 from core.catalogue.models import LinearModel, LogisticModel, MultinomialModel, PoissonModel, RegressionModel

@@ -24,7 +24,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from core.catalogue.jobs import Inference
+from core.catalogue.inference_settings import Inference
 from core.catalogue.late_covariance import REMEMBERED, Matrices, Steps, late_covariance
 from core.inference.eigen import floor_eigenvalues
 from core.inference.estimate import Estimate, Sandwich, by_replicate

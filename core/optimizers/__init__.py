@@ -8,7 +8,7 @@ from torch import Tensor
 from core.catalogue.clipped.certified import CertifiedClippedSgd
 from core.catalogue.clipped.practical import ClippedSgd
 from core.catalogue.describe import Describe
-from core.catalogue.jobs import Inference
+from core.catalogue.inference_settings import Inference
 from core.catalogue.kl.adaptive_gd import AdaptiveGradientDescent
 from core.catalogue.kl.proximal_point import ProximalPoint
 from core.catalogue.kl.spider import KlSpider

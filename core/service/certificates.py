@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from sqlalchemy.orm import Session
 
+from core.canonical import canonical
 from core.errors import Conflict
 from core.inference.network import read_released
 from core.privacy.amounts import write_figure
@@ -30,7 +31,6 @@ from core.store import queries
 from core.store.jobs import federations
 from core.store.jobs.subjects import OPEN
 from core.store.ledger.accounts import terms_of
-from core.store.ledger.chain import canonical
 from core.store.ledger.schedules import runs_of
 from core.store.ledger.statements import Statement, before, scopes_of, statement_of, told_of_gap
 from core.store.signing import installation, load_signing_keys

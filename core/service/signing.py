@@ -7,11 +7,11 @@ from sqlalchemy import select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
+from core.canonical import canonical
 from core.errors import ScopeFrozen
 from core.service import witnessing
 from core.service.context import Caller, Context
 from core.store import clock
-from core.store.ledger.chain import canonical
 from core.store.ledger.ended import compare_ended
 from core.store.ledger.rounds import freeze_unverified
 from core.store.ledger.statements import jobs_telling, statement_of

@@ -17,10 +17,10 @@ from sqlalchemy.dialects.sqlite import insert as insert_sqlite
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
+from core.canonical import canonical
 from core.errors import IdempotencyKeyInFlight, IdempotencyKeyReused
 from core.store import clock
 from core.store.database import LOCK_TIMEOUT, sqlstate
-from core.store.ledger.chain import canonical
 from core.store.service_tables import Idempotency
 
 

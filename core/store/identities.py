@@ -21,12 +21,12 @@ from sqlalchemy.dialects.postgresql import insert as insert_postgresql
 from sqlalchemy.dialects.sqlite import insert as insert_sqlite
 from sqlalchemy.orm import Session
 
+from core.canonical import canonical
 from core.errors import ensure
 from core.privacy.facts import Frozen
 from core.store.decoding.likeness import Summarized, Summary, tag_of
 from core.store.identity_tables import Identity, IdentityCounts, IdentityKey
 from core.store.ledger import corrections
-from core.store.ledger.bodies import canonical
 from core.store.records.encryption import Tampered
 from core.store.tables import Dataset, Entry
 

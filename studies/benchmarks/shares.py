@@ -15,7 +15,7 @@ from torch import Tensor
 
 from core.catalogue.choices import narrowest
 from core.catalogue.completion import Completed, complete
-from core.catalogue.jobs import Inference, Shares
+from core.catalogue.inference_settings import Inference, Shares
 from core.catalogue.methods import AnySettings
 from core.catalogue.noisy_gd import NoisyGradientDescent
 from core.catalogue.noisy_newton import NoisyNewton

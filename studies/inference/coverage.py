@@ -12,7 +12,7 @@ import torch
 from scipy.stats import chi2
 from torch import Tensor
 
-from core.catalogue.jobs import Inference
+from core.catalogue.inference_settings import Inference
 from core.catalogue.losses import Huber
 from core.catalogue.methods import AnySettings
 from core.mechanisms.generator import SimulationGenerator

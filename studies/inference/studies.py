@@ -12,7 +12,7 @@ import torch
 from scipy.stats import norm
 from torch import Tensor
 
-from core.catalogue.jobs import Inference, Shares
+from core.catalogue.inference_settings import Inference, Shares
 from core.catalogue.losses import Huber, Loss, Mallows, Weights, cubic_bound, curvature_bound, gradient_bound
 from core.catalogue.losses import gradient_diameter as diameter
 from core.catalogue.methods import AnySettings

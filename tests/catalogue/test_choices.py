@@ -14,7 +14,8 @@ import torch
 
 from core.catalogue.choices import narrowest, with_best_steps
 from core.catalogue.completion import Completed, complete
-from core.catalogue.jobs import Inference, JobSpec, Shares
+from core.catalogue.inference_settings import Inference, Shares
+from core.catalogue.jobs import JobSpec
 from core.catalogue.methods import AnySettings
 from core.catalogue.noisy_gd import NoisyGradientDescent, planned_steps
 from core.catalogue.noisy_newton import NoisyNewton

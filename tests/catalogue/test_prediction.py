@@ -14,7 +14,7 @@ import torch
 from benchmarks import bank_accuracy as bank
 from core.catalogue.assumed import Assumed
 from core.catalogue.completion import complete
-from core.catalogue.jobs import Inference, Shares
+from core.catalogue.inference_settings import Inference, Shares
 from core.catalogue.losses import (
     Huber,
     LogCosh,

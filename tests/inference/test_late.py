@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from core.catalogue import late_covariance as late
-from core.catalogue.jobs import Inference
+from core.catalogue.inference_settings import Inference
 from core.catalogue.late_covariance import MIXING, Array, Matrices, Steps, forgotten, late_covariance, repelled
 from core.catalogue.noisy_newton import NoisyNewton
 from core.inference.estimate import Sandwich

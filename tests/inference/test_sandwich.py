@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from core.catalogue.jobs import Inference
+from core.catalogue.inference_settings import Inference
 from core.catalogue.noisy_gd import NoisyGradientDescent
 from core.catalogue.noisy_newton import NoisyNewton
 from core.inference.estimate import Estimate

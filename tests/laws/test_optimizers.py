@@ -13,7 +13,7 @@ from torch import Tensor
 from core.catalogue.clipped.certified import CertifiedClippedSgd
 from core.catalogue.clipped.practical import ClippedSgd
 from core.catalogue.clipped.rules import Adam, MovingMean, NoMean, Sgd, TailMean
-from core.catalogue.jobs import Inference
+from core.catalogue.inference_settings import Inference
 from core.catalogue.method import AbstractSettings
 from core.catalogue.methods import METHODS, SETTINGS, AnySettings
 from core.catalogue.newton_options import GradientStart, LineSearch, NewtonOptions, RidgeStart

@@ -11,7 +11,7 @@ import pytest
 import torch
 from scipy.optimize import root
 
-from core.catalogue.jobs import Inference
+from core.catalogue.inference_settings import Inference
 from core.catalogue.losses import Huber
 from core.catalogue.noisy_gd import NoisyGradientDescent
 from core.catalogue.noisy_newton import NoisyNewton

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from core.catalogue import newton_shapes
-from core.catalogue.jobs import Inference
+from core.catalogue.inference_settings import Inference
 from core.catalogue.losses import Huber, Mallows, curvature_bound, gradient_bound, gradient_diameter
 from core.catalogue.noisy_newton import NoisyNewton
 from core.inference.sandwich import infer

@@ -6,13 +6,14 @@ from collections import Counter
 import pytest
 from sqlalchemy import select, text
 
+from core.canonical import canonical
 from core.errors import BudgetExhausted, IdempotencyKeyInFlight, IdempotencyKeyReused, LedgerBusy, NotFound
 from core.store import clock, idempotency
 from core.store.access import audit, principals
 from core.store.access.audit import Line
 from core.store.database import Database
 from core.store.ids import new_id
-from core.store.ledger.chain import canonical, link
+from core.store.ledger.chain import link
 from core.store.service_tables import Idempotency
 from core.store.tables import ApiKey, Job
 from tests.support.store import Place, make_place, submit

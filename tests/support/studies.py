@@ -8,7 +8,7 @@ import torch
 from scipy.stats import norm
 from torch import Tensor
 
-from core.catalogue.jobs import Inference, Shares
+from core.catalogue.inference_settings import Inference, Shares
 from core.catalogue.losses import Huber, Mallows, curvature_bound, gradient_bound
 from core.catalogue.methods import AnySettings
 from core.catalogue.noisy_gd import NoisyGradientDescent

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from core.catalogue.jobs import Inference, Shares
+from core.catalogue.inference_settings import Inference, Shares
 from core.catalogue.kl.adaptive_gd import AdaptiveGradientDescent
 from core.catalogue.kl.condition import KlCondition
 from core.catalogue.kl.proximal_point import ProximalPoint

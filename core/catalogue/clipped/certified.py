@@ -20,12 +20,13 @@ from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import Field
 
+from core.catalogue.assumption import Assumption
 from core.catalogue.clipped.guarantee import Guarantee, Run
 from core.catalogue.clipped.refined import refined_convex, refined_nonconvex
 from core.catalogue.clipped.search import lowest
 from core.catalogue.clipped.theorems import paper_convex, paper_nonconvex
 from core.catalogue.error_bound import ErrorBound
-from core.catalogue.method import AbstractSettings, Assumption, Bound, Card
+from core.catalogue.method import AbstractSettings, Bound, Card
 from core.catalogue.noisy_gd import planned_steps
 from core.catalogue.planning_rules import PLANNED_RADIUS, AnyStart, Mu, Radius, fill
 from core.catalogue.questions import Gradient

@@ -10,9 +10,10 @@ from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import Field
 
+from core.catalogue.assumption import Assumption
 from core.catalogue.clipped.rules import Adam, Average, NoMean, Pace, Rule, Sgd, TailMean
 from core.catalogue.kl.repeats import Repeats
-from core.catalogue.method import AbstractSettings, Assumption, Bound, Card
+from core.catalogue.method import AbstractSettings, Bound, Card
 from core.catalogue.planning_rules import PLANNED_RADIUS, AnyStart, Radius, fill
 from core.catalogue.questions import Gradient
 from core.catalogue.sampling import PoissonSampling

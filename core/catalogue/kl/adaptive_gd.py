@@ -12,10 +12,11 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
 
+from core.catalogue.assumption import Assumption
 from core.catalogue.kl.adaptive_rates import MOST_CANDIDATES, Trajectory, promised
 from core.catalogue.kl.concentration import noise_radius
 from core.catalogue.kl.condition import KlCondition, PositiveNumber
-from core.catalogue.method import AbstractSettings, Assumption, Bound, Card
+from core.catalogue.method import AbstractSettings, Bound, Card
 from core.catalogue.planning_rules import PLANNED_RADIUS, AnyStart, Mu, Radius, fill
 from core.catalogue.questions import Gradient, GradientNorm, LeastGradient
 from core.errors import FieldError, Invalid

@@ -10,6 +10,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
 
+from core.catalogue.assumption import Assumption
 from core.catalogue.error_bound import ErrorBound
 from core.catalogue.kl.condition import KlCondition, PositiveNumber, known_gap
 from core.catalogue.kl.proximal_rules import declared, known_condition, known_convexity, refusal
@@ -28,7 +29,7 @@ from core.catalogue.kl.proximal_schedule import (
     proximal_schedule,
 )
 from core.catalogue.kl.repeats import Repeats
-from core.catalogue.method import AbstractSettings, Assumption, Bound, Card
+from core.catalogue.method import AbstractSettings, Bound, Card
 from core.catalogue.planning_rules import SLACK, Mu, Start, fill
 from core.catalogue.question_bases import Sigma
 from core.catalogue.questions import Gradient

@@ -10,10 +10,11 @@ from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import Field
 
+from core.catalogue.assumption import Assumption
 from core.catalogue.error_bound import ErrorBound
 from core.catalogue.kl.condition import KlCondition, PositiveNumber, known_gap
 from core.catalogue.kl.spider_schedule import Regime, SpiderConstants, SpiderSchedule, Variant, spider_schedule
-from core.catalogue.method import AbstractSettings, Assumption, Bound, Card
+from core.catalogue.method import AbstractSettings, Bound, Card
 from core.catalogue.planning_rules import SLACK, Mu, Radius, Start, fill
 from core.catalogue.questions import Gradient, GradientDifference
 from core.errors import FieldError, Invalid

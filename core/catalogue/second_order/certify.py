@@ -24,8 +24,9 @@ from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import Field
 
+from core.catalogue.assumption import Assumption
 from core.catalogue.error_bound import ErrorBound, SecondOrder
-from core.catalogue.method import Assumption, Bound, Card
+from core.catalogue.method import Bound, Card
 from core.catalogue.planning_rules import fill
 from core.catalogue.questions import Gradient, GradientDifference, GradientNorm
 from core.catalogue.sampling import FullSampling, Sampling

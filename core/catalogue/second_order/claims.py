@@ -9,8 +9,9 @@ optimization, theorem 1 and lemmas 1 to 5; what is claimed of calibrated figures
 from collections.abc import Sequence
 from typing import Final, Self
 
+from core.catalogue.assumption import Assumption
 from core.catalogue.error_bound import ErrorBound, SecondOrder
-from core.catalogue.method import AbstractSettings, Assumption, Bound
+from core.catalogue.method import AbstractSettings, Bound
 from core.catalogue.second_order import planned
 from core.catalogue.second_order.figures import EscapeFigures, known
 from core.privacy.facts import Facts

@@ -20,7 +20,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from core.catalogue.method import Assumption, Bound, Card
+from core.catalogue.assumption import Assumption
+from core.catalogue.method import Bound, Card
 from core.catalogue.second_order.claims import (
     AFFORDABLE,
     ASKED_ONCE,

@@ -21,8 +21,9 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field
 
+from core.catalogue.assumption import Assumption
 from core.catalogue.error_bound import ErrorBound
-from core.catalogue.method import Assumption, Bound, Card
+from core.catalogue.method import Bound, Card
 from core.catalogue.planning_rules import PLANNED_RADIUS, fill
 from core.catalogue.second_order.claims import ASKED_ONCE, CLIPPED, INDEPENDENT
 from core.catalogue.second_order.figures import Positive, SpiderFigures, known

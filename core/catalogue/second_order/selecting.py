@@ -23,8 +23,9 @@ from collections.abc import Sequence
 from math import sqrt
 from typing import Final, Self
 
+from core.catalogue.assumption import Assumption
 from core.catalogue.error_bound import ErrorBound, Selection
-from core.catalogue.method import AbstractSettings, Assumption, Bound, Card
+from core.catalogue.method import AbstractSettings, Bound, Card
 from core.catalogue.planning_rules import fill
 from core.catalogue.second_order.figures import known
 from core.catalogue.second_order.selection_figures import BY_SCORES, SelectModelFigures

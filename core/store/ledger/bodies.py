@@ -3,11 +3,12 @@
 A body is canonical JSON with the version of its form, `v`. There is one version so far.
 """
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from core.canonical import canonical
 
 if TYPE_CHECKING:
     from core.store.ledger.tally import Tally
@@ -84,11 +85,6 @@ class Body(BaseModel):
             BrokenChain: it does not follow.
         """
         raise NotImplementedError
-
-
-def canonical(value: object) -> str:
-    """Return the one JSON text of a value: sorted keys, no spaces, ASCII, no NaN or infinity."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
 def slots(values: Sequence[int], fill: int = 0) -> list[int]:

@@ -12,8 +12,9 @@ from typing import Any, Final
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from core.canonical import canonical
 from core.store.ledger import charged
-from core.store.ledger.bodies import VERSION, Body, canonical
+from core.store.ledger.bodies import VERSION, Body
 from core.store.tables import Entry, Scope
 
 __all__ = ["GENESIS", "append", "canonical", "link"]

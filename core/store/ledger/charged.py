@@ -14,10 +14,11 @@ from typing import Any, Final
 from sqlalchemy import insert, select, update
 from sqlalchemy.orm import Session
 
+from core.canonical import canonical
 from core.privacy.events import EVENT, Event
 from core.privacy.totals import Totals
 from core.store.ledger.accounts import terms_of
-from core.store.ledger.bodies import Body, canonical
+from core.store.ledger.bodies import Body
 from core.store.ledger.job_entries import Charge, Compensate, Run, Spend
 from core.store.ledger.scope_entries import Reconcile, lost_event
 from core.store.tables import Account, Entry, Job, Scope, ScopeEvent

@@ -9,8 +9,8 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from core.canonical import canonical
 from core.store.ledger import chain
-from core.store.ledger.bodies import canonical
 from core.store.ledger.states import BLOCK, State
 from core.store.ledger.tally import demand
 from core.store.tables import Entry

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from core.store.ledger.chain import canonical
+from core.canonical import canonical
 from core.store.ledger.charged import DRAWING
 from core.store.tables import Entry, Job
 

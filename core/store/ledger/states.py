@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter
 
+from core.canonical import canonical
 from core.privacy.budget import Terms
 from core.privacy.events import EVENT
 from core.privacy.totals import Totals
-from core.store.ledger.bodies import canonical
 from core.store.ledger.schedules import Schedule
 from core.store.ledger.tally import AccountTally, JobTally, Tally, Uploaded
 

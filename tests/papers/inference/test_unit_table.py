@@ -13,7 +13,7 @@ import torch
 from scipy.optimize import minimize
 from scipy.stats import norm, rankdata
 
-from core.catalogue.jobs import Inference, Shares
+from core.catalogue.inference_settings import Inference, Shares
 from core.catalogue.method import AbstractSettings
 from core.catalogue.methods import AnySettings
 from core.catalogue.noisy_gd import NoisyGradientDescent
