@@ -13,9 +13,9 @@ import uvicorn
 
 from api.app import create_app
 from api.connections import BoundedProtocol
-from core.errors import Refusal
-from core.logs import configure
-from core.settings import ServiceSettings
+from core.base.errors import Refusal
+from core.base.logs import configure
+from core.base.settings import ServiceSettings
 
 _IDLE_SECONDS: Final = 5
 _BACKLOG: Final = 512

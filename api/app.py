@@ -40,17 +40,17 @@ from api.routes import (
 )
 from api.schemas import Problem
 from api.watch import Watcher
-from core.catalogue.datasets import Metadata
-from core.errors import DatabaseAway, LedgerBusy, UnsupportedCoding
+from core.base.errors import DatabaseAway, LedgerBusy, UnsupportedCoding
+from core.base.settings import ServiceSettings
+from core.base.version import code_version
+from core.data.datasets import Metadata
+from core.db.database import Database
+from core.records.master_key import load_master_keys
 from core.service import health as readiness
 from core.service import intake, witnessing
 from core.service import jobs as job_cases
 from core.service.context import Context
 from core.service.notifier import make_notifier
-from core.settings import ServiceSettings
-from core.store.database import Database
-from core.store.records.master_key import load_master_keys
-from core.version import code_version
 
 _THREADS = 64  # of sync endpoints; more than the connections of the pool would only wait there
 _OPTIONAL: Final = ("public_planner",)  # packages with `routes` of their own; where one is absent, so are its routes

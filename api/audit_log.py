@@ -3,10 +3,10 @@
 import structlog
 from starlette.requests import Request
 
-from core.errors import Refusal
+from core.access.audit import Line
+from core.base.errors import Refusal
 from core.service import audit
 from core.service.context import Context
-from core.store.access.audit import Line
 
 log = structlog.get_logger("farthing.api")
 

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import Context
 from typing import Any, Final, Generic, TypeVar
 
-from core.errors import DatabaseAway, LedgerBusy
+from core.base.errors import DatabaseAway, LedgerBusy
 
 Question = TypeVar("Question")
 Answer = TypeVar("Answer")

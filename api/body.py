@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 from api.cost import Cost, Work, cost_of
 from api.gate import Gate
 from api.scan import MAX_DEPTH, scan
-from core.errors import FieldError, Invalid, TooLarge
+from core.base.errors import FieldError, Invalid, TooLarge
 
 _FEW_BYTES: Final = 4096
 """So little is parsed where it stands; a hop to a thread would take longer."""

@@ -16,7 +16,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from api.errors import MEDIA_TYPE
 from api.framing import SLICE_BYTES, BoundedConnection, Parsing
 from api.middleware import GONE, KEPT_BACK
-from core.store.ids import new_id
+from core.base.identifiers import new_id
 
 LINGER_SECONDS: Final = 10.0
 """After a refusal the rest of a body is read and dropped for so long, so that the client can read the refusal."""

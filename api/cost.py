@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 from starlette.datastructures import Headers
 
-from core.errors import Forbidden
+from core.base.errors import Forbidden
 from core.service.context import Role
 
 MOST_ERRORS: Final = 20

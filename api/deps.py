@@ -6,8 +6,8 @@ from fastapi import Depends, Header, Query, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from api.schemas import Page
-from core.errors import IdempotencyKeyMissing, Invalid
-from core.patterns import Pattern
+from core.base.errors import IdempotencyKeyMissing, Invalid
+from core.base.patterns import Pattern
 from core.service.context import Caller as Principal
 from core.service.context import Context
 

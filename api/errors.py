@@ -9,9 +9,9 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from core import errors
-from core.catalogue.validation_errors import field_errors, said
-from core.errors import FieldError, Refusal
+from core.base import errors
+from core.base.errors import FieldError, Refusal
+from core.base.validation_errors import field_errors, said
 
 STATUS: dict[type[Refusal], int] = {
     errors.Invalid: 422,

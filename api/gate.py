@@ -21,7 +21,7 @@ from api.batcher import Batcher
 from api.cost import SMALL_BODY_BYTES, Cost, Work, require
 from api.shares import LONGEST_REST_SECONDS, Presence, Shares
 from api.slots import Hold, Slots
-from core.errors import (
+from core.base.errors import (
     BodyTooSlow,
     FieldError,
     Invalid,
@@ -30,9 +30,9 @@ from core.errors import (
     Unauthenticated,
     UnsupportedCoding,
 )
+from core.base.settings import ServiceSettings
 from core.service import keys, quotas
 from core.service.context import Caller, Context
-from core.settings import ServiceSettings
 
 _BEARER: Final = "bearer"
 RETRY_SECONDS: Final = 1

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import CounterMetricFamily, GaugeHistogramMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from core.store.figures import BUCKETS_SECONDS, Figures
+from core.operations.figures import BUCKETS_SECONDS, Figures
 
 
 class Metrics:

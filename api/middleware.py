@@ -17,9 +17,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from api.audit_log import AuditLog, is_upload, public_outcome
 from api.errors import problem
 from api.metrics import Metrics
-from core.errors import Invalid, NotFound
-from core.logs import describe
-from core.store.ids import new_id
+from core.base.errors import Invalid, NotFound
+from core.base.identifiers import new_id
+from core.base.logs import describe
 
 log = structlog.get_logger("farthing.api")
 

@@ -8,7 +8,7 @@ import re
 from itertools import accumulate
 from typing import Final
 
-from core.errors import FieldError, Invalid, TooLarge
+from core.base.errors import FieldError, Invalid, TooLarge
 
 MAX_DEPTH: Final = 100
 _PIECE_BYTES: Final = 2**15

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, FailFast, Field, PlainValidator
 from pydantic_core import PydanticCustomError
 
-from core.patterns import identifier
+from core.base.patterns import identifier
 from core.privacy.amounts import BudgetCap
 from core.service.provenance import Drawn, Operational, Paid
 from core.service.views import View

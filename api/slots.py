@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from core.errors import ServiceBusy, TooManyAtOnce
+from core.base.errors import ServiceBusy, TooManyAtOnce
 
 RETRY_SECONDS: Final = 2
 _KEPT_SHARE: Final = 4

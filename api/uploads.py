@@ -13,7 +13,7 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import ClientDisconnect, Request
 
-from core.errors import FieldError, Invalid, TooLarge
+from core.base.errors import FieldError, Invalid, TooLarge
 
 T = TypeVar("T")
 MOST_THREADS: Final = 512

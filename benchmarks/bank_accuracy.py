@@ -18,16 +18,16 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from scipy.stats import norm
 
-from core.catalogue.columns import BinaryColumn, CategoryColumn, Column, NumberColumn
-from core.catalogue.jobs import JobSpec
-from core.catalogue.modelling import encoded_loss
-from core.catalogue.planning import PlannedJob, plan_job
+from core.data.columns import BinaryColumn, CategoryColumn, Column, NumberColumn
 from core.mechanisms.generator import SimulationGenerator
-from core.optimizers import fit_and_infer
+from core.methods.fits import fit_and_infer
 from core.oracle.simulation import Simulation
+from core.planning.job import JobSpec
+from core.planning.modelling import encoded_loss
+from core.planning.planner import PlannedJob, plan_job
 from core.privacy.budget import plan_orders
 from core.privacy.facts import Adjacency
-from core.problems.linear import LinearProblem
+from core.queries.sums.linear import LinearProblem
 
 Array = NDArray[np.float64]
 PATH = Path(__file__).parents[1] / "examples" / "data" / "bank-full.csv.gz"

@@ -8,12 +8,12 @@ over the data, which is one plain product; all are measured in turns.
 import torch
 
 from benchmarks.gradient import DIMENSION, UNITS, WEIGHTS, facts_for, interleaved
-from core.catalogue.losses import Huber, Logistic, Loss
-from core.catalogue.questions import Gradient, GradientDifference, GradientNorm
+from core.losses.losses import Huber, Logistic, Loss
 from core.mechanisms.generator import SystemGenerator
 from core.oracle.filters import UnlimitedFilter
 from core.oracle.full import FullOracle
-from core.problems.linear import LinearProblem
+from core.queries.gradients import Gradient, GradientDifference, GradientNorm
+from core.queries.sums.linear import LinearProblem
 
 TARGET_RATIO = 1.3
 

@@ -19,23 +19,23 @@ from time import process_time
 import torch
 
 from benchmarks.gradient import DIMENSION, UNITS, WEIGHTS, facts_for, interleaved
-from core.catalogue.losses import Logistic
-from core.catalogue.network.layers import Activation, Conv2d, Flatten, Linear, Pool2d, Reshape
-from core.catalogue.network.planning import PART_ROWS
-from core.catalogue.questions import Curvature, Gradient, Question
+from core.losses.losses import Logistic
 from core.mechanisms.generator import SystemGenerator
 from core.mechanisms.sampling import rate_parts
+from core.models.network.layers import Activation, Conv2d, Flatten, Linear, Pool2d, Reshape
 from core.oracle import Oracle
 from core.oracle.filters import UnlimitedFilter
 from core.oracle.full import FullOracle
 from core.oracle.noise import grid_for
 from core.oracle.samples import PoissonOracle
+from core.planning.networks import PART_ROWS
 from core.privacy.facts import Adjacency, Facts
-from core.problems import Problem
-from core.problems.linear import LinearProblem
-from core.problems.neural.problem import NetworkProblem
-from core.problems.process_group import ProcessGroup, meet
-from core.problems.sharded import ShardedProblem, Sum, member_of, shard_of
+from core.queries.gradients import Curvature, Gradient, Question
+from core.queries.sums import Problem
+from core.queries.sums.linear import LinearProblem
+from core.queries.sums.network.problem import NetworkProblem
+from core.queries.sums.process_group import ProcessGroup, meet
+from core.queries.sums.sharded import ShardedProblem, Sum, member_of, shard_of
 
 PROCESSES = 2
 PATIENCE_SECONDS = 120.0

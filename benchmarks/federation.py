@@ -22,16 +22,16 @@ from time import perf_counter, process_time
 import torch
 
 from benchmarks.gradient import DIMENSION, UNITS, WEIGHTS, facts_for
-from core.catalogue.losses import Logistic
-from core.catalogue.questions import Curvature
+from core.losses.losses import Logistic
 from core.mechanisms.generator import SystemGenerator
 from core.oracle import Oracle
 from core.oracle.federation import READY, FederatedOracle, MessageRounds, SiteFilter
 from core.oracle.filters import UnlimitedFilter
 from core.oracle.full import FullOracle
-from core.problems.linear import LinearProblem
-from core.problems.peer_group import DistributedPeerGroup
-from core.problems.process_group import meet
+from core.queries.gradients import Curvature
+from core.queries.sums.linear import LinearProblem
+from core.queries.sums.peer_group import DistributedPeerGroup
+from core.queries.sums.process_group import meet
 
 CLIENTS = (2, 4, 8)
 STEPS, TURNS = 5, 3

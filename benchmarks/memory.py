@@ -14,12 +14,12 @@ import numpy as np
 import torch
 
 from benchmarks.gradient import WEIGHTS, facts_for
-from core.catalogue.losses import Logistic
-from core.catalogue.questions import Curvature, Gradient
+from core.losses.losses import Logistic
 from core.mechanisms.generator import SystemGenerator
 from core.oracle.filters import UnlimitedFilter
 from core.oracle.full import FullOracle
-from core.problems.linear import LinearProblem
+from core.queries.gradients import Curvature, Gradient
+from core.queries.sums.linear import LinearProblem
 
 UNITS, DIMENSION, STEPS, BATCH = 581_012, 54, 10, 8192
 TARGET_FACTOR, TARGET_EXTRA_BYTES = 1.5, 100 * 2**20

@@ -12,7 +12,7 @@ import statsmodels.api as sm
 from numpy.typing import NDArray
 
 from benchmarks.bank_accuracy import Accuracy, plan, study
-from core.catalogue.columns import BinaryColumn, Column, NumberColumn
+from core.data.columns import BinaryColumn, Column, NumberColumn
 
 Data = dict[str, list[str]]
 Bounds = dict[str, tuple[float, float]]

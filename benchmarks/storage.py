@@ -21,12 +21,12 @@ import pyarrow as pa
 from pydantic import TypeAdapter
 
 from benchmarks.memory import allowed_bytes, peak_bytes
-from core.catalogue.columns import Columns
-from core.catalogue.design import make_design
-from core.catalogue.models import LogisticModel
-from core.store.records.encryption import SealedFile
-from core.store.records.files import digest_of
-from core.store.records.records import read_records
+from core.data.columns import Columns
+from core.models.design import make_design
+from core.models.kinds import LogisticModel
+from core.records.encryption import SealedFile
+from core.records.files import digest_of
+from core.records.records import read_records
 
 ROWS, NUMBERS, ROUNDS = 581_012, 53, 5
 BATCH_ROWS = 2**20 // (NUMBERS + 1)

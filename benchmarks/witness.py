@@ -14,10 +14,10 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
+from core.db.database import Database
+from core.ledger.witness.comparing import guard
+from core.ledger.witness.witness import Witness
 from core.privacy.events import Gaussian
-from core.store.database import Database
-from core.store.witness.comparing import guard
-from core.store.witness.witness import Witness
 from tests.support.store import make_place, submit
 
 SIZES, ROUNDS, TARGET = (1, 100, 1000), 100, 3.0

@@ -3,13 +3,13 @@
 from alembic import context
 from sqlalchemy import Connection
 
-from core.settings import ServiceSettings
-from core.store.access.archives import AuditArchive
-from core.store.database import Database
-from core.store.jobs.presence import SiteSlot
-from core.store.quotas import OpenUpload
-from core.store.revisions import REVISION_TABLE, refuse_unreleased
-from core.store.tables import Job
+from core.access.archives import AuditArchive
+from core.base.settings import ServiceSettings
+from core.db.database import Database
+from core.db.revisions import REVISION_TABLE, refuse_unreleased
+from core.db.tables import Job
+from core.jobs.presence import SiteSlot
+from core.records.quotas import OpenUpload
 
 TABLES = Job.metadata
 """Of all tables."""

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Discriminator, Tag, TypeAdapter
 
-from core.errors import FieldError, Invalid
+from core.base.errors import FieldError, Invalid
 from public_planner import second_order as escape
 from public_planner.clipped.planner import plan as make_plan
 from public_planner.clipped.plans import ClippedPlan

@@ -8,7 +8,7 @@ from api.body import StrictRoute
 from api.cost import QUESTION, costs
 from api.deps import Caller
 from api.errors import problems
-from core.errors import AdjacencyMismatch, Invalid, NotOfferedYet, Unauthenticated
+from core.base.errors import AdjacencyMismatch, Invalid, NotOfferedYet, Unauthenticated
 from public_planner import plans as service
 
 router = APIRouter(prefix="/v1/plans", tags=["planning"], route_class=StrictRoute)

@@ -18,12 +18,12 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import ConfigDict, Field
 
-from core.catalogue.second_order.certify import Certify
-from core.catalogue.second_order.claims import AbstractEscape
-from core.catalogue.second_order.figures import known
-from core.catalogue.second_order.gauss import GaussPsgd
-from core.catalogue.second_order.planned import refuse_missing
-from core.errors import FieldError, Invalid
+from core.base.errors import FieldError, Invalid
+from core.methods.second_order.certify.spec import Certify
+from core.methods.second_order.claims import AbstractEscape
+from core.methods.second_order.figures import known
+from core.methods.second_order.gauss_psgd.spec import GaussPsgd
+from core.methods.second_order.planned import refuse_missing
 from core.privacy.amounts import PositiveFigure, format_figure, write_figure
 from core.privacy.conversions import gdp_epsilon, gdp_mu
 from core.privacy.facts import Adjacency, Facts, Frozen

@@ -13,16 +13,18 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 from sqlalchemy.engine import make_url
 
+from core.db.database import Database
 from core.oracle import noise
-from core.store.database import Database
+from core.records.storage import Folder, Objects, Storage
 from tests.support.embedded import Embedded, embedded
+from tests.support.object_store import new_bucket, object_store
 from tests.support.store import create_postgresql, empty_postgresql, locked
 
 sys.dont_write_bytecode = False  # nor does this process compile what another has
@@ -104,3 +106,25 @@ def database(database_url: str) -> Iterator[Database]:
     made = Database(make_url(database_url))
     yield made
     made.dispose()
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[Callable[[], str]]:
+    """An object store for this test process; makes buckets."""
+    with object_store():
+        yield new_bucket
+
+
+@pytest.fixture
+def bucket_url(s3: Callable[[], str]) -> str:
+    """A prefix of an empty bucket."""
+    return f"s3://{s3()}/some/where"
+
+
+@pytest.fixture(params=["folder", "bucket"])
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
+    """An empty storage of each kind."""
+    if request.param == "folder":
+        (tmp_path / "records").mkdir()
+        return Folder(tmp_path / "records")
+    return Objects(request.getfixturevalue("bucket_url"))

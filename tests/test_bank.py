@@ -22,17 +22,17 @@ import statsmodels.api as sm
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
-from core.catalogue.columns import BinaryColumn, CategoryColumn, Column
-from core.catalogue.design import Design, make_design
-from core.catalogue.jobs import JobSpec
-from core.catalogue.models import LogisticModel
-from core.catalogue.planning import plan_job
+from core.data.columns import BinaryColumn, CategoryColumn, Column
 from core.inference.released import Released
 from core.inference.results import summary
+from core.models.design import Design, make_design
+from core.models.kinds import LogisticModel
+from core.planning.job import JobSpec
+from core.planning.planner import plan_job
 from core.privacy.budget import plan_orders
 from core.privacy.facts import Adjacency
 from core.privacy.renyi import prefix_costs
-from core.store.records.records import Encoded
+from core.records.records import Encoded
 from core.training.fitting import make_problem, train
 from core.training.oracles import make_filter, open_oracle
 from core.training.order import Payer

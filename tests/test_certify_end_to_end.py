@@ -18,7 +18,7 @@ from tests.support.bank_jobs import release_of, succeed, succeed_together
 from tests.support.embedded import KEY, Embedded
 
 pytestmark = pytest.mark.slow
-"""The quick variants: `tests/optimizers/test_certify.py` and `tests/service/test_about.py`."""
+"""The quick variants: `tests/methods/test_certify.py` and `tests/service/test_about.py`."""
 
 UNITS = 200_000
 ROOT = 0.95

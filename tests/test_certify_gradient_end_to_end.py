@@ -20,7 +20,7 @@ from tests.support.embedded import KEY, Embedded
 
 pytestmark = pytest.mark.slow
 """Trainers are processes: a dozen jobs take a minute or two. The quick variant is
-`tests/optimizers/test_certify_gradient.py`, the same settings, oracles and method."""
+`tests/methods/test_certify_gradient.py`, the same settings, oracles and method."""
 
 UNITS = 4000
 COLUMNS = [

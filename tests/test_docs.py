@@ -8,8 +8,8 @@ import pytest
 from typer.main import get_command
 
 from api.errors import STATUS
-from core.errors import Diverged, StaleAttempt
-from core.store.tables import FAILURE_CODES
+from core.base.errors import Diverged, StaleAttempt
+from core.db.tables import FAILURE_CODES
 from farthing.cli import app
 
 ROOT = Path(__file__).parent.parent
@@ -91,9 +91,9 @@ def test_a_wrong_link_file_or_name_would_be_seen() -> None:
         "nowhere.md",
         "README.md#no-such-heading",
     ]
-    assert unknown("`core/store/ledgers.py`, `core/store/ledger/ledger.py` (`settle`, `setle`)") == [
-        "core/store/ledgers.py",
-        "core/store/ledger/ledger.py (setle)",
+    assert unknown("`core/ledger/ledgers.py`, `core/ledger/ledger.py` (`settle`, `setle`)") == [
+        "core/ledger/ledgers.py",
+        "core/ledger/ledger.py (setle)",
     ]
     assert unknown("`laws/test_losses.py::test_nothing`, `papers/test_none.py::TestIt`") == [
         "laws/test_losses.py::test_nothing",

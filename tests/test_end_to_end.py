@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from core.store.ledger import verification
-from core.store.tables import Dataset
+from core.db.tables import Dataset
+from core.ledger import verification
 from tests.support.embedded import KEY, LINEAR, LOGISTIC, ROOT, TERMINAL, Embedded, embedded
 from tests.support.verified import verified
 

@@ -21,6 +21,18 @@ from typing import Any, get_args
 import pytest
 from sqlalchemy.orm import Session
 
+from core.access import principals
+from core.base.settings import ServiceSettings
+from core.db import reads as queries
+from core.db.database import Database
+from core.db.tables import Dataset, Scope
+from core.jobs import jobs
+from core.ledger import gaps, kinds, ledger
+from core.ledger.accounts import balance_of, terms_of
+from core.ledger.claims import Claim
+from core.ledger.witness.comparing import guard
+from core.ledger.witness.witness import Witness
+from core.operations.reconciling import reconcile
 from core.privacy.amounts import BudgetCap, BudgetRequest, CapRequest
 from core.privacy.caps import changed_terms, declared_cap, terms_of_cap
 from core.privacy.events import (
@@ -37,23 +49,11 @@ from core.privacy.events import (
     Zcdp,
 )
 from core.privacy.renyi import cost_nano
+from core.records.datasets import give_access
 from core.service.budgets import budget_view
 from core.service.context import Context
 from core.service.scopes import _entry as entry_view
 from core.service.views import rfc3339
-from core.settings import ServiceSettings
-from core.store import queries
-from core.store.access import principals
-from core.store.claims import Claim
-from core.store.database import Database
-from core.store.datasets import give_access
-from core.store.jobs import jobs
-from core.store.ledger import gaps, kinds, ledger
-from core.store.ledger.accounts import balance_of, terms_of
-from core.store.tables import Dataset, Scope
-from core.store.witness.comparing import guard
-from core.store.witness.reconciling import reconcile
-from core.store.witness.witness import Witness
 from examples import verify_ledger as outsider
 from tests.support.store import Place, make_dataset, submit
 

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from core.store.ledger import chain
-from core.store.ledger.tally import Tally
-from core.store.ledger.verification import follow
+from core.ledger import chain
+from core.ledger.tally import Tally
+from core.ledger.verification import follow
 from examples import verify_ledger as outsider
 from tests.test_ledger_format import Story, bodies, exported, hashed_anew
 

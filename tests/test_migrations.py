@@ -10,12 +10,12 @@ from alembic import command
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, MetaData, inspect, select, text
 
-from core.errors import NotReady
-from core.store.base import Base
-from core.store.database import Database
-from core.store.ledger import ledger
-from core.store.revisions import REVISION_TABLE, alembic_config
-from core.store.tables import Job, Model, Scope
+from core.base.errors import NotReady
+from core.db.base import Base
+from core.db.database import Database
+from core.db.revisions import REVISION_TABLE, alembic_config
+from core.db.tables import Job, Model, Scope
+from core.ledger import ledger
 from tests.support.embedded import LINEAR, ROOT, embedded
 from tests.support.release_home import load
 from tests.support.store import create_postgresql

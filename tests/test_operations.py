@@ -13,18 +13,18 @@ from uuid import uuid4
 import pytest
 from sqlalchemy.engine import make_url
 
-from core.catalogue.datasets import parse_metadata
-from core.catalogue.jobs import JobSpec
-from core.errors import LedgerFrozen, NotReady
+from core.access.bootstrap import first_admin
+from core.base.errors import LedgerFrozen, NotReady
+from core.base.settings import ServiceSettings
+from core.data.datasets import parse_metadata
+from core.db.database import Database
+from core.jobs import jobs as rows
+from core.jobs.queue import DEVICES
+from core.ledger import ledger
+from core.planning.job import JobSpec
+from core.records.master_key import prepare_master_key
 from core.service import health, jobs, uploads, witnessing
 from core.service.context import Context
-from core.settings import ServiceSettings
-from core.store.access.bootstrap import first_admin
-from core.store.database import Database
-from core.store.jobs import jobs as rows
-from core.store.jobs.queue import DEVICES
-from core.store.ledger import ledger
-from core.store.records.master_key import prepare_master_key
 from core.training.job_repository import JobRepository
 from tests.support import entry
 from tests.support.api import csv, job, metadata

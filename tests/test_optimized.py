@@ -9,7 +9,7 @@ import pytest
 
 ASKED_AFTER_THE_END = """
 import torch
-from core.catalogue.questions import Gradient
+from core.queries.gradients import Gradient
 from core.oracle.account import EVERYTHING, Account
 from core.oracle.filters import UnlimitedFilter
 from core.privacy.events import Gaussian

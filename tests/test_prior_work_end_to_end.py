@@ -10,7 +10,7 @@ from tests.support.bank_jobs import brier, release_of, succeed, succeed_together
 from tests.support.embedded import KEY, Embedded, readings
 
 pytestmark = pytest.mark.slow
-"""The quick one: `tests/optimizers/test_perturbed_spider.py`: the same oracle and method, lost and gone on with."""
+"""The quick one: `tests/methods/test_perturbed_spider.py`: the same oracle and method, lost and gone on with."""
 
 MODEL = brier("age", "duration", "campaign", "housing")
 BODY: dict[str, Any] = {"model": MODEL, "inference": {"intervals": False}, "privacy": {"mu": "0.5"}}

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from core.catalogue.datasets import parse_metadata
+from core.data.datasets import parse_metadata
 from examples.datasets import IMAGE_COLUMNS, NotFetched, Package, _files, _idx
 
 CONTENT = b"0,1\n"

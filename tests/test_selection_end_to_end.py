@@ -8,7 +8,7 @@ from tests.support.bank_jobs import brier, release_of, succeed, succeed_together
 from tests.support.embedded import Embedded
 
 pytestmark = pytest.mark.slow
-"""The quick variant is `tests/optimizers/test_select_model.py`: the same settings, oracles and method."""
+"""The quick variant is `tests/methods/test_select_model.py`: the same settings, oracles and method."""
 
 MODEL = brier("age", "duration", "campaign", "housing")
 COMMON: dict[str, Any] = {"model": MODEL, "inference": {"intervals": False}, "privacy": {"mu": "0.5"}}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from core.settings import ServiceSettings, with_password
+from core.base.settings import ServiceSettings, with_password
 
 
 def test_a_file_gives_a_setting_without_the_blanks_around_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

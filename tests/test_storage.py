@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from core.settings import ServiceSettings
-from core.store.records.bucket import Bucket
-from core.store.records.records import kept_of, open_records
-from core.store.tables import Dataset
+from core.base.settings import ServiceSettings
+from core.db.tables import Dataset
+from core.records.bucket import Bucket
+from core.records.records import kept_of, open_records
 from tests.support.embedded import COLUMNS, KEY, ROOT, SEEDS, START_SECONDS, Embedded, embedded, toy_csv
 from tests.support.object_store import everything, new_bucket, object_store
 

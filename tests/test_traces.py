@@ -13,8 +13,8 @@ import pytest
 import structlog
 from sqlalchemy import select
 
-from core.logs import Template, configure
-from core.store.tables import Checkpoint, Dataset, Entry
+from core.base.logs import Template, configure
+from core.db.tables import Checkpoint, Dataset, Entry
 from tests.support.embedded import LINEAR, START_SECONDS, Embedded, embedded
 from tests.support.verified import verified
 

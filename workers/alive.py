@@ -3,10 +3,10 @@
 import platform
 import sys
 
-from core.settings import ServiceSettings
-from core.store import clock
-from core.store.database import Database
-from core.store.jobs import workers
+from core.base.settings import ServiceSettings
+from core.db import clock
+from core.db.database import Database
+from core.jobs import workers
 
 LEASES = 3
 """A supervisor that was not seen for so many leases counts as gone."""

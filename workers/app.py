@@ -15,10 +15,10 @@ from typing import Any, Final
 import structlog
 from celery import Celery, signals
 
-from core.errors import Refusal
-from core.logs import configure
+from core.base.errors import Refusal
+from core.base.logs import configure
+from core.base.settings import ServiceSettings
 from core.service.broker import NOTIFY, make_app
-from core.settings import ServiceSettings
 from core.training.job_repository import Unreachable
 from workers.process import clock_seconds
 from workers.slots import read_queues

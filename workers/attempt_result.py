@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Final
 
-from core.store.claims import Claim
+from core.ledger.claims import Claim
 from core.training.job_repository import JobRepository
 from workers.outcome import Outcome
 from workers.run import Child, Run

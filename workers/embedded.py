@@ -19,16 +19,17 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-from core.errors import Refusal
-from core.settings import ServiceSettings
-from core.store import clock, datasets
-from core.store.access.bootstrap import first_admin, is_admin_key
-from core.store.access.supplied import refuse_weak
-from core.store.database import Database
-from core.store.records.master_key import prepare_master_key
-from core.store.signing import prepare_signing_key
-from core.store.witness.comparing import guard
-from core.store.witness.witness import Witness
+from core.access.bootstrap import first_admin, is_admin_key
+from core.access.supplied import refuse_weak
+from core.base.errors import Refusal
+from core.base.settings import ServiceSettings
+from core.db import clock
+from core.db.database import Database
+from core.ledger.signing import prepare_signing_key
+from core.ledger.witness.comparing import guard
+from core.ledger.witness.witness import Witness
+from core.records import datasets
+from core.records.master_key import prepare_master_key
 from workers.process import clock_seconds
 
 SUPERVISOR: Final = "workers.supervisor"

@@ -11,14 +11,14 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from core.settings import ServiceSettings
-from core.store.records.master_key import load_master_keys
+from core.base.settings import ServiceSettings
+from core.records.master_key import load_master_keys
 from workers.outcome import Outcome
 from workers.process import child_environment, held_back
 from workers.wire import RankMessage
 
 if TYPE_CHECKING:
-    from core.problems.process_group import ProcessGroup
+    from core.queries.sums.process_group import ProcessGroup
 
 RANK: Final = "workers.rank"
 PATIENCE_LEASES: Final = 2
@@ -51,7 +51,7 @@ def gather(
     """
     if size == 1:
         return None
-    from core.problems.process_group import call, meet  # noqa: PLC0415 - slow, and one process needs no group
+    from core.queries.sums.process_group import call, meet  # noqa: PLC0415 - slow, and one process needs no group
     from core.training.device import own_device  # noqa: PLC0415 - as above
     from core.training.order import NoGpu  # noqa: PLC0415 - as above
 

@@ -2,8 +2,8 @@
 
 A trainer's standard error goes nowhere, for what libraries print, and an exception's text, may hold records. So an
 operator who finds `trainer-failed` had an exit status alone. Now the trainer writes one line about its error into a
-pipe that it was given by its number, `core.logs.describe` and nothing more; whoever started it reads at most so much,
-drops what is not of that form, and puts the rest into its own log, beside the job. The job keeps its code alone.
+pipe that it was given by its number, `core.base.logs.describe` and nothing more; whoever started it reads at most so
+much, drops what is not of that form, and puts the rest into its own log, beside the job. The job keeps its code alone.
 
 Followers write into the pipe of their leader. A process tells before it ends, and others find out by its end, so the
 first line is about what was wrong first; what comes after it is not read.
@@ -14,7 +14,7 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from core.logs import MOST_PLACES, describe
+from core.base.logs import MOST_PLACES, describe
 from core.training.order import Failed
 from workers.outcome import Outcome
 

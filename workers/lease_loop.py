@@ -11,10 +11,10 @@ from typing import Final, TypeVar
 
 import structlog
 
-from core.errors import LedgerFrozen, StaleAttempt
+from core.base.errors import LedgerFrozen, StaleAttempt
+from core.base.settings import ServiceSettings
+from core.ledger.claims import Claim
 from core.service.notifier import Notifier
-from core.settings import ServiceSettings
-from core.store.claims import Claim
 from core.training.job_repository import JobRepository, Unreachable
 from core.training.taken import ClaimedJob, Offer
 from workers.attempt_result import AttemptResult, concluded, endings, losses, said, write

@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from pydantic import TypeAdapter
 
-from core.catalogue.columns import ArrayColumn, Column, DateColumn, Ordered
-from core.settings import ServiceSettings
-from core.store import datasets
-from core.store.access import audit
-from core.store.access.audit import Line
-from core.store.database import Database
-from core.store.decoding.likeness import Summarized, are_same, best_set, counts_of, shared, tag_of
-from core.store.records.encryption import new_key
-from core.store.records.records import StoredRecords, kept_of, open_records
+from core.access import audit
+from core.access.audit import Line
+from core.base.settings import ServiceSettings
+from core.data.columns import ArrayColumn, Column, DateColumn, Ordered
+from core.db.database import Database
+from core.records import datasets
+from core.records.decoding.likeness import Summarized, are_same, best_set, counts_of, shared, tag_of
+from core.records.encryption import new_key
+from core.records.records import StoredRecords, kept_of, open_records
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from core.store.decoding.summary import ColumnCells
+    from core.records.decoding.summary import ColumnCells
 
 _COLUMNS: TypeAdapter[tuple[Column, ...]] = TypeAdapter(tuple[Column, ...])
 
@@ -96,7 +96,7 @@ def _summarize(file: BinaryIO, columns: Sequence[Column], key: bytes) -> Summari
     """Return the summary of a canonical file."""
     import pyarrow as pa  # noqa: PLC0415 - the operator's other tools need neither Arrow nor NumPy
 
-    from core.store.decoding.summary import RowSummary  # noqa: PLC0415 - as above
+    from core.records.decoding.summary import RowSummary  # noqa: PLC0415 - as above
 
     found = RowSummary(columns, key)
     reader = pa.ipc.open_file(pa.PythonFile(file, "r"))

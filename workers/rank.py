@@ -41,7 +41,7 @@ def serve(order: RankMessage, pipe: int | None = None) -> Outcome:
     try:
         import torch  # noqa: PLC0415 - slow; the parent of this function does what cannot wait first
 
-        from core.problems.process_group import meet  # noqa: PLC0415 - as above
+        from core.queries.sums.process_group import meet  # noqa: PLC0415 - as above
         from core.training.device import own_device  # noqa: PLC0415 - as above
         from core.training.ranks import follow  # noqa: PLC0415 - as above
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from core.catalogue.jobs import Resources
-from core.store.claims import Claim
+from core.ledger.claims import Claim
+from core.planning.job import Resources
 from workers.incident import Incident
 from workers.slots import Slot
 from workers.trainer_pool import Process

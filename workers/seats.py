@@ -5,7 +5,7 @@ import secrets
 from pathlib import Path
 from typing import Final
 
-from core.store.witness.trusting import mark_keys
+from core.ledger.witness.trusting import mark_keys
 from core.training.seat import SiteConnection
 from core.training.taken import ClaimedJob
 from workers.gather import patience_seconds

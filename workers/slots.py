@@ -6,7 +6,7 @@ from typing import Final
 
 import structlog
 
-from core.settings import ServiceSettings
+from core.base.settings import ServiceSettings
 from workers.gpus import Gpu, NoAnswer, find_gpus, hold
 
 QUEUES: Final = frozenset({"cpu", "gpu"})

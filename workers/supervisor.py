@@ -22,11 +22,11 @@ from typing import Final
 
 import structlog
 
-from core.errors import Refusal
-from core.logs import configure
+from core.base.errors import Refusal
+from core.base.logs import configure
+from core.base.settings import ServiceSettings
 from core.mechanisms.self_test import self_test
 from core.service.notifier import make_notifier
-from core.settings import ServiceSettings
 from core.training.job_repository import open_job_repository
 from workers.incident import hear
 from workers.lease_loop import Claimed, LeaseLoop

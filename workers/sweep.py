@@ -11,9 +11,9 @@ from typing import Final
 
 import structlog
 
-from core.errors import LedgerFrozen
+from core.base.errors import LedgerFrozen
+from core.base.settings import ServiceSettings
 from core.service.notifier import Notifier
-from core.settings import ServiceSettings
 from core.training.job_repository import JobRepository, Unreachable
 from workers.process import clock_seconds
 from workers.slots import Slot

@@ -16,9 +16,9 @@ import signal
 import threading
 from typing import Final
 
-from core.logs import configure
-from core.settings import ServiceSettings
-from core.store.records.master_key import load_master_keys
+from core.base.logs import configure
+from core.base.settings import ServiceSettings
+from core.records.master_key import load_master_keys
 from workers.gather import patience_seconds, start_follower
 from workers.incident import hear
 from workers.slots import read_queues
@@ -64,7 +64,7 @@ def follow_calls(rank: int, address: str, settings: ServiceSettings, gpu: str | 
     Raises:
         NotReady: there is no master key.
     """
-    from core.problems.process_group import Calls  # noqa: PLC0415 - the first place loads no torch
+    from core.queries.sums.process_group import Calls  # noqa: PLC0415 - the first place loads no torch
 
     log, stop = configure("torchrun"), threading.Event()
     for signalled in (signal.SIGTERM, signal.SIGINT):

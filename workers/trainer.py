@@ -17,10 +17,10 @@ import threading
 from functools import partial
 from typing import Final
 
-from core.errors import Diverged, LedgerFrozen, PeerLost, StaleAttempt
-from core.store.arrow import leave_pandas_out
+from core.base.errors import Diverged, LedgerFrozen, PeerLost, StaleAttempt
+from core.base.version import software
+from core.data.arrow import leave_pandas_out
 from core.training.order import Drained, Failed, NoGpu, Phase
-from core.version import software
 from workers.forkserver import WORD, fork_for
 from workers.gather import RANK, gather
 from workers.incident import tell
@@ -112,7 +112,7 @@ def train(order: TrainerMessage, stop: threading.Event, rank: str, pipe: int) ->
     """Train, and say how it ended."""
     settings = order.settings
     try:
-        from core.store.database import Database  # noqa: PLC0415 - after the limits are set
+        from core.db.database import Database  # noqa: PLC0415 - after the limits are set
         from core.training import attempt, federated  # noqa: PLC0415 - as above; torch
 
         database = Database(settings.url)

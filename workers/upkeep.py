@@ -14,19 +14,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from core.errors import Conflict, Invalid, NotFound, Refusal
-from core.settings import SITE, SITE_WORDS, ServiceSettings
-from core.store import backup as copies
-from core.store import datasets
-from core.store.access import archives, roles
-from core.store.access.bootstrap import further_admin
-from core.store.claims import refuse_if_frozen
-from core.store.database import Database
-from core.store.records.master_key import add_master_key, check_master_keys, fingerprint_of
-from core.store.records.storage import open_storage
-from core.store.signing import load_signing_keys, rotate_signing_key
-from core.store.witness import comparing, reconciling
-from core.store.witness.witness import Witness
+from core.access import archives
+from core.access.bootstrap import further_admin
+from core.base.errors import Conflict, Invalid, NotFound, Refusal
+from core.base.settings import SITE, SITE_WORDS, ServiceSettings
+from core.db.database import Database
+from core.ledger.claims import refuse_if_frozen
+from core.ledger.signing import load_signing_keys, rotate_signing_key
+from core.ledger.witness import comparing
+from core.ledger.witness.witness import Witness
+from core.operations import backup as copies
+from core.operations import reconciling, roles
+from core.records import datasets
+from core.records.master_key import add_master_key, check_master_keys, fingerprint_of
+from core.records.storage import open_storage
 from workers import overlaps as looking
 from workers.embedded import holding, prepare, say
 

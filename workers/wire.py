@@ -2,9 +2,9 @@
 
 from pydantic import Field
 
+from core.base.settings import ServiceSettings
+from core.ledger.claims import Claim
 from core.privacy.facts import Frozen
-from core.settings import ServiceSettings
-from core.store.claims import Claim
 from core.training.seat import SiteConnection
 
 

@@ -9,7 +9,7 @@ from api.cost import CHANGE, POST, READ, costs
 from api.deps import Caller, Db, page
 from api.errors import problems
 from api.schemas import AccessRequest, Page
-from core.errors import Conflict, Forbidden, Invalid, NotFound, PreconditionFailed, Unauthenticated
+from core.base.errors import Conflict, Forbidden, Invalid, NotFound, PreconditionFailed, Unauthenticated
 from core.service import access as service
 from core.service.views import AccessView
 

@@ -15,7 +15,7 @@ from api.cost import READ, WATCHERS, Cost, Work, costs
 from api.deps import After, Caller, Db, Limit, capped, page
 from api.errors import problems
 from api.schemas import Page
-from core.errors import Forbidden, Unauthenticated
+from core.base.errors import Forbidden, Unauthenticated
 from core.service import audit as service
 from core.service import keys
 from core.service.context import Caller as Principal

@@ -9,10 +9,11 @@ from api.body import StrictRoute
 from api.cost import PUBLIC, costs
 from api.errors import problems
 from api.schemas import Page
-from core.catalogue.loss_cards import LOSSES, WEIGHTS, entry
-from core.catalogue.method import AbstractSettings
-from core.catalogue.methods import METHODS
-from core.catalogue.models import (
+from core.base.errors import NotFound
+from core.losses.cards import LOSSES, WEIGHTS, entry
+from core.methods.base import AbstractSettings
+from core.methods.registry import METHODS
+from core.models.kinds import (
     LinearModel,
     LogisticModel,
     MultinomialModel,
@@ -20,8 +21,7 @@ from core.catalogue.models import (
     PhaseRetrievalModel,
     PoissonModel,
 )
-from core.catalogue.network.layers import LAYERS
-from core.errors import NotFound
+from core.models.network.layers import LAYERS
 
 router = APIRouter(prefix="/v1", tags=["catalogue"], route_class=StrictRoute)
 

@@ -8,7 +8,7 @@ from api.body import StrictRoute
 from api.cost import HEAVY_READ, PUBLIC, costs
 from api.deps import Caller, Db
 from api.errors import problems
-from core.errors import Conflict, NotFound, NotReady, ScopeFrozen, Unauthenticated
+from core.base.errors import Conflict, NotFound, NotReady, ScopeFrozen, Unauthenticated
 from core.service import certificates as service
 
 MEDIA_TYPE = "application/jose"

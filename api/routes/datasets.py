@@ -13,8 +13,7 @@ from api.cost import ANYBODY, CHANGE, HEAVY_READ, MANY_VALUES, OWNERS, READ, Cos
 from api.deps import After, Caller, Db, Limit, MaybeIdempotencyKey, capped, page
 from api.errors import problems
 from api.schemas import Page
-from core.catalogue.datasets import Metadata, parse_metadata
-from core.errors import (
+from core.base.errors import (
     Conflict,
     DuplicateDataset,
     FieldError,
@@ -29,14 +28,15 @@ from core.errors import (
     Unauthenticated,
     UnsupportedMedia,
 )
+from core.data.datasets import Metadata, parse_metadata
+from core.records.decoding.decode import format_of
+from core.records.decoding.mock import MAX_MOCK_CELLS, MAX_MOCK_ROWS
 from core.service import datasets as service
 from core.service import identity as identities
 from core.service import uploads as incoming
 from core.service.context import Caller as Principal
 from core.service.context import Context
 from core.service.views import BudgetView, DatasetView, IdentityView
-from core.store.decoding.decode import format_of
-from core.store.decoding.mock import MAX_MOCK_CELLS, MAX_MOCK_ROWS
 
 router = APIRouter(prefix="/v1/datasets", tags=["data"], route_class=StrictRoute, responses=problems(Unauthenticated))
 DatasetId = Annotated[str, Path(max_length=60)]

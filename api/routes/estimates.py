@@ -6,7 +6,7 @@ from api.body import StrictRoute
 from api.cost import QUESTION, costs
 from api.deps import Caller, Db
 from api.errors import problems
-from core.errors import AdjacencyMismatch, Conflict, Invalid, NotFound, NotOfferedYet, Unauthenticated
+from core.base.errors import AdjacencyMismatch, Conflict, Invalid, NotFound, NotOfferedYet, Unauthenticated
 from core.service import estimates as service
 from core.service import federations
 from core.service.job_views import EstimateView

@@ -13,7 +13,7 @@ from api.cost import META, PUBLIC, WATCHERS, Cost, Work, costs
 from api.deps import Caller, Db
 from api.errors import problems
 from api.metrics import Metrics
-from core.errors import Forbidden, NotReady, Unauthenticated
+from core.base.errors import Forbidden, NotReady, Unauthenticated
 from core.service import health as service
 
 router = APIRouter(tags=["meta"], route_class=StrictRoute)

@@ -21,8 +21,7 @@ from api.deps import After, Caller, Db, IdempotencyKey, Limit, capped, page
 from api.errors import problems
 from api.schemas import Page
 from api.watch import Watcher
-from core.catalogue.jobs import JobSpec
-from core.errors import (
+from core.base.errors import (
     AdjacencyMismatch,
     BudgetExhausted,
     BudgetReserved,
@@ -46,6 +45,8 @@ from core.errors import (
     TooManyAtOnce,
     Unauthenticated,
 )
+from core.db.reads import JobFilter
+from core.planning.job import JobSpec
 from core.service import intake
 from core.service import jobs as service
 from core.service.context import Caller as Principal
@@ -54,7 +55,6 @@ from core.service.intake import StoredAnswer, Submission
 from core.service.job_views import ArtifactView, AttemptView, EventView, JobView
 from core.service.jobs import Head
 from core.service.pages import report_html
-from core.store.queries import JobFilter
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=StrictRoute, responses=problems(Unauthenticated))
 JobId = Annotated[str, Path(max_length=60)]

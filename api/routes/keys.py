@@ -9,7 +9,14 @@ from api.cost import CHANGE, FEW_VALUES, READ, Cost, by, costs
 from api.deps import After, Caller, Db, Limit, MaybeIdempotencyKey, capped, page
 from api.errors import problems
 from api.schemas import NewKey, Page
-from core.errors import Conflict, Forbidden, IdempotencyKeyInFlight, IdempotencyKeyReused, NotFound, Unauthenticated
+from core.base.errors import (
+    Conflict,
+    Forbidden,
+    IdempotencyKeyInFlight,
+    IdempotencyKeyReused,
+    NotFound,
+    Unauthenticated,
+)
 from core.service import keys as service
 from core.service import quotas
 from core.service.key_views import KeyView, NewKeyView, PrincipalView, UsageView

@@ -11,7 +11,7 @@ from api.cost import ANYBODY, CHANGE, HEAVY_READ, MANY_VALUES, QUESTION, READ, C
 from api.deps import Caller, Db
 from api.errors import problems
 from api.schemas import ContrastRequest, Paragraph, Predictions, PredictRows, RegionRequest, WaldRequest
-from core.errors import Conflict, FieldError, Forbidden, Invalid, ModelRetired, NotFound, Unauthenticated
+from core.base.errors import Conflict, FieldError, Forbidden, Invalid, ModelRetired, NotFound, Unauthenticated
 from core.inference.description_figures import About
 from core.inference.regions import Joint
 from core.service import models as service

@@ -9,7 +9,7 @@ from api.cost import FEW_VALUES, READ, WATCHERS, Cost, by, costs
 from api.deps import After, Caller, Db, Limit, capped, page
 from api.errors import problems
 from api.schemas import Page, WithReason
-from core.errors import Forbidden, NotFound, Unauthenticated
+from core.base.errors import Forbidden, NotFound, Unauthenticated
 from core.service import principals as service
 from core.service.key_views import PrincipalStateView
 

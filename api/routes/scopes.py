@@ -9,7 +9,7 @@ from api.cost import HEAVY_READ, POST, READ, costs
 from api.deps import Caller, Db, Limit, capped, page
 from api.errors import problems
 from api.schemas import Acceptance, Adjustment, Page, WithReason
-from core.errors import Conflict, Forbidden, Invalid, NotFound, Unauthenticated
+from core.base.errors import Conflict, Forbidden, Invalid, NotFound, Unauthenticated
 from core.service import scopes as service
 from core.service.views import BudgetView, EntryView, HeadView, ScopeView, VerificationView
 

@@ -7,7 +7,7 @@ from api.cost import WATCHERS, Cost, costs
 from api.deps import Caller, Db, page
 from api.errors import problems
 from api.schemas import Page
-from core.errors import Forbidden, Unauthenticated
+from core.base.errors import Forbidden, Unauthenticated
 from core.service import workers as service
 from core.service.views import WorkerView
 

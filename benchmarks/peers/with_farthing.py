@@ -17,8 +17,12 @@ import numpy as np  # noqa: E402 - after the process is pinned
 import torch  # noqa: E402 - as above
 
 from benchmarks.peers.tasks import Task, read, task_named, write  # noqa: E402 - as above
-from core.catalogue.losses import Clip, Logistic  # noqa: E402 - as above
-from core.catalogue.network.layers import (  # noqa: E402 - as above
+from core.losses.losses import Clip, Logistic  # noqa: E402 - as above
+from core.mechanisms.generator import SystemGenerator  # noqa: E402 - as above
+from core.mechanisms.public_start import draw_start  # noqa: E402 - as above
+from core.mechanisms.sampling import rate_parts  # noqa: E402 - as above
+from core.methods.buffers import BufferPool  # noqa: E402 - as above
+from core.models.network.layers import (  # noqa: E402 - as above
     Activation,
     Attention,
     Conv2d,
@@ -31,20 +35,16 @@ from core.catalogue.network.layers import (  # noqa: E402 - as above
     Pool2d,
     Residual,
 )
-from core.catalogue.network.planning import PART_ROWS  # noqa: E402 - as above
-from core.catalogue.questions import Gradient  # noqa: E402 - as above
-from core.mechanisms.generator import SystemGenerator  # noqa: E402 - as above
-from core.mechanisms.public_start import draw_start  # noqa: E402 - as above
-from core.mechanisms.sampling import rate_parts  # noqa: E402 - as above
-from core.optimizers.buffers import BufferPool  # noqa: E402 - as above
 from core.oracle.full import FullOracle, RecordsOracle  # noqa: E402 - as above
 from core.oracle.samples import PoissonOracle, sampled  # noqa: E402 - as above
+from core.planning.networks import PART_ROWS  # noqa: E402 - as above
 from core.privacy.events import Event, Repeated  # noqa: E402 - as above
 from core.privacy.facts import Adjacency, Facts  # noqa: E402 - as above
 from core.privacy.renyi import prefix_costs  # noqa: E402 - as above
-from core.problems import Problem  # noqa: E402 - as above
-from core.problems.linear import LinearProblem  # noqa: E402 - as above
-from core.problems.neural.problem import NetworkProblem  # noqa: E402 - as above
+from core.queries.gradients import Gradient  # noqa: E402 - as above
+from core.queries.sums import Problem  # noqa: E402 - as above
+from core.queries.sums.linear import LinearProblem  # noqa: E402 - as above
+from core.queries.sums.network.problem import NetworkProblem  # noqa: E402 - as above
 from core.training.device import prepare_for_network  # noqa: E402 - as above
 from core.training.ledger_filter import LedgerFilter  # noqa: E402 - as above
 from core.training.order import Payer  # noqa: E402 - as above

@@ -14,13 +14,13 @@ from scipy.special import softmax
 from benchmarks.trust.class_cells import ClassCell
 from benchmarks.trust.class_shapes import POPULATIONS, ClassData, class_population, draw_classes
 from benchmarks.trust.jobs import TERMS, Job, declared_features, errors_of, trained
-from core.catalogue.checks import Learned
-from core.catalogue.columns import CategoryColumn, Column
-from core.catalogue.jobs import JobSpec
-from core.catalogue.planning import PlannedJob, plan_job
-from core.catalogue.prediction import learned_errors
-from core.catalogue.whitened_newton import WhitenedNewton
+from core.data.columns import CategoryColumn, Column
+from core.inference.checks import Learned
 from core.inference.estimate import Estimate
+from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
+from core.planning.job import JobSpec
+from core.planning.planner import PlannedJob, plan_job
+from core.planning.prediction import learned_errors
 from core.privacy.facts import Adjacency
 
 Array = NDArray[np.float64]

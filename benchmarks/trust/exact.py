@@ -14,9 +14,9 @@ from scipy.special import expit
 from scipy.stats import nbinom
 from scipy.stats import poisson as poisson_law
 
-from core.catalogue.checks import Learned
-from core.catalogue.losses import Huber, Logistic, Poisson
-from core.catalogue.whitened_shares import LEAST_SQUARES_CUT
+from core.inference.checks import Learned
+from core.losses.losses import Huber, Logistic, Poisson
+from core.methods.m_estimation.whitened_newton.shares import LEAST_SQUARES_CUT
 
 Array = NDArray[np.float64]
 ITERATIONS: Final = 80

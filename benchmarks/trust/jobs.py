@@ -13,21 +13,21 @@ from benchmarks.trust.exact import minimum, sandwich_of
 from benchmarks.trust.populations import NAMES, population
 from benchmarks.trust.rival import objective_perturbation
 from benchmarks.trust.shapes import DataSet, Outcome, draw
-from core.catalogue.columns import BinaryColumn, Column, NumberColumn
-from core.catalogue.jobs import JobSpec
-from core.catalogue.losses import Multinomial
-from core.catalogue.modelling import encoded_loss
-from core.catalogue.planning import PlannedJob, plan_job
-from core.catalogue.whitened_newton import WhitenedNewton
+from core.data.columns import BinaryColumn, Column, NumberColumn
 from core.inference.estimate import Estimate
+from core.losses.losses import Multinomial
 from core.mechanisms.generator import SystemGenerator
-from core.optimizers import fit_and_infer
+from core.methods.fits import fit_and_infer
+from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
 from core.oracle.filters import CountingFilter
 from core.oracle.full import FullOracle
+from core.planning.job import JobSpec
+from core.planning.modelling import encoded_loss
+from core.planning.planner import PlannedJob, plan_job
 from core.privacy.budget import plan_orders
 from core.privacy.events import Event, compose
 from core.privacy.facts import Adjacency
-from core.problems import make_problem
+from core.queries.sums import make_problem
 
 Array = NDArray[np.float64]
 TERMS: Final = plan_orders(Decimal(8), Decimal("1e-7"))

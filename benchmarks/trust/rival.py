@@ -11,9 +11,9 @@ from math import sqrt
 import numpy as np
 
 from benchmarks.trust.exact import Array, derivatives
-from core.catalogue.checks import Learned
-from core.catalogue.losses import Huber, Multinomial, Poisson
-from core.catalogue.whitened_newton import WhitenedNewton
+from core.inference.checks import Learned
+from core.losses.losses import Huber, Multinomial, Poisson
+from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
 from core.privacy.facts import Adjacency, Facts
 
 

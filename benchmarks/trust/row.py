@@ -10,7 +10,7 @@ from typing import Final
 from benchmarks.trust.jobs import Cell
 from benchmarks.trust.shapes import Outcome
 from benchmarks.trust.verdicts import Expected, Stored
-from core.catalogue.whitened_shares import GRADIENT_SHARE, MOST_SLOPE_NOISE, SINGLE_DIRECTIONS
+from core.methods.m_estimation.whitened_newton.shares import GRADIENT_SHARE, MOST_SLOPE_NOISE, SINGLE_DIRECTIONS
 from core.privacy.facts import Adjacency
 
 LOGISTIC: Final = Outcome("logistic")

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from core.catalogue.checks import Checks, CoefficientCheck, JobCheck, Learned
 from core.inference.checking import (
     ALIKE,
     ALIKE_IF_FAR,
@@ -25,6 +24,7 @@ from core.inference.checking import (
     own_middle,
     parts_of_variance,
 )
+from core.inference.checks import Checks, CoefficientCheck, JobCheck, Learned
 from core.inference.class_coordinates import effective
 from core.inference.class_whitened import WhitenedClasses
 from core.inference.looks import Columns

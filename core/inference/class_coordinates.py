@@ -6,7 +6,7 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from core.catalogue.contrasts import contrast_rows
+from core.data.contrasts import contrast_rows
 from core.inference.whitened import NoisedAnswer
 
 Array = NDArray[np.float64]

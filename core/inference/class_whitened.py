@@ -4,7 +4,7 @@ As `core.inference.whitened`, with parameters in blocks: contrasts of classes ti
 differs is what a Hessian is shrunk towards. On re-encoded columns it is about S kron I, where S has the contrasts'
 curvature: small along a rare class. So matrices are drawn towards S kron I, with S from the matrix's own partial trace
 and from the classes' noised frequencies; towards a multiple of the identity rare classes would be drawn to the others'
-curvature. Noise is of one deviation on coordinates, see `core.catalogue.class_questions`; `NoisedAnswer.deviation`
+curvature. Noise is of one deviation on coordinates, see `core.queries.classes`; `NoisedAnswer.deviation`
 of a matrix here is what its eigenvalues spread by.
 """
 

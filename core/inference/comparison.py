@@ -19,8 +19,8 @@ from typing import Any, Literal
 import numpy as np
 from scipy.special import chdtrc
 
-from core.catalogue.error_bound import Records
-from core.errors import FieldError, Invalid
+from core.base.errors import FieldError, Invalid
+from core.inference.error_bound import Records
 from core.inference.hypotheses import p_value, quadratic
 from core.inference.released import Released, declared
 from core.inference.results import asked, caveats, line, privacy_block, shown_errors

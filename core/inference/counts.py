@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from core.catalogue.count_losses import CutPoisson, law
+from core.losses.counts import CutPoisson, law
 
 Array = NDArray[np.float64]
 NODES: Final = 11

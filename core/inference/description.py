@@ -8,12 +8,12 @@ from typing import Literal
 
 from pydantic import Field
 
-from core.catalogue.columns import Scalar
-from core.catalogue.description_model import DescriptionModel
-from core.catalogue.table_questions import Cut, Partition, SplitCut
+from core.data.columns import Scalar
 from core.inference.released import Level
+from core.models.description import DescriptionModel
 from core.privacy.facts import Frozen
 from core.privacy.reports import Report
+from core.queries.tables import Cut, Partition, SplitCut
 
 
 class Look(Frozen):

@@ -5,13 +5,13 @@ from itertools import pairwise
 from math import ceil, floor
 from typing import Any, Final
 
-from core.catalogue.columns import Coded, DateColumn, IntegerColumn, Scalar, bounds_of
-from core.catalogue.table_questions import Axis
+from core.data.columns import Coded, DateColumn, IntegerColumn, Scalar, bounds_of
 from core.inference import description_figures as figures
 from core.inference.description import Counts, Look, Products, ReleasedDescription, Sums
 from core.inference.description_figures import About, Figure
 from core.inference.results import privacy_block
 from core.inference.wording import promise_phrase
+from core.queries.tables import Axis
 
 CLAIMS: Final[dict[About, str]] = {
     "population": "Intervals are about the population that the records are independent draws from: they count sampling "

@@ -8,8 +8,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from core.catalogue.checks import Checks
-from core.catalogue.error_bound import ErrorBound
+from core.inference.checks import Checks
+from core.inference.error_bound import ErrorBound
 
 Array = NDArray[np.float64]
 

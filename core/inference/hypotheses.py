@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy.special import chdtrc, chdtri, ndtr, ndtri
 
-from core.errors import FieldError, Invalid
+from core.base.errors import FieldError, Invalid
 from core.inference.released import REPEATED_FROM, Array, Released, declared
 from core.inference.results import asked, bands, caveats, need_covariance, need_sound, std_errors
 

@@ -7,10 +7,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from core.catalogue.columns import Coded, bounds_of
-from core.catalogue.design import Design
-from core.catalogue.features import Feature
+from core.data.columns import Coded, bounds_of
 from core.inference.description import Counts, Look, ReleasedDescription
+from core.models.design import Design
+from core.models.features import Feature
 
 LEAST_INDICATOR_SCALE: Final = 0.1
 Array = NDArray[np.float64]

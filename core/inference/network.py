@@ -13,15 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, TypeAdapter
 
-from core.catalogue.design import Design
-from core.catalogue.error_bound import ErrorBound
-from core.catalogue.network.layers import Activation, Pool2d, Shape, parameters_of
-from core.catalogue.network.model import Lora, NetworkModel, trace
-from core.catalogue.network.trained import adapters, trained_count
-from core.errors import FieldError, Invalid
+from core.base.errors import FieldError, Invalid
 from core.inference.description import ReleasedDescription
+from core.inference.error_bound import ErrorBound
 from core.inference.network_graph import Single, make_graph, split
 from core.inference.released import Released
+from core.models.design import Design
+from core.models.network.layers import Activation, Pool2d, Shape, parameters_of
+from core.models.network.model import Lora, NetworkModel, trace
+from core.models.network.trained import adapters, trained_count
 from core.privacy.facts import Frozen
 from core.privacy.reports import Report
 

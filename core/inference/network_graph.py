@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from core.catalogue.arrays import scale_of
-from core.catalogue.columns import centre_of
-from core.catalogue.design import Design
-from core.catalogue.network.layers import (
+from core.data.arrays import scale_of
+from core.data.columns import centre_of
+from core.models.design import Design
+from core.models.network.layers import (
     Activation,
     Attention,
     Conv2d,
@@ -32,7 +32,7 @@ from core.catalogue.network.layers import (
     Residual,
     Shape,
 )
-from core.catalogue.network.model import NetworkModel
+from core.models.network.model import NetworkModel
 
 if TYPE_CHECKING:
     from onnx import ModelProto

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from core.catalogue.network.layers import Layer, Shape
-from core.catalogue.network.model import trace
-from core.errors import FieldError, Invalid
+from core.base.errors import FieldError, Invalid
 from core.inference.network import ReleasedNetwork
 from core.inference.network_graph import make_graph
 from core.inference.predictions import encoded_rows
+from core.models.network.layers import Layer, Shape
+from core.models.network.model import trace
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession

@@ -8,12 +8,12 @@ from html import escape
 from textwrap import wrap
 from typing import Any
 
-from core.catalogue.network.model import Lora
 from core.inference.network import ReleasedNetwork, layer_table
 from core.inference.pages import document
 from core.inference.rendering import Head, centred, columns, pairs, plain, privacy_words, wide
 from core.inference.results import privacy_block
 from core.inference.wording import claim, promise_phrase
+from core.models.network.model import Lora
 
 _LEAST = 78
 _LOSSES = {"cross_entropy": "cross-entropy of softmax probabilities", "squared": "half the squared error"}

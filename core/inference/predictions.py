@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from scipy.special import expit, log_softmax, logit
 
-from core.catalogue.columns import Coded
-from core.catalogue.design import Design
-from core.catalogue.losses import Poisson
-from core.catalogue.nonconvex_losses import SineLink
+from core.data.columns import Coded
 from core.inference.released import Array, Released
 from core.inference.results import need_covariance, need_sound, pointwise
+from core.losses.losses import Poisson
+from core.losses.nonconvex import SineLink
+from core.models.design import Design
 
 BATCH = 256
 """Rows whose covariances of margins are in memory at once."""

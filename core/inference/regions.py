@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy.special import chdtrc, chdtri, ndtri
 
-from core.errors import FieldError, Invalid
+from core.base.errors import FieldError, Invalid
 from core.inference.hypotheses import escape, place, squared_length
 from core.inference.released import REPEATED_FROM, Array, Released, declared
 from core.inference.results import (

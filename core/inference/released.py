@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from pydantic import Field
 from scipy.linalg import block_diag
 
-from core.catalogue.checks import Checks
-from core.catalogue.columns import Coded
-from core.catalogue.design import Design
-from core.catalogue.error_bound import ErrorBound
-from core.catalogue.losses import Huber, Loss, Multinomial, Weights
-from core.catalogue.models import MultinomialModel, RegressionModel
+from core.data.columns import Coded
+from core.inference.checks import Checks
+from core.inference.error_bound import ErrorBound
+from core.losses.losses import Huber, Loss, Multinomial, Weights
+from core.models.design import Design
+from core.models.kinds import MultinomialModel, RegressionModel
 from core.privacy.facts import Frozen
 from core.privacy.reports import Report
 

@@ -1,7 +1,7 @@
 """What noised counts of residuals by size say of their scale. Post-processing: counts are paid for already.
 
 Counts are of disjoint intervals of sizes whose ends fall by a constant ratio, the largest first
-(`core.catalogue.look_questions.LinearResidualCounts`), each with independent noise of one deviation.
+(`core.queries.looks.LinearResidualCounts`), each with independent noise of one deviation.
 """
 
 from typing import Final, NamedTuple

@@ -10,7 +10,7 @@ from typing import Any
 
 from scipy.special import ndtr, ndtri
 
-from core.errors import FieldError, Invalid
+from core.base.errors import FieldError, Invalid
 from core.inference.released import Released, declared, residual_scale
 from core.inference.wording import loss_words, methods_paragraph, notes, title, weight_words
 from core.privacy.reports import Report

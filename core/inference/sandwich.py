@@ -24,11 +24,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from core.catalogue.inference_settings import Inference
-from core.catalogue.late_covariance import REMEMBERED, Matrices, Steps, late_covariance
 from core.inference.eigen import floor_eigenvalues
 from core.inference.estimate import Estimate, Sandwich, by_replicate
+from core.inference.late_covariance import REMEMBERED, Matrices, Steps, late_covariance
 from core.inference.parameters import penalised_hessian, scale_of
+from core.inference.settings import Inference
 from core.oracle import Answer, Oracle
 from core.privacy.facts import Facts
 

@@ -7,7 +7,7 @@ lognormal's, Weibull's, a gamma or a normal law's tail. A, a and c have a public
 and the sampling error of each, make a posterior of it: what lies beyond a cut, and how badly it is known. That prior is
 an assumption: a group of records far out, too few for the noise to show, is not in it.
 
-Post-processing of one answer (`core.catalogue.look_questions.LinearResidualCounts`, signed): nothing here costs
+Post-processing of one answer (`core.queries.looks.LinearResidualCounts`, signed): nothing here costs
 anything or meets a record.
 """
 

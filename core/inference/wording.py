@@ -5,15 +5,15 @@ Every figure in it is public or released.
 
 from typing import Final
 
-from core.catalogue.checks import Checks
-from core.catalogue.design import Design
-from core.catalogue.error_bound import ErrorBound, NoisedNorm, SecondOrder, Selection
-from core.catalogue.loss_bases import AbstractRobust
-from core.catalogue.losses import Clip, Huber, Mallows, Poisson, Schweppe
-from core.catalogue.nonconvex_losses import AbstractPhase, SineLink
-from core.catalogue.term_words import term_notes
 from core.inference.check_words import checked
+from core.inference.checks import Checks
+from core.inference.error_bound import ErrorBound, NoisedNorm, SecondOrder, Selection
 from core.inference.released import Released
+from core.losses.bases import AbstractRobust
+from core.losses.losses import Clip, Huber, Mallows, Poisson, Schweppe
+from core.losses.nonconvex import AbstractPhase, SineLink
+from core.models.design import Design
+from core.models.term_words import term_notes
 from core.privacy.reports import Promise
 
 TITLES: Final = {

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from core.errors import ensure
+from core.base.errors import ensure
 from core.mechanisms.cumulative import GUIDE_BITS, WORD_BITS, Words
 from core.mechanisms.generator import ROOM_BEHIND, Generator
 from core.mechanisms.strips import Strips

@@ -24,7 +24,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from core.errors import ensure
+from core.base.errors import ensure
 from core.mechanisms.lattice import UNIT_ROUNDOFF
 
 LARGEST_ENTRY: Final = 2.0**53

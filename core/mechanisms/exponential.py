@@ -33,7 +33,7 @@ from itertools import accumulate
 from math import isfinite
 from typing import Final
 
-from core.errors import ensure
+from core.base.errors import ensure
 from core.mechanisms.generator import Generator
 
 POINT_BITS: Final = 168

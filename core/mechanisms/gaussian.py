@@ -21,7 +21,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from core.errors import ensure
+from core.base.errors import ensure
 from core.mechanisms.draws import Draws
 from core.mechanisms.generator import Generator, SystemGenerator
 from core.mechanisms.strips import Strips

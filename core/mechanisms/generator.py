@@ -16,7 +16,7 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 from numpy.typing import NDArray
 
-from core.errors import ensure
+from core.base.errors import ensure
 
 if TYPE_CHECKING:
     from torch import Tensor

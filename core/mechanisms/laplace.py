@@ -29,7 +29,7 @@ from functools import lru_cache
 from math import isfinite
 from typing import Final
 
-from core.errors import ensure
+from core.base.errors import ensure
 from core.mechanisms.generator import Generator
 
 PROBABILITY_BITS: Final = 128

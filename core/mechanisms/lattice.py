@@ -22,7 +22,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from core.errors import ensure
+from core.base.errors import ensure
 from core.privacy.facts import PART_UNITS, Adjacency, parts_in
 
 CHARGED_MARGIN: Final = 1 / (1 - 2**-10)
@@ -173,7 +173,7 @@ def network_grid(clip: float, part_rows: int, terms: int, dimension: int, adjace
 
     Error of one part, before its truncation. A sum of m terms is a binary tree with the terms for leaves, maybe another
     one in each coordinate. A term d additions deep passes through d roundings there and at most two in its products;
-    with one more for what sums over places err (`core.problems.neural.grams`), its share of the error is at most
+    with one more for what sums over places err (`core.queries.sums.network.grams`), its share of the error is at most
     gamma_{d+3} of its size, gamma_k = k u / (1 - k u) <= k c, c = u / (1 - (m + 2) u), u = 2^-24, for d <= m - 1
     (Higham 2002, section 3.1). So by Cauchy and Schwarz a coordinate with terms t_i, d_i deep, errs by at most
     c (sum_i (d_i + 3)^2)^(1/2) (sum_i t_i^2)^(1/2), and all of them together, the terms' squared norms being at most

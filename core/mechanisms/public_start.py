@@ -10,10 +10,10 @@ from hashlib import sha256
 import torch
 from torch import Tensor
 
-from core.catalogue.network.layers import Layer, Shape
-from core.catalogue.network.model import Train
-from core.catalogue.network.trained import start_parameters
 from core.mechanisms.generator import SimulationGenerator
+from core.models.network.layers import Layer, Shape
+from core.models.network.model import Train
+from core.models.network.trained import start_parameters
 
 
 def key_of(layers: tuple[Layer, ...]) -> bytes:

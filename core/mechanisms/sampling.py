@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from core.errors import ensure
+from core.base.errors import ensure
 from core.mechanisms.generator import SEEDS, WORD_BYTES, Generator, SimulationGenerator
 from core.mechanisms.shuffle import compiled_shuffle, shuffle
 from core.native.library import Kernel, address, library

@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from core.errors import ensure
+from core.base.errors import ensure
 from core.mechanisms.gaussian import DiscreteGaussian, noise_vector
 from core.mechanisms.generator import Generator, SystemGenerator
 from core.mechanisms.lattice import vector_grid

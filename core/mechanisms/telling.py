@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from core.errors import ensure
+from core.base.errors import ensure
 from core.mechanisms.lattice import Grid, round_parts
 from core.native.library import Kernel, address
 from core.native.signatures import TELL, TELL_OPEN
@@ -137,7 +137,8 @@ def tell_open(
         pieces: as above.
         grid: as above.
         scale: as above.
-        kernel: compiled, and there. Its reference is `core.problems.neural.parts.write_truncated` before `tell_noised`.
+        kernel: compiled, and there. Its reference is `core.queries.sums.network.parts.write_truncated` before
+            `tell_noised`.
 
     Raises:
         PrivacyInvariantError: a number of the part is none, or no sum of parts is so large; nothing may be told.

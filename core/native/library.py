@@ -9,7 +9,7 @@ IEEE operations in the same order (nothing is contracted or reassociated), integ
 of a float that the integer does not hold. Kernels get addresses: their callers check shapes, types and contiguity.
 Sums over rows and squares of their norms are the exception: BLAS and torch add up in an order that nobody promises, the
 kernels in one of their own, and what is charged for such a sum, or claimed of such a norm, is for any
-(`core.problems.rows`, `core.problems.neural.terms`).
+(`core.queries.sums.rows`, `core.queries.sums.network.terms`).
 """
 
 import ctypes

@@ -1,8 +1,8 @@
 /* A network's float sums of parts on their way to integers, and squares of norms.
  *
- * Twin: `write_truncated` (core/problems/neural/parts.py): the same IEEE operations, so the same bits.
+ * Twin: `write_truncated` (core/queries/sums/network/parts.py): the same IEEE operations, so the same bits.
  * Blocks stay in the first cache from the bound's check to the integers. Squares (`exact_squares` in
- * core/problems/neural/terms.py) are added up in an order of their own, as they are there: any will do.
+ * core/queries/sums/network/terms.py) are added up in an order of their own, as they are there: any will do.
  */
 
 #include <math.h>

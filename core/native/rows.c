@@ -1,7 +1,7 @@
 /* Sums over records of linear predictors: margins of rows, and sums of rows, or of their outer products, times numbers,
  * each number its record's own.
  *
- * Twins: `BlockProblem` (core/problems/blocks.py), and `SingleRecords` (core/problems/single.py), whose products BLAS
+ * Twins: `BlockProblem` (core/queries/sums/blocks.py), and `SingleRecords` (core/queries/sums/single.py), whose products BLAS
  * adds up in some order. Here they are added up lane by lane in an order that public shapes decide, the same on every
  * processor, and err by no more than what is charged for any order. No branch asks for a number, and no
  * loop's length does. No function here reads or writes outside of the lengths it is given.
@@ -263,9 +263,9 @@ TARGET static void NAME(single_part)(const double *table, int64_t stride, int64_
 #define FETCHED 12  /* records of a list ahead that memory is asked for */
 #define AHEAD 16384 /* bytes ahead that memory is asked for where rows follow one another: some microseconds' worth */
 #define SOME 32     /* rows that are copied to where a product stays in the first cache: 32 KB of them, twice, at d = 64 */
-#define PART 32     /* core.problems.single.PART_ROWS */
+#define PART 32     /* core.queries.sums.single.PART_ROWS */
 
-/* core.problems.limits: no record's number is smaller, for a product that is denormal takes long. */
+/* core.data.limits: no record's number is smaller, for a product that is denormal takes long. */
 #define LEAST_NUMBER 0x1p-200
 #define LEAST_SINGLE 0x1p-50
 

@@ -1,7 +1,7 @@
 /* What is told of a noised sum.
  *
  * Twins: `tell_noised` (core/mechanisms/telling.py), and for sums whose last part is floats `write_truncated`
- * (core/problems/neural/parts.py) before it: the same integers exactly, and the same float operations on them.
+ * (core/queries/sums/network/parts.py) before it: the same integers exactly, and the same float operations on them.
  */
 
 #include <math.h>

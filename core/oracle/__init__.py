@@ -13,9 +13,9 @@ from typing import Generic, Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from core.catalogue.questions import Question
 from core.privacy.events import Event
 from core.privacy.facts import Facts
+from core.queries.gradients import Question
 
 T = TypeVar("T")
 S = TypeVar("S")

@@ -6,10 +6,10 @@ from typing import Final
 
 from torch import Tensor
 
-from core.catalogue.questions import Question
-from core.errors import ensure
+from core.base.errors import ensure
 from core.oracle import Answer, PrivacyFilter
 from core.privacy.events import NOTHING, Disjoint, Event, compose
+from core.queries.gradients import Question
 
 EVERYTHING: Final = ""
 """The part of the records that is in no named block."""

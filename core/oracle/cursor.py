@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from core.errors import ensure
+from core.base.errors import ensure
 
 
 class StreamCursor:

@@ -29,14 +29,14 @@ from typing import Final, NoReturn, Protocol, TypeVar, final
 import torch
 from torch import Tensor
 
-from core.catalogue.hessian_questions import Hessian, HessianProduct
-from core.catalogue.questions import Curvature, Gradient, GradientDifference, Looked, Question
-from core.errors import PeerLost, ensure
+from core.base.errors import PeerLost, ensure
 from core.oracle import Answer, AnswerLog, Oracle, PrivacyFilter, PublicRandomness, Release, Status, means, points
 from core.oracle.common_randomness import CommonRandomness, Count
 from core.privacy.events import Event
 from core.privacy.facts import Facts
-from core.problems.peer_group import PeerGroup
+from core.queries.gradients import Curvature, Gradient, GradientDifference, Looked, Question
+from core.queries.hessians import Hessian, HessianProduct
+from core.queries.sums.peer_group import PeerGroup
 
 T = TypeVar("T")
 

@@ -5,11 +5,11 @@ from typing import Final
 
 from torch import Tensor
 
-from core.catalogue.questions import Question
-from core.errors import ensure
+from core.base.errors import ensure
 from core.oracle import Answer, AnswerLog
 from core.privacy.events import Event
 from core.privacy.renyi import cost_nano
+from core.queries.gradients import Question
 
 ORDERS: Final = (2, 4, 9, 22)
 """Where drawn and priced are compared: the orders planned for epsilon 8, 3 and 1, and the smallest."""

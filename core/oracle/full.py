@@ -16,10 +16,7 @@ from typing import Final, Self, TypeVar, final
 import torch
 from torch import Tensor
 
-from core.catalogue.hessian_questions import AbstractScored
-from core.catalogue.question_bases import Clipped
-from core.catalogue.questions import Gradient, GradientDifference, GradientNorm, Question, Scored, Summed, gradient_of
-from core.errors import ensure
+from core.base.errors import ensure
 from core.mechanisms import sampling
 from core.mechanisms.generator import SystemGenerator, require_system
 from core.oracle import Answer, PrivacyFilter, PublicRandomness, Release, Status
@@ -29,8 +26,11 @@ from core.oracle.pace import paced, score_seconds
 from core.oracle.stationarity import score_of
 from core.privacy.events import Event
 from core.privacy.facts import Facts
-from core.problems import OpenProblem, Problem
-from core.problems.neural.parts import OpenSum, closed
+from core.queries.bases import Clipped
+from core.queries.gradients import Gradient, GradientDifference, GradientNorm, Question, Scored, Summed, gradient_of
+from core.queries.hessians import AbstractScored
+from core.queries.sums import OpenProblem, Problem
+from core.queries.sums.network.parts import OpenSum, closed
 
 T = TypeVar("T")
 _ARRAYS: Final = frozenset({"list", "encoded"})

@@ -10,7 +10,7 @@ from typing import Final
 
 import torch
 
-from core.errors import PeerLost
+from core.base.errors import PeerLost
 from core.oracle import Answer
 
 _SCALE: Final = Struct(">d")

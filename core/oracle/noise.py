@@ -7,33 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.catalogue.class_questions import ClassCounts, ClassCurvature, ClassGradient, ClassMoments
-from core.catalogue.hessian_questions import AbstractScored, FirstStationary, Hessian, HessianProduct, LikelyStationary
-from core.catalogue.look_questions import (
-    CellCounts,
-    LinearResidualCounts,
-    MagnitudeCounts,
-    ResidualMagnitudeCounts,
-    SecondMoments,
-    ValueCounts,
-    WeightSums,
-)
-from core.catalogue.questions import (
-    ClassSum,
-    Curvature,
-    Gradient,
-    GradientDifference,
-    GradientNorm,
-    LeastGradient,
-    Looked,
-    Question,
-    Secant,
-    Tabled,
-    summed,
-)
-from core.catalogue.reencoded_questions import ReencodedCurvature, ReencodedGradient
-from core.catalogue.table_questions import CutProducts, CutSums, InfluenceSquares, TableCounts
-from core.errors import ensure
+from core.base.errors import ensure
 from core.mechanisms.exponential import choose
 from core.mechanisms.gaussian import SHORT, noise_pieces, noise_symmetric, noise_vector
 from core.mechanisms.generator import Generator, SystemGenerator
@@ -52,7 +26,33 @@ from core.oracle import Answer
 from core.oracle.pace import choice_seconds, paced
 from core.oracle.stationarity import MOST_STEPS, SCORE_STEPS, decided
 from core.privacy.facts import Facts
-from core.problems.neural.parts import OpenSum, closed, is_here
+from core.queries.classes import ClassCounts, ClassCurvature, ClassGradient, ClassMoments
+from core.queries.gradients import (
+    ClassSum,
+    Curvature,
+    Gradient,
+    GradientDifference,
+    GradientNorm,
+    LeastGradient,
+    Looked,
+    Question,
+    Secant,
+    Tabled,
+    summed,
+)
+from core.queries.hessians import AbstractScored, FirstStationary, Hessian, HessianProduct, LikelyStationary
+from core.queries.looks import (
+    CellCounts,
+    LinearResidualCounts,
+    MagnitudeCounts,
+    ResidualMagnitudeCounts,
+    SecondMoments,
+    ValueCounts,
+    WeightSums,
+)
+from core.queries.reencoded import ReencodedCurvature, ReencodedGradient
+from core.queries.sums.network.parts import OpenSum, closed, is_here
+from core.queries.tables import CutProducts, CutSums, InfluenceSquares, TableCounts
 
 Matrices = Curvature | Hessian | ReencodedCurvature | SecondMoments
 """Symmetric answers, noised on and above the diagonal."""

@@ -17,7 +17,7 @@ import torch
 from pydantic import BaseModel
 from torch import Tensor
 
-from core.errors import PeerLost
+from core.base.errors import PeerLost
 
 CLOSE: Final = 1e-6
 """Far above what rounding adds up to in a job, far below a step."""

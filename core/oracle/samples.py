@@ -14,8 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from core.catalogue.questions import Gradient, Question
-from core.errors import AdjacencyMismatch, ensure
+from core.base.errors import AdjacencyMismatch, ensure
 from core.mechanisms import sampling
 from core.mechanisms.generator import SystemGenerator
 from core.oracle import PrivacyFilter
@@ -24,10 +23,11 @@ from core.oracle.cursor import Stream
 from core.oracle.full import ReadSelection, RecordsOracle
 from core.privacy.events import Event, Sampled
 from core.privacy.facts import Adjacency, Facts
-from core.problems import Problem
-from core.problems.linear import LinearProblem
-from core.problems.sharded import ShardedProblem
-from core.problems.single import SMALLEST_CLIP
+from core.queries.gradients import Gradient, Question
+from core.queries.sums import Problem
+from core.queries.sums.linear import LinearProblem
+from core.queries.sums.sharded import ShardedProblem
+from core.queries.sums.single import SMALLEST_CLIP
 
 POISSON_MISMATCH: Final = (
     "Poisson samples are not offered where one unit may change into any other; use a full-batch method, a stream of"
@@ -47,7 +47,7 @@ class SampleOracle(RecordsOracle):
     """A oracle whose questions read some of the records; gradients of linear predictors are summed in single precision.
 
     They are charged as they are summed, by parts, which takes less than two parts in ten thousand more noise: see
-    `core.problems.single`. What is summed so depends on the question and the kind of problem, which are public.
+    `core.queries.sums.single`. What is summed so depends on the question and the kind of problem, which are public.
     """
 
     @cached_property

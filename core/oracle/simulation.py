@@ -12,19 +12,6 @@ from typing import Final, TypeVar, final
 import torch
 from torch import Tensor
 
-from core.catalogue.hessian_questions import AbstractScored
-from core.catalogue.questions import (
-    GradientNorm,
-    LeastGradient,
-    Looked,
-    Question,
-    Scored,
-    Summed,
-    Tabled,
-    gradient_of,
-    summed,
-)
-from core.catalogue.sampling import FullSampling, PoissonSampling, Sampling, StreamSampling
 from core.mechanisms import sampling
 from core.mechanisms.generator import SimulationGenerator
 from core.oracle import Answer, PrivacyFilter, PublicRandomness, Release, Status
@@ -35,8 +22,21 @@ from core.oracle.noise import Matrices, chosen, grid_for, ridge_slope, scale_of
 from core.oracle.stationarity import decided, exact_score, in_silence
 from core.privacy.events import Event, Sampled
 from core.privacy.facts import Facts
-from core.problems import SyntheticProblem
-from core.problems.streams import FixedRecords, Population
+from core.queries.gradients import (
+    GradientNorm,
+    LeastGradient,
+    Looked,
+    Question,
+    Scored,
+    Summed,
+    Tabled,
+    gradient_of,
+    summed,
+)
+from core.queries.hessians import AbstractScored
+from core.queries.sampling import FullSampling, PoissonSampling, Sampling, StreamSampling
+from core.queries.sums import SyntheticProblem
+from core.queries.sums.streams import FixedRecords, Population
 
 T = TypeVar("T")
 

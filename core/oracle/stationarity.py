@@ -1,6 +1,6 @@
 """Scores of points by their distance from a second-order stationary point, as integers, and a choice by them.
 
-A score is max((|g| - alpha)/a, (-l - gamma)/b), see `core.catalogue.hessian_questions`, in steps of 2^-20. Both of its
+A score is max((|g| - alpha)/a, (-l - gamma)/b), see `core.queries.hessians`, in steps of 2^-20. Both of its
 parts are made of integer sums that are private and stay here: a gradient's, whose integer norm moves by at most an
 integer a between neighbours, and a Hessian's, whose least eigenvalue, rounded down, moves by at most an integer b. Then
 floor((x - A) 2^20/a) moves by at most 2^20 where x moves by at most a, for a floor of numbers that are an integer
@@ -25,9 +25,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from core.catalogue.hessian_questions import FirstStationary
-from core.catalogue.questions import Scored, gradient_of
-from core.errors import ensure
+from core.base.errors import ensure
 from core.mechanisms.enclosure import eigenvalue_error, least_eigenvalue
 from core.mechanisms.exponential import choose
 from core.mechanisms.generator import Generator
@@ -35,6 +33,8 @@ from core.mechanisms.laplace import NONE, first_below
 from core.mechanisms.lattice import CHARGED_MARGIN, Grid, integer_norm, matrix_grid, norm_grid, round_parts, vector_grid
 from core.oracle import Answer
 from core.privacy.facts import Adjacency, Facts
+from core.queries.gradients import Scored, gradient_of
+from core.queries.hessians import FirstStationary
 
 SCORE_STEPS: Final = 2**20
 """Of a score's sensitivity."""

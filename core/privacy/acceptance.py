@@ -9,7 +9,7 @@ right; it may suit public data, or a rehearsal.
 from decimal import ROUND_FLOOR, Context, Decimal
 from typing import Final
 
-from core.errors import FieldError, Invalid
+from core.base.errors import FieldError, Invalid
 
 LARGEST_EPSILON: Final = Decimal(20)
 """A larger one asks for `accept_weak_privacy`."""

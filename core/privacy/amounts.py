@@ -19,7 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from core.errors import ensure
+from core.base.errors import ensure
 from core.privacy.acceptance import refuse_large_delta, refuse_weak
 from core.privacy.budget import NANO, Terms, default_delta, plan_orders, terms_from_rho
 from core.privacy.conversions import gdp_mu, mu_of_rho

@@ -30,7 +30,7 @@ from fractions import Fraction
 from math import ceil, floor, log, log1p, log10, sqrt
 from typing import Final
 
-from core.errors import FieldError, Invalid
+from core.base.errors import FieldError, Invalid
 from core.privacy.conversions import cks_epsilon, renyi_budget
 from core.privacy.facts import Frozen
 

@@ -18,7 +18,7 @@ from fractions import Fraction
 from math import sqrt
 from typing import Final
 
-from core.errors import FieldError, Invalid
+from core.base.errors import FieldError, Invalid
 from core.privacy.amounts import PrivacyTarget
 from core.privacy.budget import NANO, Terms
 from core.privacy.conversions import renyi_epsilon

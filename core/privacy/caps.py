@@ -12,7 +12,7 @@ A cap that was used keeps its orders, weights and delta, for what was charged is
 from fractions import Fraction
 from math import floor
 
-from core.errors import Conflict, FieldError, Invalid
+from core.base.errors import Conflict, FieldError, Invalid
 from core.privacy.amounts import BudgetCap, write_figure
 from core.privacy.budget import Terms, plan_orders, renewed, terms_from_rho
 

@@ -39,7 +39,7 @@ alone; who is in several has a promise from each.
 
 What one job may draw. A method asks at most so many questions in a run, and goes on after a loss from what was kept; a
 loss takes at most all answers of a run with it. Attempts that lose something have paid, and a job is not queued again
-once there are `MOST_RUNS` of them (`core.store.ledger.ledger.affords_repeats`). A stream reads no batch twice, so its
+once there are `MOST_RUNS` of them (`core.ledger.ledger.affords_repeats`). A stream reads no batch twice, so its
 attempts together are one run. What a job has reserved is given back where nothing was ever paid for it: then it has
 drawn nothing. Otherwise all of it stays counted, for what was drawn and lost nobody knows.
 """

@@ -32,7 +32,7 @@ from functools import lru_cache
 from math import ceil
 from typing import Final, assert_never
 
-from core.errors import ensure
+from core.base.errors import ensure
 from core.privacy.events import BoundedRange, Composed, Disjoint, Event, Gaussian, Pure, Repeated, Sampled, Zcdp
 
 MAX_NANO = 2**62

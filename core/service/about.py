@@ -5,16 +5,16 @@ from collections.abc import Collection
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from core.catalogue.planning import PlannedJob
-from core.catalogue.second_order.selecting import SelectModel
-from core.catalogue.whitened_newton import WhitenedNewton
-from core.errors import FieldError, Invalid, ModelRetired, NotFound
-from core.inference.about import misfit
+from core.base.errors import FieldError, Invalid, ModelRetired, NotFound
+from core.db.tables import Dataset, Model
 from core.inference.network import read_released
+from core.jobs import subjects
+from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
+from core.methods.selection.select_model.spec import SelectModel
+from core.planning.about import misfit
+from core.planning.planner import PlannedJob
 from core.service import models
 from core.service.context import Caller, Context
-from core.store.jobs import subjects
-from core.store.tables import Dataset, Model
 
 
 def check(

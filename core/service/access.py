@@ -9,20 +9,20 @@ import json
 
 from sqlalchemy.orm import Session
 
-from core.errors import Conflict, FieldError, Forbidden, NotFound, PreconditionFailed
+from core.access import principals
+from core.base.errors import Conflict, FieldError, Forbidden, NotFound, PreconditionFailed
+from core.db import reads as queries
+from core.db.tables import Access, Account, Dataset, Principal
+from core.ledger import ledger
+from core.ledger.accounts import balance_of, terms_of
 from core.privacy.amounts import BudgetCap
 from core.privacy.caps import POINTER, changed_terms, declared_cap, terms_of_cap
+from core.records import datasets as rows
 from core.service.budgets import cap_view
 from core.service.context import Caller, Context
 from core.service.datasets import find, find_own
 from core.service.principals import end_waiting
 from core.service.views import AccessView, rfc3339
-from core.store import datasets as rows
-from core.store import queries
-from core.store.access import principals
-from core.store.ledger import ledger
-from core.store.ledger.accounts import balance_of, terms_of
-from core.store.tables import Access, Account, Dataset, Principal
 
 
 def page(context: Context, caller: Caller, dataset_id: str) -> list[AccessView]:

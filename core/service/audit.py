@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
+from core.access import audit
+from core.access.audit import Line
+from core.db import reads as queries
+from core.db.reads import Viewer
+from core.db.service_tables import Audit
 from core.service.context import Caller, Context
 from core.service.views import AuditView, rfc3339
-from core.store import queries
-from core.store.access import audit
-from core.store.access.audit import Line
-from core.store.queries import Viewer
-from core.store.service_tables import Audit
 
 _BATCH = 1000
 

@@ -5,6 +5,13 @@ from functools import lru_cache
 
 from sqlalchemy.orm import Session
 
+from core.db import reads as queries
+from core.db.tables import Account, Scope
+from core.ledger import gaps
+from core.ledger.accounts import Balance, Vector, balance_of
+from core.ledger.allowance import dearest
+from core.ledger.charged import executed, totals_of
+from core.ledger.ledger import balance
 from core.privacy.amounts import write_figure
 from core.privacy.budget import NANO, Terms, admits, jobs_that_still_fit, standing
 from core.privacy.conversions import cks_epsilon, gdp_epsilon, renyi_epsilon
@@ -17,13 +24,6 @@ from core.service.context import Context
 from core.service.job_views import CostFigures, EstimateCost
 from core.service.labels import Composition
 from core.service.views import BudgetView, CapView, EpsilonView, GapView, PercentView, RhoView, rfc3339
-from core.store import queries
-from core.store.ledger import gaps
-from core.store.ledger.accounts import Balance, Vector, balance_of
-from core.store.ledger.allowance import dearest
-from core.store.ledger.charged import executed, totals_of
-from core.store.ledger.ledger import balance
-from core.store.tables import Account, Scope
 
 _EMPTY: dict[str, Balance] = {}
 _MOST_KEPT = 4096

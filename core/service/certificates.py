@@ -16,9 +16,18 @@ from typing import Any, Final
 
 from sqlalchemy.orm import Session
 
-from core.canonical import canonical
-from core.errors import Conflict
+from core.base.canonical import canonical
+from core.base.errors import Conflict
+from core.db import reads as queries
+from core.db.tables import TERMINAL_STATES, Account, Dataset, Job, Model, Scope
 from core.inference.network import read_released
+from core.jobs import federations
+from core.jobs.subjects import OPEN
+from core.ledger.accounts import terms_of
+from core.ledger.schedules import runs_of
+from core.ledger.signing import installation, load_signing_keys
+from core.ledger.statements import Statement, before, scopes_of, statement_of, told_of_gap
+from core.ledger.witness.trusting import Trusted
 from core.privacy.amounts import write_figure
 from core.privacy.facts import Adjacency
 from core.service import guarantees
@@ -27,15 +36,6 @@ from core.service.context import Caller, Context
 from core.service.scopes import find as find_scope
 from core.service.signing import Ledgers, entries_at, signed
 from core.service.views import rfc3339
-from core.store import queries
-from core.store.jobs import federations
-from core.store.jobs.subjects import OPEN
-from core.store.ledger.accounts import terms_of
-from core.store.ledger.schedules import runs_of
-from core.store.ledger.statements import Statement, before, scopes_of, statement_of, told_of_gap
-from core.store.signing import installation, load_signing_keys
-from core.store.tables import TERMINAL_STATES, Account, Dataset, Job, Model, Scope
-from core.store.witness.trusting import Trusted
 
 CERTIFICATE: Final = "farthing-certificate"
 HEAD: Final = "farthing-head"

@@ -3,12 +3,12 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from core.errors import Forbidden
+from core.base.errors import Forbidden
+from core.base.settings import ServiceSettings
+from core.db.database import Database
 from core.service.labels import Labels
 from core.service.notifier import Notifier, SilentNotifier
 from core.service.passes import Passes
-from core.settings import ServiceSettings
-from core.store.database import Database
 
 Role = Literal["owner", "analyst", "auditor", "admin"]
 

@@ -10,24 +10,24 @@ from typing import Any, Final
 
 from sqlalchemy.orm import Session
 
-from core.catalogue.columns import numbers_in
-from core.errors import Conflict, FieldError, Forbidden, Invalid, LedgerBusy, NotFound, NotReady
+from core.base.errors import Conflict, FieldError, Forbidden, Invalid, LedgerBusy, NotFound, NotReady
+from core.data.columns import numbers_in
+from core.db import reads as queries
+from core.db.tables import Dataset, Scope
+from core.jobs import jobs as job_rows
+from core.records import datasets as rows
+from core.records import weights
+from core.records.decoding.mock import MAX_MOCK_CELLS, mock_rows
+from core.records.decoding.validation import open_report
+from core.records.master_key import load_master_keys
+from core.records.storage import open_storage
+from core.records.uploads import remove_partial
 from core.service import witnessing
 from core.service.budgets import budget_view
 from core.service.context import Caller, Context
 from core.service.estimates import COLUMNS
 from core.service.scopes import viewer
 from core.service.views import BudgetView, DatasetView, rfc3339
-from core.store import datasets as rows
-from core.store import queries
-from core.store.decoding.mock import MAX_MOCK_CELLS, mock_rows
-from core.store.decoding.validation import open_report
-from core.store.jobs import jobs as job_rows
-from core.store.records import weights
-from core.store.records.master_key import load_master_keys
-from core.store.records.storage import open_storage
-from core.store.records.uploads import remove_partial
-from core.store.tables import Dataset, Scope
 
 RECORDS: Final = "rec"
 """Prefix of the names of stored records."""

@@ -1,6 +1,6 @@
 """An owner's earlier uploads by their ledgers, not by rows that somebody may have taken away.
 
-Each upload's entry commits to what is kept of it, sealed (`core.store.identities.digest_of`). Whoever can write into
+Each upload's entry commits to what is kept of it, sealed (`core.ledger.identities.digest_of`). Whoever can write into
 the database could otherwise delete that, or call its records gone to another scope, and have the same records uploaded
 for a second budget. Nothing here depends on what the records say.
 """
@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from core.errors import ScopeFrozen
+from core.base.errors import ScopeFrozen
+from core.db.tables import Dataset, Scope
+from core.ledger import identities
+from core.ledger.rounds import freeze_unverified
+from core.ledger.witness.trusting import Trusted, follow, leave_mark
 from core.service import witnessing
 from core.service.context import Context
-from core.store import identities
-from core.store.ledger.rounds import freeze_unverified
-from core.store.tables import Dataset, Scope
-from core.store.witness.trusting import Trusted, follow, leave_mark
 
 GONE = "what later uploads are compared with is gone, or was changed"
 

@@ -10,18 +10,24 @@ from typing import Any, Final, NamedTuple
 from pydantic import Field, TypeAdapter
 from sqlalchemy.orm import Session
 
-from core.catalogue.columns import Column
-from core.catalogue.diagnose import figures_at_fault
-from core.catalogue.excess import ExcessForecast, ReachedExcess, foresee_excess, reach_excess, within_reach
-from core.catalogue.federating import refuse_absent
-from core.catalogue.forecast import Asker, Forecast, Goal, Reached, forecast, reach
-from core.catalogue.jobs import JobSpec
-from core.catalogue.methods import source_of
-from core.catalogue.models import NetworkModel
-from core.catalogue.network.planning import multiplications
-from core.catalogue.planning import PlannedJob
-from core.catalogue.term_words import term_notes
-from core.errors import Conflict, FieldError, Invalid, Refusal
+from core.base.errors import Conflict, FieldError, Invalid, Refusal
+from core.data.columns import Column
+from core.db import reads as queries
+from core.db.tables import Dataset, Scope
+from core.ledger.accounts import Balance, balance_of
+from core.ledger.allowance import promised
+from core.ledger.ledger import balance
+from core.ledger.schedules import Schedule
+from core.methods.registry import source_of
+from core.models.kinds import NetworkModel
+from core.models.term_words import term_notes
+from core.planning.diagnose import figures_at_fault
+from core.planning.excess import ExcessForecast, ReachedExcess, foresee_excess, reach_excess, within_reach
+from core.planning.federating import refuse_absent
+from core.planning.forecast import Asker, Forecast, Goal, Reached, forecast, reach
+from core.planning.job import JobSpec
+from core.planning.networks import multiplications
+from core.planning.planner import PlannedJob
 from core.privacy.amounts import PrivacyTarget, write_figure
 from core.privacy.events import Event, compose
 from core.privacy.facts import Adjacency
@@ -32,12 +38,6 @@ from core.service.context import Caller, Context
 from core.service.failure_messages import if_lost
 from core.service.job_views import EstimateView, JobCost
 from core.service.visibility import find_dataset
-from core.store import queries
-from core.store.ledger.accounts import Balance, balance_of
-from core.store.ledger.allowance import promised
-from core.store.ledger.ledger import balance
-from core.store.ledger.schedules import Schedule
-from core.store.tables import Dataset, Scope
 
 COLUMNS: TypeAdapter[list[Column]] = TypeAdapter(list[Column])
 """Reads the columns that a dataset declared."""

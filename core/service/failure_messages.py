@@ -5,13 +5,13 @@ Nothing here knows what an exception said: a failure's code is from a closed lis
 
 from typing import Final
 
-from core.catalogue.clipped.certified import CertifiedClippedSgd
-from core.catalogue.jobs import RETRY_ALLOWANCE
-from core.catalogue.planning import PlannedJob
-from core.catalogue.sampling import StreamSampling
-from core.store.jobs.transitions import LOST
-from core.store.ledger import ledger
-from core.store.tables import Job
+from core.db.tables import Job
+from core.jobs.transitions import LOST
+from core.ledger import ledger
+from core.methods.clipped.one_pass.spec import CertifiedClippedSgd
+from core.planning.job import RETRY_ALLOWANCE
+from core.planning.planner import PlannedJob
+from core.queries.sampling import StreamSampling
 
 _AGAIN: Final = "submit it again and ask for a retry_allowance of 1 or more"
 _MORE_STEPS: Final = "or for more steps, since what is lost of a stream of several chunks is skipped, at no cost"

@@ -6,12 +6,15 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from core.catalogue.federating import POINTER, PlannedFederation, PublicSite, plan_federation
-from core.catalogue.jobs import JobSpec
-from core.catalogue.methods import source_of
-from core.catalogue.models import NetworkModel
-from core.catalogue.term_words import term_notes
-from core.errors import Conflict, FieldError, Invalid, NotFound, Refusal
+from core.base.errors import Conflict, FieldError, Invalid, NotFound, Refusal
+from core.db import reads as queries
+from core.db.tables import Dataset, Scope
+from core.ledger.accounts import Balance, balance, balance_of
+from core.methods.registry import source_of
+from core.models.kinds import NetworkModel
+from core.models.term_words import term_notes
+from core.planning.federating import POINTER, PlannedFederation, PublicSite, plan_federation
+from core.planning.job import JobSpec
 from core.privacy.facts import Adjacency
 from core.service import about, weights
 from core.service.budgets import estimated_cost, has_room, still_fit
@@ -26,9 +29,6 @@ from core.service.estimates import (
 )
 from core.service.job_views import ClientEstimate, EstimateView
 from core.service.visibility import find_dataset, no_dataset
-from core.store import queries
-from core.store.ledger.accounts import Balance, balance, balance_of
-from core.store.tables import Dataset, Scope
 
 
 @dataclass(frozen=True)

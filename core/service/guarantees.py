@@ -10,18 +10,18 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from core.db import reads as queries
+from core.db.reads import Viewer
+from core.db.tables import Account, Job, Scope
 from core.inference.results import privacy_block
+from core.ledger import ledger
+from core.ledger.accounts import terms_of
 from core.privacy.budget import Terms
 from core.privacy.events import Event, compose
 from core.privacy.facts import Adjacency
 from core.privacy.reports import Report, report
 from core.service.context import Caller, Context
 from core.service.scopes import viewer
-from core.store import queries
-from core.store.ledger import ledger
-from core.store.ledger.accounts import terms_of
-from core.store.queries import Viewer
-from core.store.tables import Account, Job, Scope
 
 
 def guarantee_of(session: Session, job: Job) -> Report:

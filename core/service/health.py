@@ -4,15 +4,17 @@ from typing import Final
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from core.errors import NotReady
+from core.base.errors import NotReady
+from core.db import clock
+from core.ledger.claims import frozen_reason
+from core.ledger.signing import load_signing_keys, prepare_signing_key
+from core.operations import figures
+from core.operations.figures import Figures
+from core.records import datasets
+from core.records.master_key import check_master_keys, prepare_master_key
+from core.records.storage import open_storage
 from core.service import witnessing
 from core.service.context import Context
-from core.store import clock, datasets, figures
-from core.store.claims import frozen_reason
-from core.store.figures import Figures
-from core.store.records.master_key import check_master_keys, prepare_master_key
-from core.store.records.storage import open_storage
-from core.store.signing import load_signing_keys, prepare_signing_key
 
 BROKER_AWAY: Final = "away: jobs wait until a supervisor looks into the database, seconds longer"
 SILENT_LEASES: Final = 2

@@ -11,20 +11,20 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from core.catalogue.datasets import UNPUBLISHED, Metadata
-from core.errors import Conflict, DuplicateDataset, FieldError, Forbidden, NearCopy, NotReady
+from core.base.errors import Conflict, DuplicateDataset, FieldError, Forbidden, NearCopy, NotReady
+from core.data.datasets import UNPUBLISHED, Metadata
+from core.db.tables import Dataset, Scope
+from core.ledger import identities
+from core.ledger.claims import refuse_if_frozen
+from core.ledger.identities import Known, Overlap, OwnedUpload, OwnerKeys
+from core.records.datasets import owner_name
+from core.records.decoding.likeness import Summarized, are_same, best_set, counts_of, shared, tag_of
+from core.records.encryption import new_key
+from core.records.master_key import load_master_keys
 from core.service.context import Caller, Context
 from core.service.datasets import find, refuse_elsewhere
 from core.service.earlier import Earlier
 from core.service.views import IdentityView, OverlapView
-from core.store import identities
-from core.store.claims import refuse_if_frozen
-from core.store.datasets import owner_name
-from core.store.decoding.likeness import Summarized, are_same, best_set, counts_of, shared, tag_of
-from core.store.identities import Known, Overlap, OwnedUpload, OwnerKeys
-from core.store.records.encryption import new_key
-from core.store.records.master_key import load_master_keys
-from core.store.tables import Dataset, Scope
 
 MOST_OVERLAPS: Final = 50
 """That are kept of one upload, the largest shares first."""

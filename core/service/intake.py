@@ -16,23 +16,24 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from core.catalogue.jobs import JobSpec
-from core.errors import Conflict, FieldError, Forbidden, Invalid, LedgerBusy, Refusal
+from core.access import audit, rights
+from core.base.errors import Conflict, FieldError, Forbidden, Invalid, LedgerBusy, Refusal
+from core.db import clock, idempotency
+from core.db import reads as queries
+from core.db.idempotency import KeyedRequest, RequestKey
+from core.db.reads import Viewer
+from core.db.tables import SEVERAL, Dataset, Job
+from core.jobs import jobs as rows
+from core.jobs import queue, subjects
+from core.ledger import ledger
+from core.ledger.ledger import LockedAccounts
+from core.planning.job import JobSpec
 from core.service import federations, presenters, witnessing, workers
 from core.service.context import Caller, Context
 from core.service.estimates import PLANS, EstimatedJob, quote
 from core.service.federations import FederatedPlan
 from core.service.scopes import viewer
 from core.service.visibility import no_dataset
-from core.store import clock, idempotency, queries
-from core.store.access import audit, rights
-from core.store.idempotency import KeyedRequest, RequestKey
-from core.store.jobs import jobs as rows
-from core.store.jobs import queue, subjects
-from core.store.ledger import ledger
-from core.store.ledger.ledger import LockedAccounts
-from core.store.queries import Viewer
-from core.store.tables import SEVERAL, Dataset, Job
 
 ACCEPTED = 202
 _ASK_OWNER = "its owner gives access to it, with a cap (PUT /v1/datasets/{id}/access/{principal})."

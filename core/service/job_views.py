@@ -4,10 +4,10 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from core.catalogue.excess import ExcessForecast, ReachedExcess
-from core.catalogue.forecast import Forecast, Reached
-from core.catalogue.method import Bound
-from core.catalogue.methods import MethodSource
+from core.methods.base import Bound
+from core.methods.registry import MethodSource
+from core.planning.excess import ExcessForecast, ReachedExcess
+from core.planning.forecast import Forecast, Reached
 from core.service.provenance import Declared, Drawn, Operational, Paid, Timed
 from core.service.views import View
 

@@ -6,17 +6,17 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from core.catalogue.jobs import JobSpec
-from core.errors import Forbidden, NotFound
+from core.base.errors import Forbidden, NotFound
+from core.db import reads as queries
+from core.db.reads import JobFilter
+from core.db.tables import TERMINAL_STATES, Job, JobEvent, Scope
+from core.jobs import jobs as rows
+from core.planning.job import JobSpec
 from core.service import budgets, guarantees, presenters, witnessing
 from core.service.context import Caller, Context
 from core.service.job_views import ArtifactView, AttemptView, EventView, JobView
 from core.service.scopes import viewer
 from core.service.views import rfc3339
-from core.store import queries
-from core.store.jobs import jobs as rows
-from core.store.queries import JobFilter
-from core.store.tables import TERMINAL_STATES, Job, JobEvent, Scope
 
 ROUTE = "POST /v1/jobs"
 MOST_LINES = 1000

@@ -5,13 +5,14 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from core.errors import Forbidden, NotFound
+from core.access import principals
+from core.base.errors import Forbidden, NotFound
+from core.db import clock, idempotency
+from core.db import reads as queries
+from core.db.tables import ApiKey, Principal
 from core.service.context import Caller, Context, Role
 from core.service.key_views import KeyView, NewKeyView, PrincipalView
 from core.service.views import rfc3339
-from core.store import clock, idempotency, queries
-from core.store.access import principals
-from core.store.tables import ApiKey, Principal
 
 ROUTE = "POST /v1/keys"
 _MAX_SECRET = 200

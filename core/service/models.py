@@ -7,17 +7,17 @@ import numpy as np
 from safetensors.numpy import save
 from sqlalchemy.orm import Session
 
-from core.errors import Conflict, FieldError, Forbidden, Invalid, ModelRetired, NotFound
+from core.base.errors import Conflict, FieldError, Forbidden, Invalid, ModelRetired, NotFound
+from core.db import reads as queries
+from core.db.tables import Job, Model, Scope
 from core.inference.network import AnyReleased, ReleasedNetwork, make_onnx, read_released, shown, with_coefficients
 from core.inference.released import Released, declared, residual_scale
+from core.jobs import approvals, subjects
+from core.jobs.subjects import OPEN
+from core.operations.retention import RETIRED
 from core.service.context import Caller, Context
 from core.service.scopes import viewer
 from core.service.views import ModelView, rfc3339
-from core.store import queries
-from core.store.jobs import approvals, subjects
-from core.store.jobs.subjects import OPEN
-from core.store.retention import RETIRED
-from core.store.tables import Job, Model, Scope
 
 
 def find(session: Session, context: Context, caller: Caller, model_id: str) -> tuple[Model, Job, Scope]:

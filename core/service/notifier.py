@@ -7,7 +7,7 @@ the request that sends it.
 
 from typing import Protocol
 
-from core.settings import ServiceSettings
+from core.base.settings import ServiceSettings
 
 
 class Notifier(Protocol):

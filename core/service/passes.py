@@ -11,12 +11,12 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Final
 
-from core.errors import LedgerBusy
+from core.base.errors import LedgerBusy
+from core.db import clock
+from core.db.database import Database
+from core.ledger.rounds import freeze_unverified
+from core.ledger.verification import PAGE, Verification, Verifier
 from core.service.aside import Aside
-from core.store import clock
-from core.store.database import Database
-from core.store.ledger.rounds import freeze_unverified
-from core.store.ledger.verification import PAGE, Verification, Verifier
 
 WAIT_SECONDS: Final = 2.0
 KEPT_SECONDS: Final = 60.0

@@ -9,8 +9,16 @@ from typing import Final
 from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
-from core.catalogue.jobs import RETRY_ALLOWANCE, Resources
-from core.catalogue.methods import source_of
+from core.db import reads as queries
+from core.db.reads import Viewer
+from core.db.tables import SEVERAL, Job, JobEvent, Model
+from core.jobs import federations, seats, workers
+from core.jobs.subjects import OPEN
+from core.ledger import chain, ledger
+from core.ledger.accounts import Balance
+from core.methods.registry import source_of
+from core.operations.retention import RETIRED
+from core.planning.job import RETRY_ALLOWANCE, Resources
 from core.privacy.amounts import write_figure
 from core.privacy.events import EVENT, Event, compose
 from core.service.budgets import NO_COST, allowance_figures, cost_figures, empty_budget
@@ -28,14 +36,6 @@ from core.service.job_views import (
     ResultView,
 )
 from core.service.views import rfc3339
-from core.store import queries
-from core.store.jobs import federations, seats, workers
-from core.store.jobs.subjects import OPEN
-from core.store.ledger import chain, ledger
-from core.store.ledger.accounts import Balance
-from core.store.queries import Viewer
-from core.store.retention import RETIRED
-from core.store.tables import SEVERAL, Job, JobEvent, Model
 
 _SCHEDULE: Final[TypeAdapter[list[Event]]] = TypeAdapter(list[Event])
 _RESOURCES: Final = {name: field.default for name, field in Resources.model_fields.items()}

@@ -4,15 +4,15 @@ from contextlib import suppress
 
 from sqlalchemy.orm import Session
 
-from core.errors import Forbidden, NotFound, Refusal
+from core.access import principals
+from core.base.errors import Forbidden, NotFound, Refusal
+from core.db import reads as queries
+from core.db.tables import Principal
+from core.jobs import withdrawals
+from core.jobs.sweep import BATCH
 from core.service.context import Caller, Context
 from core.service.key_views import PrincipalStateView
 from core.service.views import rfc3339
-from core.store import queries
-from core.store.access import principals
-from core.store.jobs import withdrawals
-from core.store.jobs.sweep import BATCH
-from core.store.tables import Principal
 
 
 def page(context: Context, caller: Caller, after: str | None, limit: int) -> list[PrincipalStateView]:

@@ -7,11 +7,11 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from core.errors import DiskFull, FieldError, QuotaExceeded
+from core.base.errors import DiskFull, FieldError, QuotaExceeded
+from core.base.identifiers import new_id
+from core.records import quotas as rows
 from core.service.context import Caller, Context
 from core.service.key_views import UsageView
-from core.store import quotas as rows
-from core.store.ids import new_id
 
 _STEP_BYTES: Final = 16 * 2**20
 """An upload is counted anew after each; so much more than the quota can be on the disk for a moment."""

@@ -6,9 +6,8 @@ Each raises `NotFound` where the model does not exist for the caller, and `Inval
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from core.catalogue.error_bound import Records
-from core.catalogue.methods import source_of
-from core.errors import FieldError, Invalid
+from core.base.errors import FieldError, Invalid
+from core.db.tables import Job
 from core.inference import (
     comparison,
     description_summary,
@@ -25,14 +24,15 @@ from core.inference import (
 )
 from core.inference.description import ReleasedDescription
 from core.inference.description_figures import About
+from core.inference.error_bound import Records
 from core.inference.hypotheses import Alternative
 from core.inference.network import AnyReleased, ReleasedNetwork, with_coefficients
 from core.inference.regions import Joint
+from core.methods.registry import source_of
 from core.service.context import Caller, Context
 from core.service.description_views import DescriptionView
 from core.service.guarantees import clients_guarantees
 from core.service.models import coefficients_of, released_by
-from core.store.tables import Job
 
 Levels = Sequence[float]
 

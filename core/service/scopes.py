@@ -4,7 +4,11 @@ from fractions import Fraction
 
 from sqlalchemy.orm import Session
 
-from core.errors import FieldError, Forbidden, NotFound
+from core.base.errors import FieldError, Forbidden, NotFound
+from core.db import reads as queries
+from core.db.reads import Viewer
+from core.db.tables import Entry, Scope
+from core.ledger import corrections, gaps, ledger
 from core.privacy.amounts import write_figure
 from core.service.budgets import budget_view, gap_views
 from core.service.context import Caller, Context
@@ -16,10 +20,6 @@ from core.service.views import (
     VerificationView,
     rfc3339,
 )
-from core.store import queries
-from core.store.ledger import corrections, gaps, ledger
-from core.store.queries import Viewer
-from core.store.tables import Entry, Scope
 
 
 def viewer(caller: Caller) -> Viewer:

@@ -7,18 +7,18 @@ from sqlalchemy import select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
-from core.canonical import canonical
-from core.errors import ScopeFrozen
+from core.base.canonical import canonical
+from core.base.errors import ScopeFrozen
+from core.db import clock
+from core.db.tables import Entry, Scope
+from core.ledger.ended import compare_ended
+from core.ledger.rounds import freeze_unverified
+from core.ledger.signing import installation, load_signing_keys
+from core.ledger.statements import jobs_telling, statement_of
+from core.ledger.tally import BrokenChain
+from core.ledger.witness.trusting import Trust, Trusted, follow, leave_mark
 from core.service import witnessing
 from core.service.context import Caller, Context
-from core.store import clock
-from core.store.ledger.ended import compare_ended
-from core.store.ledger.rounds import freeze_unverified
-from core.store.ledger.statements import jobs_telling, statement_of
-from core.store.ledger.tally import BrokenChain
-from core.store.signing import installation, load_signing_keys
-from core.store.tables import Entry, Scope
-from core.store.witness.trusting import Trust, Trusted, follow, leave_mark
 
 Ledgers = Mapping[str, Trusted]
 """The chains that something signed speaks of, by scope."""

@@ -9,29 +9,39 @@ from typing import Any, Final, Self, TypeVar
 
 from sqlalchemy.orm import Session
 
-from core.catalogue.columns import UserColumn
-from core.catalogue.datasets import Metadata
-from core.errors import Conflict, FieldError, Forbidden, Invalid, NotFound, NotOfferedYet, NotReady, Unauthenticated
+from core.access import principals
+from core.base.errors import (
+    Conflict,
+    FieldError,
+    Forbidden,
+    Invalid,
+    NotFound,
+    NotOfferedYet,
+    NotReady,
+    Unauthenticated,
+)
+from core.base.identifiers import new_id
+from core.base.settings import ServiceSettings
+from core.data.columns import UserColumn
+from core.data.datasets import Metadata
+from core.db import idempotency
+from core.db import reads as queries
+from core.db.tables import Account, Dataset, Scope
+from core.ledger import identities, ledger
 from core.privacy.acceptance import refuse_large_delta
+from core.records import datasets as rows
+from core.records.decoding.decode import Decoded, Limits, decode_upload, format_of
+from core.records.decoding.validation import seal_report
+from core.records.encryption import SealedFile
+from core.records.master_key import load_master_keys
+from core.records.storage import open_storage
+from core.records.uploads import receive
 from core.service import quotas, scopes, witnessing
 from core.service.context import Caller, Context
 from core.service.datasets import RECORDS, dataset_view, find_own
 from core.service.earlier import earlier
 from core.service.identity import Comparison, owner_keys, published
 from core.service.views import DatasetView
-from core.settings import ServiceSettings
-from core.store import datasets as rows
-from core.store import idempotency, identities, queries
-from core.store.access import principals
-from core.store.decoding.decode import Decoded, Limits, decode_upload, format_of
-from core.store.decoding.validation import seal_report
-from core.store.ids import new_id
-from core.store.ledger import ledger
-from core.store.records.encryption import SealedFile
-from core.store.records.master_key import load_master_keys
-from core.store.records.storage import open_storage
-from core.store.records.uploads import receive
-from core.store.tables import Account, Dataset, Scope
 
 ROUTE: Final = "POST /v1/datasets"
 T = TypeVar("T")

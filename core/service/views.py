@@ -8,7 +8,7 @@ from typing import Any, Literal, overload
 
 from pydantic import BaseModel, ConfigDict
 
-from core.catalogue.columns import Column, Unit
+from core.data.columns import Column, Unit
 from core.service.provenance import Declared, Drawn, Operational, OwnerOnly, Paid, Timed
 
 

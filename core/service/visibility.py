@@ -2,11 +2,11 @@
 
 from sqlalchemy.orm import Session
 
-from core.errors import FieldError, NotFound
+from core.base.errors import FieldError, NotFound
+from core.db import reads as queries
+from core.db.tables import Dataset
 from core.service.context import Caller
 from core.service.scopes import viewer
-from core.store import queries
-from core.store.tables import Dataset
 
 
 def find_dataset(session: Session, caller: Caller, dataset_id: str) -> Dataset:

@@ -6,19 +6,19 @@ from math import prod
 
 from sqlalchemy.orm import Session
 
-from core.catalogue.design import Design
-from core.catalogue.network.layers import parameters_of
-from core.catalogue.network.model import NetworkModel
-from core.catalogue.network.trained import last_place, place_of
-from core.errors import Conflict, FieldError, Invalid, NotFound
+from core.base.errors import Conflict, FieldError, Invalid, NotFound
+from core.base.identifiers import new_id
+from core.db import clock
+from core.db.tables import PublicWeights
+from core.models.design import Design
+from core.models.network.layers import parameters_of
+from core.models.network.model import NetworkModel
+from core.models.network.trained import last_place, place_of
+from core.records import weights as rows
+from core.records.storage import open_storage
 from core.service import quotas
 from core.service.context import Caller, Context
 from core.service.views import WeightsView, rfc3339
-from core.store import clock
-from core.store.ids import new_id
-from core.store.records import weights as rows
-from core.store.records.storage import open_storage
-from core.store.tables import PublicWeights
 
 MOST_SHOWN = 10
 

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from core.errors import LedgerBusy, NotReady
+from core.base.errors import LedgerBusy, NotReady
+from core.ledger.witness import comparing
+from core.ledger.witness.trusting import Trust, ask_witness, mark_keys
+from core.ledger.witness.witness import Witness
 from core.service.context import Context
-from core.store.witness import comparing
-from core.store.witness.trusting import Trust, ask_witness, mark_keys
-from core.store.witness.witness import Witness
 
 
 def start(context: Context) -> list[str]:

@@ -2,11 +2,11 @@
 
 from sqlalchemy.orm import Session
 
-from core.errors import FieldError, GpuUnavailable
+from core.base.errors import FieldError, GpuUnavailable
+from core.db import clock
+from core.jobs import workers
 from core.service.context import Caller, Context
 from core.service.views import WorkerView, rfc3339
-from core.store import clock
-from core.store.jobs import workers
 
 LEASES = 3
 """A supervisor that was not seen for so many leases counts as gone."""

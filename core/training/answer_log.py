@@ -5,9 +5,9 @@ from typing import Final
 
 from torch import Tensor
 
-from core.catalogue.questions import Question
-from core.errors import ensure
+from core.base.errors import ensure
 from core.oracle import Answer
+from core.queries.gradients import Question
 from core.training.draws import DrawCount
 from core.training.notes import Noted, Notes, held, unpack
 

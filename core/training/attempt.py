@@ -12,18 +12,19 @@ import torch
 from pydantic import TypeAdapter
 from safetensors.torch import load, save
 
-from core.catalogue.columns import Column
-from core.catalogue.jobs import JobSpec
-from core.catalogue.planning import PlannedJob, plan_job
-from core.errors import Diverged, LedgerFrozen, PeerLost, StaleAttempt, ensure
+from core.base.errors import Diverged, LedgerFrozen, PeerLost, StaleAttempt, ensure
+from core.base.settings import ServiceSettings
+from core.base.version import software
+from core.data.columns import Column
+from core.db.database import Database
 from core.inference.network import RELEASED, AnyReleased
-from core.problems.sharded import ShardedProblem
-from core.settings import ServiceSettings
-from core.store.claims import Claim
-from core.store.database import Database
-from core.store.jobs import jobs
-from core.store.records.weights import read_weights
-from core.store.witness.trusting import mark_keys
+from core.jobs import jobs
+from core.ledger.claims import Claim
+from core.ledger.witness.trusting import mark_keys
+from core.planning.job import JobSpec
+from core.planning.planner import PlannedJob, plan_job
+from core.queries.sums.sharded import ShardedProblem
+from core.records.weights import read_weights
 from core.training.device import make_sure_of_device, prepare_processor
 from core.training.fitting import train
 from core.training.ledger_writer import FencedLedgerWriter
@@ -31,7 +32,6 @@ from core.training.network import NO_WEIGHTS, PublicWeights
 from core.training.oracles import make_filter, open_oracle
 from core.training.order import AttemptInput, Drained, Failed, NoGpu, Phase, read_order
 from core.training.ranks import AnnouncingLedgerWriter, Gather, dismiss, open_problem
-from core.version import software
 
 RELEASE = "release"
 COLUMNS: TypeAdapter[tuple[Column, ...]] = TypeAdapter(tuple[Column, ...])

@@ -11,10 +11,10 @@ from typing import Final
 
 import torch
 
-from core.catalogue.models import NetworkModel
-from core.catalogue.network.layers import Layer, Shape
-from core.catalogue.planning import PlannedJob
-from core.problems.neural.problem import pass_numbers
+from core.models.kinds import NetworkModel
+from core.models.network.layers import Layer, Shape
+from core.planning.planner import PlannedJob
+from core.queries.sums.network.problem import pass_numbers
 from core.training.order import NoGpu
 
 PIN: Final = "CUDA_VISIBLE_DEVICES"
@@ -67,8 +67,8 @@ def _flush_denormals() -> None:
 
     Processors compute with them a hundred times slower, and whether a record's activations and slopes are so small is
     the record's own: time would tell. What is lost of sums is within the lattice's charge for networks, whose sums over
-    places in double precision meet no such number (`core.problems.neural.grams`); other sums in double precision, whose
-    charge knows of no flushing, are none of such a process's.
+    places in double precision meet no such number (`core.queries.sums.network.grams`); other sums in double precision,
+    whose charge knows of no flushing, are none of such a process's.
     """
     torch.set_flush_denormal(True)
 
@@ -78,7 +78,7 @@ def _keep_freed_memory() -> None:
 
     Each step makes and frees the same tens of megabytes. Given back and asked for again, they come page by page, zeroed
     by the system: a sixth of a transformer's step. Not where parameters are most of what a step holds: they stand at
-    their own places (`core.optimizers.buffers`), and between these a kept heap would have holes.
+    their own places (`core.methods.buffers`), and between these a kept heap would have holes.
     """
     library = ctypes.CDLL(None)
     if hasattr(library, "mallopt"):  # glibc

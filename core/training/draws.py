@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from core.catalogue.planning import PlannedJob
-from core.catalogue.questions import Question
-from core.catalogue.sampling import PoissonSampling
-from core.errors import ensure
+from core.base.errors import ensure
+from core.planning.planner import PlannedJob
 from core.privacy.draws import MOST_COUNTED, SAMPLE_DRAWS
+from core.queries.gradients import Question
+from core.queries.sampling import PoissonSampling
 
 
 @dataclass

@@ -12,22 +12,23 @@ from dataclasses import replace
 
 import torch
 
-from core.catalogue.planning import PlannedJob
-from core.errors import Diverged, Misled, PeerLost
+from core.base.errors import Diverged, Misled, PeerLost
+from core.base.settings import ServiceSettings
+from core.base.version import software
+from core.db.database import Database
 from core.inference.network import RELEASED, AnyReleased
 from core.inference.released import Released
+from core.jobs import federations, jobs, seats
+from core.ledger.claims import Claim
+from core.ledger.marks import MarkKey
 from core.oracle import Answer
 from core.oracle.federation import KEPT, TOLD, FederatedOracle, MessageRounds, SiteFilter
+from core.planning.planner import PlannedJob
 from core.privacy.reports import weakest_of
-from core.problems import Problem
-from core.problems.peer_group import Alone, DistributedPeerGroup, PeerGroup
-from core.problems.process_group import meet, receive_at
-from core.settings import ServiceSettings
-from core.store.claims import Claim
-from core.store.database import Database
-from core.store.jobs import federations, jobs, seats
-from core.store.ledger.marks import MarkKey
-from core.store.records.records import open_records, read_records
+from core.queries.sums import Problem
+from core.queries.sums.peer_group import Alone, DistributedPeerGroup, PeerGroup
+from core.queries.sums.process_group import meet, receive_at
+from core.records.records import open_records, read_records
 from core.training.attempt import in_phase, pack_release, planned_here, unpack_release
 from core.training.fitting import make_problem, train
 from core.training.ledger_writer import FencedLedgerWriter
@@ -36,7 +37,6 @@ from core.training.notes import unpack
 from core.training.oracles import make_filter, open_oracle
 from core.training.order import AttemptInput, Drained, Phase, read_order
 from core.training.seat import SiteConnection
-from core.version import software
 
 MEETING_SECONDS = 120.0
 """How long to wait for processes that still load their libraries; longer than for a message, as a rule."""

@@ -7,34 +7,34 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from core import problems
-from core.catalogue.checks import Checks, Learned
-from core.catalogue.columns import Coded, bounds_of
-from core.catalogue.describe import Describe
-from core.catalogue.description_model import DescriptionModel
-from core.catalogue.design import Design
-from core.catalogue.error_bound import ErrorBound
-from core.catalogue.losses import Huber, Loss, Poisson
-from core.catalogue.modelling import encoded_loss
-from core.catalogue.models import NetworkModel, RegressionModel
-from core.catalogue.planning import PlannedJob
-from core.catalogue.prediction import learned_errors
-from core.catalogue.whitened_newton import WhitenedNewton
-from core.errors import ensure
-from core.inference.about import known_scale
+from core.base.errors import ensure
+from core.data.columns import Coded, bounds_of
+from core.inference.checks import Checks, Learned
 from core.inference.description import ReleasedDescription
+from core.inference.error_bound import ErrorBound
 from core.inference.estimate import Estimate, Sandwich
 from core.inference.network import AnyReleased, ReleasedNetwork, read_released
 from core.inference.released import Flags, Released, fitted_loss_of
-from core.optimizers import Fitted, fit_and_infer
-from core.optimizers import describe as column_descriptions
+from core.losses.losses import Huber, Loss, Poisson
+from core.methods.describe import fit as column_descriptions
+from core.methods.describe.spec import Describe
+from core.methods.fits import Fitted, fit_and_infer
+from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
+from core.models.description import DescriptionModel
+from core.models.design import Design
+from core.models.kinds import NetworkModel, RegressionModel
 from core.oracle import Oracle, Release, Status
+from core.planning.about import known_scale
+from core.planning.modelling import encoded_loss
+from core.planning.planner import PlannedJob
+from core.planning.prediction import learned_errors
 from core.privacy.events import Event, compose
 from core.privacy.renyi import cost_nano
 from core.privacy.reports import report
-from core.problems import Problem
-from core.problems.table import TableProblem
-from core.store.records.records import Encoded
+from core.queries import sums as problems
+from core.queries.sums import Problem
+from core.queries.sums.table import TableProblem
+from core.records.records import Encoded
 from core.training.device import own_device
 from core.training.ledger_filter import LedgerFilter
 from core.training.network import (

@@ -8,25 +8,27 @@ from typing import Concatenate, Final, ParamSpec, TypeVar
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
-from core.catalogue.jobs import Resources
-from core.errors import LedgerBusy, LedgerFrozen, NotReady, StaleAttempt
-from core.settings import ServiceSettings
-from core.store import datasets, queries, retention
-from core.store.claims import Claim
-from core.store.database import Database
-from core.store.jobs import absence, federations, jobs, seats, sweep, withdrawals, workers
-from core.store.jobs.federations import FederationClaim
-from core.store.jobs.sweep import Swept
-from core.store.ledger.rounds import Rounds
-from core.store.records.encryption import Tampered
-from core.store.records.master_key import check_master_keys, load_master_keys
-from core.store.records.sealing import Reader
-from core.store.tables import Dataset, Job
-from core.store.witness import comparing
-from core.store.witness.trusting import mark_keys
-from core.store.witness.witness import Witness
+from core.base.errors import LedgerBusy, LedgerFrozen, NotReady, StaleAttempt
+from core.base.settings import ServiceSettings
+from core.base.version import code_version
+from core.db import reads as queries
+from core.db.database import Database
+from core.db.tables import Dataset, Job
+from core.jobs import absence, federations, jobs, seats, sweep, withdrawals, workers
+from core.jobs.federations import FederationClaim
+from core.jobs.sweep import Swept
+from core.ledger.claims import Claim
+from core.ledger.rounds import Rounds
+from core.ledger.witness import comparing
+from core.ledger.witness.trusting import mark_keys
+from core.ledger.witness.witness import Witness
+from core.operations import retention
+from core.planning.job import Resources
+from core.records import datasets
+from core.records.encryption import Tampered
+from core.records.master_key import check_master_keys, load_master_keys
+from core.records.sealing import Reader
 from core.training.taken import ClaimedJob, ClaimedSite, Offer
-from core.version import code_version
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -27,7 +27,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NoReturn, Protocol
 
-from core.errors import ensure
+from core.base.errors import ensure
 from core.privacy.events import NOTHING, Composed, Event, Repeated, compose
 from core.privacy.renyi import Leaf, cost_nano
 from core.training.answer_log import AttemptLog

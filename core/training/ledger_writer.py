@@ -7,16 +7,16 @@ from typing import Concatenate, Final, ParamSpec, TypeVar
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.orm import Session
 
-from core.errors import LedgerBusy
-from core.settings import ServiceSettings
-from core.store.claims import Claim
-from core.store.database import Database
-from core.store.jobs import jobs
-from core.store.ledger import ledger
-from core.store.ledger.marks import MarkKey
-from core.store.tables import Job
-from core.store.witness.trusting import Trust, ask_witness
-from core.store.witness.witness import Witness
+from core.base.errors import LedgerBusy
+from core.base.settings import ServiceSettings
+from core.db.database import Database
+from core.db.tables import Job
+from core.jobs import jobs
+from core.ledger import ledger
+from core.ledger.claims import Claim
+from core.ledger.marks import MarkKey
+from core.ledger.witness.trusting import Trust, ask_witness
+from core.ledger.witness.witness import Witness
 
 _PAUSE_SECONDS: Final = 0.05
 _LONGEST_PAUSE_SECONDS: Final = 1.0

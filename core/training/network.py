@@ -8,18 +8,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from core.catalogue.error_bound import ErrorBound
-from core.catalogue.network.layers import parameters_of
-from core.catalogue.network.model import NetworkModel
-from core.catalogue.network.trained import DOWN, UP, trained_parameters
-from core.catalogue.planning import PlannedJob
-from core.catalogue.sampling import PoissonSampling
-from core.errors import ensure
+from core.base.errors import ensure
+from core.inference.error_bound import ErrorBound
 from core.inference.network import ReleasedNetwork, Training, pack_parameters
 from core.mechanisms.public_start import draw_start
+from core.models.network.layers import parameters_of
+from core.models.network.model import NetworkModel
+from core.models.network.trained import DOWN, UP, trained_parameters
+from core.planning.planner import PlannedJob
 from core.privacy.reports import Report
-from core.problems.neural.problem import NetworkProblem
-from core.store.records.records import Encoded
+from core.queries.sampling import PoissonSampling
+from core.queries.sums.network.problem import NetworkProblem
+from core.records.records import Encoded
 from core.training.device import own_device
 
 PublicWeights = Mapping[str, NDArray[np.float32]]

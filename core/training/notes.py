@@ -13,9 +13,9 @@ from pydantic import TypeAdapter
 from safetensors.torch import load, save
 from torch import Tensor
 
-from core.catalogue.questions import Question
-from core.errors import ensure
+from core.base.errors import ensure
 from core.oracle import Answer
+from core.queries.gradients import Question
 
 _QUESTION: Final[TypeAdapter[Question]] = TypeAdapter(Question)
 _ANSWER: Final = "answer/"

@@ -6,16 +6,16 @@ from typing import Final, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from core.catalogue.planning import PlannedJob
-from core.catalogue.sampling import FullSampling, PoissonSampling, StreamSampling
 from core.mechanisms.generator import SystemGenerator
 from core.mechanisms.sampling import public_order
 from core.oracle import PrivacyFilter
 from core.oracle.cursor import Stream
 from core.oracle.full import FullOracle, RecordsOracle
 from core.oracle.samples import PoissonOracle, StreamOracle
+from core.planning.planner import PlannedJob
 from core.privacy.events import Event
-from core.problems import Problem
+from core.queries.sampling import FullSampling, PoissonSampling, StreamSampling
+from core.queries.sums import Problem
 from core.training.draws import count_of
 from core.training.ledger_filter import LedgerFilter, LedgerWriter
 from core.training.order import AttemptInput, Payer

@@ -7,19 +7,19 @@ from enum import StrEnum
 
 from sqlalchemy.orm import Session
 
-from core.errors import ensure
+from core.base.errors import ensure
+from core.db.tables import Account, Dataset, Job, PublicWeights, Scope
+from core.jobs.subjects import Subjects, subjects_of
+from core.ledger import ledger
+from core.ledger.accounts import terms_of
+from core.ledger.claims import Claim
+from core.ledger.witness import trusting
+from core.ledger.witness.trusting import Trust
 from core.privacy.budget import Terms
 from core.privacy.events import EVENT, Event
 from core.privacy.facts import Adjacency
-from core.store.claims import Claim
-from core.store.jobs.subjects import Subjects, subjects_of
-from core.store.ledger import ledger
-from core.store.ledger.accounts import terms_of
-from core.store.records.records import StoredRecords, kept_of
-from core.store.records.weights import KeptWeights
-from core.store.tables import Account, Dataset, Job, PublicWeights, Scope
-from core.store.witness import trusting
-from core.store.witness.trusting import Trust
+from core.records.records import StoredRecords, kept_of
+from core.records.weights import KeptWeights
 
 
 class Phase(StrEnum):

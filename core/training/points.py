@@ -3,14 +3,14 @@
 import torch
 from torch import Tensor
 
-from core.catalogue.planning import PlannedJob
-from core.catalogue.whitened_newton import WhitenedNewton
-from core.errors import ensure
-from core.inference.about import known_scale
+from core.base.errors import ensure
 from core.inference.description import ReleasedDescription
 from core.inference.looks import Columns, columns_of
 from core.inference.network import ReleasedNetwork, read_released
-from core.store.jobs.subjects import Subjects
+from core.jobs.subjects import Subjects
+from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
+from core.planning.about import known_scale
+from core.planning.planner import PlannedJob
 from core.training.network import PublicWeights, change_of
 
 

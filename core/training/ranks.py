@@ -12,20 +12,20 @@ import torch
 from pydantic import Field, TypeAdapter
 from torch import Tensor
 
-from core.catalogue.models import NetworkModel
-from core.catalogue.planning import PlannedJob
-from core.catalogue.sampling import PoissonSampling, StreamSampling
-from core.errors import PrivacyInvariantError, ensure
+from core.base.errors import PrivacyInvariantError, ensure
+from core.base.settings import ServiceSettings
+from core.models.kinds import NetworkModel
 from core.oracle.account import EVERYTHING, DrawAccount
 from core.oracle.samples import batch_of, sampled
+from core.planning.planner import PlannedJob
 from core.privacy.events import Event
 from core.privacy.facts import Frozen
-from core.problems import Problem
-from core.problems.process_group import ProcessGroup
-from core.problems.sharded import ShardedProblem, Sum, member_of, shard_of
-from core.settings import ServiceSettings
-from core.store.records.records import StoredRecords, open_records, read_records
-from core.store.records.weights import KeptWeights, read_weights
+from core.queries.sampling import PoissonSampling, StreamSampling
+from core.queries.sums import Problem
+from core.queries.sums.process_group import ProcessGroup
+from core.queries.sums.sharded import ShardedProblem, Sum, member_of, shard_of
+from core.records.records import StoredRecords, open_records, read_records
+from core.records.weights import KeptWeights, read_weights
 from core.training.device import prepare_processor
 from core.training.fitting import make_problem
 from core.training.ledger_filter import LedgerWriter

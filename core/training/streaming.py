@@ -16,9 +16,9 @@ chunk have no rest to go on with: of those an attempt begins after what was kept
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from core.catalogue.sampling import StreamSampling
-from core.errors import ensure
+from core.base.errors import ensure
 from core.privacy.events import NOTHING, Event, compose
+from core.queries.sampling import StreamSampling
 from core.training.draws import DrawCount
 from core.training.ledger_filter import LedgerFilter, LedgerWriter
 from core.training.order import Payer

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from core.catalogue.jobs import Resources
-from core.store.claims import Claim
-from core.store.records.sealing import Reader
+from core.ledger.claims import Claim
+from core.planning.job import Resources
+from core.records.sealing import Reader
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from core.catalogue.clipped.search import lowest
+from core.methods.clipped.one_pass.search import lowest
 from core.privacy.facts import Frozen
 from public_planner.clipped.cases import private_clip
 from public_planner.clipped.order_level import Scale

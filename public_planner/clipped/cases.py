@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import Final
 
-from core.catalogue.clipped.guarantee import power
-from core.catalogue.clipped.lemma import excess_norm
+from core.methods.clipped.one_pass.guarantee import power
+from core.methods.clipped.one_pass.lemma import excess_norm
 from public_planner.clipped.order_level import OrderTerms, Scale
 
 Neighbourhood = Callable[[Scale, float, float, float], float]

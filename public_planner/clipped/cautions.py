@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Final
 
-from core.catalogue.clipped.guarantee import Guarantee
-from core.catalogue.clipped.theorems import says_something_from
+from core.methods.clipped.one_pass.guarantee import Guarantee
+from core.methods.clipped.one_pass.theory import says_something_from
 from public_planner.clipped.advice import WELL_BELOW, PublicTail
 from public_planner.clipped.geometry import Found, LossGeometry
 from public_planner.clipped.request import ClippedPlanRequest

@@ -5,10 +5,10 @@ from functools import cached_property, partial
 from math import inf, sqrt
 from typing import Final, NamedTuple
 
-from core.catalogue.clipped.guarantee import Guarantee, Run
-from core.catalogue.clipped.refined import refined_convex, refined_nonconvex
-from core.catalogue.clipped.search import lowest
-from core.catalogue.clipped.theorems import paper_convex, paper_nonconvex
+from core.methods.clipped.one_pass.guarantee import Guarantee, Run
+from core.methods.clipped.one_pass.refined import refined_convex, refined_nonconvex
+from core.methods.clipped.one_pass.search import lowest
+from core.methods.clipped.one_pass.theory import paper_convex, paper_nonconvex
 from public_planner.clipped.order_level import Scale, order_terms
 from public_planner.clipped.request import Cell, Certificate, ClippedPlanRequest
 

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import Self
 
-from core.catalogue.clipped.guarantee import Run, over, power
-from core.catalogue.clipped.lemma import excess_norm
+from core.methods.clipped.one_pass.guarantee import Run, over, power
+from core.methods.clipped.one_pass.lemma import excess_norm
 from core.privacy.facts import Frozen
 
 

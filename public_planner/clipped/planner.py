@@ -14,7 +14,7 @@ from decimal import Decimal
 from math import inf, sqrt
 from typing import Final
 
-from core.errors import FieldError, Invalid
+from core.base.errors import FieldError, Invalid
 from core.privacy.amounts import format_figure
 from public_planner.clipped.geometry import Found, LossGeometry, Moment
 from public_planner.clipped.plans import ClippedPlan, describe

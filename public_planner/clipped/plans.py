@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field
 
-from core.catalogue.clipped.guarantee import Guarantee, Run
+from core.methods.clipped.one_pass.guarantee import Guarantee, Run
 from core.privacy.amounts import format_figure, write_figure
 from core.privacy.facts import Frozen
 from public_planner.clipped.advice import Foreseen, PublicTail, foresee, tail_of, thumb

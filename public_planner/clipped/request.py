@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal, NamedTuple
 
 from pydantic import Field
 
-from core.errors import AdjacencyMismatch, FieldError, Invalid, NotOfferedYet
+from core.base.errors import AdjacencyMismatch, FieldError, Invalid, NotOfferedYet
 from core.privacy.amounts import PositiveFigure
 from core.privacy.facts import Frozen
 from public_planner.clipped.advice import Proxy

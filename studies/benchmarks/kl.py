@@ -20,7 +20,7 @@ from dp_accounting.mechanism_calibration import calibrate_dp_mechanism
 from dp_accounting.rdp import RdpAccountant
 from torch import Tensor
 
-from core.catalogue.kl.rates import KlSettings
+from core.methods.kl.rates import KlSettings
 from core.privacy.conversions import cks_epsilon
 from studies.kl.baseline import plain
 from studies.kl.data import MEAN_SMOOTHNESS

@@ -13,18 +13,18 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from core.catalogue.choices import narrowest
-from core.catalogue.completion import Completed, complete
-from core.catalogue.inference_settings import Inference, Shares
-from core.catalogue.methods import AnySettings
-from core.catalogue.noisy_gd import NoisyGradientDescent
-from core.catalogue.noisy_newton import NoisyNewton
-from core.catalogue.predicted_covariance import Outlook
-from core.catalogue.reference import expected
-from core.catalogue.shares import equal_shares
 from core.inference.sandwich import infer
+from core.inference.settings import Inference, Shares
 from core.mechanisms.generator import SimulationGenerator
-from core.optimizers import iterate
+from core.methods.fits import iterate
+from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent
+from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
+from core.methods.registry import AnySettings
+from core.planning.choices import narrowest
+from core.planning.completion import Completed, complete
+from core.planning.predicted_covariance import Outlook
+from core.planning.reference import expected
+from core.planning.shares import equal_shares
 from studies.inference.designs import D1, D3, Design
 from studies.inference.studies import KNOWN, MALLOWS, Study, study
 

@@ -11,8 +11,8 @@ import torch
 from scipy.stats import binom
 from torch import Tensor
 
-from core.catalogue.clipped.certified import CertifiedClippedSgd, Moment
-from core.catalogue.clipped.guarantee import Guarantee
+from core.methods.clipped.one_pass.guarantee import Guarantee
+from core.methods.clipped.one_pass.spec import CertifiedClippedSgd, Moment
 from studies.clipped.heavy_tails import SkewedPareto, root_moment
 from studies.clipped.populations import NoisySlope
 from studies.clipped.reports import log_log, seen, within

@@ -6,7 +6,7 @@ is exact: the fixed points of `studies.clipped.heavy_tails`.
 
 from collections.abc import Sequence
 
-from core.problems.streams import Population
+from core.queries.sums.streams import Population
 from studies.clipped.heavy_tails import SkewedPareto, SymmetricStable
 from studies.clipped.populations import NoisySlope
 from studies.clipped.reports import control, log_log, seen

@@ -13,8 +13,8 @@ from typing import Literal, assert_never
 import torch
 from torch import Tensor
 
-from core.errors import ensure
-from core.problems.streams import FixedRecords, Population, RandomSource
+from core.base.errors import ensure
+from core.queries.sums.streams import FixedRecords, Population, RandomSource
 from studies.clipped.heavy_tails import IsotropicPareto, SkewedPareto, SymmetricStable
 
 Law = IsotropicPareto | SkewedPareto | SymmetricStable

@@ -5,11 +5,11 @@ from math import sqrt
 import numpy as np
 import torch
 
-from core.catalogue.clipped.certified import CertifiedClippedSgd
-from core.catalogue.clipped.practical import ClippedSgd
-from core.catalogue.clipped.rules import TailMean
 from core.mechanisms.generator import SimulationGenerator
-from core.optimizers import iterate
+from core.methods.clipped.clipped_sgd.spec import ClippedSgd
+from core.methods.clipped.one_pass.spec import CertifiedClippedSgd
+from core.methods.clipped.rules import TailMean
+from core.methods.fits import iterate
 from core.oracle.simulation import Simulation
 from core.privacy.calibration import smallest_epsilon
 from core.privacy.conversions import gdp_mu

@@ -8,13 +8,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.catalogue.clipped.certified import CertifiedClippedSgd
 from core.mechanisms.generator import SimulationGenerator
-from core.optimizers import iterate
+from core.methods.clipped.one_pass.spec import CertifiedClippedSgd
+from core.methods.fits import iterate
 from core.oracle.filters import LastState, UnlimitedFilter
 from core.oracle.simulation import Simulation
 from core.privacy.facts import Adjacency, Facts
-from core.problems.streams import FixedRecords, Population
+from core.queries.sums.streams import FixedRecords, Population
 
 UNCLIPPED = 1e6
 """A clip that no draw of these studies reaches."""

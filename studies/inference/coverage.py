@@ -12,10 +12,10 @@ import torch
 from scipy.stats import chi2
 from torch import Tensor
 
-from core.catalogue.inference_settings import Inference
-from core.catalogue.losses import Huber
-from core.catalogue.methods import AnySettings
+from core.inference.settings import Inference
+from core.losses.losses import Huber
 from core.mechanisms.generator import SimulationGenerator
+from core.methods.registry import AnySettings
 from studies.inference.charts import Axis, Series, line_chart
 from studies.inference.designs import D1, D2, Design, Records
 from studies.inference.rates import JOINT_STEP

@@ -2,8 +2,8 @@
 
 import torch
 
-from core.catalogue.losses import Huber, LogCosh, Loss, OstrovskiiBach, SmoothedHuber
-from core.problems.losses import per_record
+from core.losses.losses import Huber, LogCosh, Loss, OstrovskiiBach, SmoothedHuber
+from core.losses.losses_torch import per_record
 from studies.inference.charts import Axis, Series, line_chart
 from studies.inference.results import Result, Row
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from core.inference.sandwich import infer
 from core.mechanisms.generator import SimulationGenerator
-from core.optimizers import iterate
+from core.methods.fits import iterate
 from studies.inference.charts import Axis, Series, line_chart
 from studies.inference.coverage import JOINT
 from studies.inference.designs import Records, uniform, with_intercept

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.catalogue.losses import Logistic, Mallows
-from core.optimizers import iterate
+from core.losses.losses import Logistic, Mallows
+from core.methods.fits import iterate
 from examples.bank import records
 from studies.inference.charts import Axis, Series, line_chart
 from studies.inference.designs import Records, with_intercept

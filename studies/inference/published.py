@@ -10,9 +10,9 @@ from math import sqrt
 import torch
 from torch import Tensor
 
-from core.catalogue.losses import Huber
+from core.losses.losses import Huber
+from core.losses.losses_torch import record_weights
 from core.mechanisms.generator import SimulationGenerator
-from core.problems.losses import record_weights
 from studies.inference.designs import D1
 from studies.inference.studies import MALLOWS
 

@@ -8,9 +8,9 @@ from math import inf, log, sqrt
 import torch
 from torch import Tensor
 
-from core.catalogue.losses import Huber, OstrovskiiBach
-from core.catalogue.methods import AnySettings
+from core.losses.losses import Huber, OstrovskiiBach
 from core.mechanisms.generator import SimulationGenerator
+from core.methods.registry import AnySettings
 from studies.inference.charts import Axis, Series, line_chart
 from studies.inference.designs import D1, Design, diagonal
 from studies.inference.results import Result, Row

@@ -16,12 +16,12 @@ from scipy.optimize import root
 from scipy.special import expit
 from torch import Tensor
 
-from core.catalogue.losses import Clip, Huber, Logistic, Loss, Mallows, Squared, Weights
-from core.catalogue.sufficient_statistics import SufficientStatistics
+from core.losses.losses import Clip, Huber, Logistic, Loss, Mallows, Squared, Weights
+from core.losses.losses_torch import record_weights
 from core.mechanisms.generator import SimulationGenerator
-from core.optimizers import iterate
+from core.methods.fits import iterate
+from core.methods.m_estimation.sufficient_statistics.spec import SufficientStatistics
 from core.privacy.conversions import gdp_epsilon
-from core.problems.losses import record_weights
 from studies.inference.charts import Axis, Series, line_chart
 from studies.inference.designs import D3, Records, coins, uniform, with_intercept
 from studies.inference.results import Result, Row

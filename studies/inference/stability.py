@@ -6,12 +6,12 @@ from math import log, sqrt
 import torch
 from torch import Tensor
 
-from core.catalogue.losses import Huber, Logistic, Loss
-from core.catalogue.newton_options import LineSearch
-from core.catalogue.noisy_newton import NoisyNewton
-from core.catalogue.questions import Curvature, Secant
+from core.losses.losses import Huber, Logistic, Loss
 from core.mechanisms.generator import SimulationGenerator
-from core.optimizers import iterate
+from core.methods.fits import iterate
+from core.methods.m_estimation.noisy_newton.options import LineSearch
+from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
+from core.queries.gradients import Curvature, Secant
 from studies.inference.charts import Axis, Series, line_chart
 from studies.inference.designs import D1, Design, diagonal
 from studies.inference.published import VANISHED, diverged_as_published

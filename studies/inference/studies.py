@@ -12,23 +12,23 @@ import torch
 from scipy.stats import norm
 from torch import Tensor
 
-from core.catalogue.inference_settings import Inference, Shares
-from core.catalogue.losses import Huber, Loss, Mallows, Weights, cubic_bound, curvature_bound, gradient_bound
-from core.catalogue.losses import gradient_diameter as diameter
-from core.catalogue.methods import AnySettings
-from core.catalogue.noisy_gd import NoisyGradientDescent
-from core.catalogue.noisy_newton import NoisyNewton
-from core.catalogue.questions import Gradient, Question
 from core.inference.estimate import Estimate, Sandwich, by_replicate
 from core.inference.sandwich import correction, infer
+from core.inference.settings import Inference, Shares
+from core.losses.losses import Huber, Loss, Mallows, Weights, cubic_bound, curvature_bound, gradient_bound
+from core.losses.losses import gradient_diameter as diameter
 from core.mechanisms.generator import SimulationGenerator
-from core.optimizers import iterate
+from core.methods.fits import iterate
+from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent
+from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
+from core.methods.registry import AnySettings
 from core.oracle import Answer, Release, Status
 from core.oracle.simulation import Simulation
 from core.privacy.facts import Adjacency, Facts, UnknownScale
-from core.problems import SyntheticProblem
-from core.problems.joint import JointProblem
-from core.problems.linear import LinearProblem
+from core.queries.gradients import Gradient, Question
+from core.queries.sums import SyntheticProblem
+from core.queries.sums.joint import JointProblem
+from core.queries.sums.linear import LinearProblem
 from studies.inference.designs import Records
 
 BLOCK_NUMBERS = 2**24

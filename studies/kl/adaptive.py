@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from math import log, sqrt
 
-from core.catalogue.kl.rates import KlSettings
+from core.methods.kl.rates import KlSettings
 from studies.inference.charts import Series
 from studies.inference.results import Result, Row
 from studies.kl.instances import Power
@@ -128,6 +128,6 @@ def printed_charges(*, full: bool) -> Result:
         "n = 10,000, d = 100, rho = .5, beta = .05, L0 = 2",
         tuple(rows),
         "A norm that its noise made negative gets the least noise on its gradient and is charged as if it were long. "
-        "Here every release is charged from the noise it gets; `tests/optimizers/test_adaptive_gd.py` runs the printed "
+        "Here every release is charged from the noise it gets; `tests/methods/test_adaptive_gd.py` runs the printed "
         "rule and sees the audit reject it.",
     )

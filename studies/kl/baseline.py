@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from math import exp, inf, log
 
-from core.catalogue.noisy_gd import NoisyGradientDescent
-from core.errors import Invalid
+from core.base.errors import Invalid
+from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent
 from studies.inference.charts import Series
 from studies.inference.results import Result, Row
 from studies.kl.instances import Power

@@ -6,17 +6,17 @@ from math import sqrt
 import torch
 from torch import Tensor
 
-from core.catalogue.kl.adaptive_gd import AdaptiveGradientDescent
-from core.catalogue.kl.rates import KlSettings
-from core.catalogue.losses import Clip
-from core.catalogue.nonconvex_losses import GemanMcClure
-from core.catalogue.questions import Gradient, GradientNorm, Question
+from core.losses.losses import Clip
+from core.losses.nonconvex import GemanMcClure
 from core.mechanisms.generator import SimulationGenerator
-from core.optimizers import iterate
+from core.methods.fits import iterate
+from core.methods.kl.adaptive_gd.spec import AdaptiveGradientDescent
+from core.methods.kl.rates import KlSettings
 from core.oracle import Answer
 from core.oracle.simulation import Simulation
 from core.privacy.conversions import mu_of_rho
-from core.problems.linear import LinearProblem
+from core.queries.gradients import Gradient, GradientNorm, Question
+from core.queries.sums.linear import LinearProblem
 from studies.inference.charts import Series
 from studies.inference.results import Result, Row
 from studies.kl.grouped import Copies

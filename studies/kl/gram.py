@@ -9,9 +9,9 @@ knows too little, and says so by an assertion: a study whose clipping binds is n
 import torch
 from torch import Tensor
 
-from core.catalogue.questions import Gradient, GradientDifference, Question, summed
-from core.errors import ensure
+from core.base.errors import ensure
 from core.privacy.facts import Facts
+from core.queries.gradients import Gradient, GradientDifference, Question, summed
 from studies.kl.grouped import in_steps
 from studies.kl.problems import Constants, least_squares
 
@@ -20,7 +20,7 @@ _ROUNDING = 1 + 1e-9
 
 
 class GramProblem:
-    """Records behind an oracle, all of them in every sum: see `core.problems.SyntheticProblem`.
+    """Records behind an oracle, all of them in every sum: see `core.queries.sums.SyntheticProblem`.
 
     Args:
         features: float64, shape (n, d); only their products are kept.

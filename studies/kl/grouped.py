@@ -14,15 +14,15 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor
 
-from core.catalogue.questions import Gradient, GradientDifference, Question, summed
-from core.errors import ensure
+from core.base.errors import ensure
+from core.data.limits import LARGEST_SUM
 from core.privacy.facts import PART_UNITS, Facts
-from core.problems import SyntheticProblem
-from core.problems.limits import LARGEST_SUM
+from core.queries.gradients import Gradient, GradientDifference, Question, summed
+from core.queries.sums import SyntheticProblem
 
 
 class GroupedProblem(ABC):
-    """Records behind an oracle: see `core.problems.SyntheticProblem`. Units are numbered kind after kind.
+    """Records behind an oracle: see `core.queries.sums.SyntheticProblem`. Units are numbered kind after kind.
 
     Args:
         counts: how many units there are of each kind, shape (kinds,).
@@ -65,7 +65,7 @@ class GroupedProblem(ABC):
         rows: Tensor | None = None,
         included: Tensor | None = None,
     ) -> Tensor:
-        """Return the sum of clipped answers, int64, in steps; see `core.problems.Problem`."""
+        """Return the sum of clipped answers, int64, in steps; see `core.queries.sums.Problem`."""
         total = (self._terms(summed(question), facts, theta, other) * self._read(rows, included)).sum(-2)
         return in_steps(total, step)
 
@@ -129,7 +129,7 @@ class Copies:
         rows: Tensor | None = None,
         included: Tensor | None = None,
     ) -> Tensor:
-        """Return the sum of clipped answers, int64, in steps; see `core.problems.Problem`.
+        """Return the sum of clipped answers, int64, in steps; see `core.queries.sums.Problem`.
 
         Unit i is a copy of record i modulo their number. Of all units together the float sum is rounded once.
         """

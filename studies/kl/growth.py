@@ -10,7 +10,7 @@ from math import exp, inf, log
 
 from pydantic import Field
 
-from core.catalogue.kl.condition import KlCondition, PositiveNumber
+from core.methods.kl.condition import KlCondition, PositiveNumber
 from core.privacy.facts import Frozen
 
 _ROUNDING = 1 - 1e-9

@@ -10,7 +10,7 @@ from math import exp, log, sqrt
 import torch
 from torch import Tensor
 
-from core.errors import ensure
+from core.base.errors import ensure
 from studies.kl.grouped import GroupedProblem
 from studies.kl.problems import Constants
 

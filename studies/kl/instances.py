@@ -6,11 +6,11 @@ from math import sqrt
 import torch
 from torch import Tensor
 
-from core.catalogue.losses import Clip
-from core.catalogue.nonconvex_losses import SineLink, SmoothPhase
+from core.losses.losses import Clip
+from core.losses.nonconvex import SineLink, SmoothPhase
 from core.mechanisms.generator import SimulationGenerator
-from core.problems import SyntheticProblem
-from core.problems.linear import LinearProblem
+from core.queries.sums import SyntheticProblem
+from core.queries.sums.linear import LinearProblem
 from studies.kl import problems as known
 from studies.kl.gram import GramProblem
 from studies.kl.grouped import Copies

@@ -3,7 +3,7 @@
 F(w) = |w - m|^p to the right of m and 4 |w - m|^p to the left, every unit's loss alike. A run takes 4 n^2 rho steps:
 16 million at n = 2000, which behind a simulated oracle is half an hour. Here the recursion is followed alone, with the
 plan's own rounds, weights, rates, balls and noise, the lattice's part of it included: equal in law to
-`core.optimizers.proximal_point`, which tests hold it against. Both prox weights go side by side.
+`core.methods.kl.proximal_point.fit`, which tests hold it against. Both prox weights go side by side.
 """
 
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from core.catalogue.kl.condition import KlCondition
-from core.catalogue.kl.proximal_point import ProximalPoint
-from core.catalogue.kl.proximal_schedule import ProxWeight
 from core.mechanisms.generator import SimulationGenerator
+from core.methods.kl.condition import KlCondition
+from core.methods.kl.proximal_point.schedule import ProxWeight
+from core.methods.kl.proximal_point.spec import ProximalPoint
 from core.oracle.noise import scale_of
 from core.privacy.conversions import mu_of_rho
 from core.privacy.facts import Adjacency, Facts

@@ -7,7 +7,7 @@ Source: Menart, Ullah, Arora, Bassily and Guzman (2024), section 2; the constant
 import torch
 from torch import Tensor
 
-from core.errors import ensure
+from core.base.errors import ensure
 from studies.kl.grouped import GroupedProblem
 from studies.kl.problems import Constants, power
 

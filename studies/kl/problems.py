@@ -10,7 +10,7 @@ from math import exp, inf, log, pi, sqrt
 
 from pydantic import Field
 
-from core.catalogue.kl.condition import KlCondition
+from core.methods.kl.condition import KlCondition
 from core.privacy.facts import Adjacency, Facts, Frozen
 
 

@@ -4,7 +4,7 @@
 * `crossover_units(first, second, facts, rho)`: from which n on one method is promised less excess than another;
 * `rates(constants, ...)`: the theorems' rates as printed, without constants: exponents, and which regime decides.
 
-What a plan promises with its constants is in `core.catalogue.kl.rates`.
+What a plan promises with its constants is in `core.methods.kl.rates`.
 
 Source: Menart, Ullah, Arora, Bassily and Guzman (2024), theorems 4, 8 and 13.
 """
@@ -14,11 +14,11 @@ from math import ceil, exp, log, sqrt
 
 from pydantic import Field
 
-from core.catalogue.kl.adaptive_gd import AdaptiveGradientDescent
-from core.catalogue.kl.lower_bounds import resolution
-from core.catalogue.kl.proximal_point import LONGEST_ROUND, ProximalPoint
-from core.catalogue.kl.rates import GRID, LEAST_UNITS, MOST_UNITS, KlSettings, predict_excess, smallest_good
-from core.catalogue.kl.spider import KlSpider
+from core.methods.kl.adaptive_gd.spec import AdaptiveGradientDescent
+from core.methods.kl.lower_bounds import resolution
+from core.methods.kl.proximal_point.spec import LONGEST_ROUND, ProximalPoint
+from core.methods.kl.rates import GRID, LEAST_UNITS, MOST_UNITS, KlSettings, predict_excess, smallest_good
+from core.methods.kl.spider.spec import KlSpider
 from core.privacy.facts import Facts, Frozen
 from studies.kl.problems import Constants
 

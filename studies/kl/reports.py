@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from core.catalogue.kl.rates import KlSettings
+from core.methods.kl.rates import KlSettings
 from studies.inference.charts import Axis, Series, line_chart
 from studies.inference.results import Row
 from studies.kl.runs import Slope, permuted, slope

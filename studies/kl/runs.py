@@ -9,17 +9,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.catalogue.kl.adaptive_gd import AdaptiveGradientDescent
-from core.catalogue.kl.rates import KlSettings
-from core.catalogue.noisy_gd import NoisyGradientDescent
 from core.mechanisms.generator import SimulationGenerator
-from core.optimizers import iterate
+from core.methods.fits import iterate
+from core.methods.kl.adaptive_gd.spec import AdaptiveGradientDescent
+from core.methods.kl.rates import KlSettings
+from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent
 from core.oracle.filters import UnlimitedFilter
 from core.oracle.simulation import Simulation
 from core.privacy.conversions import mu_of_rho
 from core.privacy.events import BoundedRange, Composed, Event, Gaussian, Repeated
 from core.privacy.facts import Facts
-from core.problems import SyntheticProblem
+from core.queries.sums import SyntheticProblem
 from studies.kl.problems import Constants
 
 

@@ -2,10 +2,10 @@
 
 from torch import Tensor
 
-from core.catalogue.kl import lower_bounds
-from core.catalogue.kl.proximal_point import ProximalPoint
-from core.catalogue.kl.rates import KlSettings
-from core.catalogue.noisy_gd import NoisyGradientDescent
+from core.methods.kl import lower_bounds
+from core.methods.kl.proximal_point.spec import ProximalPoint
+from core.methods.kl.rates import KlSettings
+from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent
 from studies.inference.charts import Series
 from studies.inference.results import Result, Row
 from studies.kl import line

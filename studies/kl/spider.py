@@ -9,16 +9,16 @@ from math import ceil, exp, inf, log, log1p, sqrt
 import torch
 from torch import Tensor
 
-from core.catalogue.kl.concentration import noise_radius
-from core.catalogue.kl.rates import KlSettings
-from core.catalogue.kl.spider import KlSpider
-from core.catalogue.kl.spider_schedule import SpiderSchedule
-from core.catalogue.questions import Gradient, GradientDifference, Question
 from core.mechanisms.generator import SimulationGenerator
-from core.optimizers.kl_spider import walk
+from core.methods.kl.concentration import noise_radius
+from core.methods.kl.rates import KlSettings
+from core.methods.kl.spider.fit import walk
+from core.methods.kl.spider.schedule import SpiderSchedule
+from core.methods.kl.spider.spec import KlSpider
 from core.oracle import Answer
 from core.oracle.simulation import Simulation
 from core.privacy.conversions import mu_of_rho
+from core.queries.gradients import Gradient, GradientDifference, Question
 from studies.inference.charts import Series
 from studies.inference.results import Result, Row
 from studies.kl.instances import Power

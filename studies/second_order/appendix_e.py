@@ -22,22 +22,22 @@ from sklearn.datasets import load_digits
 from torch import Tensor
 from torch.nn import functional
 
-from core.catalogue.clipped.certified import CertifiedClippedSgd
-from core.catalogue.methods import AnySettings
-from core.catalogue.network.layers import Activation, Layer, Linear
-from core.catalogue.sampling import StreamSampling
-from core.catalogue.second_order.gauss import GaussPsgd
-from core.catalogue.second_order.perturbed import PerturbedSpider
 from core.mechanisms.generator import SimulationGenerator
 from core.mechanisms.public_start import draw_start
-from core.optimizers import iterate
+from core.methods.clipped.one_pass.spec import CertifiedClippedSgd
+from core.methods.fits import iterate
+from core.methods.registry import AnySettings
+from core.methods.second_order.gauss_psgd.spec import GaussPsgd
+from core.methods.second_order.perturbed_spider.spec import PerturbedSpider
+from core.models.network.layers import Activation, Layer, Linear
 from core.oracle.filters import ORDERS, CountingFilter
 from core.oracle.simulation import Simulation
 from core.privacy.conversions import gdp_mu
 from core.privacy.events import Gaussian
 from core.privacy.facts import Adjacency, Facts
 from core.privacy.renyi import cost_nano
-from core.problems.neural.problem import NetworkProblem
+from core.queries.sampling import StreamSampling
+from core.queries.sums.network.problem import NetworkProblem
 from examples.datasets import PIXEL, fashion_mnist, mnist
 from studies.second_order.clients import Clients, Partition, State, shares
 

@@ -8,9 +8,9 @@ from statistics import mean, median
 import torch
 from torch import Tensor
 
-from core.catalogue.second_order.figures import known
-from core.catalogue.second_order.gauss import GaussPsgd
 from core.mechanisms.generator import SimulationGenerator
+from core.methods.second_order.figures import known
+from core.methods.second_order.gauss_psgd.spec import GaussPsgd
 from studies.clipped.reports import seen, within
 from studies.inference.charts import Axis, Series, line_chart
 from studies.inference.designs import uniform

@@ -12,10 +12,10 @@ from typing import Literal, NoReturn, TypeVar
 import torch
 from torch import Tensor
 
-from core.catalogue.questions import Question
 from core.mechanisms.generator import SimulationGenerator
 from core.oracle import Answer, Oracle, PublicRandomness, Release, Status
 from core.oracle.simulation import SeededRandomness
+from core.queries.gradients import Question
 from studies.inference.designs import uniform
 
 T = TypeVar("T")

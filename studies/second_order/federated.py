@@ -11,17 +11,17 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from core.catalogue.questions import Gradient, GradientDifference, Question
-from core.catalogue.sampling import StreamSampling
-from core.catalogue.second_order.figures import MOST_STEPS
-from core.catalogue.second_order.gauss import GaussPsgd
 from core.mechanisms.generator import SimulationGenerator
-from core.optimizers import gauss_psgd
-from core.optimizers.ada_spider import AdaSpider, State, nothing_known
+from core.methods.second_order.ada_spider import AdaSpider, State, nothing_known
+from core.methods.second_order.figures import MOST_STEPS
+from core.methods.second_order.gauss_psgd import fit as gauss_psgd
+from core.methods.second_order.gauss_psgd.spec import GaussPsgd
 from core.oracle import Answer, Oracle, Release, Status
 from core.oracle.simulation import SeededRandomness, Simulation
 from core.privacy.events import NOTHING
 from core.privacy.facts import Adjacency, Facts
+from core.queries.gradients import Gradient, GradientDifference, Question
+from core.queries.sampling import StreamSampling
 from studies.inference.results import Result, Row
 from studies.second_order.clients import Clients
 from studies.second_order.populations import PrincipalComponent

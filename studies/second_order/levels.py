@@ -13,15 +13,15 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from core.catalogue.questions import Question
-from core.catalogue.second_order.gauss import GaussPsgd
 from core.mechanisms.generator import SimulationGenerator
-from core.optimizers.ada_spider import AdaSpider, State, nothing_known
-from core.optimizers.gauss_psgd import OUTCOMES, beginning, walk
+from core.methods.second_order.ada_spider import AdaSpider, State, nothing_known
+from core.methods.second_order.gauss_psgd.fit import OUTCOMES, beginning, walk
+from core.methods.second_order.gauss_psgd.spec import GaussPsgd
 from core.oracle import Answer, PublicRandomness, Release, Status
 from core.oracle.simulation import SeededRandomness
 from core.privacy.events import NOTHING
 from core.privacy.facts import Adjacency, Facts
+from core.queries.gradients import Question
 
 T = TypeVar("T")
 Slope = Callable[[Tensor], Tensor]

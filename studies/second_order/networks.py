@@ -13,19 +13,19 @@ import torch
 from sklearn.datasets import load_digits
 from torch import Tensor
 
-from core.catalogue.network.layers import Activation, Layer, Linear
-from core.catalogue.network.model import Loss
-from core.catalogue.questions import Gradient
-from core.catalogue.sampling import Sampling, StreamSampling
-from core.catalogue.second_order.gauss import GaussPsgd
 from core.inference.estimate import Estimate
 from core.mechanisms.generator import SimulationGenerator
 from core.mechanisms.public_start import draw_start
 from core.mechanisms.sampling import public_order
-from core.optimizers import gauss_psgd
+from core.methods.second_order.gauss_psgd import fit as gauss_psgd
+from core.methods.second_order.gauss_psgd.spec import GaussPsgd
+from core.models.network.layers import Activation, Layer, Linear
+from core.models.network.model import Loss
 from core.oracle.simulation import Simulation
 from core.privacy.facts import Adjacency, Facts
-from core.problems.neural.problem import NetworkProblem
+from core.queries.gradients import Gradient
+from core.queries.sampling import Sampling, StreamSampling
+from core.queries.sums.network.problem import NetworkProblem
 from studies.inference.results import Result, Row
 from studies.second_order.curvature import hessian_product, least_eigenvalue
 from studies.second_order.levels import level_settings

@@ -13,20 +13,20 @@ from statistics import mean, median
 import torch
 from torch import Tensor
 
-from core.catalogue.columns import NumberColumn
-from core.catalogue.jobs import JobSpec
-from core.catalogue.modelling import encoded_loss
-from core.catalogue.models import PhaseRetrievalModel
-from core.catalogue.planning import PlannedJob, plan_job
-from core.catalogue.second_order.figures import known
-from core.catalogue.second_order.gauss import GaussPsgd
-from core.errors import Invalid
+from core.base.errors import Invalid
+from core.data.columns import NumberColumn
 from core.mechanisms.generator import SimulationGenerator
-from core.optimizers import gauss_psgd
+from core.methods.second_order.figures import known
+from core.methods.second_order.gauss_psgd import fit as gauss_psgd
+from core.methods.second_order.gauss_psgd.spec import GaussPsgd
+from core.models.kinds import PhaseRetrievalModel
 from core.oracle.simulation import Simulation
+from core.planning.job import JobSpec
+from core.planning.modelling import encoded_loss
+from core.planning.planner import PlannedJob, plan_job
 from core.privacy.budget import plan_orders
 from core.privacy.facts import Adjacency
-from core.problems import make_problem
+from core.queries.sums import make_problem
 from studies.inference.results import Result, Row
 
 ROOT, ERROR = 0.95, 0.08

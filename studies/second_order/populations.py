@@ -14,8 +14,8 @@ from typing import final
 import torch
 from torch import Tensor
 
-from core.errors import ensure
-from core.problems.streams import Population, RandomSource
+from core.base.errors import ensure
+from core.queries.sums.streams import Population, RandomSource
 
 
 @dataclass(frozen=True)

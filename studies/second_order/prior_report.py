@@ -5,7 +5,7 @@ from statistics import median
 
 from scipy.stats import ttest_rel
 
-from core.catalogue.second_order.perturbed import RECONSTRUCTION
+from core.methods.second_order.perturbed_spider.spec import RECONSTRUCTION
 from studies.inference.results import Result, Row
 from studies.second_order.prior_work import (
     KEPT,

@@ -17,17 +17,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from core.catalogue.hessian_questions import Hessian
-from core.catalogue.questions import Question
-from core.catalogue.second_order.figures import known
-from core.catalogue.second_order.gauss import GaussPsgd
-from core.catalogue.second_order.perturbed import PerturbedSpider
-from core.catalogue.second_order.selecting import SelectModel
 from core.mechanisms.generator import SimulationGenerator
-from core.optimizers import perturbed_spider, select_model
+from core.methods.second_order.figures import known
+from core.methods.second_order.gauss_psgd.spec import GaussPsgd
+from core.methods.second_order.perturbed_spider import fit as perturbed_spider
+from core.methods.second_order.perturbed_spider.spec import PerturbedSpider
+from core.methods.selection.select_model import fit as select_model
+from core.methods.selection.select_model.spec import SelectModel
 from core.oracle import Status
 from core.oracle.simulation import Simulation
 from core.privacy.facts import Facts
+from core.queries.gradients import Question
+from core.queries.hessians import Hessian
 from studies.second_order.populations import EggCarton, PrincipalComponent, SaddlePopulation
 from studies.second_order.runs import FOLDER, append, is_over, read
 from studies.second_order.saddles import (

@@ -8,8 +8,8 @@ from statistics import mean
 import torch
 from torch import Tensor
 
-from core.catalogue.second_order.escape import chance_beyond, independent_deviation, persistent_deviation
-from core.catalogue.second_order.gauss import GaussPsgd
+from core.methods.second_order.escape import chance_beyond, independent_deviation, persistent_deviation
+from core.methods.second_order.gauss_psgd.spec import GaussPsgd
 from studies.clipped.reports import seen, within
 from studies.inference.results import Result, Row
 from studies.second_order.levels import Noise, Phase, first_phase, level_settings, paths

@@ -9,10 +9,10 @@ from typing import final
 import torch
 from torch import Tensor
 
-from core.catalogue.hessian_questions import Hessian, HessianProduct
-from core.catalogue.questions import Gradient, Question
-from core.errors import ensure
+from core.base.errors import ensure
 from core.privacy.facts import PART_UNITS, Facts
+from core.queries.gradients import Gradient, Question
+from core.queries.hessians import Hessian, HessianProduct
 from studies.kl.grouped import in_steps, within
 
 
@@ -107,7 +107,7 @@ class ComponentRecords:
         rows: Tensor | None = None,
         included: Tensor | None = None,
     ) -> Tensor:
-        """Return the same in steps, int64, part by part; see `core.problems.Problem`."""
+        """Return the same in steps, int64, part by part; see `core.queries.sums.Problem`."""
         total = torch.zeros((), dtype=torch.int64)
         for part in self._parts(rows, included):
             total = total + in_steps(self._part(question, facts, theta, part, other), step)

@@ -10,16 +10,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from core.catalogue.error_bound import SecondOrder
-from core.catalogue.questions import Gradient
-from core.catalogue.sampling import StreamSampling
-from core.catalogue.second_order.gauss import GaussPsgd
+from core.inference.error_bound import SecondOrder
 from core.inference.estimate import Estimate
 from core.mechanisms.generator import SimulationGenerator
-from core.optimizers import gauss_psgd
+from core.methods.second_order.gauss_psgd import fit as gauss_psgd
+from core.methods.second_order.gauss_psgd.spec import GaussPsgd
 from core.oracle.simulation import Simulation
 from core.privacy.conversions import gdp_mu
 from core.privacy.facts import Adjacency, Facts
+from core.queries.gradients import Gradient
+from core.queries.sampling import StreamSampling
 from studies.second_order.populations import EggCarton, PrincipalComponent, SaddlePopulation
 
 EPSILON, DELTA = 1.0, 1e-5

@@ -13,16 +13,16 @@ from statistics import linear_regression
 import torch
 from torch import Tensor
 
-from core.catalogue.losses import Huber, Mallows
-from core.catalogue.second_order.gauss import GaussPsgd
+from core.losses.losses import Huber, Mallows
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.mechanisms.sampling import public_order
-from core.optimizers.ada_spider import AdaSpider, nothing_known
+from core.methods.second_order.ada_spider import AdaSpider, nothing_known
+from core.methods.second_order.gauss_psgd.spec import GaussPsgd
 from core.oracle.filters import UnlimitedFilter
 from core.oracle.samples import StreamOracle
 from core.privacy.conversions import gdp_mu
 from core.privacy.facts import Adjacency, Facts
-from core.problems.linear import LinearProblem
+from core.queries.sums.linear import LinearProblem
 from studies.inference.results import Result, Row
 from studies.second_order.levels import level_settings
 

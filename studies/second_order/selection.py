@@ -14,10 +14,10 @@ from statistics import mean, median
 import torch
 from torch import Tensor
 
-from core.catalogue.second_order.selecting import SelectModel
 from core.mechanisms.generator import SimulationGenerator
 from core.mechanisms.sampling import integer
-from core.optimizers import select_model
+from core.methods.selection.select_model import fit as select_model
+from core.methods.selection.select_model.spec import SelectModel
 from core.oracle.simulation import Simulation
 from studies.inference.results import Result, Row
 from studies.second_order.clients import Clients

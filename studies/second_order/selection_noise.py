@@ -10,13 +10,13 @@ import torch
 from scipy.optimize import brentq
 from torch import Tensor
 
-from core.catalogue.hessian_questions import FirstStationary
-from core.catalogue.questions import Question
-from core.catalogue.second_order.selecting import SelectModel
 from core.mechanisms.generator import SimulationGenerator
+from core.methods.selection.select_model.spec import SelectModel
 from core.oracle.simulation import Simulation
 from core.oracle.stationarity import SCORE_STEPS, decided, exact_score
 from core.privacy.facts import Adjacency, Facts
+from core.queries.gradients import Question
+from core.queries.hessians import FirstStationary
 from studies.inference.results import Result, Row
 from studies.second_order.saddle_records import ComponentRecords
 from studies.second_order.saddles import mu_of

@@ -10,8 +10,8 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from core.store.witness.reconciling import reconcile
-from core.store.witness.witness import Witness
+from core.ledger.witness.witness import Witness
+from core.operations.reconciling import reconcile
 from farthing import Client
 from farthing.cli import app
 from farthing.errors import FarthingError

@@ -9,7 +9,7 @@ import pytest
 
 from api import batcher
 from api.batcher import MOST, Batcher
-from core.errors import LedgerBusy
+from core.base.errors import LedgerBusy
 
 
 class Scribe:

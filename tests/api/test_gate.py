@@ -23,8 +23,8 @@ from api.cost import Work, cost_of
 from api.framing import Parsing
 from api.scan import MAX_DEPTH, scan
 from api.slots import Slots
-from core.errors import Invalid, ServiceBusy, TooLarge, TooManyAtOnce
-from core.settings import ServiceSettings
+from core.base.errors import Invalid, ServiceBusy, TooLarge, TooManyAtOnce
+from core.base.settings import ServiceSettings
 from tests.support.api import Service, csv, job, metadata, running, submit, upload
 from tests.support.load import address_of, head, is_open, many_values, opened, status_of, wrong_cells
 

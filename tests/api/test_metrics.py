@@ -10,12 +10,13 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import Float, event, literal, update
 
-from core.store import clock, figures
-from core.store.database import Database
-from core.store.jobs import jobs, workers
-from core.store.jobs.sweep import sweep
-from core.store.ledger import ledger
-from core.store.tables import Job
+from core.db import clock
+from core.db.database import Database
+from core.db.tables import Job
+from core.jobs import jobs, workers
+from core.jobs.sweep import sweep
+from core.ledger import ledger
+from core.operations import figures
 from tests.support.api import Service, job, running, submit, upload
 from tests.support.store import Place, make_place
 from tests.support.store import submit as submit_row

@@ -8,17 +8,17 @@ import httpx
 import pytest
 from safetensors.numpy import load
 
-from core.catalogue.jobs import JobSpec
-from core.catalogue.losses import Logistic, Mallows
-from core.catalogue.planning import plan_job
+from core.db.tables import Dataset, Job
 from core.inference.released import Flags, Released
+from core.jobs import jobs as rows
+from core.ledger import ledger
+from core.losses.losses import Logistic, Mallows
+from core.planning.job import JobSpec
+from core.planning.planner import plan_job
 from core.privacy.events import EVENT
 from core.privacy.facts import Adjacency
 from core.privacy.reports import report
 from core.service.estimates import COLUMNS
-from core.store.jobs import jobs as rows
-from core.store.ledger import ledger
-from core.store.tables import Dataset, Job
 from tests.support.api import Service, job, submit, upload
 
 THETA = (-0.5, 0.25, -0.125, 0.0625)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from core.store.jobs import workers
+from core.jobs import workers
 from tests.support.api import Service, job, running, submit, upload
 
 

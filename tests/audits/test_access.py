@@ -15,17 +15,17 @@ import pytest
 from sqlalchemy import select
 
 from api.routes import audit as audit_routes
-from core.catalogue.jobs import JobSpec
-from core.errors import LedgerBusy, NotFound, StaleAttempt, Unauthenticated
+from core.access import principals
+from core.base.errors import LedgerBusy, NotFound, StaleAttempt, Unauthenticated
+from core.base.settings import ServiceSettings
+from core.db.database import Database
+from core.db.tables import Job
+from core.jobs import jobs
+from core.ledger import ledger
+from core.planning.job import JobSpec
 from core.service import access, intake
 from core.service.context import Caller, Context
 from core.service.intake import StoredAnswer, Submission
-from core.settings import ServiceSettings
-from core.store.access import principals
-from core.store.database import Database
-from core.store.jobs import jobs
-from core.store.ledger import ledger
-from core.store.tables import Job
 from core.training.job_repository import JobRepository
 from tests.support import entry
 from tests.support.api import COLUMNS, Service, csv, job, joined, metadata, running, submit, upload

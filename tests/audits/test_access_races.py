@@ -10,20 +10,20 @@ import pytest
 from pydantic import TypeAdapter
 from sqlalchemy import select
 
-from core.errors import Conflict, LedgerBusy, PreconditionFailed
+from core.access import principals
+from core.base.errors import Conflict, LedgerBusy, PreconditionFailed
+from core.base.settings import ServiceSettings
+from core.db.database import Database
+from core.db.tables import Attempt, Job, Principal
+from core.jobs import jobs
+from core.ledger import ledger
+from core.ledger.verification import verify
 from core.privacy.amounts import BudgetCap
 from core.privacy.caps import terms_of_cap
 from core.privacy.events import Gaussian
 from core.service import access
 from core.service import principals as people
 from core.service.context import Caller, Context
-from core.settings import ServiceSettings
-from core.store.access import principals
-from core.store.database import Database
-from core.store.jobs import jobs
-from core.store.ledger import ledger
-from core.store.ledger.verification import verify
-from core.store.tables import Attempt, Job, Principal
 from tests.support.api import COLUMNS
 from tests.support.store import Place, give, open_place, submit
 

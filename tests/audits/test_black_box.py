@@ -18,20 +18,21 @@ from numpy.typing import NDArray
 from scipy.stats import beta
 from torch import Tensor
 
-from core.catalogue.kl.adaptive_gd import AdaptiveGradientDescent
-from core.catalogue.kl.condition import KlCondition
-from core.catalogue.kl.proximal_point import ProximalPoint
-from core.catalogue.kl.spider_schedule import SpiderRound, SpiderSchedule
-from core.catalogue.questions import Gradient, Question
 from core.mechanisms.generator import SimulationGenerator
-from core.optimizers import adaptive_gd, proximal_point
-from core.optimizers.kl_spider import walk
+from core.methods.kl.adaptive_gd import fit as adaptive_gd
+from core.methods.kl.adaptive_gd.spec import AdaptiveGradientDescent
+from core.methods.kl.condition import KlCondition
+from core.methods.kl.proximal_point import fit as proximal_point
+from core.methods.kl.proximal_point.spec import ProximalPoint
+from core.methods.kl.spider.fit import walk
+from core.methods.kl.spider.schedule import SpiderRound, SpiderSchedule
 from core.oracle import simulation
 from core.oracle.filters import CountingFilter
 from core.oracle.simulation import Simulation
 from core.privacy.conversions import cks_epsilon
 from core.privacy.events import Zcdp
 from core.privacy.facts import Facts
+from core.queries.gradients import Gradient, Question
 from tests.support.pathwise import CanaryProblem, facts_of, project
 
 MU, DELTA, MISTAKE = 0.5, 1e-3, 1e-4

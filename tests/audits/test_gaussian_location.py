@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 import torch
 
-from core.catalogue.losses import Huber
-from core.catalogue.questions import Curvature, Gradient, Question
+from core.losses.losses import Huber
 from core.mechanisms.generator import SystemGenerator
 from core.oracle import noise
 from core.oracle.filters import UnlimitedFilter
 from core.oracle.full import FullOracle
 from core.privacy.facts import Adjacency
-from core.problems.linear import LinearProblem
+from core.queries.gradients import Curvature, Gradient, Question
+from core.queries.sums.linear import LinearProblem
 from tests.support.problems import WEIGHT_BOUND, WEIGHTS, facts, repeatable_generator
 
 LOSS = Huber(scale=1.0)

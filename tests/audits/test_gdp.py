@@ -15,11 +15,11 @@ import torch
 from scipy.stats import norm, rankdata
 from torch import Tensor
 
-from core.catalogue.questions import Curvature, Gradient, Question, Secant
 from core.mechanisms.generator import SimulationGenerator
 from core.oracle import noise, simulation
 from core.oracle.simulation import Simulation
 from core.privacy.facts import Adjacency
+from core.queries.gradients import Curvature, Gradient, Question, Secant
 from tests.support.problems import WEIGHT_BOUND
 from tests.support.situations import SITUATIONS, Situation, ask
 

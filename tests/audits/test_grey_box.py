@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from core.catalogue.questions import Curvature, Gradient, Question, Secant
 from core.oracle import Oracle, full
 from core.privacy.facts import Adjacency, Facts
-from core.problems import blocks, joint, linear
-from core.problems.blocks import BlockProblem
-from core.problems.linear import LinearProblem
-from core.problems.terms import Factors, Point, Records
+from core.queries.gradients import Curvature, Gradient, Question, Secant
+from core.queries.sums import blocks, joint, linear
+from core.queries.sums.blocks import BlockProblem
+from core.queries.sums.linear import LinearProblem
+from core.queries.sums.terms import Factors, Point, Records
 from tests.support.grey_box import check_neighbours, neighbours, run
 from tests.support.situations import SITUATIONS, Situation, named
 

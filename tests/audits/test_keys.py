@@ -15,10 +15,10 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from core.errors import Refusal
-from core.store.access import principals
-from core.store.access.supplied import refuse_weak
-from core.store.database import Database
+from core.access import principals
+from core.access.supplied import refuse_weak
+from core.base.errors import Refusal
+from core.db.database import Database
 from tests.support.api import ROOT, Service, joined, running
 
 WEAK = ("admin", "letmein", "hunter2", "a" * 40, "ab" * 20, "password1password1password1", "abcdefghijklmnopqrstuvwxyz")

@@ -13,16 +13,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from core.catalogue.network.layers import Activation, Flatten, Linear
-from core.catalogue.questions import Gradient
 from core.mechanisms import sampling
 from core.mechanisms.generator import SystemGenerator
+from core.models.network.layers import Activation, Flatten, Linear
 from core.oracle import Oracle, noise
 from core.oracle.filters import CountingFilter, UnlimitedFilter
 from core.oracle.noise import grid_for
 from core.oracle.samples import PoissonOracle
-from core.problems.neural.problem import NetworkProblem
-from core.problems.neural.slots import Slots
+from core.queries.gradients import Gradient
+from core.queries.sums.network.problem import NetworkProblem
+from core.queries.sums.network.slots import Slots
 from tests.support.grey_box import Transcript, Watched, check_neighbours, recording
 from tests.support.networks import NETWORKS, facts, problem, records
 from tests.support.noise_law import judge

@@ -12,17 +12,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from core.catalogue.losses import Huber
-from core.catalogue.methods import AnySettings
-from core.catalogue.noisy_gd import NoisyGradientDescent
-from core.catalogue.noisy_newton import NoisyNewton
-from core.catalogue.questions import Question
+from core.losses.losses import Huber
 from core.mechanisms.generator import SimulationGenerator
-from core.optimizers import iterate
+from core.methods.fits import iterate
+from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent
+from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
+from core.methods.registry import AnySettings
 from core.oracle import Answer
 from core.oracle.simulation import Simulation
 from core.privacy.facts import Facts
-from core.problems.linear import LinearProblem
+from core.queries.gradients import Question
+from core.queries.sums.linear import LinearProblem
 from tests.support.problems import WEIGHTS, facts
 
 LOSS = Huber(scale=1.0)

@@ -15,7 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from core.catalogue.questions import (
+from core.mechanisms.generator import SimulationGenerator, SystemGenerator
+from core.oracle import Oracle, Status, noise, simulation
+from core.oracle.filters import CountingFilter
+from core.oracle.full import FullOracle
+from core.oracle.simulation import Simulation
+from core.privacy.events import Zcdp
+from core.privacy.facts import Adjacency, Facts
+from core.queries.gradients import (
     Curvature,
     Gradient,
     GradientDifference,
@@ -24,14 +31,7 @@ from core.catalogue.questions import (
     Question,
     Secant,
 )
-from core.mechanisms.generator import SimulationGenerator, SystemGenerator
-from core.oracle import Oracle, Status, noise, simulation
-from core.oracle.filters import CountingFilter
-from core.oracle.full import FullOracle
-from core.oracle.simulation import Simulation
-from core.privacy.events import Zcdp
-from core.privacy.facts import Adjacency, Facts
-from core.problems.blocks import BlockProblem
+from core.queries.sums.blocks import BlockProblem
 from tests.support.grey_box import check_neighbours, neighbours, run
 from tests.support.pathwise import (
     Blind,

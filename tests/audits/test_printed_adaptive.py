@@ -12,13 +12,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from core.catalogue.kl.adaptive_gd import AdaptiveGradientDescent
-from core.catalogue.questions import Gradient, GradientNorm
 from core.mechanisms.generator import SimulationGenerator
-from core.optimizers.adaptive_gd import iterate
+from core.methods.kl.adaptive_gd.fit import iterate
+from core.methods.kl.adaptive_gd.spec import AdaptiveGradientDescent
 from core.oracle.filters import CountingFilter
 from core.oracle.simulation import Simulation
 from core.privacy.events import compose
+from core.queries.gradients import Gradient, GradientNorm
 from tests.support.pathwise import (
     Recording,
     canaries,

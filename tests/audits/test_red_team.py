@@ -22,26 +22,26 @@ import pytest
 from safetensors.numpy import save
 from sqlalchemy import select
 
-from core.catalogue.columns import Column, DateColumn, IntegerColumn, NumberColumn
-from core.catalogue.jobs import JobSpec
-from core.errors import NotFound
+from core.base.errors import NotFound
+from core.base.settings import ServiceSettings
+from core.data.columns import Column, DateColumn, IntegerColumn, NumberColumn
+from core.db import reads as queries
+from core.db.database import Database
+from core.db.idempotency import RequestKey
+from core.db.tables import Dataset, Job
+from core.jobs import jobs
+from core.ledger import ledger
 from core.mechanisms.gaussian import DISTANCE_CAP
+from core.planning.job import JobSpec
 from core.privacy.budget import NANO, Terms, plan_orders
 from core.privacy.conversions import renyi_budget
 from core.privacy.draws import most_draws
+from core.records.decoding import cells
 from core.service import jobs as job_cases
 from core.service import scopes as scope_cases
 from core.service.context import Caller, Context
 from core.service.estimates import quote
 from core.service.intake import StoredAnswer, Submission
-from core.settings import ServiceSettings
-from core.store import queries
-from core.store.database import Database
-from core.store.decoding import cells
-from core.store.idempotency import RequestKey
-from core.store.jobs import jobs
-from core.store.ledger import ledger
-from core.store.tables import Dataset, Job
 from core.training.attempt import in_phase
 from core.training.order import Failed, Phase, stored_order
 from tests.support import entry

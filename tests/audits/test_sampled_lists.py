@@ -19,17 +19,17 @@ from numpy.typing import NDArray
 from scipy import stats
 from torch import Tensor
 
-from core.catalogue.network.layers import Activation, Linear
-from core.catalogue.questions import Gradient
 from core.mechanisms import sampling
 from core.mechanisms.sampling import ListedSample
+from core.models.network.layers import Activation, Linear
 from core.oracle.filters import UnlimitedFilter
 from core.oracle.noise import grid_for
 from core.oracle.samples import PoissonOracle
 from core.privacy.facts import Adjacency, Facts
-from core.problems import single
-from core.problems.linear import LinearProblem
-from core.problems.neural.problem import NetworkProblem
+from core.queries.gradients import Gradient
+from core.queries.sums import single
+from core.queries.sums.linear import LinearProblem
+from core.queries.sums.network.problem import NetworkProblem
 from tests.support.problems import LOGISTIC, WEIGHTS, facts, repeatable_generator, rows
 
 UNITS, KINKED, WIDTH, MICRO, PART_ROWS = 1000, 40, 100, 8, 256

@@ -2,7 +2,7 @@
 
 200 000 draws a side; the threshold is chosen on one half, the bound is a 95 % Clopper-Pearson one on the other. Of a
 correct answer at epsilon 1 a bound passes 1 with probability far below 1e-6 (its mean is 0.46); generators are forced.
-A record that is read twice is not reliably visible here: `tests/optimizers/test_ada_spider.py` counts readings instead.
+A record that is read twice is not reliably visible here: `tests/methods/test_ada_spider.py` counts readings instead.
 """
 
 from math import log, sqrt

@@ -6,16 +6,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from core.catalogue.hessian_questions import Hessian, HessianProduct
-from core.catalogue.losses import Clip
-from core.catalogue.nonconvex_losses import SmoothPhase
-from core.catalogue.questions import Gradient, Question
-from core.catalogue.second_order.selecting import SelectModel
-from core.optimizers import select_model
+from core.losses.losses import Clip
+from core.losses.nonconvex import SmoothPhase
+from core.methods.selection.select_model import fit as select_model
+from core.methods.selection.select_model.spec import SelectModel
 from core.oracle import Oracle, stationarity
 from core.privacy.facts import Adjacency, Facts
-from core.problems.linear import LinearProblem
-from core.problems.terms import Factors, Point, Records
+from core.queries.gradients import Gradient, Question
+from core.queries.hessians import Hessian, HessianProduct
+from core.queries.sums.linear import LinearProblem
+from core.queries.sums.terms import Factors, Point, Records
 from tests.support.grey_box import check_neighbours, neighbours, run
 from tests.support.situations import Situation
 

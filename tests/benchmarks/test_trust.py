@@ -21,17 +21,18 @@ from benchmarks.trust.grid import GATE, Gated, rows
 from benchmarks.trust.jobs import planned, run
 from benchmarks.trust.shapes import draw
 from benchmarks.trust.verdicts import QUANTILE, broken, judge
-from core.catalogue.assumed import Assumed
-from core.catalogue.checks import Checks
-from core.catalogue.look_questions import AbstractCounts
-from core.catalogue.prediction import make_outlook, predict
-from core.catalogue.whitened_newton import WhitenedNewton
 from core.inference import checking, whitened
+from core.inference.checks import Checks
 from core.inference.whitened import Last, NoisedAnswer, Whitened
-from core.optimizers import column_look, linear_walk, whitened_questions
-from core.optimizers import whitened_newton as method
+from core.methods.m_estimation.whitened_newton import column_look, linear_walk
+from core.methods.m_estimation.whitened_newton import fit as method
+from core.methods.m_estimation.whitened_newton import questions as whitened_questions
+from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
+from core.planning.assumed import Assumed
+from core.planning.prediction import make_outlook, predict
 from core.privacy.events import Event
 from core.privacy.facts import Facts
+from core.queries.looks import AbstractCounts
 
 Array = NDArray[np.float64]
 

@@ -16,7 +16,7 @@ from benchmarks.trust.class_jobs import run_classes
 from benchmarks.trust.verdicts import Verdict, broken, judge
 from core.inference import checking, class_checks, class_whitened
 from core.inference.class_whitened import LastOfClasses, WhitenedClasses
-from core.optimizers import whitened_classes
+from core.methods.m_estimation.whitened_newton import fit_classes as whitened_classes
 
 GATE = {
     "noisy": (ClassRow(ClassCell("normal", 2000, 3, 0.3, 3)), 30),

@@ -18,9 +18,9 @@ from joserfc.jwk import OKPKey
 from rich.console import Console
 from typer.testing import CliRunner
 
-from core.errors import NotReady
-from core.store.signing import SigningKeys, parse_signing_keys, rotate_signing_key
-from core.version import software
+from core.base.errors import NotReady
+from core.base.version import software
+from core.ledger.signing import SigningKeys, parse_signing_keys, rotate_signing_key
 from farthing import Client
 from farthing.certificates import BadCertificateError, Signed, check, contained, extends, part_of
 from farthing.certificates import released as released_as

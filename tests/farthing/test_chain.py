@@ -6,10 +6,10 @@ import json
 import pytest
 from sqlalchemy import select
 
-from core.store.database import Database
-from core.store.jobs import jobs
-from core.store.ledger import ledger
-from core.store.tables import Entry as Row
+from core.db.database import Database
+from core.db.tables import Entry as Row
+from core.jobs import jobs
+from core.ledger import ledger
 from farthing.chain import GENESIS, BrokenChainError, follow
 from farthing.views import Entry
 from tests.support.store import make_place, submit

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from sqlalchemy import select
 
-from core.errors import LedgerBusy
+from core.base.errors import LedgerBusy
 from farthing import Client, FarthingError, JobFailed, RestrictionError, Unreachable
 from farthing.errors import FarthingError as Refused
 from tests.farthing.conftest import Released, body

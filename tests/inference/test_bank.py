@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks.bank_accuracy import BOUNDS, GENEROUS, RARE_FIRST, TYPICAL, declare, plan, read, study
-from core.catalogue.design import Design
+from core.models.design import Design
 
 UNITS = 45_211
 

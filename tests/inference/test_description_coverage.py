@@ -15,18 +15,18 @@ import torch
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-from core.catalogue.columns import CategoryColumn, NumberColumn, Scalar
-from core.catalogue.describe import Describe
-from core.catalogue.describing import description_facts, make_layout
-from core.catalogue.description_model import DescriptionModel
+from core.data.columns import CategoryColumn, NumberColumn, Scalar
 from core.inference import description_figures as figures
 from core.inference.description import Answers
 from core.mechanisms.generator import SystemGenerator
-from core.optimizers import describe
+from core.methods.describe import fit as describe
+from core.methods.describe.spec import Describe
+from core.models.description import DescriptionModel
 from core.oracle.filters import UnlimitedFilter
 from core.oracle.full import FullOracle
+from core.planning.describing import description_facts, make_layout
 from core.privacy.facts import Adjacency
-from core.problems.table import TableProblem
+from core.queries.sums.table import TableProblem
 
 Array = NDArray[np.float64]
 LEVEL = 0.95

@@ -10,16 +10,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from core.catalogue import late_covariance as late
-from core.catalogue.inference_settings import Inference
-from core.catalogue.late_covariance import MIXING, Array, Matrices, Steps, forgotten, late_covariance, repelled
-from core.catalogue.noisy_newton import NoisyNewton
+from core.inference import late_covariance as late
 from core.inference.estimate import Sandwich
+from core.inference.late_covariance import MIXING, Array, Matrices, Steps, forgotten, late_covariance, repelled
 from core.inference.sandwich import infer
+from core.inference.settings import Inference
 from core.mechanisms.generator import SimulationGenerator
-from core.optimizers import fit, iterate
+from core.methods.fits import fit, iterate
+from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
 from core.oracle.simulation import Simulation
-from core.problems.linear import LinearProblem
+from core.queries.sums.linear import LinearProblem
 from tests.support.problems import LOGISTIC, WEIGHTS, facts, rows
 
 UNITS, REPLICATES = 4000, 1500

@@ -9,14 +9,14 @@ import pytest
 import torch
 from pydantic import TypeAdapter
 
-from core.catalogue.columns import Column
-from core.catalogue.design import make_design
-from core.catalogue.network.layers import LAYERS, Conv2d, Linear, MeanOver, parameters_of
-from core.catalogue.network.model import NetworkModel, trace
-from core.catalogue.network.planning import fill_network
+from core.data.columns import Column
 from core.inference.network_graph import make_graph
 from core.inference.network_predictions import rows_at_once
-from core.problems.neural.modules import ForwardPass
+from core.models.design import make_design
+from core.models.network.layers import LAYERS, Conv2d, Linear, MeanOver, parameters_of
+from core.models.network.model import NetworkModel, trace
+from core.planning.networks import fill_network
+from core.queries.sums.network.modules import ForwardPass
 
 IMAGE = {"name": "x", "type": "array", "shape": [4, 9, 9], "lower": -3, "upper": 5, "typical": 0}
 SEQUENCE = {"name": "x", "type": "array", "shape": [6, 8], "lower": -1, "upper": 1}

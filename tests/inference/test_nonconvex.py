@@ -6,12 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from core.catalogue.design import make_design
-from core.catalogue.losses import Clip, Loss
-from core.catalogue.methods import source_of
-from core.catalogue.models import LinearModel, LogisticModel, PhaseRetrievalModel, RegressionModel
-from core.catalogue.nonconvex_losses import Brier, Cauchy, GemanMcClure, RobustPhase, SineLink, SmoothPhase
-from core.errors import Invalid
+from core.base.errors import Invalid
 from core.inference.comparison import compare
 from core.inference.pages import summary_page
 from core.inference.predictions import predict
@@ -19,6 +14,11 @@ from core.inference.released import Released, declared
 from core.inference.rendering import summary_text
 from core.inference.results import ratios, summary, table
 from core.inference.wording import loss_words, methods_paragraph, notes
+from core.losses.losses import Clip, Loss
+from core.losses.nonconvex import Brier, Cauchy, GemanMcClure, RobustPhase, SineLink, SmoothPhase
+from core.methods.registry import source_of
+from core.models.design import make_design
+from core.models.kinds import LinearModel, LogisticModel, PhaseRetrievalModel, RegressionModel
 from tests.support.released import MORE, UNTOUCHED, released
 
 FEATURES = ("age", "y")

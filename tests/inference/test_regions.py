@@ -11,16 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2, norm
 
-from core.catalogue.columns import BinaryColumn, NumberColumn
-from core.catalogue.design import make_design
-from core.catalogue.methods import source_of
-from core.catalogue.models import LogisticModel
-from core.errors import Invalid
+from core.base.errors import Invalid
+from core.data.columns import BinaryColumn, NumberColumn
 from core.inference.hypotheses import contrast, wald_test
 from core.inference.pages import plot_levels, summary_page
 from core.inference.regions import Joint, ellipsoid, intervals
 from core.inference.released import Released, declared
 from core.inference.results import summary, table
+from core.methods.registry import source_of
+from core.models.design import make_design
+from core.models.kinds import LogisticModel
 from tests.support.released import KINDS, of_kind, released, rows_of, spread
 
 LEVELS = (0.8, 0.95)

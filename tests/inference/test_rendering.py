@@ -7,16 +7,16 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from core.catalogue.columns import BinaryColumn, NumberColumn
-from core.catalogue.design import make_design
-from core.catalogue.losses import Clip
-from core.catalogue.methods import source_of
-from core.catalogue.models import LogisticModel
+from core.data.columns import BinaryColumn, NumberColumn
 from core.inference.comparison import compare
 from core.inference.pages import MOST_LINES, plot_levels, summary_page
 from core.inference.released import Released
 from core.inference.rendering import columns, comparison_text, number, plain, summary_text, wide
 from core.inference.results import summary, table
+from core.losses.losses import Clip
+from core.methods.registry import source_of
+from core.models.design import make_design
+from core.models.kinds import LogisticModel
 from tests.support.released import KINDS, UNTOUCHED, of_kind, released, rows_of, spread
 
 HOSTILE = "<script>alert('\"&age')</script>"

@@ -12,16 +12,16 @@ from scipy.optimize import approx_fprime
 from scipy.stats import chi2, norm
 from statsmodels.stats.weightstats import ztost
 
-from core.catalogue.error_bound import ErrorBound
-from core.catalogue.features import Feature
-from core.catalogue.losses import Clip, LogCosh, Mallows, Poisson, Schweppe, Squared
-from core.errors import Invalid
+from core.base.errors import Invalid
+from core.inference.error_bound import ErrorBound
 from core.inference.hypotheses import contrast, wald_test
 from core.inference.predictions import predict
 from core.inference.regions import intervals
 from core.inference.released import Released, declared, residual_scale
 from core.inference.results import line, ratios, summary
 from core.inference.wording import claim, loss_words, methods_paragraph, notes
+from core.losses.losses import Clip, LogCosh, Mallows, Poisson, Schweppe, Squared
+from core.models.features import Feature
 from core.privacy.budget import plan_orders
 from core.privacy.events import Sampled, compose
 from core.privacy.facts import Adjacency

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from core.catalogue.inference_settings import Inference
-from core.catalogue.noisy_gd import NoisyGradientDescent
-from core.catalogue.noisy_newton import NoisyNewton
 from core.inference.estimate import Estimate
 from core.inference.sandwich import correction, infer, pooled, remembered, spread
+from core.inference.settings import Inference
 from core.mechanisms.generator import SimulationGenerator
-from core.optimizers import iterate
-from core.optimizers.noisy_newton import _stationary_scale
+from core.methods.fits import iterate
+from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent
+from core.methods.m_estimation.noisy_newton.fit import _stationary_scale
+from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
 from core.oracle import Answer
 from core.oracle.simulation import Simulation
 from core.privacy.facts import UnknownScale

@@ -10,21 +10,21 @@ import torch
 from pydantic import TypeAdapter
 from torch import Tensor
 
-from core.catalogue.class_questions import ClassCounts, ClassCurvature, ClassGradient, ClassMoments
-from core.catalogue.contrasts import contrast_rows
-from core.catalogue.look_questions import WeightSums
-from core.catalogue.losses import Mallows, Multinomial
-from core.catalogue.modelling import parameters
-from core.catalogue.questions import Question
+from core.data.contrasts import contrast_rows
 from core.inference.class_coordinates import effective, matrix_of, unfolded
+from core.losses.losses import Mallows, Multinomial
 from core.oracle import Oracle
 from core.oracle.filters import UnlimitedFilter
 from core.oracle.full import FullOracle
 from core.oracle.noise import grid_for
+from core.planning.modelling import parameters
 from core.privacy.events import Gaussian
 from core.privacy.facts import Adjacency, Facts, Ranges
-from core.problems import class_sums, looking
-from core.problems.multinomial import MultinomialProblem
+from core.queries.classes import ClassCounts, ClassCurvature, ClassGradient, ClassMoments
+from core.queries.gradients import Question
+from core.queries.looks import WeightSums
+from core.queries.sums import class_sums, looking
+from core.queries.sums.multinomial import MultinomialProblem
 from tests.support.grey_box import check_neighbours, neighbours, run
 from tests.support.problems import repeatable_generator
 

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 from torch import Tensor
 
-from core.catalogue.hessian_questions import FirstStationary, Hessian, HessianProduct, LikelyStationary
-from core.catalogue.losses import Clip, Mallows
-from core.catalogue.nonconvex_losses import Cauchy, SmoothPhase
-from core.catalogue.questions import Question, Scored, gradient_of, summed
+from core.losses.losses import Clip, Mallows
+from core.losses.nonconvex import Cauchy, SmoothPhase
 from core.oracle.full import ReadSelection
 from core.oracle.noise import grid_for
 from core.oracle.stationarity import SCORE_STEPS, decided, scales_of, score_of
 from core.privacy.events import BoundedRange, Gaussian, Pure
 from core.privacy.facts import Adjacency, Facts
+from core.queries.gradients import Question, Scored, gradient_of, summed
+from core.queries.hessians import FirstStationary, Hessian, HessianProduct, LikelyStationary
 from tests.laws.test_questions import Search, every_adjacency
 from tests.support.problems import repeatable_generator
 from tests.support.situations import SITUATIONS, Situation, named

@@ -12,15 +12,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from core.catalogue.kl.adaptive_gd import AdaptiveGradientDescent
-from core.catalogue.kl.condition import KlCondition
-from core.catalogue.kl.proximal_point import ProximalPoint
-from core.catalogue.kl.spider import KlSpider
-from core.catalogue.methods import SETTINGS
-from core.catalogue.questions import Question
-from core.errors import Diverged
+from core.base.errors import Diverged
 from core.mechanisms.generator import SimulationGenerator
-from core.optimizers import fit, iterate
+from core.methods.fits import fit, iterate
+from core.methods.kl.adaptive_gd.spec import AdaptiveGradientDescent
+from core.methods.kl.condition import KlCondition
+from core.methods.kl.proximal_point.spec import ProximalPoint
+from core.methods.kl.spider.spec import KlSpider
+from core.methods.registry import SETTINGS
 from core.oracle import Answer
 from core.oracle.filters import ORDERS, CountingFilter
 from core.oracle.full import FullOracle
@@ -28,7 +27,8 @@ from core.oracle.simulation import Simulation
 from core.privacy.events import compose
 from core.privacy.facts import Adjacency, Facts
 from core.privacy.renyi import cost_nano
-from core.problems.linear import LinearProblem
+from core.queries.gradients import Question
+from core.queries.sums.linear import LinearProblem
 from tests.support.problems import LOGISTIC, WEIGHTS, facts, problem, repeatable_generator, rows
 
 UNITS, DIMENSION, MU = 2000, 3, 12.0

@@ -10,8 +10,17 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
-from core.catalogue.count_losses import CutPoisson
-from core.catalogue.look_questions import (
+from core.losses.counts import CutPoisson
+from core.losses.losses import Huber, Logistic, Loss, Poisson
+from core.mechanisms.lattice import round_parts
+from core.oracle import Oracle
+from core.oracle.filters import UnlimitedFilter
+from core.oracle.full import FullOracle
+from core.oracle.noise import grid_for
+from core.privacy.events import Gaussian
+from core.privacy.facts import Adjacency, Facts, Ranges
+from core.queries.gradients import Looked, Question
+from core.queries.looks import (
     CellCounts,
     LinearResidualCounts,
     MagnitudeCounts,
@@ -20,18 +29,9 @@ from core.catalogue.look_questions import (
     ValueCounts,
     WeightSums,
 )
-from core.catalogue.losses import Huber, Logistic, Loss, Poisson
-from core.catalogue.questions import Looked, Question
-from core.catalogue.reencoded_questions import ReencodedCurvature, ReencodedGradient
-from core.mechanisms.lattice import round_parts
-from core.oracle import Oracle
-from core.oracle.filters import UnlimitedFilter
-from core.oracle.full import FullOracle
-from core.oracle.noise import grid_for
-from core.privacy.events import Gaussian
-from core.privacy.facts import Adjacency, Facts, Ranges
-from core.problems import looking
-from core.problems.linear import LinearProblem
+from core.queries.reencoded import ReencodedCurvature, ReencodedGradient
+from core.queries.sums import looking
+from core.queries.sums.linear import LinearProblem
 from tests.support.grey_box import check_neighbours, neighbours, run
 from tests.support.problems import LOGISTIC, WEIGHTS, facts, repeatable_generator
 

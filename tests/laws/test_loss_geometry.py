@@ -10,20 +10,10 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 from torch import Tensor
 
-from core.catalogue.columns import Columns, NumberColumn
-from core.catalogue.design import Design, make_design
-from core.catalogue.loss_geometry import (
-    hessian_smoothness,
-    longest_cube,
-    longest_square,
-    smoothness,
-    start_gap,
-    weak_convexity,
-)
-from core.catalogue.losses import Clip, Huber, Logistic, Loss, Mallows, Multinomial, Poisson, Schweppe
-from core.catalogue.modelling import encoded_loss, fill_model, make_facts
-from core.catalogue.models import AnyModel, RegressionModel
-from core.catalogue.nonconvex_losses import (
+from core.data.columns import Columns, NumberColumn
+from core.losses.losses import Clip, Huber, Logistic, Loss, Mallows, Multinomial, Poisson, Schweppe
+from core.losses.losses_torch import per_record
+from core.losses.nonconvex import (
     AbstractPhase,
     Brier,
     Cauchy,
@@ -32,11 +22,21 @@ from core.catalogue.nonconvex_losses import (
     SineLink,
     SmoothPhase,
 )
-from core.catalogue.planning_rules import AnyStart
-from core.catalogue.questions import Gradient
+from core.models.design import Design, make_design
+from core.models.kinds import AnyModel, RegressionModel
+from core.planning.loss_geometry import (
+    hessian_smoothness,
+    longest_cube,
+    longest_square,
+    smoothness,
+    start_gap,
+    weak_convexity,
+)
+from core.planning.modelling import encoded_loss, fill_model, make_facts
 from core.privacy.facts import Adjacency, Facts
-from core.problems import make_problem
-from core.problems.losses import per_record
+from core.queries.arithmetic import AnyStart
+from core.queries.gradients import Gradient
+from core.queries.sums import make_problem
 from tests.support.losses import ALL, told, weighted
 
 COLUMNS = TypeAdapter(Columns).validate_python(

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from core.catalogue.losses import (
+from core.losses.losses import (
     Huber,
     LogCosh,
     Logistic,
@@ -28,10 +28,10 @@ from core.catalogue.losses import (
     gradient_bound,
     gradient_diameter,
 )
-from core.catalogue.nonconvex_losses import AbstractPhase, Brier, RobustPhase
-from core.catalogue.questions import Curvature, Gradient, Question, Secant
-from core.problems.linear import LinearProblem
-from core.problems.losses import per_record
+from core.losses.losses_torch import per_record
+from core.losses.nonconvex import AbstractPhase, Brier, RobustPhase
+from core.queries.gradients import Curvature, Gradient, Question, Secant
+from core.queries.sums.linear import LinearProblem
 from tests.support.losses import ALL, HUBER, LOGISTIC, PAIRS, WEIGHTS, T, gradients, plain_value, public, told, weighted
 from tests.support.problems import rows
 

@@ -10,20 +10,18 @@ from scipy.optimize import root
 from scipy.special import expit
 from torch import Tensor
 
-from core.catalogue.clipped.certified import CertifiedClippedSgd
-from core.catalogue.clipped.practical import ClippedSgd
-from core.catalogue.clipped.rules import Adam, MovingMean, NoMean, Sgd, TailMean
-from core.catalogue.inference_settings import Inference
-from core.catalogue.method import AbstractSettings
-from core.catalogue.methods import METHODS, SETTINGS, AnySettings
-from core.catalogue.newton_options import GradientStart, LineSearch, NewtonOptions, RidgeStart
-from core.catalogue.noisy_gd import NoisyGradientDescent
-from core.catalogue.noisy_newton import NoisyNewton
-from core.catalogue.questions import Curvature, Gradient, Question
-from core.catalogue.sampling import PoissonSampling, StreamSampling
-from core.errors import AdjacencyMismatch, Diverged
+from core.base.errors import AdjacencyMismatch, Diverged
+from core.inference.settings import Inference
 from core.mechanisms.generator import SimulationGenerator
-from core.optimizers import fit, fit_and_infer, iterate
+from core.methods.base import AbstractSettings
+from core.methods.clipped.clipped_sgd.spec import ClippedSgd
+from core.methods.clipped.one_pass.spec import CertifiedClippedSgd
+from core.methods.clipped.rules import Adam, MovingMean, NoMean, Sgd, TailMean
+from core.methods.fits import fit, fit_and_infer, iterate
+from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent
+from core.methods.m_estimation.noisy_newton.options import GradientStart, LineSearch, NewtonOptions, RidgeStart
+from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
+from core.methods.registry import METHODS, SETTINGS, AnySettings
 from core.oracle import Answer, Release, Status
 from core.oracle.filters import ORDERS, CountingFilter
 from core.oracle.full import FullOracle, RecordsOracle
@@ -32,7 +30,9 @@ from core.oracle.simulation import Simulation
 from core.privacy.events import Gaussian, Sampled, compose
 from core.privacy.facts import Adjacency, Facts
 from core.privacy.renyi import cost_nano
-from core.problems.linear import LinearProblem
+from core.queries.gradients import Curvature, Gradient, Question
+from core.queries.sampling import PoissonSampling, StreamSampling
+from core.queries.sums.linear import LinearProblem
 from tests.support.problems import LOGISTIC, WEIGHT_BOUND, WEIGHTS, facts, problem, repeatable_generator, rows
 
 Iterating = NoisyGradientDescent | NoisyNewton | ClippedSgd | CertifiedClippedSgd

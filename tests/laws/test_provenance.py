@@ -27,11 +27,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from api.app import create_app
 from api.provenance import ANSWERS
+from core.access.bootstrap import first_admin
+from core.base.settings import ServiceSettings
+from core.db.database import Database
 from core.service import uploads
 from core.service.provenance import KEYWORD, VARIES, Provenance
-from core.settings import ServiceSettings
-from core.store.access.bootstrap import first_admin
-from core.store.database import Database
 from tests.support import embedded
 
 Schema = dict[str, Any]

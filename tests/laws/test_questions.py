@@ -11,8 +11,14 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 from torch import Tensor
 
-from core.catalogue.losses import Huber, Multinomial, Poisson
-from core.catalogue.questions import (
+from core.losses.losses import Huber, Multinomial, Poisson
+from core.mechanisms.lattice import integer_norm, round_parts
+from core.oracle.filters import ORDERS
+from core.oracle.noise import grid_for
+from core.privacy.events import BoundedRange, Gaussian
+from core.privacy.facts import Adjacency
+from core.privacy.renyi import cost_nano
+from core.queries.gradients import (
     Curvature,
     Gradient,
     GradientDifference,
@@ -21,12 +27,6 @@ from core.catalogue.questions import (
     Question,
     Secant,
 )
-from core.mechanisms.lattice import integer_norm, round_parts
-from core.oracle.filters import ORDERS
-from core.oracle.noise import grid_for
-from core.privacy.events import BoundedRange, Gaussian
-from core.privacy.facts import Adjacency
-from core.privacy.renyi import cost_nano
 from tests.support.problems import facts
 from tests.support.situations import ASKED, JOINT, SITUATIONS, WEIGHTS, Situation, ask, named
 

@@ -18,10 +18,10 @@ from core.mechanisms.generator import Generator
 from core.mechanisms.sampling import ListedSample, ListKernels
 from core.oracle.filters import UnlimitedFilter
 from core.oracle.samples import PoissonOracle
-from core.problems import Problem
-from core.problems import rows as compiled
-from core.problems.blocks import BlockProblem
-from core.problems.neural.slots import Slots
+from core.queries.sums import Problem
+from core.queries.sums import rows as compiled
+from core.queries.sums.blocks import BlockProblem
+from core.queries.sums.network.slots import Slots
 from tests.support.problems import repeatable_generator
 from tests.support.slots import KERNELS, Case, cases, contents, lists_of, poison
 

@@ -10,9 +10,18 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
-from core.catalogue.look_questions import CellCounts, MagnitudeCounts
-from core.catalogue.questions import Question
-from core.catalogue.table_questions import (
+from core.mechanisms.lattice import round_parts
+from core.oracle import Oracle
+from core.oracle.filters import UnlimitedFilter
+from core.oracle.full import FullOracle
+from core.oracle.noise import grid_for
+from core.privacy.events import Gaussian
+from core.privacy.facts import Adjacency, Facts, Ranges
+from core.queries.gradients import Question
+from core.queries.looks import CellCounts, MagnitudeCounts
+from core.queries.sums import table
+from core.queries.sums.table import TableProblem
+from core.queries.tables import (
     Axis,
     Cut,
     CutProducts,
@@ -23,15 +32,6 @@ from core.catalogue.table_questions import (
     StandardCut,
     TableCounts,
 )
-from core.mechanisms.lattice import round_parts
-from core.oracle import Oracle
-from core.oracle.filters import UnlimitedFilter
-from core.oracle.full import FullOracle
-from core.oracle.noise import grid_for
-from core.privacy.events import Gaussian
-from core.privacy.facts import Adjacency, Facts, Ranges
-from core.problems import table
-from core.problems.table import TableProblem
 from tests.support.grey_box import check_neighbours, run
 from tests.support.problems import repeatable_generator
 

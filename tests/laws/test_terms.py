@@ -10,16 +10,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from core.catalogue.look_questions import SecondMoments
-from core.catalogue.losses import Clip, Huber, Logistic, Loss, Mallows, Poisson
-from core.catalogue.questions import Curvature, Gradient, GradientDifference, Looked, Question, Secant
-from core.catalogue.reencoded_questions import ReencodedCurvature, ReencodedGradient
+from core.losses.losses import Clip, Huber, Logistic, Loss, Mallows, Poisson
 from core.oracle import Oracle
 from core.oracle.noise import grid_for
 from core.privacy.facts import Adjacency, Facts
-from core.problems import blocks, looking, make_problem
-from core.problems.blocks import BlockProblem
-from core.problems.linear import LinearProblem
+from core.queries.gradients import Curvature, Gradient, GradientDifference, Looked, Question, Secant
+from core.queries.looks import SecondMoments
+from core.queries.reencoded import ReencodedCurvature, ReencodedGradient
+from core.queries.sums import blocks, looking, make_problem
+from core.queries.sums.blocks import BlockProblem
+from core.queries.sums.linear import LinearProblem
 from tests.laws.test_look_questions import BOUND, CASES, LEVERS, MOMENTS, WIDTH, Case, known, points, records
 from tests.support.grey_box import check_neighbours, run
 from tests.support.problems import LOGISTIC, WEIGHTS, facts

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from core.catalogue.losses import (
+from core.losses.losses import (
     Clip,
     Logistic,
     Loss,
@@ -20,11 +20,11 @@ from core.catalogue.losses import (
     curvature_bound,
     gradient_bound,
 )
-from core.catalogue.nonconvex_losses import AbstractPhase, Brier, Cauchy, GemanMcClure
-from core.catalogue.questions import Curvature, Gradient, Question, Secant
+from core.losses.losses_torch import record_weights
+from core.losses.nonconvex import AbstractPhase, Brier, Cauchy, GemanMcClure
 from core.privacy.facts import Adjacency
-from core.problems.linear import LinearProblem
-from core.problems.losses import record_weights
+from core.queries.gradients import Curvature, Gradient, Question, Secant
+from core.queries.sums.linear import LinearProblem
 from tests.support.losses import HUBER, LOGISTIC, PAIRS, WEIGHED, T, public, suitable, told
 
 every_pair = pytest.mark.parametrize(("loss", "weights"), PAIRS, ids=told)

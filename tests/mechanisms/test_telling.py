@@ -10,6 +10,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from core.data.limits import LARGEST_SUM
 from core.mechanisms.gaussian import CHUNK
 from core.mechanisms.generator import SimulationGenerator
 from core.mechanisms.lattice import Grid, vector_grid
@@ -17,8 +18,7 @@ from core.mechanisms.telling import tell_in_place, tell_noised, tell_open
 from core.native.library import address
 from core.native.signatures import TELL, TELL_OPEN
 from core.privacy.facts import Adjacency
-from core.problems.limits import LARGEST_SUM
-from core.problems.neural.parts import OpenSum
+from core.queries.sums.network.parts import OpenSum
 from tests.support.compiled import built, compiled_kernels, copied, needs_compiler
 
 pytestmark = needs_compiler

@@ -12,12 +12,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from core.catalogue.losses import Clip, Squared
-from core.catalogue.noisy_gd import NoisyGradientDescent
-from core.catalogue.questions import Gradient, GradientDifference, GradientNorm
-from core.errors import PeerLost
+from core.base.errors import PeerLost
+from core.losses.losses import Clip, Squared
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
-from core.optimizers import fit
+from core.methods.fits import fit
+from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent
 from core.oracle import Answer, Oracle, PrivacyFilter, Release, Status
 from core.oracle.federation import ANSWER, FACTS, POINT, READY, FederatedOracle, Kind, MessageRounds, SiteFilter
 from core.oracle.filters import CountingFilter, LastState, UnlimitedFilter
@@ -25,8 +24,9 @@ from core.oracle.full import FullOracle
 from core.oracle.samples import StreamOracle
 from core.oracle.simulation import Simulation
 from core.privacy.events import Event, Gaussian, Repeated
-from core.problems.linear import LinearProblem
-from core.problems.peer_group import Alone, PeerGroup
+from core.queries.gradients import Gradient, GradientDifference, GradientNorm
+from core.queries.sums.linear import LinearProblem
+from core.queries.sums.peer_group import Alone, PeerGroup
 from core.training.order import Drained
 from tests.support.peer_groups import Clients, Mail, ThreadPeerGroup, together
 from tests.support.problems import facts, problem, repeatable_generator

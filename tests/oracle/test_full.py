@@ -12,8 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from core.catalogue.questions import Curvature, Gradient, Question, Secant
-from core.errors import StaleAttempt
+from core.base.errors import StaleAttempt
 from core.mechanisms import sampling
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.mechanisms.lattice import Grid
@@ -23,6 +22,7 @@ from core.oracle.full import FullOracle
 from core.oracle.samples import PoissonOracle, StreamOracle
 from core.privacy.events import Composed, Disjoint, Event, Gaussian, Repeated
 from core.privacy.facts import Adjacency, Facts
+from core.queries.gradients import Curvature, Gradient, Question, Secant
 from tests.support.problems import facts, problem, repeatable_generator
 from tests.support.situations import SITUATIONS, Situation, named
 

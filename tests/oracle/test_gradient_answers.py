@@ -14,9 +14,8 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from core.catalogue.losses import Clip
-from core.catalogue.nonconvex_losses import SmoothPhase
-from core.catalogue.questions import Gradient, GradientDifference, GradientNorm, LeastGradient, Question, summed
+from core.losses.losses import Clip
+from core.losses.nonconvex import SmoothPhase
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.oracle import Answer, Status, noise
 from core.oracle.filters import CountingFilter, UnlimitedFilter
@@ -26,7 +25,8 @@ from core.oracle.samples import PoissonOracle, StreamOracle
 from core.oracle.simulation import Simulation
 from core.privacy.events import BoundedRange, Composed, Gaussian
 from core.privacy.facts import Adjacency, Facts
-from core.problems import make_problem
+from core.queries.gradients import Gradient, GradientDifference, GradientNorm, LeastGradient, Question, summed
+from core.queries.sums import make_problem
 from core.training.notes import Noted, Notes, unpack
 from tests.oracle.test_full import Journal
 from tests.support.problems import facts, problem, repeatable_generator

@@ -7,16 +7,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from core.catalogue.questions import Question
-from core.errors import Diverged, PeerLost
+from core.base.errors import Diverged, PeerLost
 from core.inference.estimate import Estimate
 from core.mechanisms.generator import SystemGenerator
-from core.optimizers import ada_spider, gauss_psgd
+from core.methods.second_order import ada_spider
+from core.methods.second_order.gauss_psgd import fit as gauss_psgd
 from core.oracle import Answer
 from core.oracle.federation import FederatedOracle, MessageRounds, SiteFilter
 from core.oracle.filters import CountingFilter
 from core.oracle.samples import StreamOracle
-from core.problems.peer_group import PeerGroup
+from core.queries.gradients import Question
+from core.queries.sums.peer_group import PeerGroup
 from tests.support.peer_groups import Clients, Mail, together
 from tests.support.problems import facts, problem
 from tests.support.second_order import given, planted

@@ -12,15 +12,15 @@ import torch
 from scipy import stats
 from threadpoolctl import threadpool_limits
 
-from core.catalogue.hessian_questions import FirstStationary, LikelyStationary
-from core.catalogue.questions import LeastGradient, Question
 from core.mechanisms.generator import SystemGenerator
 from core.mechanisms.lattice import integer_norm
 from core.oracle import full, noise
 from core.oracle.filters import UnlimitedFilter
 from core.oracle.full import FullOracle
 from core.oracle.pace import LEAST_SECONDS, ROOM, choice_seconds, paced, score_seconds
-from core.problems.linear import LinearProblem
+from core.queries.gradients import LeastGradient, Question
+from core.queries.hessians import FirstStationary, LikelyStationary
+from core.queries.sums.linear import LinearProblem
 from tests.support.problems import LOGISTIC, WEIGHTS, facts
 
 UNITS, WIDTH = 300, 200

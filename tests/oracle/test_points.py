@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from core.catalogue.noisy_gd import NoisyGradientDescent
-from core.catalogue.questions import Gradient
-from core.errors import PeerLost
-from core.optimizers import fit
+from core.base.errors import PeerLost
+from core.methods.fits import fit
+from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent
 from core.oracle import Release, Status
 from core.oracle.federation import FederatedOracle, MessageRounds, SiteFilter
 from core.oracle.filters import CountingFilter, UnlimitedFilter
 from core.oracle.full import FullOracle
 from core.oracle.points import CLOSE, adopted, parts_of, told_by
+from core.queries.gradients import Gradient
 from tests.support.peer_groups import Clients, Mail, ThreadPeerGroup, together
 from tests.support.problems import facts, problem, repeatable_generator
 

@@ -10,14 +10,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from core.catalogue.clipped.practical import ClippedSgd
-from core.catalogue.clipped.rules import Adam, Average, MovingMean, NoMean, Rule, Sgd, TailMean
-from core.catalogue.questions import Gradient, GradientDifference, GradientNorm
 from core.mechanisms import telling
 from core.mechanisms.generator import SimulationGenerator
 from core.mechanisms.sampling import rate_parts
+from core.methods.clipped.clipped_sgd.fit import iterate
+from core.methods.clipped.clipped_sgd.spec import ClippedSgd
+from core.methods.clipped.rules import Adam, Average, MovingMean, NoMean, Rule, Sgd, TailMean
 from core.native.signatures import TELL, TELL_OPEN
-from core.optimizers.clipped_sgd import iterate
 from core.oracle import Answer, noise
 from core.oracle.federation import FederatedOracle, MessageRounds, SiteFilter
 from core.oracle.filters import UnlimitedFilter
@@ -25,7 +24,8 @@ from core.oracle.full import FullOracle
 from core.oracle.noise import grid_for
 from core.oracle.samples import PoissonOracle
 from core.oracle.simulation import Simulation
-from core.problems.peer_group import Alone
+from core.queries.gradients import Gradient, GradientDifference, GradientNorm
+from core.queries.sums.peer_group import Alone
 from core.training.notes import Noted
 from tests.support import networks
 from tests.support.compiled import compiled_kernels, needs_compiler

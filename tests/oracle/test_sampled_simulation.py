@@ -5,13 +5,13 @@ from math import sqrt
 import pytest
 import torch
 
-from core.catalogue.questions import Gradient
-from core.catalogue.sampling import PoissonSampling, StreamSampling
 from core.mechanisms.generator import SimulationGenerator
 from core.oracle import Status
 from core.oracle.simulation import Simulation
 from core.privacy.events import Gaussian, Repeated, Sampled
 from core.privacy.facts import Adjacency, Facts
+from core.queries.gradients import Gradient
+from core.queries.sampling import PoissonSampling, StreamSampling
 from studies.clipped.heavy_tails import SkewedPareto
 from studies.clipped.populations import NoisySlope, RegressionTable
 from tests.support.problems import facts, problem

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from scipy import stats
 from torch import Tensor
 
-from core.catalogue.losses import Mallows
-from core.catalogue.questions import Curvature, Gradient, Question
-from core.errors import AdjacencyMismatch
+from core.base.errors import AdjacencyMismatch
+from core.losses.losses import Mallows
 from core.mechanisms import sampling
 from core.mechanisms.generator import SystemGenerator
 from core.oracle import samples
@@ -27,7 +26,8 @@ from core.oracle.noise import grid_for
 from core.oracle.samples import PoissonOracle, StreamOracle
 from core.privacy.events import Disjoint, Gaussian, Repeated, Sampled
 from core.privacy.facts import Adjacency
-from core.problems.linear import LinearProblem
+from core.queries.gradients import Curvature, Gradient, Question
+from core.queries.sums.linear import LinearProblem
 from tests.oracle.test_full import Journal
 from tests.support.problems import LOGISTIC, facts, problem, repeatable_generator, rows
 from tests.support.situations import SITUATIONS, Situation, named

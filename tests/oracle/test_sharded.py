@@ -8,10 +8,17 @@ import numpy as np
 import pytest
 import torch
 
-from core.catalogue.hessian_questions import Hessian, HessianProduct
-from core.catalogue.look_questions import CellCounts, LinearResidualCounts
-from core.catalogue.losses import Logistic
-from core.catalogue.questions import (
+from core.losses.losses import Logistic
+from core.mechanisms.generator import SystemGenerator
+from core.mechanisms.lattice import Grid
+from core.mechanisms.sampling import public_order
+from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
+from core.oracle.filters import CountingFilter, UnlimitedFilter
+from core.oracle.full import FullOracle
+from core.oracle.noise import grid_for
+from core.oracle.samples import PoissonOracle, StreamOracle
+from core.privacy.facts import PART_UNITS, Ranges
+from core.queries.gradients import (
     Curvature,
     Gradient,
     GradientDifference,
@@ -20,19 +27,12 @@ from core.catalogue.questions import (
     Question,
     Secant,
 )
-from core.catalogue.whitened_newton import WhitenedNewton
-from core.mechanisms.generator import SystemGenerator
-from core.mechanisms.lattice import Grid
-from core.mechanisms.sampling import public_order
-from core.oracle.filters import CountingFilter, UnlimitedFilter
-from core.oracle.full import FullOracle
-from core.oracle.noise import grid_for
-from core.oracle.samples import PoissonOracle, StreamOracle
-from core.privacy.facts import PART_UNITS, Ranges
-from core.problems import Problem
-from core.problems.linear import LinearProblem
-from core.problems.process_group import ProcessGroup
-from core.problems.sharded import ShardedProblem, shard_of
+from core.queries.hessians import Hessian, HessianProduct
+from core.queries.looks import CellCounts, LinearResidualCounts
+from core.queries.sums import Problem
+from core.queries.sums.linear import LinearProblem
+from core.queries.sums.process_group import ProcessGroup
+from core.queries.sums.sharded import ShardedProblem, shard_of
 from tests.support.followers import gathered, lead, make_problem, situation_of
 from tests.support.noise_law import judge
 from tests.support.problems import facts, problem, repeatable_generator
@@ -286,7 +286,7 @@ def test_two_modules_know_how_processes_talk() -> None:
         if isinstance(node, ast.Import | ast.ImportFrom)
         and any(name.startswith("torch.distributed") for name in imported(node))
     ]
-    assert sorted(users) == ["core/problems/peer_group.py", "core/problems/process_group.py"], (
+    assert sorted(users) == ["core/queries/sums/peer_group.py", "core/queries/sums/process_group.py"], (
         "clients tell, a group adds up"
     )
 

@@ -5,16 +5,16 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from core.catalogue.questions import Gradient, GradientDifference, LeastGradient
 from core.mechanisms.sampling import public_order, rate_parts
 from core.oracle.filters import UnlimitedFilter
 from core.oracle.full import FullOracle
 from core.oracle.noise import grid_for
 from core.oracle.samples import PoissonOracle, StreamOracle
-from core.problems import Problem
-from core.problems.neural.problem import NetworkProblem
-from core.problems.process_group import ProcessGroup
-from core.problems.sharded import ShardedProblem
+from core.queries.gradients import Gradient, GradientDifference, LeastGradient
+from core.queries.sums import Problem
+from core.queries.sums.network.problem import NetworkProblem
+from core.queries.sums.process_group import ProcessGroup
+from core.queries.sums.sharded import ShardedProblem
 from tests.support.followers import gathered, lead, make_problem
 from tests.support.networks import facts
 from tests.support.problems import repeatable_generator

@@ -6,7 +6,6 @@ from time import process_time
 import pytest
 import torch
 
-from core.catalogue.questions import Curvature, Gradient, Question, Secant
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.oracle import Oracle, Status
 from core.oracle.filters import CountingFilter, UnlimitedFilter
@@ -14,7 +13,8 @@ from core.oracle.full import FullOracle
 from core.oracle.simulation import Simulation
 from core.privacy.events import Gaussian, Repeated
 from core.privacy.facts import Adjacency
-from core.problems.linear import LinearProblem
+from core.queries.gradients import Curvature, Gradient, Question, Secant
+from core.queries.sums.linear import LinearProblem
 from tests.support.problems import LOSSES, WEIGHTS, facts, problem, rows
 from tests.support.situations import SITUATIONS
 

@@ -11,13 +11,13 @@ from dp_accounting import GaussianDpEvent, NeighboringRelation, PoissonSampledDp
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 
-from core.catalogue.questions import Gradient
 from core.privacy.amounts import PrivacyTarget
 from core.privacy.calibration import allowed, smallest_epsilon, smallest_sigma
 from core.privacy.conversions import gdp_epsilon, gdp_mu
 from core.privacy.events import NOTHING, Composed, Event, Gaussian, Repeated, Sampled
 from core.privacy.facts import Adjacency
 from core.privacy.reports import epsilon_at
+from core.queries.gradients import Gradient
 from tests.support.problems import facts
 from tests.support.store import TERMS
 

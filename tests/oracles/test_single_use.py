@@ -9,9 +9,9 @@ from dp_accounting import GaussianDpEvent, NeighboringRelation
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 
-from core.catalogue.questions import Gradient
 from core.privacy.conversions import gdp_mu
 from core.privacy.facts import Adjacency, Facts
+from core.queries.gradients import Gradient
 
 DELTA = 1e-5
 EPSILONS = (0.5, 1.0, 2.0)

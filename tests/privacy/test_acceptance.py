@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from core.errors import Invalid
+from core.base.errors import Invalid
 from core.privacy.acceptance import refuse_large_delta, refuse_weak
 from core.privacy.amounts import BudgetRequest
 

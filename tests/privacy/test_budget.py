@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from core.errors import Invalid
+from core.base.errors import Invalid
 from core.privacy.budget import (
     MANY,
     Terms,

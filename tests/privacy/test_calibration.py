@@ -6,7 +6,7 @@ from math import comb, exp, log, log1p
 
 import pytest
 
-from core.errors import Invalid
+from core.base.errors import Invalid
 from core.privacy.amounts import PrivacyTarget
 from core.privacy.budget import Terms, admits, plan_orders
 from core.privacy.calibration import LARGEST_SIGMA, SMALLEST_SIGMA, allowed, smallest_epsilon, smallest_sigma

@@ -16,7 +16,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from core.catalogue.questions import Gradient, Question
 from core.mechanisms import sampling
 from core.mechanisms.exponential import weights
 from core.mechanisms.generator import Generator
@@ -29,7 +28,8 @@ from core.oracle.samples import StreamOracle
 from core.privacy import events
 from core.privacy.events import Composed, Coupling, Event, Gaussian, Zcdp
 from core.privacy.renyi import cost_nano
-from core.problems.linear import LinearProblem
+from core.queries.gradients import Gradient, Question
+from core.queries.sums.linear import LinearProblem
 from tests.support import grey_box
 from tests.support.problems import LOGISTIC, WEIGHTS, facts, repeatable_generator, rows
 from tests.support.slots import KERNELS, cases, lists_of

@@ -7,13 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf
 
-from core.catalogue.hessian_questions import LAPLACE_DRAWS
 from core.mechanisms.exponential import distance_per_choice
 from core.mechanisms.gaussian import DISTANCE_CAP
 from core.mechanisms.laplace import distance_per_draw
 from core.mechanisms.sampling import RARE_BITS
 from core.privacy.budget import Terms, plan_orders
 from core.privacy.draws import DRAW_BITS, LIST_BITS, MOST_COUNTED, SAMPLE_DRAWS, jobs_with_room, most_draws
+from core.queries.hessians import LAPLACE_DRAWS
 
 budgets = st.builds(
     plan_orders, st.decimals("0.01", "60", places=2), st.integers(3, 40).map(lambda power: Decimal(1).scaleb(-power))

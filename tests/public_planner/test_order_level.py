@@ -6,7 +6,7 @@ from math import exp, sqrt
 import numpy as np
 import pytest
 
-from core.catalogue.clipped.guarantee import Run
+from core.methods.clipped.one_pass.guarantee import Run
 from public_planner.clipped.order_level import (
     Scale,
     neighbourhood,

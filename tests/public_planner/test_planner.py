@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from core.catalogue.clipped.certified import CertifiedClippedSgd, Moment
-from core.errors import AdjacencyMismatch, Invalid, NotOfferedYet, Refusal
+from core.base.errors import AdjacencyMismatch, Invalid, NotOfferedYet, Refusal
+from core.methods.clipped.one_pass.spec import CertifiedClippedSgd, Moment
 from core.privacy.conversions import gdp_mu
 from core.privacy.facts import Adjacency, Facts
 from public_planner.clipped.planner import plan

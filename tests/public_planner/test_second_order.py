@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from core.catalogue.methods import SETTINGS
-from core.catalogue.second_order.certify import Certify
-from core.catalogue.second_order.figures import known
-from core.catalogue.second_order.gauss import GaussPsgd
-from core.errors import Invalid
+from core.base.errors import Invalid
+from core.methods.registry import SETTINGS
+from core.methods.second_order.certify.spec import Certify
+from core.methods.second_order.figures import known
+from core.methods.second_order.gauss_psgd.spec import GaussPsgd
 from core.privacy.conversions import gdp_mu
 from core.privacy.facts import Adjacency, Facts
 from public_planner.plans import REQUEST, plan

@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from core.store.access import audit
-from core.store.access.audit import Line
+from core.access import audit
+from core.access.audit import Line
 from tests.support.api import Service, job, metadata, running, submit, upload
 from tests.support.load import hammered, head, many_values, opened, ratio, repeated, status_of, wrong_cells
 

@@ -17,24 +17,24 @@ from sqlalchemy import event, select, update
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
-from core.catalogue.jobs import Resources
-from core.errors import LedgerBusy, LedgerFrozen, Refusal, StaleAttempt
+from core.base.errors import LedgerBusy, LedgerFrozen, Refusal, StaleAttempt
+from core.base.settings import ServiceSettings
+from core.db import clock
+from core.db.database import Database
+from core.db.tables import Attempt, Job
+from core.jobs import jobs
+from core.ledger import ledger
+from core.ledger.claims import Claim, lock_job
+from core.ledger.witness.comparing import guard
+from core.ledger.witness.witness import Witness
+from core.planning.job import Resources
 from core.privacy.budget import Terms
 from core.privacy.renyi import cost_nano
 from core.service.notifier import make_notifier
-from core.settings import ServiceSettings
-from core.store import clock
-from core.store.claims import Claim, lock_job
-from core.store.database import Database
-from core.store.jobs import jobs
-from core.store.ledger import ledger
-from core.store.tables import Attempt, Job
-from core.store.witness.comparing import guard
-from core.store.witness.witness import Witness
 from core.training.job_repository import JobRepository
 from core.training.ledger_writer import FencedLedgerWriter
-from tests.store.test_jobs import lose_lease, sweep_in_contact
-from tests.store.test_witness import roll_back
+from tests.jobs.test_jobs import lose_lease, sweep_in_contact
+from tests.ledger.test_witness import roll_back
 from tests.support import naive_worker
 from tests.support.store import STEP, TERMS, Place, make_place, submit
 from workers.lease_loop import LeaseLoop

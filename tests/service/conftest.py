@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from core.access.bootstrap import first_admin
+from core.base.settings import ServiceSettings
+from core.db.database import Database
 from core.service import health, keys
 from core.service.context import Caller, Context, Role
 from core.service.witnessing import start
-from core.settings import ServiceSettings
-from core.store.access.bootstrap import first_admin
-from core.store.database import Database
 from tests.support import entry
 
 Someone = Callable[[Role], Caller]

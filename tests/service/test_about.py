@@ -7,23 +7,23 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import update
 
-from core.catalogue.columns import Column
-from core.catalogue.error_bound import ErrorBound
-from core.catalogue.jobs import JobSpec
-from core.catalogue.planning import PlannedJob, plan_job
-from core.errors import Invalid, Refusal
+from core.base.errors import Invalid, Refusal
+from core.data.columns import Column
+from core.db.tables import Dataset, Job, Model
+from core.inference.error_bound import ErrorBound
 from core.inference.released import Released, fitted_loss_of
+from core.jobs import jobs as rows
+from core.jobs.subjects import subjects_of
+from core.ledger import ledger
+from core.ledger.claims import Claim
+from core.operations import retention
+from core.planning.job import JobSpec
+from core.planning.planner import PlannedJob, plan_job
 from core.privacy.facts import Adjacency
 from core.privacy.reports import report
 from core.service import estimates, intake, jobs, models
 from core.service.context import Caller, Context
 from core.service.estimates import COLUMNS, EstimateSpec
-from core.store import retention
-from core.store.claims import Claim
-from core.store.jobs import jobs as rows
-from core.store.jobs.subjects import subjects_of
-from core.store.ledger import ledger
-from core.store.tables import Dataset, Job, Model
 from core.training.points import points_of
 from tests.service.conftest import Someone
 from tests.service.test_federations import described

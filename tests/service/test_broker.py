@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from core.base.settings import ServiceSettings
 from core.service.broker import MOST_PENDING, MOST_QUEUED, NOTIFY, BrokerNotifier, make_app
 from core.service.notifier import SilentNotifier, make_notifier
-from core.settings import ServiceSettings
 from tests.support.cluster import Reaper, Redis
 
 SOON_SECONDS = 0.2

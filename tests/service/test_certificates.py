@@ -11,26 +11,26 @@ import pytest
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from core.errors import Conflict, NotFound, NotReady, ScopeFrozen
+from core.base.errors import Conflict, NotFound, NotReady, ScopeFrozen
+from core.base.version import software
+from core.db.service_tables import VerifiedHead
+from core.db.tables import Account, Attempt, Dataset, Job, Scope
+from core.db.tables import Entry as Row
+from core.jobs import jobs
+from core.ledger import gaps, ledger
+from core.ledger.chain import link
+from core.ledger.claims import Claim
+from core.ledger.signing import rotate_signing_key
+from core.ledger.witness.trusting import mark_keys
 from core.privacy.events import EVENT, Event, Gaussian, Sampled
 from core.service import certificates
 from core.service import jobs as cases
 from core.service.context import Caller, Context, Role
 from core.service.scopes import entries as read_entries
-from core.store.claims import Claim
-from core.store.jobs import jobs
-from core.store.ledger import gaps, ledger
-from core.store.ledger.chain import link
-from core.store.service_tables import VerifiedHead
-from core.store.signing import rotate_signing_key
-from core.store.tables import Account, Attempt, Dataset, Job, Scope
-from core.store.tables import Entry as Row
-from core.store.witness.trusting import mark_keys
-from core.version import software
 from farthing import certificates as checker
 from farthing.certificates import Signed
 from farthing.views import Entry
-from tests.store.test_forgeries import drop_triggers
+from tests.ledger.test_forgeries import drop_triggers
 from tests.support.released import released
 from tests.support.store import (
     STEP,

@@ -6,20 +6,20 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import update
 
-from core.catalogue.jobs import JobSpec
-from core.catalogue.planning import plan_job
+from core.db import clock
+from core.db.tables import FAILURE_CODES, Job
+from core.jobs import jobs as rows
+from core.jobs.sweep import CONTACT, sweep
+from core.ledger import ledger
+from core.ledger.claims import put_secret
+from core.planning.job import JobSpec
+from core.planning.planner import plan_job
 from core.privacy.facts import Adjacency
 from core.service import estimates, jobs
 from core.service.context import Caller, Context
 from core.service.estimates import EstimateSpec
 from core.service.failure_messages import failed_for, if_lost
 from core.service.job_views import JobView
-from core.store import clock
-from core.store.claims import put_secret
-from core.store.jobs import jobs as rows
-from core.store.jobs.sweep import CONTACT, sweep
-from core.store.ledger import ledger
-from core.store.tables import FAILURE_CODES, Job
 from tests.service.test_flow import upload
 from tests.support import entry
 from tests.support.api import job

@@ -5,17 +5,17 @@ from typing import Any
 
 import pytest
 
-from core.errors import StaleAttempt
+from core.base.errors import StaleAttempt
+from core.db.tables import Account, Job, Scope
+from core.jobs import federations as store
+from core.jobs import jobs as rows
+from core.ledger import ledger
 from core.privacy.budget import plan_orders
 from core.privacy.events import Gaussian
 from core.privacy.facts import Adjacency
 from core.privacy.reports import report, weakest_of
 from core.service import jobs, readings
 from core.service.context import Caller, Context
-from core.store.jobs import federations as store
-from core.store.jobs import jobs as rows
-from core.store.ledger import ledger
-from core.store.tables import Account, Job, Scope
 from farthing import federated as shown
 from farthing.results import Summary
 from tests.service.conftest import Someone

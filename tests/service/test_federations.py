@@ -10,8 +10,7 @@ import pytest
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from core.catalogue.jobs import JobSpec
-from core.errors import (
+from core.base.errors import (
     BudgetExhausted,
     Conflict,
     Forbidden,
@@ -23,22 +22,24 @@ from core.errors import (
     ScopeFrozen,
     StaleAttempt,
 )
+from core.db import clock
+from core.db import reads as queries
+from core.db.database import Database
+from core.db.reads import JobFilter
+from core.db.service_tables import Secret
+from core.db.tables import Account, Dataset, Entry, Job, Model, Scope
+from core.jobs import federations as store
+from core.jobs import jobs as rows
+from core.jobs import subjects
+from core.jobs.federations import FederationClaim
+from core.jobs.sweep import CONTACT, sweep
+from core.ledger import ledger, reserving
+from core.planning.job import JobSpec
 from core.privacy.amounts import CapRequest
 from core.service import access, datasets, federations, intake, jobs, models, scopes
 from core.service.context import Caller, Context
 from core.service.estimates import EstimateSpec
 from core.service.job_views import JobView
-from core.store import clock, queries
-from core.store.database import Database
-from core.store.jobs import federations as store
-from core.store.jobs import jobs as rows
-from core.store.jobs import subjects
-from core.store.jobs.federations import FederationClaim
-from core.store.jobs.sweep import CONTACT, sweep
-from core.store.ledger import ledger, reserving
-from core.store.queries import JobFilter
-from core.store.service_tables import Secret
-from core.store.tables import Account, Dataset, Entry, Job, Model, Scope
 from tests.service.conftest import Someone
 from tests.support import entry
 from tests.support.api import COLUMNS, job

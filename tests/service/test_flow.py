@@ -6,16 +6,16 @@ from uuid import uuid4
 
 import pytest
 
-from core.catalogue.datasets import parse_metadata
-from core.catalogue.jobs import JobSpec
-from core.errors import Conflict, Forbidden, IdempotencyKeyReused, NotFound, PreconditionFailed, Refusal
+from core.access.audit import Line
+from core.base.errors import Conflict, Forbidden, IdempotencyKeyReused, NotFound, PreconditionFailed, Refusal
+from core.data.datasets import parse_metadata
+from core.db.reads import JobFilter
+from core.jobs import jobs as rows
+from core.planning.job import JobSpec
 from core.privacy.amounts import CapRequest
 from core.service import access, audit, datasets, estimates, health, jobs, keys, scopes, uploads
 from core.service.context import Caller, Context
 from core.service.estimates import EstimateSpec
-from core.store.access.audit import Line
-from core.store.jobs import jobs as rows
-from core.store.queries import JobFilter
 from tests.service.conftest import Someone
 from tests.support import entry
 from tests.support.api import csv, job, metadata

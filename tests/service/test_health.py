@@ -1,9 +1,9 @@
 import pytest
 
-from core.errors import NotReady
+from core.base.errors import NotReady
+from core.ledger.claims import freeze_ledger, thaw_ledger
 from core.service import health
 from core.service.context import Context
-from core.store.claims import freeze_ledger, thaw_ledger
 
 
 def test_a_frozen_ledger_is_not_ready_even_where_it_agrees_with_its_witness(context: Context) -> None:

@@ -17,20 +17,20 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from api.batcher import Batcher
-from core.catalogue.jobs import JobSpec
-from core.errors import IdempotencyKeyReused, NotFound, RateLimited, Refusal
+from core.access.audit import Line
+from core.base.errors import IdempotencyKeyReused, NotFound, RateLimited, Refusal
+from core.db import reads as queries
+from core.db.database import Database
+from core.db.reads import JobFilter, Viewer
+from core.db.service_tables import Audit, Idempotency
+from core.db.tables import Account, Entry, Job, JobEvent, Label, Scope
+from core.ledger import chain, kinds, ledger, reserving
+from core.ledger.accounts import Balance, balance_of
+from core.planning.job import JobSpec
 from core.privacy.budget import Terms
 from core.service import audit, health, intake, jobs, scopes
 from core.service.context import Caller, Context
 from core.service.intake import StoredAnswer, Submission
-from core.store import queries
-from core.store.access.audit import Line
-from core.store.database import Database
-from core.store.ledger import chain, kinds, ledger, reserving
-from core.store.ledger.accounts import Balance, balance_of
-from core.store.queries import JobFilter, Viewer
-from core.store.service_tables import Audit, Idempotency
-from core.store.tables import Account, Entry, Job, JobEvent, Label, Scope
 from tests.service.conftest import Someone
 from tests.support import entry
 from tests.support.api import COLUMNS, job

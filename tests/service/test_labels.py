@@ -5,15 +5,15 @@ from collections.abc import Sequence
 from decimal import Decimal
 from threading import Event as Signal
 
+from core.db.database import Database
+from core.db.tables import Scope
+from core.jobs import jobs
+from core.ledger import ledger
 from core.privacy.events import Composed, Event, Gaussian, Pure, Repeated, Sampled, Zcdp, compose
 from core.privacy.reports import epsilon_at
 from core.service.budgets import budget_view
 from core.service.context import Context
 from core.service.labels import MOST_DRAWS, Composition, Label, Labels
-from core.store.database import Database
-from core.store.jobs import jobs
-from core.store.ledger import ledger
-from core.store.tables import Scope
 from tests.support.store import Place, make_place, submit
 
 DELTA = 1e-6

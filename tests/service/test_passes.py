@@ -6,16 +6,16 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import text
 
-from core.errors import LedgerBusy
+from core.base.errors import LedgerBusy
+from core.db.database import Database
+from core.db.tables import Scope
+from core.jobs import jobs
+from core.ledger import ledger
+from core.ledger.verification import PAGE
 from core.privacy.events import Gaussian
 from core.service.context import Context
 from core.service.passes import Passes, PassResult
-from core.store.database import Database
-from core.store.jobs import jobs
-from core.store.ledger import ledger
-from core.store.ledger.verification import PAGE
-from core.store.tables import Scope
-from tests.store.test_forgeries import drop_triggers
+from tests.ledger.test_forgeries import drop_triggers
 from tests.support.store import Place, make_place, submit
 
 CHUNKS = 100

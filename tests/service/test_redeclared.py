@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from core.catalogue.datasets import parse_metadata
-from core.catalogue.jobs import JobSpec
-from core.errors import DuplicateDataset, Forbidden, LedgerFrozen
+from core.base.errors import DuplicateDataset, Forbidden, LedgerFrozen
+from core.data.datasets import parse_metadata
+from core.jobs import jobs as job_rows
+from core.ledger import ledger
+from core.ledger.claims import freeze_ledger, thaw_ledger
+from core.planning.job import JobSpec
 from core.service import datasets, scopes, uploads
 from core.service.context import Caller, Context
-from core.store.claims import freeze_ledger, thaw_ledger
-from core.store.jobs import jobs as job_rows
-from core.store.ledger import ledger
 from tests.service.conftest import Someone
 from tests.support import entry
 from tests.support.api import COLUMNS, csv, job, metadata
@@ -20,7 +20,7 @@ from tests.support.api import COLUMNS, csv, job, metadata
 pytestmark = pytest.mark.parametrize(
     "database_url", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True
 )
-"""What is kept of records is looked at on both in tests/store/test_identities.py."""
+"""What is kept of records is looked at on both in tests/ledger/test_identities.py."""
 
 BYTES = csv(100)
 WIDER = [{**COLUMNS[0], "upper": 120}, *COLUMNS[1:]]

@@ -7,13 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy.orm import Session
 
-from core.errors import Refusal
+from core.base.errors import Refusal
+from core.db import idempotency
+from core.db.database import Database
+from core.db.idempotency import KeyedRequest, RequestKey
+from core.db.reads import JobFilter
 from core.service import jobs
 from core.service.context import Caller, Context
-from core.store import idempotency
-from core.store.database import Database
-from core.store.idempotency import KeyedRequest, RequestKey
-from core.store.queries import JobFilter
 from tests.service.conftest import Someone
 from tests.service.test_flow import submit, upload
 

@@ -11,26 +11,27 @@ import pytest
 from safetensors.numpy import save
 from sqlalchemy import delete, select
 
-from core.catalogue.datasets import parse_metadata
-from core.catalogue.jobs import JobSpec
-from core.errors import Conflict, DuplicateDataset, Invalid, NearCopy, NotReady
+from core.access.bootstrap import first_admin
+from core.base.errors import Conflict, DuplicateDataset, Invalid, NearCopy, NotReady
+from core.base.settings import ServiceSettings
+from core.data.datasets import parse_metadata
+from core.db import clock
+from core.db.database import Database
+from core.db.tables import SEVERAL, Dataset, Job
+from core.jobs.presence import SiteSlot, Worker
+from core.jobs.transitions import LOST, end_failed
+from core.ledger import identities
+from core.ledger.claims import lock_job
+from core.ledger.identities import OwnerKeys
+from core.planning.job import JobSpec
+from core.records import datasets as rows
+from core.records.decoding.validation import open_report
+from core.records.encryption import Tampered
+from core.records.master_key import MasterKeys, load_master_keys
+from core.records.records import StoredRecords, kept_of, open_records
 from core.service import datasets, health, identity, jobs, uploads, weights
 from core.service.context import Caller, Context
 from core.service.witnessing import start
-from core.settings import ServiceSettings
-from core.store import clock, identities
-from core.store import datasets as rows
-from core.store.access.bootstrap import first_admin
-from core.store.claims import lock_job
-from core.store.database import Database
-from core.store.decoding.validation import open_report
-from core.store.identities import OwnerKeys
-from core.store.jobs.presence import SiteSlot, Worker
-from core.store.jobs.transitions import LOST, end_failed
-from core.store.records.encryption import Tampered
-from core.store.records.master_key import MasterKeys, load_master_keys
-from core.store.records.records import StoredRecords, kept_of, open_records
-from core.store.tables import SEVERAL, Dataset, Job
 from core.training.job_repository import JobRepository
 from core.training.taken import ClaimedJob
 from tests.support import entry

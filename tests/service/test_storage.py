@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from safetensors.numpy import save
 
-from core.catalogue.datasets import parse_metadata
-from core.errors import DuplicateDataset, NotReady
+from core.base.errors import DuplicateDataset, NotReady
+from core.data.datasets import parse_metadata
+from core.db.tables import Dataset
+from core.records.encryption import Tampered
+from core.records.records import kept_of, open_records
+from core.records.storage import Storage, open_storage
 from core.service import datasets, health, uploads, weights
 from core.service.context import Caller, Context
-from core.store.records.encryption import Tampered
-from core.store.records.records import kept_of, open_records
-from core.store.records.storage import Storage, open_storage
-from core.store.tables import Dataset
 from tests.service.conftest import Someone
 from tests.support.api import csv, metadata
 

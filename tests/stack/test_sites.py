@@ -34,7 +34,7 @@ PRICE = 0.125
 
 MAY = """
 import psycopg
-from core.settings import ServiceSettings
+from core.base.settings import ServiceSettings
 where = ServiceSettings().url.replace("+psycopg", "")
 with psycopg.connect(where, autocommit=True) as link:
     print(link.execute("SELECT current_user").fetchone()[0])
@@ -46,11 +46,11 @@ with psycopg.connect(where, autocommit=True) as link:
 """Says as whom a site is logged in, and whether it may change the ledger's past."""
 OPEN = """
 import sys
-from core.settings import ServiceSettings
-from core.store.database import Database
-from core.store.records.master_key import load_master_keys
-from core.store.records.storage import open_storage
-from core.store.tables import Dataset
+from core.base.settings import ServiceSettings
+from core.db.database import Database
+from core.records.master_key import load_master_keys
+from core.records.storage import open_storage
+from core.db.tables import Dataset
 
 settings = ServiceSettings()
 with Database(settings.url).read() as session:

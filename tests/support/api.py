@@ -15,9 +15,9 @@ from uuid import uuid4
 
 import httpx
 
-from core.settings import ServiceSettings
-from core.store.access.bootstrap import first_admin
-from core.store.database import Database
+from core.access.bootstrap import first_admin
+from core.base.settings import ServiceSettings
+from core.db.database import Database
 
 ROOT = Path(__file__).resolve().parents[2]
 _ENDS = count(1)

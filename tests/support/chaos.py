@@ -26,14 +26,14 @@ from sqlalchemy import func, select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
-from core.errors import LedgerBusy
+from core.base.errors import LedgerBusy
+from core.db.tables import Account, Attempt, Entry, Job, JobEvent, Model, Scope
+from core.ledger import allowance, ledger
+from core.ledger.accounts import balance_of
 from core.privacy.budget import admits
 from core.privacy.events import compose
 from core.privacy.renyi import cost_nano
 from core.service.broker import NOTIFY, make_app
-from core.store.ledger import allowance, ledger
-from core.store.ledger.accounts import balance_of
-from core.store.tables import Account, Attempt, Entry, Job, JobEvent, Model, Scope
 from tests.support.cluster import Cluster, cluster
 from tests.support.embedded import LINEAR, LOGISTIC, TERMINAL, readings
 

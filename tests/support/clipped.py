@@ -8,7 +8,7 @@ from math import exp, log, sqrt
 
 import numpy as np
 
-from core.catalogue.clipped.guarantee import Guarantee, Run, over
+from core.methods.clipped.one_pass.guarantee import Guarantee, Run, over
 from public_planner.clipped.order_level import Scale, order_terms
 
 CAPS = ("variance", "bias", "noise_drift", "travel", "jump", "noise_length")

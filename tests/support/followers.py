@@ -19,10 +19,10 @@ import torch
 from core.mechanisms.gaussian import noise_vector
 from core.mechanisms.generator import SystemGenerator
 from core.oracle.noise import grid_for
-from core.problems.blocks import BlockProblem
-from core.problems.neural.problem import NetworkProblem
-from core.problems.process_group import ProcessGroup, meet
-from core.problems.sharded import Member, Shard, ShardedProblem, Sum, member_of, shard_of
+from core.queries.sums.blocks import BlockProblem
+from core.queries.sums.network.problem import NetworkProblem
+from core.queries.sums.process_group import ProcessGroup, meet
+from core.queries.sums.sharded import Member, Shard, ShardedProblem, Sum, member_of, shard_of
 from tests.support import networks
 from tests.support.situations import SITUATIONS, Situation
 

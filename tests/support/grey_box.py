@@ -15,16 +15,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.catalogue.hessian_questions import AbstractScored
-from core.catalogue.questions import Question
 from core.mechanisms.generator import SystemGenerator
 from core.mechanisms.lattice import round_parts
 from core.oracle import Answer, Oracle, full, noise
 from core.oracle.filters import CountingFilter
 from core.oracle.full import FullOracle
 from core.privacy.facts import Facts
-from core.problems import OpenProblem, Problem
-from core.problems.neural.parts import OpenSum, closed
+from core.queries.gradients import Question
+from core.queries.hessians import AbstractScored
+from core.queries.sums import OpenProblem, Problem
+from core.queries.sums.network.parts import OpenSum, closed
 from tests.support.problems import repeatable_generator
 
 Method = Callable[[Oracle], Tensor]

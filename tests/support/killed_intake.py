@@ -13,14 +13,14 @@ from uuid import uuid4
 
 from sqlalchemy.orm import Session
 
-from core.catalogue.jobs import JobSpec
+from core.base.settings import ServiceSettings
+from core.db.database import Database
+from core.db.tables import Job
+from core.jobs import jobs as rows
+from core.planning.job import JobSpec
 from core.service import intake, jobs
 from core.service.context import Caller, Context
 from core.service.intake import Submission
-from core.settings import ServiceSettings
-from core.store.database import Database
-from core.store.jobs import jobs as rows
-from core.store.tables import Job
 from tests.support import entry
 from tests.support.api import job
 

@@ -17,9 +17,9 @@ from torch import Tensor
 from core.oracle import full
 from core.oracle.full import ReadSelection
 from core.oracle.samples import StreamOracle
-from core.problems.linear import LinearProblem
-from core.problems.peer_group import DistributedPeerGroup
-from core.problems.sharded import ShardedProblem
+from core.queries.sums.linear import LinearProblem
+from core.queries.sums.peer_group import DistributedPeerGroup
+from core.queries.sums.sharded import ShardedProblem
 from core.training import oracles
 from core.training.ledger_filter import LedgerFilter
 from tests.support.problems import repeatable_generator

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.autograd.functional import jacobian
 
-from core.catalogue.loss_bases import AbstractRobust
-from core.catalogue.losses import (
+from core.losses.bases import AbstractRobust
+from core.losses.losses import (
     Clip,
     Huber,
     LogCosh,
@@ -24,7 +24,7 @@ from core.catalogue.losses import (
     Squared,
     Weights,
 )
-from core.catalogue.nonconvex_losses import Brier, Cauchy, GemanMcClure, RobustPhase, SineLink, SmoothPhase
+from core.losses.nonconvex import Brier, Cauchy, GemanMcClure, RobustPhase, SineLink, SmoothPhase
 from core.privacy.facts import Adjacency, Facts, Frozen
 from tests.support.problems import LOSSES, facts
 

@@ -4,8 +4,8 @@ import csv
 import io
 from collections.abc import Sequence
 
-from core.catalogue.columns import Column
-from core.store.decoding.mock import mock_rows
+from core.data.columns import Column
+from core.records.decoding.mock import mock_rows
 
 
 def mock_csv(columns: Sequence[Column], rows: int, *, seed: int = 0) -> str:

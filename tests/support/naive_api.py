@@ -3,7 +3,7 @@
 from typing import Any
 
 from api.__main__ import main
-from core.errors import NotFound
+from core.base.errors import NotFound
 from core.service import jobs
 
 plain = jobs.attempts

@@ -8,11 +8,11 @@ from math import inf
 
 from sqlalchemy.orm import Session
 
-from core.store import clock
-from core.store.claims import Claim, lock_job
-from core.store.jobs import jobs
-from core.store.ledger import ledger
-from core.store.tables import Job
+from core.db import clock
+from core.db.tables import Job
+from core.jobs import jobs
+from core.ledger import ledger
+from core.ledger.claims import Claim, lock_job
 from workers import supervisor
 
 

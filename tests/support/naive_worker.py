@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from core.store import clock
-from core.store.claims import Claim, epoch
-from core.store.jobs import jobs
-from core.store.tables import Attempt, Job
+from core.db import clock
+from core.db.tables import Attempt, Job
+from core.jobs import jobs
+from core.ledger.claims import Claim, epoch
 from workers.app import main
 
 BETWEEN_SECONDS = 1.0

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from core.catalogue.network.layers import (
+from core.models.network.layers import (
     Activation,
     Attention,
     Conv2d,
@@ -20,12 +20,12 @@ from core.catalogue.network.layers import (
     Residual,
     Shape,
 )
-from core.catalogue.network.model import Adapters, Lora, Loss, Train
-from core.catalogue.network.trained import start_parameters
+from core.models.network.model import Adapters, Lora, Loss, Train
+from core.models.network.trained import start_parameters
 from core.privacy.facts import Adjacency, Facts
-from core.problems.neural.losses import losses_of
-from core.problems.neural.modules import ForwardPass
-from core.problems.neural.problem import NetworkProblem
+from core.queries.sums.network.losses import losses_of
+from core.queries.sums.network.modules import ForwardPass
+from core.queries.sums.network.problem import NetworkProblem
 
 Network = tuple[tuple[Layer, ...], Shape, Loss, Train]
 

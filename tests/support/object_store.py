@@ -13,7 +13,7 @@ import httpx
 import pytest
 from moto.server import ThreadedMotoServer
 
-from core.store.records.bucket import _connect
+from core.records.bucket import _connect
 
 
 @contextmanager

@@ -20,12 +20,12 @@ from typing import Any
 
 import torch
 
+from core.ledger import ledger
 from core.oracle import full
 from core.oracle.federation import TOLD
 from core.privacy.events import EVENT
-from core.problems.linear import LinearProblem
-from core.problems.peer_group import DistributedPeerGroup
-from core.store.ledger import ledger
+from core.queries.sums.linear import LinearProblem
+from core.queries.sums.peer_group import DistributedPeerGroup
 from core.training import attempt, federated
 from core.training.answer_log import AttemptLog
 from core.training.ledger_filter import LedgerFilter

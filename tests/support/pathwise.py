@@ -25,14 +25,14 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from core.catalogue.questions import Gradient, GradientDifference, LeastGradient, Question
 from core.mechanisms.generator import SimulationGenerator
 from core.oracle import Answer, Oracle, PrivacyFilter, PublicRandomness, Release, Status
 from core.oracle.account import EVERYTHING, DrawAccount
 from core.oracle.noise import grid_for
 from core.oracle.simulation import Simulation
 from core.privacy.facts import Adjacency, Facts
-from core.problems import SyntheticProblem
+from core.queries.gradients import Gradient, GradientDifference, LeastGradient, Question
+from core.queries.sums import SyntheticProblem
 
 T = TypeVar("T")
 

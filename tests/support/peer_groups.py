@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from core.errors import PeerLost
+from core.base.errors import PeerLost
 
 T = TypeVar("T")
 PATIENCE_SECONDS = 10.0

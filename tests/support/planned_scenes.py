@@ -13,18 +13,18 @@ from benchmarks.trust.class_jobs import encoded_classes, planned_classes
 from benchmarks.trust.class_shapes import draw_classes
 from benchmarks.trust.jobs import Cell, encoded, planned
 from benchmarks.trust.shapes import draw
-from core.catalogue.modelling import encoded_loss
-from core.catalogue.planning import PlannedJob
-from core.catalogue.whitened_newton import WhitenedNewton
 from core.inference.estimate import Estimate
-from core.optimizers import fit_and_infer
+from core.methods.fits import fit_and_infer
+from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
 from core.oracle import Oracle
 from core.oracle.filters import CountingFilter
 from core.oracle.full import FullOracle
+from core.planning.modelling import encoded_loss
+from core.planning.planner import PlannedJob
 from core.privacy.events import compose
-from core.problems import make_problem
-from core.problems.linear import LinearProblem
-from core.problems.multinomial import MultinomialProblem
+from core.queries.sums import make_problem
+from core.queries.sums.linear import LinearProblem
+from core.queries.sums.multinomial import MultinomialProblem
 from core.training.ledger_filter import LedgerFilter
 from tests.support.problems import repeatable_generator
 

@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from core.catalogue.questions import Gradient, Question
 from core.privacy.facts import Adjacency, Facts
+from core.queries.gradients import Gradient, Question
 
 Floats = NDArray[np.float64]
 LIPSCHITZ: Final = 1.0

@@ -8,9 +8,9 @@ the print has a point that does not exist.
 import torch
 from torch import Tensor
 
-from core.catalogue.kl.spider_schedule import SpiderConstants, SpiderSchedule, proved
-from core.catalogue.questions import Gradient, GradientDifference
+from core.methods.kl.spider.schedule import SpiderConstants, SpiderSchedule, proved
 from core.oracle import Oracle
+from core.queries.gradients import Gradient, GradientDifference
 
 
 def printed_course(ground: SpiderConstants, rho: float, failure: float) -> SpiderSchedule:

@@ -4,7 +4,7 @@ import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from torch import Tensor
 
-from core.catalogue.losses import (
+from core.losses.losses import (
     Huber,
     Logistic,
     Loss,
@@ -16,10 +16,10 @@ from core.catalogue.losses import (
     gradient_bound,
     gradient_diameter,
 )
-from core.catalogue.nonconvex_losses import AbstractPhase, Brier
+from core.losses.nonconvex import AbstractPhase, Brier
 from core.mechanisms.generator import SystemGenerator
 from core.privacy.facts import Adjacency, Facts
-from core.problems.linear import LinearProblem
+from core.queries.sums.linear import LinearProblem
 
 LOGISTIC = Logistic()
 HUBER = Huber(scale=0.7)

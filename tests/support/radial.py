@@ -11,7 +11,7 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from core.catalogue.kl.adaptive_gd import AdaptiveGradientDescent
+from core.methods.kl.adaptive_gd.spec import AdaptiveGradientDescent
 from core.privacy.facts import Facts
 from studies.kl.problems import Constants, power
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import httpx
 
-from core.store.database import Database
+from core.db.database import Database
 from tests.support.embedded import LINEAR, Embedded, embedded
 
 KEPT = ("master.key", "signing.key", "witness.jsonl")

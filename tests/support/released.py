@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.catalogue.columns import BinaryColumn, CategoryColumn, IntegerColumn, NumberColumn
-from core.catalogue.design import make_design
-from core.catalogue.losses import Huber, Logistic, Mallows, Multinomial, Poisson
-from core.catalogue.models import LinearModel, LogisticModel, MultinomialModel, PoissonModel, RegressionModel
+from core.data.columns import BinaryColumn, CategoryColumn, IntegerColumn, NumberColumn
 from core.inference.released import Flags, Released
+from core.losses.losses import Huber, Logistic, Mallows, Multinomial, Poisson
+from core.models.design import make_design
+from core.models.kinds import LinearModel, LogisticModel, MultinomialModel, PoissonModel, RegressionModel
 from core.privacy.budget import plan_orders
 from core.privacy.events import Gaussian, compose
 from core.privacy.facts import Adjacency

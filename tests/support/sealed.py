@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from core.store.records.encryption import SealedFile
+from core.records.encryption import SealedFile
 
 
 def seal(path: Path, content: bytes, context: str = "ds_1") -> SealedFile:

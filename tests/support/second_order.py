@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from core.catalogue.questions import Question
-from core.catalogue.second_order.claims import AbstractEscape
-from core.catalogue.second_order.figures import RoundMode
-from core.catalogue.second_order.gauss import GaussPsgd
+from core.methods.second_order.claims import AbstractEscape
+from core.methods.second_order.figures import RoundMode
+from core.methods.second_order.gauss_psgd.spec import GaussPsgd
 from core.oracle import Answer
 from core.privacy.facts import Adjacency, Facts
+from core.queries.gradients import Question
 from tests.support.problems import problem
 
 State = dict[str, Tensor]

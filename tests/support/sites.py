@@ -25,14 +25,14 @@ import httpx
 import psutil
 from sqlalchemy.engine import make_url
 
-from core.catalogue.datasets import parse_metadata
-from core.catalogue.jobs import JobSpec
+from core.base.settings import ServiceSettings
+from core.data.datasets import parse_metadata
+from core.db.database import Database
+from core.operations.roles import make_role
+from core.planning.job import JobSpec
+from core.records.master_key import make_master_key
 from core.service import access, jobs, keys, uploads
 from core.service.context import Caller, Context, Role
-from core.settings import ServiceSettings
-from core.store.access.roles import make_role
-from core.store.database import Database
-from core.store.records.master_key import make_master_key
 from tests.support import entry
 from tests.support.cluster import Postgres, Reaper, is_ready, until
 from tests.support.embedded import COLUMNS, KEY, LINEAR, PATIENCE_SECONDS, ROOT, TERMINAL, Embedded, Running

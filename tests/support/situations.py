@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.catalogue.losses import (
+from core.losses.losses import (
     Clip,
     Huber,
     Logistic,
@@ -24,11 +24,11 @@ from core.catalogue.losses import (
     Weights,
     cubic_bound,
 )
-from core.catalogue.modelling import parameters
-from core.catalogue.questions import Curvature, Gradient, GradientDifference, Question, Secant
+from core.planning.modelling import parameters
 from core.privacy.facts import Adjacency, Facts
-from core.problems import make_problem
-from core.problems.blocks import BlockProblem
+from core.queries.gradients import Curvature, Gradient, GradientDifference, Question, Secant
+from core.queries.sums import make_problem
+from core.queries.sums.blocks import BlockProblem
 from tests.support import problems
 
 SCALE_START = 1.7

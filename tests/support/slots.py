@@ -11,20 +11,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from core.catalogue.hessian_questions import Hessian, HessianProduct
-from core.catalogue.losses import Clip, Mallows
-from core.catalogue.nonconvex_losses import Cauchy, SmoothPhase
-from core.catalogue.questions import Gradient, GradientDifference, Question
+from core.losses.losses import Clip, Mallows
+from core.losses.nonconvex import Cauchy, SmoothPhase
 from core.mechanisms import sampling
 from core.mechanisms.generator import Generator
 from core.mechanisms.sampling import ListedSample, ListKernels, _groups, list_by, rate_parts
 from core.oracle.noise import grid_for
 from core.privacy.facts import Facts
-from core.problems import Problem
-from core.problems.blocks import BlockProblem
-from core.problems.linear import LinearProblem
-from core.problems.neural.problem import NetworkProblem
-from core.problems.single import PART_ROWS
+from core.queries.gradients import Gradient, GradientDifference, Question
+from core.queries.hessians import Hessian, HessianProduct
+from core.queries.sums import Problem
+from core.queries.sums.blocks import BlockProblem
+from core.queries.sums.linear import LinearProblem
+from core.queries.sums.network.problem import NetworkProblem
+from core.queries.sums.single import PART_ROWS
 from studies.second_order.saddle_records import ComponentRecords
 from tests.support import networks
 from tests.support.situations import SITUATIONS, Situation

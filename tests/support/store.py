@@ -13,20 +13,20 @@ from sqlalchemy import text, update
 from sqlalchemy.engine import make_url
 from sqlalchemy.orm import Session
 
+from core.access import principals
+from core.base.identifiers import new_id
+from core.db import clock
+from core.db.base import Base
+from core.db.database import Database
+from core.db.revisions import head_revision
+from core.db.tables import SEVERAL, Dataset, Job
+from core.jobs import jobs
+from core.jobs.sweep import CONTACT, sweep
+from core.ledger import ledger
+from core.ledger.claims import put_secret
 from core.privacy.budget import Terms, plan_orders
 from core.privacy.events import Event, Gaussian
-from core.store import clock
-from core.store.access import principals
-from core.store.base import Base
-from core.store.claims import put_secret
-from core.store.database import Database
-from core.store.datasets import give_access
-from core.store.ids import new_id
-from core.store.jobs import jobs
-from core.store.jobs.sweep import CONTACT, sweep
-from core.store.ledger import ledger
-from core.store.revisions import head_revision
-from core.store.tables import SEVERAL, Dataset, Job
+from core.records.datasets import give_access
 
 STEP = Gaussian(sigma=20.0)
 DRAWS = 1000

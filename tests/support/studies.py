@@ -8,17 +8,17 @@ import torch
 from scipy.stats import norm
 from torch import Tensor
 
-from core.catalogue.inference_settings import Inference, Shares
-from core.catalogue.losses import Huber, Mallows, curvature_bound, gradient_bound
-from core.catalogue.methods import AnySettings
-from core.catalogue.noisy_gd import NoisyGradientDescent
 from core.inference.estimate import Sandwich
 from core.inference.sandwich import Correction, correction, infer
+from core.inference.settings import Inference, Shares
+from core.losses.losses import Huber, Mallows, curvature_bound, gradient_bound
 from core.mechanisms.generator import SimulationGenerator
-from core.optimizers import fit, iterate
+from core.methods.fits import fit, iterate
+from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent
+from core.methods.registry import AnySettings
 from core.oracle.simulation import Simulation
 from core.privacy.facts import Adjacency, Facts
-from core.problems.linear import LinearProblem
+from core.queries.sums.linear import LinearProblem
 
 SCALE = 2.0
 WEIGHT = sqrt(2)

@@ -6,8 +6,8 @@ from collections import Counter
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from core.store.ledger import charged
-from core.store.tables import Entry, Scope
+from core.db.tables import Entry, Scope
+from core.ledger import charged
 
 
 def add_up(session: Session, scope_id: str) -> None:

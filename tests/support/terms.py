@@ -10,19 +10,19 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
-from core.catalogue.columns import Coded, Columns
-from core.catalogue.jobs import JobSpec
-from core.catalogue.planning import PlannedJob, plan_job
+from core.data.columns import Coded, Columns
 from core.inference.estimate import Estimate
 from core.mechanisms.generator import SystemGenerator
-from core.optimizers import fit_and_infer
+from core.methods.fits import fit_and_infer
 from core.oracle.filters import CountingFilter
 from core.oracle.full import FullOracle
+from core.planning.job import JobSpec
+from core.planning.planner import PlannedJob, plan_job
 from core.privacy.budget import plan_orders
 from core.privacy.events import compose
 from core.privacy.facts import Adjacency
-from core.problems.linear import LinearProblem
-from core.store.records.records import Encoded, read_records
+from core.queries.sums.linear import LinearProblem
+from core.records.records import Encoded, read_records
 from core.training.fitting import make_problem
 
 Array = NDArray[np.float64]

@@ -20,20 +20,20 @@ from pydantic import TypeAdapter
 from scipy import stats
 from torch import Tensor
 
-from core.catalogue.planning import PlannedJob
-from core.catalogue.questions import Question
-from core.catalogue.sampling import StreamSampling
-from core.optimizers import iterate
+from core.ledger import allowance
+from core.ledger.claims import Claim
+from core.methods.fits import iterate
 from core.oracle import Answer
 from core.oracle.federation import ANSWER
 from core.oracle.noise import grid_for
+from core.planning.planner import PlannedJob
 from core.privacy.events import Event, Repeated, compose
 from core.privacy.facts import Facts
 from core.privacy.renyi import cost_nano
-from core.problems.linear import LinearProblem
-from core.store.claims import Claim
-from core.store.ledger import allowance
-from core.store.records.records import Encoded, open_records, read_records
+from core.queries.gradients import Question
+from core.queries.sampling import StreamSampling
+from core.queries.sums.linear import LinearProblem
+from core.records.records import Encoded, open_records, read_records
 from core.training.attempt import replan
 from core.training.fitting import make_problem
 from core.training.order import AttemptInput, stored_order

@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import pytest
 
-from core.catalogue.network.layers import Linear, MeanOver, Reshape
+from core.models.network.layers import Linear, MeanOver, Reshape
 from core.training import device
 from tests.support.embedded import ROOT
 
@@ -16,9 +16,9 @@ PROGRAM = """
 import sys
 import torch
 from pydantic import TypeAdapter
-from core.catalogue.columns import Columns
-from core.catalogue.jobs import JobSpec
-from core.catalogue.planning import plan_job
+from core.data.columns import Columns
+from core.planning.job import JobSpec
+from core.planning.planner import plan_job
 from core.privacy.budget import plan_orders
 from core.privacy.facts import Adjacency
 from core.training import attempt

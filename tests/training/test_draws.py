@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 import torch
 
-from core.catalogue.planning import PlannedJob
-from core.catalogue.questions import Gradient, GradientNorm
-from core.errors import Diverged
-from core.optimizers import fit_and_infer
+from core.base.errors import Diverged
+from core.methods.fits import fit_and_infer
+from core.planning.planner import PlannedJob
 from core.privacy.draws import MOST_RUNS, SAMPLE_DRAWS
 from core.privacy.facts import Adjacency
+from core.queries.gradients import Gradient, GradientNorm
 from core.training.draws import DrawCount
 from core.training.notes import unpack
 from core.training.oracles import make_filter, open_oracle

@@ -8,22 +8,22 @@ import pytest
 import torch
 from torch import Tensor
 
-from core.catalogue.error_bound import ErrorBound
-from core.catalogue.noisy_gd import NoisyGradientDescent
-from core.catalogue.planning import chunks
-from core.catalogue.questions import Question
-from core.errors import Misled, PeerLost
+from core.base.errors import Misled, PeerLost
+from core.inference.error_bound import ErrorBound
 from core.inference.estimate import Estimate
 from core.inference.network import AnyReleased
 from core.inference.released import Released
 from core.mechanisms.generator import SystemGenerator
-from core.optimizers import fit
+from core.methods.fits import fit
+from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent
 from core.oracle import Answer, Release
 from core.oracle.federation import FederatedOracle, MessageRounds, SiteFilter
 from core.oracle.filters import ORDERS, UnlimitedFilter
 from core.oracle.full import FullOracle
+from core.planning.planner import chunks
 from core.privacy.events import Event, compose
 from core.privacy.renyi import cost_nano, prefix_costs
+from core.queries.gradients import Question
 from core.training.attempt import pack_release
 from core.training.federated import blaming, furthest, most_known, of_all, told_in, weakest
 from core.training.ledger_filter import LedgerFilter

@@ -8,19 +8,19 @@ import pytest
 import torch
 from pydantic import TypeAdapter
 
-from core.catalogue.columns import Column
-from core.catalogue.jobs import JobSpec
-from core.catalogue.losses import Clip, Huber, LogCosh, Logistic, Mallows, Multinomial, Poisson, Schweppe
-from core.catalogue.planning import plan_job
+from core.data.columns import Column
 from core.inference.estimate import Estimate, Sandwich
 from core.inference.released import Released, declared, residual_scale
-from core.optimizers import Fitted
+from core.ledger.claims import Claim
+from core.losses.losses import Clip, Huber, LogCosh, Logistic, Mallows, Multinomial, Poisson, Schweppe
+from core.methods.fits import Fitted
 from core.oracle import Release, Status
+from core.planning.job import JobSpec
+from core.planning.planner import plan_job
 from core.privacy.budget import plan_orders
 from core.privacy.events import Event, Gaussian, compose
 from core.privacy.facts import Adjacency
-from core.store.claims import Claim
-from core.store.records.records import StoredRecords
+from core.records.records import StoredRecords
 from core.training.fitting import describe
 from core.training.order import AttemptInput
 from tests.support.embedded import COLUMNS

@@ -8,20 +8,20 @@ import pytest
 import torch
 from pydantic import TypeAdapter
 
-from core.catalogue.columns import Column
-from core.catalogue.jobs import JobSpec
-from core.catalogue.network.layers import Layer, parameters_of
-from core.catalogue.network.trained import start_parameters, trained_parameters
-from core.catalogue.planning import PlannedJob, plan_job
-from core.inference.about import misfit
+from core.data.columns import Column
 from core.inference.network import ReleasedNetwork, shown
 from core.inference.network_summary import methods_paragraph
 from core.mechanisms.public_start import draw_start
+from core.models.network.layers import Layer, parameters_of
+from core.models.network.trained import start_parameters, trained_parameters
+from core.planning.about import misfit
+from core.planning.job import JobSpec
+from core.planning.planner import PlannedJob, plan_job
 from core.privacy.budget import plan_orders
 from core.privacy.events import Gaussian
 from core.privacy.facts import Adjacency
 from core.privacy.reports import report
-from core.problems.neural.modules import ForwardPass
+from core.queries.sums.network.modules import ForwardPass
 from core.training.network import change_of, describe_network, low_rank, merged, start_of
 
 LAYERS = [{"kind": "linear", "units": 7}, {"kind": "activation", "of": "tanh"},

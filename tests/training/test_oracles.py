@@ -8,20 +8,20 @@ import pytest
 import torch
 from pydantic import TypeAdapter
 
-from core.catalogue.columns import Columns
-from core.catalogue.jobs import JobSpec
-from core.catalogue.planning import PlannedJob, plan_job
-from core.errors import AdjacencyMismatch
+from core.base.errors import AdjacencyMismatch
+from core.data.columns import Columns
+from core.ledger.claims import Claim
+from core.ledger.schedules import Schedule, is_stream
 from core.mechanisms.sampling import padded_length, public_order, rate_parts
 from core.oracle.full import FullOracle
 from core.oracle.samples import PoissonOracle, StreamOracle
+from core.planning.job import JobSpec
+from core.planning.planner import PlannedJob, plan_job
 from core.privacy.budget import plan_orders
 from core.privacy.events import Gaussian
 from core.privacy.facts import Adjacency
 from core.privacy.renyi import prefix_costs
-from core.store.claims import Claim
-from core.store.ledger.schedules import Schedule, is_stream
-from core.store.records.records import StoredRecords
+from core.records.records import StoredRecords
 from core.training.ledger_filter import LedgerFilter
 from core.training.oracles import make_filter, open_oracle
 from core.training.order import AttemptInput, Payer

@@ -16,13 +16,21 @@ from hypothesis import strategies as st
 from sqlalchemy import select, update
 from torch import Tensor
 
-from core.catalogue.clipped.certified import CertifiedClippedSgd
-from core.catalogue.questions import Gradient, Question
-from core.catalogue.sampling import StreamSampling
+from core.base.settings import ServiceSettings
+from core.db import clock
+from core.db.database import Database
+from core.db.tables import Entry, Job
 from core.inference.estimate import Estimate
+from core.jobs import jobs
+from core.jobs.sweep import CONTACT, sweep
+from core.ledger import ledger
+from core.ledger.claims import Claim, put_secret
+from core.ledger.witness.comparing import guard
+from core.ledger.witness.witness import Witness
 from core.mechanisms.generator import SystemGenerator
 from core.mechanisms.sampling import public_order
-from core.optimizers import fit
+from core.methods.clipped.one_pass.spec import CertifiedClippedSgd
+from core.methods.fits import fit
 from core.oracle import Answer, Release
 from core.oracle.account import DrawAccount
 from core.oracle.samples import StreamOracle
@@ -30,16 +38,8 @@ from core.privacy.events import NOTHING, Event, Gaussian, compose
 from core.privacy.facts import Adjacency, Facts
 from core.privacy.renyi import cost_nano, prefix_costs
 from core.privacy.reports import report
-from core.settings import ServiceSettings
-from core.store import clock
-from core.store.claims import Claim, put_secret
-from core.store.database import Database
-from core.store.jobs import jobs
-from core.store.jobs.sweep import CONTACT, sweep
-from core.store.ledger import ledger
-from core.store.tables import Entry, Job
-from core.store.witness.comparing import guard
-from core.store.witness.witness import Witness
+from core.queries.gradients import Gradient, Question
+from core.queries.sampling import StreamSampling
 from core.training.ledger_filter import LedgerWriter
 from core.training.ledger_writer import FencedLedgerWriter
 from core.training.order import Drained, Payer

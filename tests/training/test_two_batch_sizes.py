@@ -13,22 +13,22 @@ from hypothesis import given as drawn
 from hypothesis import settings as of
 from hypothesis import strategies as st
 
-from core.catalogue.second_order.gauss import GaussPsgd
+from core.base.settings import ServiceSettings
+from core.db.database import Database
+from core.db.tables import Job
 from core.inference.estimate import Estimate
+from core.jobs import jobs
+from core.ledger import ledger
+from core.ledger.witness.comparing import guard
+from core.ledger.witness.witness import Witness
 from core.mechanisms.generator import SystemGenerator
 from core.mechanisms.sampling import public_order
-from core.optimizers import fit
+from core.methods.fits import fit
+from core.methods.second_order.gauss_psgd.spec import GaussPsgd
 from core.oracle import Release
 from core.oracle.samples import StreamOracle
 from core.privacy.events import compose
 from core.privacy.renyi import cost_nano
-from core.settings import ServiceSettings
-from core.store.database import Database
-from core.store.jobs import jobs
-from core.store.ledger import ledger
-from core.store.tables import Job
-from core.store.witness.comparing import guard
-from core.store.witness.witness import Witness
 from core.training.ledger_writer import FencedLedgerWriter
 from core.training.order import Payer
 from core.training.streaming import StreamFilter

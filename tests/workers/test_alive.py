@@ -1,8 +1,8 @@
 """A health check that tells a supervisor which beats from one that is gone, on this machine and no other."""
 
-from core.settings import ServiceSettings
-from core.store.database import Database
-from core.store.jobs import workers
+from core.base.settings import ServiceSettings
+from core.db.database import Database
+from core.jobs import workers
 from workers.alive import LEASES, alive
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from core.catalogue.jobs import Resources
-from core.store.claims import Claim
+from core.ledger.claims import Claim
+from core.planning.job import Resources
 from workers.attempt_result import AttemptResult, attempt_result, endings
 from workers.outcome import Outcome, describe
 from workers.run import Child, Run

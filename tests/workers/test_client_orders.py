@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from core.catalogue.jobs import Resources
-from core.settings import ServiceSettings
-from core.store.claims import Claim
+from core.base.settings import ServiceSettings
+from core.ledger.claims import Claim
+from core.planning.job import Resources
 from core.training.taken import ClaimedJob, ClaimedSite
 from workers.seats import seated
 from workers.wire import TrainerMessage

@@ -11,8 +11,8 @@ import psutil
 import pytest
 from sqlalchemy import select
 
+from core.db.tables import Entry
 from core.service.broker import NOTIFY, make_app
-from core.store.tables import Entry
 from tests.support.cluster import Cluster, cluster
 from tests.support.embedded import LINEAR, LOGISTIC
 from tests.workers.test_kills import check

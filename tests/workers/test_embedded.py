@@ -13,10 +13,10 @@ import psutil
 import pytest
 from sqlalchemy import select
 
-from core.settings import ServiceSettings
-from core.store.access import principals
-from core.store.database import Database
-from core.store.service_tables import Audit
+from core.access import principals
+from core.base.settings import ServiceSettings
+from core.db.database import Database
+from core.db.service_tables import Audit
 from tests.support.embedded import ROOT, START_SECONDS, embedded
 from workers.embedded import main, prepare
 from workers.upkeep import main as upkeep

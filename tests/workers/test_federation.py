@@ -13,8 +13,8 @@ from uuid import uuid4
 
 import pytest
 
+from core.db.tables import Job
 from core.privacy.events import EVENT, Event, compose
-from core.store.tables import Job
 from examples import bank
 from tests.support.embedded import LINEAR, Embedded, embedded, readings
 from tests.support.federated import SIZES, STEPS, Federation, check, states, submit, unpaid

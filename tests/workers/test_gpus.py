@@ -16,9 +16,9 @@ import pytest
 import structlog
 import torch
 
-from core.catalogue.questions import Question
-from core.problems import make_problem
-from core.settings import ServiceSettings
+from core.base.settings import ServiceSettings
+from core.queries.gradients import Question
+from core.queries.sums import make_problem
 from tests.support.embedded import ROOT, Embedded, embedded
 from tests.support.situations import ASKED, Situation, named
 from workers.gpus import Gpu, NoAnswer, find_gpus, free_bytes, hold

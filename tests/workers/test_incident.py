@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import Diverged, PeerLost
+from core.base.errors import Diverged, PeerLost
 from core.training.attempt import in_phase
 from core.training.order import Drained, Failed, Phase
 from tests.support.embedded import START_SECONDS, embedded
@@ -158,4 +158,4 @@ def test_an_operator_finds_what_failed_beside_the_job(tmp_path: Path) -> None:
     (line,) = lines
     assert (line["job"], line["attempt"], line["level"]) == (ended["id"], 1, "error")
     assert (line["status"], line["error"]) == ("failed-opening", "Tampered")
-    assert line["at"][-1].startswith("core.store.records.encryption:")
+    assert line["at"][-1].startswith("core.records.encryption:")

@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from core.base.settings import ServiceSettings
+from core.db.database import Database
+from core.db.tables import Account, Attempt, Entry, Job, Scope
+from core.ledger import allowance, ledger, verification
+from core.ledger.accounts import balance_of
 from core.privacy.events import EVENT, Event, Gaussian, Repeated, compose
 from core.privacy.renyi import cost_nano
-from core.settings import ServiceSettings
-from core.store.database import Database
-from core.store.ledger import allowance, ledger, verification
-from core.store.ledger.accounts import balance_of
-from core.store.tables import Account, Attempt, Entry, Job, Scope
 from core.training.job_repository import JobRepository
 from tests.support.embedded import LINEAR, LOGISTIC, START_SECONDS, TERMINAL, Embedded, embedded, readings
 

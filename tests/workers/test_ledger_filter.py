@@ -12,11 +12,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.catalogue.questions import Gradient, Secant
 from core.oracle import Answer
 from core.oracle.account import EVERYTHING, DrawAccount
 from core.privacy.events import NOTHING, Event, Gaussian, Repeated, Sampled, Zcdp, compose
 from core.privacy.renyi import cost_nano, prefix_costs
+from core.queries.gradients import Gradient, Secant
 from core.training.ledger_filter import LedgerFilter
 from core.training.notes import Notes, unpack
 from core.training.order import Drained, Payer

@@ -8,14 +8,14 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 
-from core.errors import DatabaseAway, LedgerBusy, StaleAttempt
-from core.settings import ServiceSettings
-from core.store.claims import Claim
-from core.store.database import Database
-from core.store.jobs import jobs
-from core.store.tables import Job, Scope
-from core.store.witness.comparing import guard
-from core.store.witness.witness import Witness
+from core.base.errors import DatabaseAway, LedgerBusy, StaleAttempt
+from core.base.settings import ServiceSettings
+from core.db.database import Database
+from core.db.tables import Job, Scope
+from core.jobs import jobs
+from core.ledger.claims import Claim
+from core.ledger.witness.comparing import guard
+from core.ledger.witness.witness import Witness
 from core.training.ledger_writer import FencedLedgerWriter
 from tests.support.store import make_place, submit
 

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from core.catalogue.columns import ArrayColumn, DateColumn
-from core.store.decoding.summary import RowSummary
+from core.data.columns import ArrayColumn, DateColumn
+from core.records.decoding.summary import RowSummary
 from tests.api.test_identity import COLUMNS, made, people, send, text
 from tests.support.api import ROOT, Service, running
 from workers.overlaps import _take

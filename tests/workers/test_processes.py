@@ -9,11 +9,11 @@ from typing import Any
 import psutil
 import pytest
 
+from core.db.tables import Account, Job
+from core.ledger import allowance
+from core.ledger.accounts import balance_of
 from core.privacy.events import compose
 from core.privacy.renyi import cost_nano
-from core.store.ledger import allowance
-from core.store.ledger.accounts import balance_of
-from core.store.tables import Account, Job
 from tests.support.embedded import LOGISTIC, START_SECONDS, Embedded, embedded, readings, toy_csv
 from workers.gather import LEAST_PATIENCE_SECONDS
 

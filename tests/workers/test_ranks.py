@@ -21,29 +21,29 @@ import torch
 from pydantic import BaseModel, TypeAdapter
 from safetensors.numpy import save_file
 
-from core.catalogue.columns import Columns
-from core.catalogue.jobs import JobSpec
-from core.catalogue.kl.adaptive_gd import AdaptiveGradientDescent
-from core.catalogue.planning import PlannedJob, plan_job
-from core.catalogue.questions import Gradient, GradientDifference, Question
-from core.catalogue.sampling import PoissonSampling
+from core.base.settings import ServiceSettings
+from core.data.columns import Columns
 from core.mechanisms.sampling import public_order
+from core.methods.kl.adaptive_gd.spec import AdaptiveGradientDescent
 from core.oracle.filters import UnlimitedFilter
 from core.oracle.full import FullOracle
 from core.oracle.noise import grid_for
 from core.oracle.samples import PoissonOracle, StreamOracle
+from core.planning.job import JobSpec
+from core.planning.planner import PlannedJob, plan_job
 from core.privacy.budget import plan_orders
 from core.privacy.facts import PART_UNITS, Adjacency
 from core.privacy.renyi import prefix_costs
-from core.problems.process_group import ProcessGroup, meet
-from core.problems.sharded import ShardedProblem, Sum, shard_of
-from core.settings import ServiceSettings
-from core.store.records.encryption import SealedFile
-from core.store.records.files import digest_of
-from core.store.records.master_key import load_master_keys
-from core.store.records.records import StoredRecords
-from core.store.records.storage import open_storage
-from core.store.records.weights import KeptWeights, read_weights
+from core.queries.gradients import Gradient, GradientDifference, Question
+from core.queries.sampling import PoissonSampling
+from core.queries.sums.process_group import ProcessGroup, meet
+from core.queries.sums.sharded import ShardedProblem, Sum, shard_of
+from core.records.encryption import SealedFile
+from core.records.files import digest_of
+from core.records.master_key import load_master_keys
+from core.records.records import StoredRecords
+from core.records.storage import open_storage
+from core.records.weights import KeptWeights, read_weights
 from core.training.order import Payer
 from core.training.ranks import Closed, Opened, Paid, _own_rows
 from tests.support.followers import PATIENCE_SECONDS, forget_groups

@@ -12,25 +12,25 @@ import pytest
 import torch
 from torch import Tensor
 
-from core.catalogue.inference_settings import Inference, Shares
-from core.catalogue.kl.adaptive_gd import AdaptiveGradientDescent
-from core.catalogue.kl.condition import KlCondition
-from core.catalogue.kl.proximal_point import ProximalPoint
-from core.catalogue.kl.spider import KlSpider
-from core.catalogue.methods import AnySettings
-from core.catalogue.newton_options import LineSearch
-from core.catalogue.noisy_gd import NoisyGradientDescent
-from core.catalogue.noisy_newton import NoisyNewton
-from core.catalogue.planning import chunks
-from core.catalogue.questions import Question
 from core.inference.estimate import Estimate
+from core.inference.settings import Inference, Shares
 from core.mechanisms.generator import SimulationGenerator
-from core.optimizers import Fitted, fit, fit_and_infer
+from core.methods.fits import Fitted, fit, fit_and_infer
+from core.methods.kl.adaptive_gd.spec import AdaptiveGradientDescent
+from core.methods.kl.condition import KlCondition
+from core.methods.kl.proximal_point.spec import ProximalPoint
+from core.methods.kl.spider.spec import KlSpider
+from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent
+from core.methods.m_estimation.noisy_newton.options import LineSearch
+from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
+from core.methods.registry import AnySettings
 from core.oracle import Answer, Release, Status
 from core.oracle.filters import ORDERS
 from core.oracle.simulation import Simulation
+from core.planning.planner import chunks
 from core.privacy.events import Composed, Event, Repeated, compose
 from core.privacy.renyi import cost_nano, prefix_costs
+from core.queries.gradients import Question
 from core.training.ledger_filter import LedgerFilter
 from core.training.notes import unpack
 from core.training.order import Payer

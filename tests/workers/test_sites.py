@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from core.db.tables import Account, Dataset, Job
+from core.ledger.accounts import balance_of
 from core.privacy.events import EVENT, Event, compose
-from core.store.ledger.accounts import balance_of
-from core.store.records.master_key import load_master_keys
-from core.store.tables import Account, Dataset, Job
+from core.records.master_key import load_master_keys
 from tests.support.embedded import readings
 from tests.support.federated import STEPS, Federation, check, states
 from tests.support.sites import Ground, sites

@@ -16,11 +16,11 @@ import pytest
 import torch
 from pydantic import TypeAdapter
 
-from core.catalogue.questions import Question
+from core.db.tables import Job
+from core.ledger.claims import Claim
 from core.privacy.facts import Facts
-from core.store.claims import Claim
-from core.store.records.records import open_records, read_records
-from core.store.tables import Job
+from core.queries.gradients import Question
+from core.records.records import open_records, read_records
 from core.training.attempt import replan
 from core.training.fitting import make_problem
 from core.training.order import stored_order

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from core.store.backup import DATABASE, MANIFEST, RECORDS
-from core.store.records.master_key import make_master_key
+from core.operations.backup import DATABASE, MANIFEST, RECORDS
+from core.records.master_key import make_master_key
 from tests.support.embedded import KEY, ROOT, START_SECONDS, Embedded, embedded
 from tests.support.verified import verified
 

@@ -11,19 +11,19 @@ import structlog
 from sqlalchemy import text, update
 from sqlalchemy.orm import Session
 
+from core.base.settings import ServiceSettings
+from core.db import clock
+from core.db.database import Database
+from core.db.tables import Job, Scope
+from core.jobs import jobs
+from core.jobs.sweep import CONTACT
+from core.ledger import verification
+from core.ledger.claims import put_secret
+from core.ledger.witness.comparing import guard
+from core.ledger.witness.witness import Witness
 from core.service.notifier import make_notifier
-from core.settings import ServiceSettings
-from core.store import clock
-from core.store.claims import put_secret
-from core.store.database import Database
-from core.store.jobs import jobs
-from core.store.jobs.sweep import CONTACT
-from core.store.ledger import verification
-from core.store.tables import Job, Scope
-from core.store.witness.comparing import guard
-from core.store.witness.witness import Witness
 from core.training.job_repository import JobRepository
-from tests.store.test_forgeries import drop_triggers, rehash
+from tests.ledger.test_forgeries import drop_triggers, rehash
 from tests.support.store import make_place, submit
 from workers.sweep import Sweeper, Verifier
 

@@ -14,9 +14,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from core.catalogue.losses import Clip, Logistic, Mallows
-from core.catalogue.newton_options import LineSearch
+from core.losses.losses import Clip, Logistic, Mallows
 from core.mechanisms.generator import SimulationGenerator
+from core.methods.m_estimation.noisy_newton.options import LineSearch
 from studies.inference.__main__ import EXPERIMENTS, PAPER
 from studies.inference.curves import losses
 from studies.inference.designs import D3, Records

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.catalogue.kl.condition import KlCondition
+from core.methods.kl.condition import KlCondition
 from studies.kl.growth import (
     Growth,
     contradictions,

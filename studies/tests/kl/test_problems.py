@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from core.catalogue.kl.adaptive_gd import AdaptiveGradientDescent
-from core.catalogue.loss_geometry import smoothness, weak_convexity
-from core.catalogue.losses import Clip, Mallows
-from core.catalogue.nonconvex_losses import GemanMcClure, RobustPhase
-from core.catalogue.questions import Gradient
-from core.problems.linear import LinearProblem
+from core.losses.losses import Clip, Mallows
+from core.losses.nonconvex import GemanMcClure, RobustPhase
+from core.methods.kl.adaptive_gd.spec import AdaptiveGradientDescent
+from core.planning.loss_geometry import smoothness, weak_convexity
+from core.queries.gradients import Gradient
+from core.queries.sums.linear import LinearProblem
 from studies.inference.results import Result
 from studies.kl import adaptive, baseline, data, sharp, spider
 from studies.kl import problems as known

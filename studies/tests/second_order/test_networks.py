@@ -6,8 +6,8 @@ Seeds are fixed, so a verdict repeats.
 import pytest
 import torch
 
-from core.catalogue.questions import Gradient
-from core.optimizers import gauss_psgd
+from core.methods.second_order.gauss_psgd import fit as gauss_psgd
+from core.queries.gradients import Gradient
 from studies.second_order.networks import Learnt, at_zero, at_zero_settings, digits, digits_settings
 from studies.second_order.saddles import mu_of
 

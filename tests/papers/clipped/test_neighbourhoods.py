@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from core.catalogue.questions import Gradient, Question
 from core.mechanisms.generator import SimulationGenerator
-from core.optimizers import iterate
+from core.methods.fits import iterate
 from core.oracle import Answer
 from core.oracle.simulation import Simulation
 from core.privacy.facts import Facts
-from core.problems.streams import Population, RandomSource
+from core.queries.gradients import Gradient, Question
+from core.queries.sums.streams import Population, RandomSource
 from studies.clipped.heavy_tails import IsotropicPareto, SkewedPareto
 from studies.clipped.neighbourhoods import DRIFT, SKEWED, allowance, at_clip, nonconvex_slope, settled
 from studies.clipped.populations import NoisySlope

@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 import torch
 
-from core.catalogue.losses import Huber
-from core.catalogue.noisy_gd import NoisyGradientDescent
-from core.catalogue.noisy_newton import NoisyNewton
-from core.catalogue.questions import Curvature, Gradient, Question
-from core.optimizers import iterate
+from core.losses.losses import Huber
+from core.losses.robust_torch import HuberRecords
+from core.methods.fits import iterate
+from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent
+from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
 from core.oracle import Answer
 from core.oracle.simulation import Simulation
-from core.problems.linear import LinearProblem
-from core.problems.robust import HuberRecords
+from core.queries.gradients import Curvature, Gradient, Question
+from core.queries.sums.linear import LinearProblem
 from tests.support.studies import (
     D1,
     D2,

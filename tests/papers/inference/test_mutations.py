@@ -17,26 +17,27 @@ import pytest
 import torch
 from torch import Tensor
 
-from core import optimizers
-from core.catalogue.loss_bases import AbstractRobust
-from core.catalogue.losses import Loss, Mallows, Weights
-from core.catalogue.method import AbstractSettings
-from core.catalogue.methods import AnySettings
-from core.catalogue.newton_options import LineSearch
-from core.catalogue.noisy_gd import NoisyGradientDescent
-from core.catalogue.noisy_newton import NoisyNewton
-from core.catalogue.questions import Curvature, Gradient, Question, Secant
 from core.inference.estimate import Estimate
 from core.inference.sandwich import correction
+from core.losses.bases import AbstractRobust
+from core.losses.losses import Loss, Mallows, Weights
+from core.losses.losses_torch import LogisticRecords, per_record
+from core.losses.robust_torch import HuberRecords
 from core.mechanisms.generator import SimulationGenerator
-from core.optimizers import lifecycle, noisy_newton
-from core.optimizers.newton_rules import Searched
+from core.methods import fits as optimizers
+from core.methods import lifecycle
+from core.methods.base import AbstractSettings
+from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent
+from core.methods.m_estimation.noisy_newton import fit as noisy_newton
+from core.methods.m_estimation.noisy_newton.options import LineSearch
+from core.methods.m_estimation.noisy_newton.rules import Searched
+from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
+from core.methods.registry import AnySettings
 from core.oracle import Answer, Oracle, Release, Status, noise
 from core.oracle.simulation import Simulation
 from core.privacy.facts import Facts
-from core.problems import blocks
-from core.problems.losses import LogisticRecords, per_record
-from core.problems.robust import HuberRecords
+from core.queries.gradients import Curvature, Gradient, Question, Secant
+from core.queries.sums import blocks
 from studies.inference.coverage import JOINT
 from studies.inference.designs import D1
 from studies.inference.rates import JOINT_STEP

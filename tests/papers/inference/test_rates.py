@@ -12,11 +12,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from core.catalogue.losses import Logistic, OstrovskiiBach
-from core.catalogue.newton_options import GradientStart
-from core.catalogue.questions import Curvature
+from core.losses.losses import Logistic, OstrovskiiBach
 from core.mechanisms.generator import SimulationGenerator
-from core.optimizers import iterate
+from core.methods.fits import iterate
+from core.methods.m_estimation.noisy_newton.options import GradientStart
+from core.queries.gradients import Curvature
 from studies.inference.designs import D1, D2, D3
 from studies.inference.rates import arrived, many_data_sets
 from studies.inference.studies import KNOWN, Study, descent, log_gradients, newton, path, study

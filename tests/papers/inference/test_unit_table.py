@@ -13,23 +13,23 @@ import torch
 from scipy.optimize import minimize
 from scipy.stats import norm, rankdata
 
-from core.catalogue.inference_settings import Inference, Shares
-from core.catalogue.method import AbstractSettings
-from core.catalogue.methods import AnySettings
-from core.catalogue.noisy_gd import NoisyGradientDescent
-from core.catalogue.noisy_newton import NoisyNewton
-from core.catalogue.questions import Curvature, Gradient, Question
-from core.errors import Invalid
+from core.base.errors import Invalid
 from core.inference.sandwich import infer
+from core.inference.settings import Inference, Shares
 from core.mechanisms.generator import SimulationGenerator
-from core.optimizers import fit, iterate
+from core.methods.base import AbstractSettings
+from core.methods.fits import fit, iterate
+from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent
+from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
+from core.methods.registry import AnySettings
 from core.oracle.filters import CountingFilter
 from core.oracle.simulation import Simulation
 from core.privacy.events import Gaussian, Repeated
 from core.privacy.facts import Adjacency, Facts
-from core.problems.linear import LinearProblem
-from tests.catalogue.test_planning import plan, worth
+from core.queries.gradients import Curvature, Gradient, Question
+from core.queries.sums.linear import LinearProblem
 from tests.oracle.test_full import LOGISTIC, check_noise
+from tests.planning.test_planning import plan, worth
 from tests.support.studies import (
     D1,
     LOSS,

@@ -16,10 +16,10 @@ import torch
 from scipy.stats import ks_2samp
 from torch import Tensor
 
-from core.catalogue.kl.adaptive_gd import AdaptiveGradientDescent
-from core.catalogue.kl.adaptive_rates import excess_risk
 from core.mechanisms.generator import SimulationGenerator
-from core.optimizers.adaptive_gd import iterate
+from core.methods.kl.adaptive_gd.fit import iterate
+from core.methods.kl.adaptive_gd.spec import AdaptiveGradientDescent
+from core.methods.kl.adaptive_gd.theory import excess_risk
 from core.oracle.filters import CountingFilter
 from core.oracle.simulation import Simulation
 from core.privacy.events import compose

@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from core.catalogue.kl.condition import KlCondition
-from core.catalogue.questions import Gradient, GradientDifference, GradientNorm, Question, summed
 from core.mechanisms.generator import SimulationGenerator
+from core.methods.kl.condition import KlCondition
 from core.oracle.simulation import Simulation
+from core.queries.gradients import Gradient, GradientDifference, GradientNorm, Question, summed
 from studies.kl.gram import GramProblem
 from studies.kl.grouped import Copies, GroupedProblem
 from studies.kl.hard_pair import HardPair, LinearFamily

@@ -17,18 +17,18 @@ import torch
 from scipy.stats import ks_2samp
 from torch import Tensor
 
-from core.catalogue.kl.condition import KlCondition
-from core.catalogue.kl.proximal_point import ProximalPoint
-from core.catalogue.kl.proximal_schedule import ProxWeight
-from core.catalogue.losses import Clip
-from core.catalogue.nonconvex_losses import RobustPhase
-from core.catalogue.questions import Gradient, Question
+from core.losses.losses import Clip
+from core.losses.nonconvex import RobustPhase
 from core.mechanisms.generator import SimulationGenerator
-from core.optimizers.proximal_point import iterate
+from core.methods.kl.condition import KlCondition
+from core.methods.kl.proximal_point.fit import iterate
+from core.methods.kl.proximal_point.schedule import ProxWeight
+from core.methods.kl.proximal_point.spec import ProximalPoint
 from core.oracle.simulation import Simulation
 from core.privacy.facts import Adjacency, Facts
-from core.problems import SyntheticProblem
-from core.problems.linear import LinearProblem
+from core.queries.gradients import Gradient, Question
+from core.queries.sums import SyntheticProblem
+from core.queries.sums.linear import LinearProblem
 from studies.kl import line
 from studies.kl.powers import PowerProblem
 from studies.kl.problems import robust_phase_retrieval

@@ -18,15 +18,15 @@ import torch
 from scipy.stats import binom
 from torch import Tensor
 
-from core.catalogue.kl.concentration import noise_radius
-from core.catalogue.kl.spider import KlSpider
-from core.catalogue.kl.spider_schedule import SpiderConstants, SpiderSchedule, Variant, calibrated
-from core.catalogue.questions import Gradient, Question
 from core.mechanisms.generator import SimulationGenerator
-from core.optimizers.kl_spider import walk
+from core.methods.kl.concentration import noise_radius
+from core.methods.kl.spider.fit import walk
+from core.methods.kl.spider.schedule import SpiderConstants, SpiderSchedule, Variant, calibrated
+from core.methods.kl.spider.spec import KlSpider
 from core.oracle import Answer
 from core.oracle.simulation import Simulation
 from core.privacy.facts import Facts
+from core.queries.gradients import Gradient, Question
 from studies.kl.powers import PowerProblem
 from tests.support.printed_spider import fresh_walk
 

@@ -9,11 +9,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from core.catalogue.second_order.figures import SpiderFigures
-from core.catalogue.second_order.gauss import GaussPsgd
-from core.catalogue.second_order.perturbed import PerturbedSpider
 from core.mechanisms.generator import SimulationGenerator
-from core.optimizers import gauss_psgd, iterate
+from core.methods.fits import iterate
+from core.methods.second_order.figures import SpiderFigures
+from core.methods.second_order.gauss_psgd import fit as gauss_psgd
+from core.methods.second_order.gauss_psgd.spec import GaussPsgd
+from core.methods.second_order.perturbed_spider.spec import PerturbedSpider
 from core.oracle.federation import FederatedOracle, MessageRounds, SiteFilter
 from core.oracle.filters import CountingFilter
 from core.oracle.simulation import Simulation

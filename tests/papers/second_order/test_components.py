@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from core.mechanisms.generator import SimulationGenerator
-from core.optimizers import gauss_psgd
+from core.methods.second_order.gauss_psgd import fit as gauss_psgd
 from studies.second_order.certificates import CARTON, COMPONENT_UNITS, found
 from studies.second_order.components import first_phase_certified
 from studies.second_order.levels import Level, level_facts

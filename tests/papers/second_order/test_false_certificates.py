@@ -11,7 +11,7 @@ from statistics import mean
 
 import pytest
 
-from core.optimizers import ada_spider
+from core.methods.second_order import ada_spider
 from studies.second_order import levels
 from studies.second_order.rounds import GATED, rounds_to_escape, saddle_phases, stays
 from tests.support.second_order import planted

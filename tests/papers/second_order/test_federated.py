@@ -13,18 +13,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from core.catalogue.sampling import StreamSampling
-from core.catalogue.second_order.gauss import GaussPsgd
-from core.errors import PeerLost
+from core.base.errors import PeerLost
 from core.mechanisms.generator import SimulationGenerator
-from core.optimizers import gauss_psgd
-from core.optimizers.ada_spider import AdaSpider, nothing_known
+from core.methods.second_order.ada_spider import AdaSpider, nothing_known
+from core.methods.second_order.gauss_psgd import fit as gauss_psgd
+from core.methods.second_order.gauss_psgd.spec import GaussPsgd
 from core.oracle import Oracle
 from core.oracle.federation import FederatedOracle, MessageRounds, SiteFilter
 from core.oracle.filters import CountingFilter, UnlimitedFilter
 from core.oracle.samples import StreamOracle
 from core.oracle.simulation import Simulation
-from core.problems.peer_group import Alone, PeerGroup
+from core.queries.sampling import StreamSampling
+from core.queries.sums.peer_group import Alone, PeerGroup
 from studies.second_order.clients import Clients
 from studies.second_order.federated import (
     SIGMA,

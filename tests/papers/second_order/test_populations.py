@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from core.catalogue.questions import Gradient, GradientDifference
 from core.mechanisms.generator import SimulationGenerator
+from core.queries.gradients import Gradient, GradientDifference
 from studies.second_order.curvature import hessian_product
 from studies.second_order.populations import EggCarton, PrincipalComponent, SaddlePopulation
 from tests.support.problems import facts

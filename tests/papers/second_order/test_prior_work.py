@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from core.catalogue.hessian_questions import Hessian
-from core.catalogue.questions import Gradient
 from core.mechanisms.generator import SimulationGenerator
+from core.queries.gradients import Gradient
+from core.queries.hessians import Hessian
 from studies.second_order import prior_work
 from studies.second_order.populations import EggCarton, SaddlePopulation
 from studies.second_order.prior_report import report

@@ -11,7 +11,7 @@ import pytest
 import torch
 from scipy.stats import beta
 
-from core.catalogue.second_order.escape import chance_beyond, independent_deviation, persistent_deviation
+from core.methods.second_order.escape import chance_beyond, independent_deviation, persistent_deviation
 from studies.second_order import rounds
 from studies.second_order.levels import Noise, first_phase, paths
 from studies.second_order.rounds import (

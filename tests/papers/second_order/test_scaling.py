@@ -7,7 +7,7 @@ false alarm in 10,000.
 
 import pytest
 
-from core.optimizers import ada_spider
+from core.methods.second_order import ada_spider
 from studies.second_order import scaling
 from studies.second_order.scaling import DELTAS, EPSILONS, SLOPES, exponent, fitted, private_points, squared_error
 from tests.support.problems import repeatable_generator

@@ -1,0 +1,1 @@
+"""What every room stands on: failures, settings, logs, identifiers, canonical texts, the version."""

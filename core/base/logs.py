@@ -1,0 +1,96 @@
+"""Logs of every process: one JSON object a line on standard error; codes, ids and places, never text from data.
+
+An exception's text, its traceback's variables and the arguments of a library's message may hold records. So an error
+is told by its class and the places it passed, and a library's message by its template.
+"""
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Final
+
+import structlog
+from structlog.typing import EventDict, FilteringBoundLogger, WrappedLogger
+
+from core.base.errors import ensure
+
+MOST_PLACES: Final = 12
+
+
+def configure(process: str) -> FilteringBoundLogger:
+    """Send every log of this process through one renderer, libraries' warnings too; call once, before serving.
+
+    Args:
+        process: what this process is: ``api``, ``supervisor`` or ``worker``.
+
+    Returns:
+        The process's own logger.
+    """
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            partial(_name_process, process),
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            _tell_errors,
+            structlog.processors.JSONRenderer(sort_keys=True),
+        ],
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(Template(process))
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(logging.WARNING)
+    logger: FilteringBoundLogger = structlog.get_logger()
+    return logger
+
+
+class Template(logging.Formatter):
+    """Writes a library's record in the same form, without its arguments and its exception's text."""
+
+    def __init__(self, process: str) -> None:
+        """Write for this process."""
+        super().__init__()
+        self._process = process
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as one JSON object."""
+        fields: dict[str, Any] = {
+            "event": str(record.msg),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "process": self._process,
+            "timestamp": datetime.fromtimestamp(record.created, UTC).isoformat().replace("+00:00", "Z"),
+            **structlog.contextvars.get_contextvars(),
+        }
+        error = record.exc_info[1] if record.exc_info else None
+        return json.dumps(fields if error is None else fields | describe(error), sort_keys=True)
+
+
+def describe(error: BaseException) -> dict[str, Any]:
+    """Return what may be told of an error: its class, and the modules and lines it passed, innermost last."""
+    places: list[str] = []
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code is not ensure.__code__:  # who called it is the place
+            places.append(f"{trace.tb_frame.f_globals.get('__name__', '?')}:{trace.tb_lineno}")
+        trace = trace.tb_next
+    return {"error": type(error).__name__, "at": places[-MOST_PLACES:]}
+
+
+def _name_process(process: str, logger: WrappedLogger, name: str, event: EventDict) -> EventDict:  # noqa: ARG001 - the hook's shape
+    event["process"] = process
+    return event
+
+
+def _tell_errors(logger: WrappedLogger, name: str, event: EventDict) -> EventDict:  # noqa: ARG001 - the hook's shape
+    """Put an error's class and places where a traceback would stand."""
+    given = event.pop("exc_info", None)
+    error = sys.exception() if given is True else given
+    if isinstance(error, BaseException):
+        event.update(describe(error))
+    return event

@@ -1,1 +1,0 @@
-"""DP-Clipped-SGD: its theorems, its two modes, and its plans."""

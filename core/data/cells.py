@@ -1,0 +1,81 @@
+"""What one cell means under its declared column: the meaning that the store's decoder gives to whole columns."""
+
+import re
+from datetime import date, datetime
+from math import isnan, nan
+
+from core.data.columns import (
+    ISO_DATE,
+    MAX_INTEGER,
+    CategoryColumn,
+    Coded,
+    DateColumn,
+    IntegerColumn,
+    Ordered,
+    bounds_of,
+    number_of,
+)
+
+
+def text_of_cell(value: object) -> str:
+    """Return the text that is compared with declared values and codes: 1, 1.0 and "1" are one, True is "true"."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer() and abs(value) < MAX_INTEGER:
+        return str(int(value))
+    return str(value).strip()
+
+
+def number_of_cell(column: Ordered, value: object) -> float | None:
+    """Return a clamped number in the units that enter a model; None when missing and nothing fills it."""
+    number = _day(column, value) if isinstance(column, DateColumn) else _number(value)
+    codes = {_day(column, code) if isinstance(column, DateColumn) else _number(code) for code in column.missing}
+    if isnan(number) or number in codes or text_of_cell(value) in column.missing:
+        return None if column.fill is None else number_of(column, column.fill)
+    lower, upper = bounds_of(column)
+    if isinstance(column, IntegerColumn) and abs(number) < MAX_INTEGER:
+        number = float(round(number))
+    return min(max(number, lower), upper)
+
+
+def code_of_cell(column: Coded, value: object) -> int | None:
+    """Return the place of a cell among the declared values; None when missing and nothing fills it."""
+    text = text_of_cell(value)
+    if text in column.values:
+        return column.values.index(text)
+    if isinstance(column, CategoryColumn) and column.other is not None and text and text not in column.missing:
+        return column.values.index(column.other)
+    return None if column.fill is None else column.values.index(column.fill)
+
+
+def _number(value: object) -> float:
+    """Return a number or a decimal text as a float; NaN when it is neither."""
+    if isinstance(value, bool | int | float):
+        try:
+            return float(value)
+        except OverflowError:
+            return float("inf") if value > 0 else float("-inf")
+    text = value.strip() if isinstance(value, str) else ""
+    if "_" in text or not text.isascii():
+        return nan
+    try:
+        return float(text)
+    except ValueError:
+        return nan
+
+
+def _day(column: DateColumn, value: object) -> float:
+    """Return a date or an ISO text in days since the column's lower bound; NaN when it is neither."""
+    if isinstance(value, datetime):
+        value = value.date()
+    if isinstance(value, str):
+        text = value.strip()
+        if re.match(ISO_DATE, text) is None:
+            return nan
+        try:
+            value = date.fromisoformat(text[:10])
+        except ValueError:
+            return nan
+    return number_of(column, value) if isinstance(value, date) else nan

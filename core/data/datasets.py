@@ -1,0 +1,83 @@
+"""A dataset as its owner declares it: everything public about it, before a record is read."""
+
+from typing import Annotated
+
+from pydantic import Field, StringConstraints, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
+
+from core.base.errors import FieldError, Invalid
+from core.base.patterns import identifier
+from core.base.validation_errors import field_errors
+from core.data.columns import Columns, Unit
+from core.privacy.amounts import BudgetRequest
+from core.privacy.facts import Adjacency, Frozen
+
+ScopeId = Annotated[str, identifier("sc")]
+Statement = Annotated[str, StringConstraints(min_length=3, max_length=500, strip_whitespace=True)]
+Title = Annotated[str, StringConstraints(min_length=1, max_length=200, strip_whitespace=True)]
+
+
+UNPUBLISHED = {"distinct_because"}
+"""Fields that are not kept with a dataset's public facts: who states something may have had to, by their records."""
+
+
+class Metadata(Frozen):
+    """The body of POST /v1/datasets, or the part `metadata` of its multipart form.
+
+    A dataset opens a scope of its own with `budget`, or joins the owner's `scope`; then unit and adjacency are that
+    scope's, and naming others is refused by the one who knows it.
+    """
+
+    name: Title
+    unit: Unit = "record"
+    adjacency: Adjacency = Adjacency.ZERO_OUT
+    budget: BudgetRequest | None = Field(default=None, description="opens a scope; exactly one of budget and scope")
+    scope: ScopeId | None = Field(default=None, description="a scope of yours to join; exactly one of budget and scope")
+    accept_delta: Annotated[bool, Field(strict=True)] = Field(
+        default=False,
+        description="with scope: its delta may be above a tenth of 1/n of this dataset; with budget it is said there",
+    )
+    columns: Columns
+    rows: Annotated[int, Field(strict=True, gt=0)] | None = Field(
+        default=None, description="how many records the file must hold; a file with another number is refused"
+    )
+    approval: bool = Field(default=False, description="the owner approves each release before anybody else sees it")
+    distinct_because: Statement | None = Field(
+        default=None,
+        description="why these are other people than those of your earlier uploads, in your words: needed where more "
+        "than half of the rows are in one of another scope, or where that cannot be seen; nobody else sees it",
+    )
+
+    @model_validator(mode="after")
+    def _one_budget(self) -> "Metadata":
+        if self.budget is None and self.scope is None:
+            raise PydanticCustomError(
+                "missing_budget",
+                "give a budget, such as {example}, or the scope to join",
+                {"example": '{"epsilon": "3", "delta": "1e-6"}', "field": "budget"},
+            )
+        if self.budget is not None and self.scope is not None:
+            raise PydanticCustomError(
+                "two_budgets", "leave out either budget or scope: a scope has its budget already", {"field": "scope"}
+            )
+        if self.budget is not None and self.accept_delta:
+            raise PydanticCustomError(
+                "accepted_elsewhere", "say it in the budget: budget.accept_delta", {"field": "accept_delta"}
+            )
+        return self
+
+
+def parse_metadata(body: object) -> Metadata:
+    """Return the metadata in a parsed JSON value.
+
+    Raises:
+        Invalid: it is not valid; each field at fault is named by a JSON pointer, with what to do about it.
+    """
+    if not isinstance(body, dict):
+        raise Invalid("The metadata must be a JSON object.", FieldError("", "send an object with name and columns"))
+    try:
+        return Metadata.model_validate(body)
+    except ValidationError as error:
+        fields = field_errors(error.errors(include_url=False, include_input=False), body)
+        named = ", ".join(dict.fromkeys(field.pointer or "the body" for field in fields[:3]))
+        raise Invalid(f"The metadata is not valid at {named}.", *fields) from None

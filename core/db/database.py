@@ -1,0 +1,382 @@
+"""One door to the database: short write transactions, read-only snapshots, and nothing that spans a wait.
+
+SQLite (one machine): write-ahead log with every commit synced, writers take the lock at BEGIN, readers cannot write.
+Libraries older than 3.51.3 can lose committed writes when a log is reset, so on them the rollback journal is used with
+its directory synced too. PostgreSQL: row locks with a limit of two seconds, deadlocks and serialization failures
+retried three times; a server that may forget a commit is refused.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import DBAPIError, InvalidatePoolError, OperationalError
+from sqlalchemy.orm import Session, sessionmaker
+
+from core.base.errors import DatabaseAway, Forbidden, LedgerBusy, NotReady, ensure
+
+try:
+    from pysqlite3 import dbapi2 as sqlite
+except ImportError:  # pragma: no cover - no wheel for this machine: the standard library's, in its safe journal mode
+    import sqlite3 as sqlite
+
+BUSY_SECONDS: Final = 10.0
+POLL_SECONDS: Final = 0.003
+POOL: Final = 50
+KEPT: Final = 24
+"""Connections over this number are closed when they go back; to open one takes as long as a dozen statements."""
+LOCK_SECONDS: Final = 2.0
+STALL_SECONDS: Final = 30.0
+"""For so long a transaction may ask nothing: its process stands still then, and all sweeps would wait for its locks."""
+IDLE_SECONDS: Final = 1.0
+"""A connection that lay for longer is asked whether it lives before it is used."""
+SILENCE: Final = {
+    "connect_timeout": 5,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+}
+"""When a PostgreSQL server whose machine is gone counts as gone: the kernel's own patience is a quarter of an hour."""
+RETRIES: Final = 3
+_RETRIED: Final = ("40P01", "40001")  # deadlock, serialization failure
+_GONE: Final = ("57P01", "57P02", "57P03", "08000", "08003", "08006")  # shut down, crashed, starting; connections
+LOCK_TIMEOUT: Final = "55P03"
+_NO_RIGHT: Final = "42501"
+_FIRST_SAFE_LOG: Final = (3, 51, 3)
+_NETWORK: Final = frozenset(
+    [
+        "nfs",
+        "nfs4",
+        "cifs",
+        "smb3",
+        "smbfs",
+        "afs",
+        "ceph",
+        "lustre",
+        "glusterfs",
+        "beegfs",
+        "gpfs",
+        "fuse.sshfs",
+        "fuse.glusterfs",
+        "fuse.ceph",
+    ]
+)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def sqlstate(error: DBAPIError) -> str | None:
+    """Return PostgreSQL's five-character code of an error, or None."""
+    return getattr(error.orig, "sqlstate", None)
+
+
+def _is_busy(error: DBAPIError) -> bool:
+    """Tell whether a lock could not be had in time; nothing was written then."""
+    return sqlstate(error) in (LOCK_TIMEOUT, *_RETRIED) or str(error.orig) == "database is locked"
+
+
+def _is_away(error: DBAPIError) -> bool:
+    """Tell whether a PostgreSQL server could not be reached, or went while it was asked."""
+    code = sqlstate(error)
+    return error.connection_invalidated or (isinstance(error, OperationalError) and (code is None or code in _GONE))
+
+
+class Database:
+    """A database of ours: `write` and `read` give sessions, `migrate` makes the tables."""
+
+    begin_writing = "BEGIN IMMEDIATE"  # a deferred transaction that turns to writing fails at once under contention
+
+    def __init__(self, url: str | URL) -> None:
+        """Connect, and check what the promises rest on.
+
+        Args:
+            url: ``sqlite+pysqlite:////path`` or ``postgresql+psycopg://...``.
+
+        Raises:
+            NotReady: the file system or the server's settings could lose a commit.
+        """
+        self.url = make_url(url)
+        self.is_sqlite = self.url.get_backend_name() == "sqlite"
+        # SQLite's writers poll for their lock, which starves some of many threads: one of each process polls at a time.
+        self._turn = threading.BoundedSemaphore(1 if self.is_sqlite else POOL)
+        if self.is_sqlite:
+            self._open_sqlite()
+        else:
+            self._open_postgresql()
+        self._writing = sessionmaker(self._writer, expire_on_commit=False)
+        self._reading = sessionmaker(self._reader, expire_on_commit=False)
+        self._looking = sessionmaker(self._looker, expire_on_commit=False)
+        with self._writer.connect():
+            pass
+
+    def _open_sqlite(self) -> None:
+        """Make the two engines of a SQLite file."""
+        if not self.url.database or self.url.database == ":memory:":
+            raise NotReady("SQLite needs a file: several processes share it.")
+        path = Path(self.url.database)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        refuse_network_file_system(path.parent)
+        url = self.url.set(drivername="sqlite+pysqlite")
+        options = {
+            "module": sqlite,
+            "connect_args": {"timeout": BUSY_SECONDS},
+            "pool_size": 10,
+            "max_overflow": POOL - 10,
+        }
+        self._writer = create_engine(url, **options)
+        self._reader = create_engine(url, **options)
+        event.listen(self._writer, "connect", _prepare_writer)
+        event.listen(self._reader, "connect", _prepare_reader)
+        self._looker = self._reader
+        event.listen(self._writer, "begin", self._begin)
+        event.listen(self._reader, "begin", _begin_reading)
+
+    def _begin(self, connection: Connection) -> None:
+        """Begin to write, trying every few milliseconds: SQLite waits so long in between that busy rivals starve us."""
+        deadline = time.monotonic() + BUSY_SECONDS
+        connection.exec_driver_sql("PRAGMA busy_timeout = 0")
+        while True:
+            try:
+                connection.exec_driver_sql(self.begin_writing)
+                break
+            except DBAPIError as error:
+                if not _is_busy(error) or time.monotonic() > deadline:
+                    raise
+                time.sleep(POLL_SECONDS)
+        connection.exec_driver_sql(f"PRAGMA busy_timeout = {1000 * BUSY_SECONDS:.0f}")
+
+    def _open_postgresql(self) -> None:
+        """Make the engine of a PostgreSQL server and its read-only face."""
+        self._writer = create_engine(
+            self.url.set(drivername="postgresql+psycopg"),
+            pool_size=KEPT,
+            max_overflow=POOL - KEPT,
+            connect_args=SILENCE,
+            isolation_level="READ COMMITTED",
+        )
+        event.listen(self._writer, "connect", _prepare_postgresql)
+        event.listen(self._writer, "checkin", _note_use)
+        event.listen(self._writer, "checkout", _ask_if_idle)
+        self._reader = self._writer.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+        self._looker = self._writer.execution_options(isolation_level="AUTOCOMMIT", postgresql_readonly=True)
+
+    @property
+    def engine(self) -> Engine:
+        """The writing engine, for migrations and backups."""
+        return self._writer
+
+    @contextmanager
+    def write(self) -> Iterator[Session]:
+        """Give one short transaction; it commits at the end of the block and rolls back on any exception.
+
+        Raises:
+            LedgerBusy: a lock could not be had in time, or others' locks crossed ours; nothing was written.
+            DatabaseAway: the server does not answer; if it went during the commit, that may have been done.
+        """
+        if not self._turn.acquire(timeout=BUSY_SECONDS):
+            raise LedgerBusy("The ledger is busy; try again.", retry_after_seconds=1)
+        try:
+            with self._telling(), self._writing.begin() as session:
+                yield session
+        finally:
+            self._turn.release()
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        """Turn errors that pass with time, or that a site's login meets by design, into refusals that say so."""
+        try:
+            yield
+        except DBAPIError as error:
+            if _is_busy(error):
+                raise LedgerBusy("The ledger is busy; try again.", retry_after_seconds=1) from error
+            if not self.is_sqlite and _is_away(error):
+                raise DatabaseAway("The database does not answer; try again.", retry_after_seconds=2) from error
+            if sqlstate(error) == _NO_RIGHT:
+                raise Forbidden(
+                    "The login of this site's service to the database may not do that: ask the service's own API, or "
+                    "that of the site whose records they are."
+                ) from error
+            raise
+
+    @contextmanager
+    def read(self) -> Iterator[Session]:
+        """Give one read-only snapshot; writing in it fails.
+
+        Raises:
+            DatabaseAway: the server does not answer.
+        """
+        with self._telling(), self._reading.begin() as session:
+            yield session
+
+    @contextmanager
+    def look(self) -> Iterator[Session]:
+        """Give a session for one statement that reads: no snapshot is opened before and closed behind it."""
+        with self._telling(), self._looking.begin() as session:
+            yield session
+
+    def run(self, work: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Return ``work(session, ...)`` of one write transaction, repeated up to three times where locks crossed.
+
+        Raises:
+            LedgerBusy: a lock could not be had in time; nothing was written.
+        """
+        for attempt in range(RETRIES + 1):
+            try:
+                with self.write() as session:
+                    return work(session, *args, **kwargs)
+            except LedgerBusy as busy:
+                crossed = isinstance(busy.__cause__, DBAPIError) and sqlstate(busy.__cause__) in _RETRIED
+                if not crossed or attempt == RETRIES:
+                    raise
+                time.sleep(0.01 * 2**attempt)
+        raise AssertionError("the loop returns or raises")
+
+    def migrate(self) -> None:
+        """Bring the tables to this code's revision; several processes may ask at once, one does it."""
+        from core.db.revisions import upgrade  # noqa: PLC0415 - slow; most processes migrate nothing
+
+        with self._writer.connect() as connection:
+            if self.is_sqlite:  # a table that is copied is dropped, and others refer to it; inside it is too late
+                _set_foreign_keys(connection, on=False)
+            else:
+                connection.exec_driver_sql("SET lock_timeout = '60s'")
+                connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7041793)")
+            upgrade(connection)
+            if not self.is_sqlite:
+                connection.exec_driver_sql(f"SET lock_timeout = '{LOCK_SECONDS:.0f}s'")
+            elif connection.exec_driver_sql("PRAGMA foreign_key_check").first() is not None:
+                raise NotReady("The migration would leave rows that refer to nothing; nothing was changed.")
+            connection.commit()
+            if self.is_sqlite:
+                _set_foreign_keys(connection, on=True)
+
+    def revision(self) -> str | None:
+        """Return the tables' revision, None before the first migration."""
+        from core.db.revisions import revision_of  # noqa: PLC0415 - as above
+
+        with self._reader.connect() as connection:
+            return revision_of(connection)
+
+    def ready(self) -> bool:
+        """Tell whether this code can serve these tables: they are at its own revision or the next one."""
+        from core.db.revisions import head_revision  # noqa: PLC0415 - as above
+
+        head, revision = head_revision(), self.revision()
+        return head is not None and revision is not None and int(revision) - int(head) in (0, 1)
+
+    def backup(self, path: Path) -> None:
+        """Write a consistent copy of a SQLite database to `path`, which must not exist yet."""
+        ensure(self.is_sqlite, "PostgreSQL is backed up with its own tools")
+        connection = self._writer.raw_connection()
+        try:
+            connection.driver_connection.execute("VACUUM INTO ?", (str(path),))  # type: ignore[union-attr]  # is open
+        finally:
+            connection.close()
+
+    def dispose(self) -> None:
+        """Close every pooled connection."""
+        self._reader.dispose()
+        self._writer.dispose()
+
+
+def _set_foreign_keys(connection: Connection, *, on: bool) -> None:
+    """Turn SQLite's check of references on or off, outside a transaction, where alone that works."""
+    raw = connection.connection.driver_connection
+    assert raw is not None, "it is open"
+    raw.execute(f"PRAGMA foreign_keys = {'ON' if on else 'OFF'}")
+
+
+def refuse_network_file_system(folder: Path, mounts: Path = Path("/proc/self/mounts")) -> None:
+    """Refuse a folder whose locks may lie.
+
+    Args:
+        folder: where the database will be.
+        mounts: the kernel's table of mounts; where there is none, nothing is refused.
+
+    Raises:
+        NotReady: the folder is on a network file system.
+    """
+    if not mounts.exists():
+        return
+    best, kind = Path("/"), ""
+    for line in mounts.read_text().splitlines():
+        _, point, name, *_ = line.split()
+        mount = Path(point.replace("\\040", " "))
+        if folder.resolve().is_relative_to(mount) and len(mount.parts) >= len(best.parts):
+            best, kind = mount, name
+    if kind in _NETWORK:
+        raise NotReady(f"{folder} is on {kind}: SQLite's locks do not hold there; use a local disk or PostgreSQL.")
+
+
+def journal(version: tuple[int, ...]) -> tuple[str, str]:
+    """Return the journal mode and the level of syncing that keep commits on this version of SQLite."""
+    return ("wal", "FULL") if version >= _FIRST_SAFE_LOG else ("delete", "EXTRA")
+
+
+def _prepare_writer(connection: Any, record: object) -> None:  # noqa: ANN401, ARG001 - the driver's type; the hook's shape
+    """Set a writing SQLite connection up."""
+    connection.isolation_level = None  # the driver begins nothing by itself; `begin` does
+    mode, syncing = journal(sqlite.sqlite_version_info)
+    deadline = time.monotonic() + BUSY_SECONDS
+    while connection.execute("PRAGMA journal_mode").fetchone()[0] != mode:
+        try:
+            connection.execute(f"PRAGMA journal_mode = {mode}")
+        except sqlite.OperationalError:  # a rival is changing it at this moment; the busy timeout does not cover this
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+    connection.execute(f"PRAGMA synchronous = {syncing}")
+    connection.execute("PRAGMA foreign_keys = ON")
+
+
+def _prepare_reader(connection: Any, record: object) -> None:  # noqa: ANN401, ARG001 - the driver's type; the hook's shape
+    """Set a SQLite connection up that cannot write."""
+    connection.isolation_level = None
+    connection.execute("PRAGMA query_only = ON")
+
+
+def _begin_reading(connection: Connection) -> None:
+    connection.exec_driver_sql("BEGIN")
+
+
+def _note_use(connection: Any, record: Any) -> None:  # noqa: ANN401 - the driver's type; the hook's shape
+    """Note when a connection went back to the pool."""
+    if connection is not None:
+        record.info["used_at"] = time.monotonic()
+
+
+def _ask_if_idle(connection: Any, record: Any, proxy: object) -> None:  # noqa: ANN401, ARG001 - as above
+    """Replace connections that lay idle and have died, as all do when the server restarts.
+
+    One that was used a moment ago is taken as it is; should it have died, its error drops all that are as old.
+    """
+    if time.monotonic() < record.info.get("used_at", 0.0) + IDLE_SECONDS:
+        return
+    try:
+        connection.execute("SELECT 1")
+        connection.rollback()
+    except Exception as error:
+        raise InvalidatePoolError("it lay idle and has died") from error
+
+
+def _prepare_postgresql(connection: Any, record: object) -> None:  # noqa: ANN401, ARG001 - the driver's type; the hook's shape
+    """Set a PostgreSQL connection up, and refuse a server that may forget a commit."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT current_setting('fsync'), current_setting('synchronous_commit')")
+        unsafe = [
+            name
+            for name, value in zip(("fsync", "synchronous_commit"), cursor.fetchone(), strict=True)
+            if value == "off"
+        ]
+        cursor.execute(f"SET lock_timeout = '{LOCK_SECONDS:.0f}s'")
+        cursor.execute(f"SET idle_in_transaction_session_timeout = '{STALL_SECONDS:.0f}s'")
+    connection.commit()
+    if unsafe:
+        raise NotReady(f"PostgreSQL runs with {' and '.join(unsafe)} off: a paid charge could be lost. Turn it on.")

@@ -1,0 +1,59 @@
+"""Tables beside scopes and jobs: answered requests, the audit log, values made once, verified heads of chains."""
+
+from typing import Any
+
+from sqlalchemy import BigInteger, Float, ForeignKey, Integer, String, Text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from core.db.base import Base, Id, Json
+
+
+class Idempotency(Base):
+    """A create request that was answered, or is being answered in an open transaction."""
+
+    __tablename__ = "idempotency"
+
+    principal_id: Mapped[str] = mapped_column(ForeignKey("principals.id"), primary_key=True)
+    route: Mapped[str] = mapped_column(String(100), primary_key=True)
+    key: Mapped[str] = mapped_column(String(200), primary_key=True)
+    request_hash: Mapped[str] = mapped_column(String(64))
+    status: Mapped[int | None] = mapped_column(Integer)
+    body: Mapped[Any | None] = mapped_column(Json)
+    created_at: Mapped[float] = mapped_column(Float)
+
+
+class Audit(Base):
+    """Who asked for what, and how it was answered: evt_...; append-only."""
+
+    __tablename__ = "audit"
+
+    id: Mapped[str] = mapped_column(Id, primary_key=True)
+    principal_id: Mapped[str | None] = mapped_column(Id, index=True)
+    action: Mapped[str] = mapped_column(String(100))
+    target: Mapped[str | None] = mapped_column(String(200), index=True)
+    status: Mapped[int] = mapped_column(Integer)
+    code: Mapped[str | None] = mapped_column(String(60))
+    request_id: Mapped[str] = mapped_column(String(60))
+    created_at: Mapped[float] = mapped_column(Float)
+
+
+class Secret(Base):
+    """Installation-wide values made once: the ledger's epoch, the installation's id."""
+
+    __tablename__ = "secrets"
+
+    name: Mapped[str] = mapped_column(String(40), primary_key=True)
+    value: Mapped[str] = mapped_column(String(200))
+
+
+class VerifiedHead(Base):
+    """How far a chain was verified, under a code that only holders of a master key make: core.ledger.marks."""
+
+    __tablename__ = "verified_heads"
+
+    scope_id: Mapped[str] = mapped_column(ForeignKey("scopes.id"), primary_key=True)
+    maker: Mapped[str] = mapped_column(String(16), primary_key=True)  # the name of the key
+    seq: Mapped[int] = mapped_column(BigInteger)
+    state: Mapped[str] = mapped_column(Text)  # canonical JSON of a core.ledger.states.State
+    code: Mapped[str] = mapped_column(String(64))  # HMAC-SHA-256 of `state`
+    made_at: Mapped[float] = mapped_column(Float)

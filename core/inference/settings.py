@@ -1,0 +1,66 @@
+"""What intervals a job asks for: the settings of the sandwich covariance, and its two questions."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from core.privacy.facts import Frozen
+from core.queries.arithmetic import SLACK, Floor, MatrixNoise
+from core.queries.bases import Sigma
+from core.queries.gradients import Curvature
+
+Share = Annotated[float, Field(gt=0, lt=1)]
+
+
+class Shares(Frozen):
+    """How mu^2 is divided between the estimate and the two matrices of the sandwich; they sum to 1."""
+
+    estimate: Share
+    curvature: Share
+    score: Share
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if abs(self.estimate + self.curvature + self.score - 1) > SLACK:
+            raise ValueError("the three shares must sum to 1")
+        return self
+
+
+class Inference(Frozen):
+    """Private intervals from the sandwich covariance, and the correction for the noise of the last steps."""
+
+    intervals: bool = True
+    level: Annotated[float, Field(gt=0.5, lt=1)] = 0.95
+    correction: Literal["stationary", "plain", "printed"] = "stationary"
+    shares: Shares | Literal["equal", "optimised"] | None = Field(
+        default=None,
+        description="equal: every answer takes as much of mu^2, as in the paper; optimised: predicted to give the "
+        "narrowest intervals; null: planned",
+    )
+    curvature_floor: Floor | None = Field(
+        default=None, description="smallest eigenvalue of the noised mean Hessian, in encoded units; null: planned"
+    )
+    score_floor: Floor | None = Field(
+        default=None, description="smallest eigenvalue of the noised mean outer product of scores; null: planned"
+    )
+    plausible_radius: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
+        default=None,
+        description="how large an encoded slope may well be, and half of how large the intercept: widens intervals "
+        "along directions that have not been learnt; null: planned",
+    )
+    matrix_noise: MatrixNoise = Field(
+        default="tight", description="printed: the paper's factor 2 where sqrt(2) is enough under replace_one"
+    )
+    curvature_sigma: Sigma | None = Field(default=None, description="null: planned, it follows from the shares")
+    score_sigma: Sigma | None = Field(default=None, description="null: planned, it follows from the shares")
+
+    def questions(self) -> tuple[Curvature, ...]:
+        """Return the two matrices asked for after the estimate, Hessian first; none without intervals."""
+        if not self.intervals:
+            return ()
+        assert self.curvature_sigma is not None, "plan first"
+        assert self.score_sigma is not None, "plan first"
+        return (
+            Curvature(of="hessian", sigma=self.curvature_sigma),
+            Curvature(of="score", sigma=self.score_sigma),
+        )

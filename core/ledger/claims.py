@@ -1,0 +1,141 @@
+"""Who holds a job: the fence that every write of an attempt carries, and the ledger's own state.
+
+A fence is the ledger's random epoch and a number that grows with every claim, at random, and with every way out of one:
+a claim that a restored backup has forgotten is nobody's, and never the next one's. It is checked
+under the job's row lock together with the state and the lease, so a supervisor or a child that was stopped past its
+lease and woke up again can neither spend nor publish.
+"""
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from sqlalchemy import delete, select
+from sqlalchemy.dialects.postgresql import insert as insert_postgresql
+from sqlalchemy.dialects.sqlite import insert as insert_sqlite
+from sqlalchemy.orm import Session
+
+from core.base.errors import LedgerFrozen, NotFound, StaleAttempt
+from core.db import clock
+from core.db.service_tables import Secret
+from core.db.tables import Job
+
+EPOCH: Final = "ledger-epoch"
+FROZEN: Final = "ledger-frozen"
+FENCE_BITS: Final = 44
+"""Two claims have one number by chance once in 2**44; a column of 63 bits holds half a million claims of one job."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """An attempt's right to a job, handed from the supervisor to its child."""
+
+    job_id: str
+    attempt: int
+    fence_epoch: str
+    fence: int
+    request_id: str | None = field(default=None, compare=False)
+    """The request that made the job, for the operator's log."""
+
+    @property
+    def log_fields(self) -> dict[str, str | int | None]:
+        """What a line of the operator's log says of it."""
+        return {"job": self.job_id, "attempt": self.attempt, "request_id": self.request_id}
+
+
+def epoch(session: Session) -> str:
+    """Return the ledger's epoch, drawn at first use and again by every reconciliation."""
+    found = session.execute(select(Secret.value).where(Secret.name == EPOCH)).scalar_one_or_none()
+    if found is not None:
+        return found
+    put_secret(session, EPOCH, secrets.token_hex(16), keep=True)
+    return session.execute(select(Secret.value).where(Secret.name == EPOCH)).scalar_one()
+
+
+def put_secret(session: Session, name: str, value: str, *, keep: bool = False) -> None:
+    """Store an installation-wide value; with `keep`, only where there is none yet."""
+    insert = insert_sqlite if session.get_bind().dialect.name == "sqlite" else insert_postgresql
+    statement = insert(Secret).values(name=name, value=value)
+    if keep:
+        session.execute(statement.on_conflict_do_nothing())
+    else:
+        session.execute(statement.on_conflict_do_update(index_elements=["name"], set_={"value": value}))
+
+
+def refuse_if_frozen(session: Session) -> None:
+    """Refuse while the ledger is behind its witness.
+
+    Raises:
+        LedgerFrozen: until an operator has reconciled.
+    """
+    time_unless_frozen(session)
+
+
+def time_unless_frozen(session: Session) -> float:
+    """Return the database's time, in the statement that refuses while the ledger is behind its witness.
+
+    Raises:
+        LedgerFrozen: until an operator has reconciled.
+    """
+    reason = select(Secret.value).where(Secret.name == FROZEN).scalar_subquery()
+    at, why = session.execute(select(clock.now(), reason)).one()
+    if why is not None:
+        raise LedgerFrozen(f"The ledger is frozen: {why} An operator must run `farthing reconcile`.")
+    return float(at)
+
+
+def frozen_reason(session: Session) -> str | None:
+    """Return why the ledger is frozen, None where it is not."""
+    return session.execute(select(Secret.value).where(Secret.name == FROZEN)).scalar_one_or_none()
+
+
+def freeze_ledger(session: Session, reason: str) -> None:
+    """Stop reserving, claiming, spending and settling."""
+    put_secret(session, FROZEN, reason[:200])
+
+
+def thaw_ledger(session: Session) -> None:
+    """Draw a new epoch, so that no fence from before is valid, and go on."""
+    put_secret(session, EPOCH, secrets.token_hex(16))
+    session.execute(delete(Secret).where(Secret.name == FROZEN))
+
+
+def next_fence(job: Job) -> int:
+    """Return the number of a job's next claim: above all before it, and drawn, for a backup may have forgotten some."""
+    return job.fence + 1 + secrets.randbits(FENCE_BITS)
+
+
+def lock_job(session: Session, job_id: str) -> Job:
+    """Lock a job's row and return it as it is now.
+
+    Raises:
+        NotFound: there is no such job.
+    """
+    job = session.execute(
+        select(Job).where(Job.id == job_id).with_for_update(key_share=True).execution_options(populate_existing=True)
+    ).scalar_one_or_none()
+    if job is None:
+        raise NotFound("There is no such job.")
+    return job
+
+
+def hold(session: Session, claim: Claim, states: Sequence[str] = ("running",)) -> tuple[Job, float]:
+    """Lock a job and check that the claim still holds it; return the job and the database's time.
+
+    Raises:
+        StaleAttempt: the fence, the state or the lease is no longer the attempt's.
+    """
+    try:
+        job = lock_job(session, claim.job_id)
+    except NotFound as gone:  # the database was put back to before this job
+        raise StaleAttempt(f"{claim.job_id} is not known here.") from gone
+    at = clock.read(session)
+    if (
+        (job.fence_epoch, job.fence, job.attempt) != (claim.fence_epoch, claim.fence, claim.attempt)
+        or job.state not in states
+        or job.lease_until is None
+        or job.lease_until <= at
+    ):
+        raise StaleAttempt(f"Attempt {claim.attempt} no longer holds {claim.job_id}.")
+    return job, at

@@ -1,0 +1,106 @@
+"""What the owner may write into a chain by hand: a freeze, its end, a charge given back after a proven fault."""
+
+from fractions import Fraction
+
+from sqlalchemy import func, select, update
+from sqlalchemy.orm import Session
+
+from core.base.errors import Conflict, FieldError, Invalid
+from core.db import clock
+from core.db.tables import TERMINAL_STATES, Attempt, Entry, Scope
+from core.ledger import chain, kinds
+from core.ledger.accounts import lock_accounts, lock_scope, move, paying
+from core.ledger.allowance import charged
+from core.ledger.bodies import Body, slots
+from core.ledger.claims import lock_job, refuse_if_frozen
+from core.ledger.job_entries import COMPENSATIONS_PER_DAY, DAY_SECONDS
+
+
+def freeze(session: Session, scope_id: str, reason: str, actor: str) -> Scope:
+    """Stop a scope from admitting jobs; one that is frozen already keeps its first reason.
+
+    Args:
+        session: an open write transaction.
+        scope_id: the scope.
+        reason: for people; it stays in the chain for ever.
+        actor: the principal's id.
+
+    Raises:
+        NotFound: there is no such scope.
+    """
+    scope = lock_scope(session, scope_id)
+    if scope.frozen_reason is None:
+        scope.frozen_reason = reason
+        _note(session, scope, kinds.Freeze, reason, actor)
+    return scope
+
+
+def mark_frozen(session: Session, scope_id: str, reason: str) -> None:
+    """Stop a scope whose chain takes no entry any more from admitting jobs."""
+    unmarked = update(Scope).where(Scope.id == scope_id, Scope.frozen_reason.is_(None))
+    session.execute(unmarked.values(frozen_reason=reason))
+
+
+def unfreeze(session: Session, scope_id: str, reason: str, actor: str) -> Scope:
+    """Let a scope admit jobs again; arguments and errors as `freeze`."""
+    scope = lock_scope(session, scope_id)
+    if scope.frozen_reason is not None:
+        scope.frozen_reason = None
+        _note(session, scope, kinds.Unfreeze, reason, actor)
+    return scope
+
+
+def _note(session: Session, scope: Scope, form: type[Body], reason: str, actor: str) -> None:
+    """Append an entry that moves nothing."""
+    content = {"accounts": {}, "reason": reason, "actor": actor}
+    chain.append(session, scope, form, at=clock.read(session), content=content)
+    session.flush()
+
+
+def compensate(session: Session, scope_id: str, job_id: str, fraction: Fraction, reason: str, actor: str) -> Entry:
+    """Give back a share of what a job was charged, after a fault of ours that is proven: it never opened the records.
+
+    Args:
+        session: an open write transaction.
+        scope_id: the scope that paid.
+        job_id: the job, ended.
+        fraction: the share, above 0 and at most 1; amounts are rounded down.
+        reason: for people; it stays in the chain for ever.
+        actor: the owner's id.
+
+    Raises:
+        NotFound: there is no such job or scope.
+        Invalid: the share is out of range.
+        Conflict: the job has not ended, was charged nothing, has opened the records, or was compensated before; or
+            the scope has had as many compensations today as it may.
+    """
+    if not 0 < fraction <= 1:
+        raise Invalid("A share of a charge is above 0 and at most 1.", FieldError("/fraction", "give at most 1"))
+    refuse_if_frozen(session)
+    job = lock_job(session, job_id)
+    scope = lock_scope(session, scope_id)
+    at = clock.read(session)
+    _refuse_unproven(session, scope, job_id, at)
+    if job.scope_id != scope_id or job.state not in TERMINAL_STATES or job.chunks_spent == 0:
+        raise Conflict("Only an ended job of this scope that was charged can be compensated.")
+    moved = {}
+    for account in lock_accounts(session, paying(job)):
+        back = [-int(fraction * part) for part in charged(job, account.id)]
+        moved[account.id] = move(account, spent=back, reserved=slots([]))
+    content = {"accounts": moved, "fraction": str(fraction), "reason": reason, "actor": actor}
+    entry = chain.append(session, scope, kinds.Compensate, at=at, job_id=job_id, attempt=0, chunk=0, content=content)
+    session.flush()
+    return entry
+
+
+def _refuse_unproven(session: Session, scope: Scope, job_id: str, at: float) -> None:
+    """Refuse what would be an increase of the promise, or one correction too many."""
+    opened = select(func.count()).where(Attempt.job_id == job_id, Attempt.opened_at.is_not(None))
+    if session.execute(opened).scalar_one():
+        raise Conflict("This job has opened the records: its charge stands.")
+    made = select(Entry.job_id, Entry.created_at).where(Entry.scope_id == scope.id, Entry.kind == "compensate")
+    before = session.execute(made).all()
+    if any(entry.job_id == job_id for entry in before):
+        raise Conflict("This job's charge was compensated already; once is all.")
+    if sum(entry.created_at > at - DAY_SECONDS for entry in before) >= COMPENSATIONS_PER_DAY:
+        raise Conflict(f"A scope has at most {COMPENSATIONS_PER_DAY} compensations in 24 hours.")

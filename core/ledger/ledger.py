@@ -1,0 +1,272 @@
+"""The ledger: reserve at submit, spend ahead of every reading, settle what was never spent.
+
+Each movement is one line of its scope's chain and one change of the accounts, in one transaction, under locks that
+are always taken in the same order: principal, job, scope, accounts by id. A cap is checked by the admission rule and
+again by the table's CHECK; a committed spend is never returned, except by the owner's visible correction.
+
+Chunks are numbered from 0. Chunk k of K charges C(k + 1) - C(k) of the cumulative prices frozen at reserve, so chunks
+never sum past C(K). A chunk that was lost with its worker is paid again, out of the allowance that was reserved beside
+C(K) (`core.ledger.allowance`), by an entry of the new attempt that says so. A stream's is not: its first chunk
+pays for the whole stream, and a new attempt goes on after the last chunk that any attempt has paid for.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sqlalchemy import delete, func, select
+from sqlalchemy.orm import Session
+
+from core.base.errors import ensure
+from core.db import clock
+from core.db.tables import Account, Checkpoint, Entry, Job
+from core.ledger import allowance, chain, kinds
+from core.ledger.accounts import (
+    Balance,
+    balance,
+    difference,
+    lock_accounts,
+    lock_scope,
+    move,
+    paying,
+    read_slots,
+    total_at,
+)
+from core.ledger.bodies import Body, slots
+from core.ledger.charged import executed, executed_by
+from core.ledger.claims import Claim, hold, refuse_if_frozen
+from core.ledger.corrections import compensate, freeze, unfreeze
+from core.ledger.opening import close_grant, note_upload, open_scope, set_grant
+from core.ledger.reserving import LockedAccounts, Reservation, accounts_of, price, reserve
+from core.ledger.rounds import Rounds
+from core.ledger.schedules import MAX_CHUNKS, Schedule, is_stream, is_whole, runs_of
+from core.ledger.verification import Verification, verify
+from core.privacy.budget import covers
+from core.privacy.draws import MOST_RUNS
+from core.privacy.events import EVENT
+
+__all__ = [
+    "MAX_CHUNKS",
+    "Balance",
+    "LockedAccounts",
+    "Reservation",
+    "Rounds",
+    "Schedule",
+    "Verification",
+    "accounts_of",
+    "affords_repeats",
+    "balance",
+    "charge_all",
+    "close_grant",
+    "compensate",
+    "executed",
+    "executed_by",
+    "freeze",
+    "is_stream",
+    "is_whole",
+    "keep",
+    "last_kept",
+    "lock_accounts",
+    "lock_scope",
+    "note_upload",
+    "open_scope",
+    "price",
+    "reserve",
+    "set_grant",
+    "settle",
+    "spend",
+    "unfreeze",
+    "verify",
+]
+
+
+def spend(session: Session, claim: Claim, chunk: int, state: bytes | None, step: int) -> None:
+    """Pay for a chunk before it is read, and keep the noised state so far with it.
+
+    An attempt pays for the chunks after those in the state that was kept, one after the other. One that an earlier
+    attempt had paid for, and lost, is paid again, out of the job's allowance; a stream's is skipped. Repeating a spend
+    of the same attempt, after any doubt whether it was stored, does nothing.
+
+    Args:
+        session: an open write transaction.
+        claim: who asks.
+        chunk: k, from 0.
+        state: what was told so far, with chunks 0 to k - 1 in it; None keeps nothing.
+        step: the public step counter.
+
+    Raises:
+        StaleAttempt: the claim no longer holds the job.
+        LedgerFrozen: the ledger is behind its witness.
+    """
+    refuse_if_frozen(session)
+    job, at = hold(session, claim)
+    due = _due(session, job)
+    if chunk < due and _is_paid(session, job, chunk):
+        return
+    ensure(chunk == due, f"chunk {chunk} of {job.id} cannot be paid where chunk {due} is due")
+    ensure(chunk < len(job.schedule), f"{job.id} has {len(job.schedule)} chunks only")
+    if state is not None:
+        _store(session, job, state, chunk, at)
+    if chunk < job.chunks_spent:
+        _pay_again(session, job, chunk, at)
+    else:
+        _pay(session, job, chunk, at)
+    job.step = step
+    session.flush()
+
+
+def _due(session: Session, job: Job) -> int:
+    """Return the chunk that the present attempt pays for next."""
+    mine = select(func.max(Entry.chunk)).where(
+        Entry.job_id == job.id, Entry.attempt == job.attempt, Entry.kind == "spend"
+    )
+    last = session.execute(mine).scalar_one()
+    if last is not None:
+        return int(last) + 1
+    return job.chunks_spent if is_stream(job.schedule) else _kept_chunks(session, job)
+
+
+def _is_paid(session: Session, job: Job, chunk: int) -> bool:
+    """Tell whether this attempt has paid a chunk."""
+    statement = select(Entry.seq).where(
+        Entry.job_id == job.id, Entry.attempt == job.attempt, Entry.chunk == chunk, Entry.kind == "spend"
+    )
+    return session.execute(statement).first() is not None
+
+
+def _pay(session: Session, job: Job, chunk: int, at: float) -> None:
+    """Pay for a chunk for the first time."""
+    content = {"event": runs_of(job.schedule[chunk : chunk + 1]), "again": False}
+    _spend(
+        session,
+        job,
+        at,
+        kinds.Spend,
+        lambda account: difference(total_at(job, account.id, chunk + 1), total_at(job, account.id, chunk)),
+        chunk=chunk,
+        content=content,
+    )
+    job.chunks_spent = chunk + 1
+
+
+def _pay_again(session: Session, job: Job, chunk: int, at: float) -> None:
+    """Pay for a chunk that was paid before and lost."""
+    taken = {account.id: allowance.again(job, account, [chunk]) for account in _payers(session, job)}
+    covered = all(covers(allowance.rest(job, account_id), amount) for account_id, amount in taken.items())
+    ensure(covered, "a job with lost chunks is only queued again where its allowance covers them")
+    content = {"event": runs_of(job.schedule[chunk : chunk + 1]), "again": True}
+    _spend(session, job, at, kinds.Spend, lambda account: taken[account.id], chunk=chunk, content=content)
+    allowance.take(job, taken)
+
+
+def _spend(
+    session: Session,
+    job: Job,
+    at: float,
+    form: type[Body],
+    amount_of: Callable[[Account], list[int]],
+    *,
+    chunk: int,
+    content: Mapping[str, Any],
+) -> None:
+    """Move an amount of each account from reserved to spent."""
+    scope = lock_scope(session, job.scope_id)
+    moved = {}
+    for account in lock_accounts(session, paying(job)):
+        amount = amount_of(account)
+        ensure(covers(read_slots(account, "reserved"), amount), "a reservation covers its chunks")
+        moved[account.id] = move(account, spent=amount, reserved=[-part for part in amount])
+    told = {"accounts": moved, **content}
+    chain.append(session, scope, form, at=at, job_id=job.id, attempt=job.attempt, chunk=chunk, content=told)
+
+
+def affords_repeats(session: Session, job: Job) -> bool:
+    """Say whether the rest of a job's allowance pays, at every order, for every chunk that is paid and not kept.
+
+    And there are attempts left, for a job reserves draws for `MOST_RUNS` of them; each that loses something has paid. A
+    stream's chunks are never paid again.
+    """
+    if is_stream(job.schedule):
+        return True
+    lost = range(_kept_chunks(session, job), job.chunks_spent)
+    paying_attempts = select(func.count(Entry.attempt.distinct())).where(Entry.job_id == job.id, Entry.kind == "spend")
+    if lost and session.execute(paying_attempts).scalar_one() >= MOST_RUNS:
+        return False
+    return all(
+        covers(allowance.rest(job, account.id), allowance.again(job, account, lost))
+        for account in _payers(session, job)
+    )
+
+
+def _payers(session: Session, job: Job) -> list[Account]:
+    """Return the accounts that a job pays from, for their orders, which never change; nothing is locked."""
+    return [session.get_one(Account, account_id) for account_id in paying(job)]
+
+
+def keep(session: Session, claim: Claim, state: bytes, step: int) -> None:
+    """Keep what this attempt was told, with every chunk in it that it has paid for, without paying another.
+
+    Used when draining, and for the complete release before post-processing: a retry from there is free.
+
+    Raises:
+        StaleAttempt: the claim no longer holds the job.
+    """
+    job, at = hold(session, claim)
+    _store(session, job, state, _due(session, job), at)
+    job.step = step
+    session.flush()
+
+
+def _store(session: Session, job: Job, state: bytes, chunks: int, at: float) -> None:
+    """Keep a state that has the first `chunks` chunks in it, in place of what was kept before."""
+    session.execute(delete(Checkpoint).where(Checkpoint.job_id == job.id))
+    session.add(Checkpoint(job_id=job.id, chunk=chunks, attempt=job.attempt, state=state, created_at=at))
+
+
+def _kept_chunks(session: Session, job: Job) -> int:
+    """Return how many chunks are in what was kept."""
+    statement = select(func.max(Checkpoint.chunk)).where(Checkpoint.job_id == job.id)
+    return session.execute(statement).scalar_one() or 0
+
+
+def last_kept(session: Session, job_id: str) -> Checkpoint | None:
+    """Return what was kept last; a new attempt resumes there, at chunk `chunk`."""
+    return session.execute(
+        select(Checkpoint).where(Checkpoint.job_id == job_id).order_by(Checkpoint.chunk.desc()).limit(1)
+    ).scalar_one_or_none()
+
+
+def settle(session: Session, job: Job, *, reason: str) -> None:
+    """Give back what a job reserved and never spent; the caller holds its lock and ends it in this transaction.
+
+    Raises:
+        LedgerFrozen: the ledger is behind its witness.
+    """
+    refuse_if_frozen(session)
+    scope = lock_scope(session, job.scope_id)
+    moved = {}
+    undrawn = 0 if job.chunks_spent else job.draws  # who has paid nothing has drawn nothing
+    for account in lock_accounts(session, paying(job)):
+        moved[account.id] = move(account, spent=slots([]), reserved=[-part for part in allowance.held(job, account.id)])
+        account.draws -= undrawn
+    content = {"accounts": moved, "reason": reason, "draws": undrawn}
+    at = clock.read(session)
+    chain.append(session, scope, kinds.Settle, at=at, job_id=job.id, attempt=0, chunk=0, content=content)
+    session.flush()
+
+
+def charge_all(session: Session, job: Job, reason: str) -> None:
+    """Spend all that a job still has reserved; the caller holds its lock and ends it in this transaction."""
+    refuse_if_frozen(session)
+    schedule = [EVENT.validate_python(event) for event in job.schedule]
+    events = list(job.schedule[job.chunks_spent :])
+    repeats = allowance.repeats_left(job, session.get_one(Account, job.scope_id))
+    events += [EVENT.dump_python(allowance.dearest(schedule), mode="json")] * repeats
+    content = {"event": runs_of(events), "reason": reason}
+
+    def rest(account: Account) -> list[int]:
+        return allowance.held(job, account.id)
+
+    _spend(session, job, clock.read(session), kinds.Charge, rest, chunk=len(schedule), content=content)
+    job.chunks_spent = len(schedule)
+    job.allowance_spent = job.allowance
+    session.flush()

@@ -1,0 +1,88 @@
+"""How far a chain was verified, kept in the database under a code that only holders of the master key can make.
+
+A mark is the state of a chain at one of its entries (`core.ledger.states`). Who writes into the database can
+take a mark away, or put an older one back: then more entries are followed, and nothing else changes. Nobody without the
+key can change what a mark says, or make one of a chain that was not verified. The key is of one build of the rules,
+too: another build verifies from the first entry.
+
+A mark says nothing of rows that were changed below it since. What is decided from it does not look at them: amounts,
+terms and n are the mark's own. Whoever shows entries from below it hashes them again (`core.ledger.rereading`);
+the pass over all entries that every supervisor makes at its start and each `FARTHING_VERIFY_SECONDS` finds the rest.
+"""
+
+import hmac
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Final
+
+from sqlalchemy import delete, select
+from sqlalchemy.orm import Session
+
+from core.db import clock
+from core.db.service_tables import VerifiedHead
+from core.ledger.states import State, read_state
+
+EVERY: Final = 32
+"""Entries: a mark is made where so many are new since the last one."""
+KEPT_SECONDS: Final = 7 * 86400.0
+"""After which a mark under another key, which nobody has renewed, is taken away."""
+
+
+@dataclass(frozen=True)
+class MarkKey:
+    """What marks are made with, and told from others' writing; it opens nothing."""
+
+    secret: bytes = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        """Sixteen hexadecimal digits that name this key and tell nothing of it."""
+        return hmac.digest(self.secret, b"name", sha256).hex()[:16]
+
+    def code(self, text: str) -> str:
+        """Return the code of a state's text, which names its scope."""
+        return hmac.digest(self.secret, b"state\n" + text.encode("ascii"), sha256).hex()
+
+
+def read_mark(session: Session, scope_id: str, keys: Sequence[MarkKey]) -> State | None:
+    """Return the newest state of a chain that was marked under one of these keys; None where there is none.
+
+    Args:
+        session: a session.
+        scope_id: whose chain.
+        keys: under any of which a mark counts.
+    """
+    named = {key.name: key for key in keys}
+    found = select(VerifiedHead).where(VerifiedHead.scope_id == scope_id, VerifiedHead.maker.in_(named))
+    for row in session.execute(found.order_by(VerifiedHead.seq.desc())).scalars():
+        if row.state.isascii() and hmac.compare_digest(named[row.maker].code(row.state), row.code):
+            state = read_state(row.state)
+            if state.tally.scope == scope_id:
+                return state
+    return None
+
+
+def marked_seq(session: Session, scope_id: str, key: MarkKey) -> int:
+    """Return the number that is noted of a chain's mark under a key, 0 where there is none; nobody vouches for it."""
+    found = select(VerifiedHead.seq).where(VerifiedHead.scope_id == scope_id, VerifiedHead.maker == key.name)
+    return session.execute(found).scalar_one_or_none() or 0
+
+
+def write_mark(session: Session, state: State, key: MarkKey) -> None:
+    """Keep the state of a chain, in the place of an older one under the same key.
+
+    Args:
+        session: an open write transaction.
+        state: of a chain that was verified up to there.
+        key: of this process.
+    """
+    at, text = clock.read(session), state.text()
+    row = session.get(VerifiedHead, (state.tally.scope, key.name), with_for_update=True)
+    if row is None:
+        row = VerifiedHead(scope_id=state.tally.scope, maker=key.name)
+        session.add(row)
+    row.seq, row.state, row.code, row.made_at = state.tally.seq, text, key.code(text), at
+    old = VerifiedHead.scope_id == state.tally.scope, VerifiedHead.made_at < at - KEPT_SECONDS
+    session.execute(delete(VerifiedHead).where(*old, VerifiedHead.maker != key.name))
+    session.flush()

@@ -1,0 +1,117 @@
+"""The state of a chain at one of its entries as a text, so that another process goes on from there.
+
+It is a function of the entries up to there and of nothing else, and the hash of the last of them commits to all of
+them: a state that was right once stays right, whatever becomes of the rows that it was worked out from.
+"""
+
+import json
+from collections import Counter, deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydantic import TypeAdapter
+
+from core.base.canonical import canonical
+from core.ledger.schedules import Schedule
+from core.ledger.tally import AccountTally, JobTally, Tally, Uploaded
+from core.privacy.budget import Terms
+from core.privacy.events import EVENT
+from core.privacy.totals import Totals
+
+BLOCK: Final = 128
+"""Of every so many entries the hash is kept, so that any entry can be hashed again between two that are known."""
+_PLAIN: Final = (
+    "seq",
+    "at",
+    "owner",
+    "units",
+    "adjacency",
+    "unit",
+    "is_frozen",
+    "pending",
+    "unwitnessed",
+    "corrected",
+    "reconciled",
+)
+_OF_JOBS: Final = (
+    "actor",
+    "dataset",
+    "held",
+    "charged",
+    "left",
+    "paid",
+    "attempt",
+    "due",
+    "is_over",
+    "is_compensated",
+    "draws",
+)
+_ACCOUNTS: Final = TypeAdapter(dict[str, AccountTally])
+_TERMS: Final = TypeAdapter(dict[str, Terms])
+
+
+@dataclass(frozen=True)
+class State:
+    """What the entries up to one of them add up to.
+
+    Attributes:
+        tally: the state itself; whoever goes on from here changes it.
+        head: the hash of the last entry.
+        heads: the hashes of the entries `BLOCK`, 2 `BLOCK`, ..., as far as they go.
+    """
+
+    tally: Tally
+    head: str
+    heads: list[str]
+
+    def text(self) -> str:
+        """Return it as canonical JSON."""
+        tally = self.tally
+        told: dict[str, Any] = {name: getattr(tally, name) for name in _PLAIN}
+        told |= {
+            "scope": tally.scope,
+            "head": self.head,
+            "heads": [head.removeprefix("sha256:") for head in self.heads],
+            "accounts": _ACCOUNTS.dump_python(tally.accounts, mode="json"),
+            "uploads": tally.uploads,
+            "live": {job: _job_text(one) for job, one in tally.live.items()},
+            "compensations": list(tally.compensations),
+            "totals": [tally.totals.gaussian, tally.totals.other, tally.totals.unpriced],
+        }
+        return canonical(told)
+
+
+def read_state(text: str) -> State:
+    """Return a state from its text, which whoever calls has made sure of: nothing is checked here."""
+    told: dict[str, Any] = json.loads(text)
+    tally = Tally(told["scope"])
+    for name in _PLAIN:
+        setattr(tally, name, told[name])
+    tally.unwitnessed = [tuple(gap) for gap in told["unwitnessed"]]
+    tally.accounts = _ACCOUNTS.validate_python(told["accounts"])
+    tally.uploads = {dataset: Uploaded(*facts) for dataset, facts in told["uploads"].items()}
+    tally.live = {job: _read_job(one) for job, one in told["live"].items()}
+    tally.compensations = deque(told["compensations"], maxlen=tally.compensations.maxlen)
+    tally.before = Totals(*told["totals"])
+    return State(tally, told["head"], [f"sha256:{head}" for head in told["heads"]])
+
+
+def _job_text(job: JobTally) -> dict[str, Any]:
+    """Return a live job JSON-ready."""
+    return {name: getattr(job, name) for name in _OF_JOBS} | {
+        "schedule": job.schedule.runs,
+        "retry_allowance": job.schedule.retry_allowance,
+        "drawn": [[times, EVENT.dump_python(event, mode="json")] for event, times in job.drawn.items()],
+        "terms": _TERMS.dump_python(job.terms, mode="json"),
+    }
+
+
+def _read_job(told: Mapping[str, Any]) -> JobTally:
+    events = [EVENT.validate_python(event) for times, event in told["schedule"] for _ in range(times)]
+    return JobTally(
+        schedule=Schedule(events, told["retry_allowance"], draws=0),
+        drawn=Counter({EVENT.validate_python(event): times for times, event in told["drawn"]}),
+        terms=_TERMS.validate_python(told["terms"]),
+        **{name: told[name] for name in _OF_JOBS},
+    )

@@ -1,0 +1,139 @@
+"""What every method's settings can tell without reading a record."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar, Self
+
+from pydantic import Field
+
+from core.losses.assumption import Assumption
+from core.privacy.calibration import Fits
+from core.privacy.events import Event
+from core.privacy.facts import Facts, Frozen
+from core.queries.sampling import FullSampling, Sampling, StreamSampling
+
+
+class Bound(Frozen):
+    """What a theorem predicts, beside what is known without it."""
+
+    quantity: str = Field(description="what is bounded, in words and units")
+    value: float | None = Field(description="null where the theorem's conditions are not met")
+    confidence: float | None
+    trivial: float = Field(description="the bound known without any training")
+    vacuous: bool
+    source: str
+
+
+class Plan(Frozen):
+    """Nothing left open: settings a trainer can run as they are, and what the theory says of them."""
+
+    settings: "AbstractSettings"
+    bound: Bound
+
+
+class Card(Frozen):
+    """A method's entry in the catalogue."""
+
+    kind: str
+    title: str
+    paper: str
+    native: str = Field(description="the privacy notion its price is stated in")
+    adjacency: tuple[str, ...]
+    assumptions: tuple[Assumption, ...]
+    returns: str
+    default_for: tuple[str, ...] = Field(
+        default=(), description="kinds of models that it fits where a job names no method"
+    )
+
+
+class AbstractSettings(Frozen, ABC):
+    """One method's public settings: frozen, on the wire and in the database as they are."""
+
+    offers_intervals: ClassVar[bool] = True
+    """Whether a covariance is known for its estimate; jobs that ask such a method for intervals are refused."""
+
+    has_covariance: ClassVar[bool] = False
+    """Whether the estimate comes with its covariance, so that a job asks for no matrices after it."""
+
+    federates: ClassVar[bool] = False
+    """Whether several clients may follow it together, each on its own records; the others are refused by name."""
+    per_client: ClassVar[frozenset[str]] = frozenset({"batch"})
+    """The fields that differ between the clients of a federated job, in proportion to their units."""
+    about: ClassVar[tuple[int, int]] = (0, 0)
+    """How many released models a job of this method is about, at least and at most."""
+    needs_apart: ClassVar[bool] = False
+    """Whether what it says of a model holds only on records that the model has not seen; see `core.service.about`."""
+
+    @abstractmethod
+    def plan(self, facts: Facts, mu: float) -> Self:
+        """Return the same settings with every open field filled from public facts, for a total of `mu`-GDP."""
+
+    @abstractmethod
+    def schedule(self, facts: Facts) -> Sequence[Event]:
+        """Return what each step may draw, in order; steps are paid for one after the other."""
+
+    @abstractmethod
+    def bound(self, facts: Facts) -> Bound:
+        """Return what the theory predicts for these filled settings."""
+
+    def federated_bound(self, clients: Sequence[tuple["AbstractSettings", Facts]]) -> Bound:
+        """Return what the theory predicts for the mean of several clients' answers.
+
+        Args:
+            clients: filled settings and facts of each, by place.
+        """
+        alone = self.bound(clients[0][1])
+        return Bound(
+            quantity=alone.quantity,
+            value=None,
+            confidence=None,
+            trivial=alone.trivial,
+            vacuous=True,
+            source="none: no theorem here is about several clients; each client's price is that of a job of its own",
+        )
+
+    def figures(self, facts: Facts) -> dict[str, float | int | None]:
+        """Return what an estimate shows beside the filled settings themselves; most methods have nothing to add."""
+        del facts  # where there is something, it follows from them
+        return {}
+
+    def sampling(self, facts: Facts) -> Sampling:
+        """Return which units its questions read; nothing is open."""
+        del facts  # all of them, however many there are
+        return FullSampling()
+
+    def most_asked(self, facts: Facts) -> int:
+        """Return the most questions that one run asks from its start to its end, whatever it is told.
+
+        As many as its schedule has events, or as a stream has batches; methods whose schedule stands for a budget, and
+        not for questions, say so.
+        """
+        sampling = self.sampling(facts)
+        if isinstance(sampling, StreamSampling):
+            return sampling.passes * -(-facts.units // min(sampling.batches))
+        return len(self.schedule(facts))
+
+    def calibrated(self, facts: Facts, fits: Fits) -> Self:
+        """Return the same settings with the noise that a privacy target asks for, where no mu can say it.
+
+        Answers about samples have a price at every Renyi order and no mu; `fits` says whether the target allows what a
+        job draws. Other methods are planned from a mu and stay as they are.
+
+        Raises:
+            Invalid: the target allows no such noise, or not the noise that was given.
+        """
+        del facts, fits
+        return self
+
+    def passes(self, facts: Facts) -> int:
+        """Return how many products of a vector with all records' rows the worst case takes.
+
+        A mean gradient takes two: rows times theta, then residuals times rows. That is what each event is taken for
+        here; methods whose schedule has others say so.
+        """
+        return 2 * len(self.schedule(facts))
+
+    @classmethod
+    @abstractmethod
+    def card(cls) -> Card:
+        """Return the catalogue entry."""

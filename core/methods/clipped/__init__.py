@@ -1,0 +1,1 @@
+"""Clipped stochastic gradient descent."""

@@ -1,0 +1,1 @@
+"""Clipped SGD as it is used: Poisson samples, momentum or Adam, averages; no theorem."""

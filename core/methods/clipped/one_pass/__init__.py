@@ -1,0 +1,1 @@
+"""Clipped SGD with a bound that is proved: one pass over disjoint batches."""

@@ -1,0 +1,1 @@
+"""Description of columns: counts, quantiles, means and correlations."""

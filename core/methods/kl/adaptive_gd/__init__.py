@@ -1,0 +1,1 @@
+"""Adaptive noisy gradient descent."""

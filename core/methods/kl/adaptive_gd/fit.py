@@ -1,0 +1,143 @@
+"""Adaptive noisy gradient descent: at each step a noised norm, then a gradient with noise in proportion to it.
+
+Source: Menart, Ullah, Arora, Bassily and Guzman (2024), algorithm 3, as corrected in the settings' docstring.
+Sensitivity: those of `GradientNorm` and `Gradient`, one Gaussian answer each, and of `LeastGradient` for a choice at a
+price. What an answer costs is decided by answers before it, and a question that cannot be afforded is not asked, so
+that all of it together costs at most the budget, surely (a privacy filter; the paper's halves are not needed). A
+gradient is asked for at the very point of its norm, so that an oracle may use one sum for both.
+Failure: depends on noised values only, so it tells no more than the release. Payments that a lost worker took with it
+leave less to afford; the method then ends sooner.
+"""
+
+from math import isnan, nan
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from core.inference.eigen import inside
+from core.inference.error_bound import ErrorBound
+from core.inference.estimate import Estimate
+from core.inference.parameters import penalised_gradient
+from core.methods.iterates import Candidate, hold, select
+from core.methods.kl.adaptive_gd.spec import AdaptiveGradientDescent
+from core.methods.lifecycle import begun, ended, starting_point
+from core.oracle import Oracle, Status
+from core.queries.gradients import Gradient, GradientNorm
+
+ENDINGS: Final = ("going", "small_gradient", "budget", "step_cap", "budget_too_small")
+_GOING, _SMALL_GRADIENT, _BUDGET, _STEP_CAP, _BUDGET_TOO_SMALL = range(len(ENDINGS))
+
+State = dict[str, Tensor]
+
+
+def iterate(settings: AdaptiveGradientDescent, oracle: Oracle) -> tuple[Estimate, Status]:
+    """Estimate the parameters of an M-estimator.
+
+    Args:
+        settings: public settings, nothing open.
+        oracle: the only way to the records; no replicates.
+
+    Returns:
+        The iterate that the settings select, shape (features,), with a bound on its gradient norm where its norm was
+        told; and how the method ended.
+
+    Raises:
+        Diverged: the iterate is outside the public radius.
+    """
+    assert settings.radius is not None, "plan first"
+    assert settings.smoothness is not None, "plan first"
+    state = begun(settings.start, oracle, _start(settings, oracle))
+    while int(state["ended"]) == _GOING:
+        state = state | (_measured if isnan(state["norm"]) else _stepped)(settings, oracle, state)
+        oracle.keep(state, int(state["step"]))  # after each answer: what is told is told once, whatever a worker loses
+    ended_by = int(state["ended"])
+    chosen = select(settings, oracle, state, Candidate(state["theta"], float(state["norm"])))
+    theta, left = inside(chosen.theta, settings.radius)
+    estimate = Estimate(
+        theta=theta,
+        start=state["start"],
+        family="gradient",
+        left=left,
+        scale=float(state["scale"]),
+        step=1 / (2 * settings.smoothness),
+        steps=state["step"],
+        certificate=_error_bound(settings, ended_by, chosen.norm, float(state["norm_scale"])),
+    )
+    return ended(estimate, Status.STOPPED if ended_by == _SMALL_GRADIENT else Status.FINISHED)
+
+
+def _start(settings: AdaptiveGradientDescent, oracle: Oracle) -> State:
+    """Return the state before the first step."""
+    start = starting_point(settings.start, oracle)
+    return {
+        "start": start,
+        "theta": start,
+        "step": torch.tensor(0),
+        "norm": torch.tensor(nan, dtype=torch.float64),  # of the gradient at theta, once it is told
+        "norm_scale": torch.tensor(0.0, dtype=torch.float64),
+        "scale": torch.tensor(0.0, dtype=torch.float64),
+        "points": start.new_empty(0, len(start)),
+        "norms": start.new_empty(0),
+        "ended": torch.tensor(_GOING),
+    }
+
+
+def _measured(settings: AdaptiveGradientDescent, oracle: Oracle, state: State) -> State:
+    """Ask for the norm at theta, or end."""
+    step, question = int(state["step"]), settings.norm_question()
+    if step == settings.steps:
+        return {"ended": torch.tensor(_STEP_CAP)}
+    if not _affords(settings, oracle, question):
+        return {"ended": torch.tensor(_BUDGET if step else _BUDGET_TOO_SMALL)}
+    received = oracle.ask(question, state["theta"])
+    norm = received.value[0]
+    points, norms = hold(settings, state["points"], state["norms"], state["theta"], norm)
+    return {"norm": norm, "norm_scale": _number(received.scale), "points": points, "norms": norms}
+
+
+def _stepped(settings: AdaptiveGradientDescent, oracle: Oracle, state: State) -> State:
+    """Ask for the gradient where its norm was told, and step; or end."""
+    assert settings.smoothness is not None, "plan first"
+    norm = float(state["norm"])
+    question = settings.gradient_question(norm, oracle.facts)
+    if question is None:
+        return {"ended": torch.tensor(_SMALL_GRADIENT)}
+    if not _affords(settings, oracle, question):
+        return {"ended": torch.tensor(_BUDGET)}
+    assert norm > 0, "no gradient is asked for where its norm was not told to be positive"
+    received = oracle.ask(question, state["theta"])
+    return {
+        "theta": state["theta"]
+        - penalised_gradient(oracle.facts, received.value, state["theta"]) / (2 * settings.smoothness),
+        "step": state["step"] + 1,
+        "norm": torch.full_like(state["norm"], nan),
+        "scale": _number(received.scale),
+    }
+
+
+def _affords(settings: AdaptiveGradientDescent, oracle: Oracle, question: Gradient | GradientNorm) -> bool:
+    """Say whether this question can be paid, and the choice of an iterate after it."""
+    return oracle.affords(question, settings.selection_question())
+
+
+def _error_bound(settings: AdaptiveGradientDescent, ended_by: int, norm: float, scale: float) -> ErrorBound:
+    """Return what the last noised norm says of the point it was told at; nothing where none was."""
+    is_known = not isnan(norm)
+    exact = "paper" if (settings.multiple, settings.radius_rule) == (1, "paper") else "corrected"
+    extensions = ("" if settings.step_cap is None else "+step_cap") + (
+        "+least_norm" * (settings.select == "least_norm")
+    )
+    return ErrorBound(
+        ended_by=ENDINGS[ended_by],
+        quantity="gradient_norm",
+        value=max(0.0, norm + settings.norm_slack() * scale) if is_known else None,
+        confidence=1 - settings.beta / 2 if is_known else None,
+        conditions=("no unit's gradient is shortened there",) if is_known else (),
+        variant=exact + extensions,
+    )
+
+
+def _number(value: float) -> Tensor:
+    """Return it as an entry of the state."""
+    return torch.tensor(value, dtype=torch.float64)

@@ -1,0 +1,302 @@
+"""Adaptive noisy gradient descent: what it is called, assumes, costs and predicts; it needs no KL constants.
+
+Source: Menart, Ullah, Arora, Bassily and Guzman (2024), algorithm 3, theorems 11, 13 and 14, with corrections. As
+printed, half of each step's cost is charged, and a norm that its noise made negative is charged as if it were long
+while its gradient gets the least noise: near a minimiser that exceeds the budget many times over. Here a step is two
+releases, a norm at a fixed price and then a gradient, each charged from the noise it really gets.
+"""
+
+from collections.abc import Sequence
+from math import floor, hypot, log, nextafter, sqrt
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import Field
+
+from core.base.errors import FieldError, Invalid
+from core.losses.assumption import Assumption
+from core.methods.base import AbstractSettings, Bound, Card
+from core.methods.kl.adaptive_gd.theory import MOST_CANDIDATES, Trajectory, promised
+from core.methods.kl.concentration import noise_radius
+from core.methods.kl.condition import KlCondition, PositiveNumber
+from core.privacy.events import Event, Zcdp
+from core.privacy.facts import Adjacency, Facts
+from core.queries.arithmetic import PLANNED_RADIUS, AnyStart, Mu, Radius, fill
+from core.queries.gradients import Gradient, GradientNorm, LeastGradient
+
+PAYMENTS = 97
+"""Chunks that a method's price is cut into; one of them is the selection's where it has a price."""
+MOST_STEPS = 20_000
+LARGEST_SIGMA = 2.0**26
+"""A gradient's noise multiplier is no larger, whatever its norm: such an answer costs 1e-16 and fits the lattice."""
+NORM_SHARE = 0.25
+"""Of the budget: what `step_cap` norms cost together."""
+PLANNED_SELECTION_SHARE = 0.1
+"""The choice errs by a multiple of 1/n, the norms by one of 1/sqrt(n), so it needs little."""
+
+
+class AdaptiveGradientDescent(AbstractSettings):
+    """theta <- theta - (mean gradient + noise)/(2 L1), the noise in proportion to the gradient's own noised norm.
+
+    Each step asks for the norm N of the mean gradient, at a fixed price, then for the gradient with noise of standard
+    deviation N/(C q), q the length that a standard normal vector hardly passes: where gradients are long they are
+    cheap. It ends where the next answer cannot be afforded, or where N is so small that its gradient would cost half
+    of the budget: the point is then as good as the budget can tell.
+    """
+
+    offers_intervals: ClassVar = False
+
+    kind: Literal["adaptive_gd"] = "adaptive_gd"
+    mu: Mu | None = Field(default=None, description="for the estimate, its selection included; null: the job's share")
+    start: AnyStart = Field(
+        default="zeros", description="in encoded units, never from the records; random: at distance 1 from zero"
+    )
+    smoothness: PositiveNumber | None = Field(
+        default=None, description="the mean loss has an L1-Lipschitz gradient; null: the loss's own L1, and its ridge"
+    )
+    clip: PositiveNumber | None = Field(
+        default=None, description="longest gradient of a unit, longer ones are shortened; null: the loss's own bound"
+    )
+    beta: Annotated[float, Field(gt=0, lt=1)] = Field(default=0.05, description="probability that no bound holds")
+    preset: Literal["corrected", "paper"] = Field(
+        default="corrected",
+        description="paper: the printed noise, C = 1 and its radius, charged as it should be",
+    )
+    multiple: PositiveNumber | None = Field(default=None, description="C; null: 2, for which the descent is proved")
+    radius_rule: Literal["exact", "paper"] | None = Field(
+        default=None, description="how q is found; null: exact, the quantile of the length of a normal vector"
+    )
+    step_cap: Annotated[int, Field(ge=1, le=MOST_STEPS)] | None = Field(
+        default=None,
+        description="extension: noise on norms for about so many steps in place of n; null: as in the paper",
+    )
+    select: Literal["last", "least_norm", "exponential"] = Field(
+        default="last",
+        description="which iterate is returned. least_norm: an extension, free, the one of the least noised norm. "
+        "exponential: as in the paper, by an exponential mechanism with a share of the budget",
+    )
+    selection_share: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        default=None, description="of mu^2, for the exponential selection; null: planned"
+    )
+    condition: KlCondition | None = Field(
+        default=None,
+        description="of the mean loss, for the prediction alone; null: what a ridge makes of a convex loss, else none, "
+        "and a gradient norm is predicted",
+    )
+    start_gap: PositiveNumber | None = Field(
+        default=None, description="F0, how far the start is above the least mean loss, at most; null: what is known"
+    )
+    radius: Radius | None = Field(default=None, description="an estimate outside this ball around zero is a failure")
+    norm_sigma: PositiveNumber | None = Field(default=None, description="noise multiplier of each norm; null: planned")
+
+    def plan(self, facts: Facts, mu: float) -> Self:
+        """Fill what is open.
+
+        Noise on a norm has standard deviation L0/(sqrt(n) rho^(1/4)), as printed, so that about n steps can be paid;
+        or, with a step cap T, NORM_SHARE of the budget pays T of them.
+
+        Raises:
+            Invalid: the loss has no known smoothness, or the budget pays for no step.
+        """
+        _refuse_unfit(self, facts)
+        paper = self.preset == "paper"
+        settings = fill(
+            self,
+            mu=mu,
+            smoothness=None if facts.smoothness is None else facts.smoothness + facts.ridge,
+            condition=_known_condition(facts),
+            multiple=1.0 if paper else 2.0,
+            radius_rule="paper" if paper else "exact",
+            selection_share=PLANNED_SELECTION_SHARE if self.select == "exponential" else None,
+            start_gap=facts.start_gap,
+            radius=PLANNED_RADIUS,
+        )
+        settings = fill(settings, norm_sigma=_planned_norm_sigma(settings, facts))
+        if settings.budget_too_small:
+            raise Invalid(
+                f"The budget pays for no step (budget_too_small): rho is {settings.rho:.3g}, and one noised norm costs "
+                f"{settings.norm_price:.3g}.",
+                FieldError("/privacy", "raise the target, bring more units, or cap the steps with optimizer.step_cap"),
+            )
+        return settings
+
+    @property
+    def rho(self) -> float:
+        """What the steps may cost together, in zero-concentrated terms; a selection has its own."""
+        assert self.mu is not None, "plan first"
+        return self.mu**2 / 2 * (1 - (self.selection_share or 0.0))
+
+    @property
+    def norm_price(self) -> float:
+        """What one norm costs, in zero-concentrated terms."""
+        assert self.norm_sigma is not None, "plan first"
+        return 1 / (2 * self.norm_sigma**2)
+
+    @property
+    def affordable_norms(self) -> int:
+        """No run asks for more norms: so many cost the whole budget, gradients aside."""
+        return floor(self.rho / self.norm_price + 1e-9)
+
+    @property
+    def budget_too_small(self) -> bool:
+        """Whether not even one norm can be paid."""
+        return self.affordable_norms < 1
+
+    @property
+    def steps(self) -> int:
+        """The most steps, in public; how many it takes is decided by noised values."""
+        return max(1, min(self.affordable_norms, MOST_STEPS))
+
+    @property
+    def least_sigma(self) -> float:
+        """Noise multiplier at which a gradient would cost half of the budget: it is not asked for any more."""
+        return 1 / sqrt(self.rho)
+
+    def noise_length(self, facts: Facts) -> float:
+        """Return q: standard normal noise on a gradient is longer in no step, but with probability beta/2 or so."""
+        if self.radius_rule == "exact":
+            return noise_radius(facts.dimension, self.beta / (2 * self.affordable_norms))
+        return sqrt(facts.dimension * max(1.0, log(facts.units * sqrt(self.rho) / self.beta)))
+
+    def norm_slack(self) -> float:
+        """Return how many standard deviations no noise on a norm passes, but with probability beta/2."""
+        return noise_radius(1, self.beta / (2 * self.affordable_norms))
+
+    def norm_question(self) -> GradientNorm:
+        """Return the question that every step begins with."""
+        assert self.norm_sigma is not None, "plan first"
+        return GradientNorm(sigma=self.norm_sigma, clip=self.clip)
+
+    def gradient_question(self, norm: float, facts: Facts) -> Gradient | None:
+        """Return the question that follows a noised norm; None where it is small: there the method ends.
+
+        Signed: a norm that its noise made negative is a small one. The noise is N/(C q), and what it costs follows
+        from it, never from N.
+        """
+        assert self.multiple is not None, "plan first"
+        unit = Gradient(sigma=1.0, clip=self.clip)
+        sigma = norm / (self.multiple * self.noise_length(facts) * unit.sensitivity(facts))
+        if sigma <= self.least_sigma:
+            return None
+        return Gradient(sigma=min(sigma, LARGEST_SIGMA), clip=self.clip)
+
+    def selection_question(self) -> LeastGradient | None:
+        """Return the question that chooses among the iterates, where it is asked."""
+        if self.select != "exponential":
+            return None
+        assert self.mu is not None, "plan first"
+        assert self.selection_share is not None, "plan first"
+        return LeastGradient(sigma=1 / (self.mu * sqrt(self.selection_share)), clip=self.clip)
+
+    def questions(self) -> tuple[GradientNorm | Gradient | LeastGradient, ...]:
+        """Return the norm's question, the gradient's with the least and the most noise it may get, and the choice's."""
+        extremes = tuple(Gradient(sigma=sigma, clip=self.clip) for sigma in (self.least_sigma, LARGEST_SIGMA))
+        choice = self.selection_question()
+        return (self.norm_question(), *extremes, *(() if choice is None else (choice,)))
+
+    def asked(self) -> frozenset[GradientNorm | Gradient | LeastGradient]:
+        """Return the extremes of what may be asked."""
+        return frozenset(self.questions())
+
+    def most_asked(self, facts: Facts) -> int:
+        """Return a norm and a gradient for each step, a last norm, and the choice."""
+        del facts  # settings say how many
+        return 2 * self.steps + 2
+
+    def schedule(self, facts: Facts) -> Sequence[Event]:
+        """Return the budget in equal slices, and the choice's event: what is drawn is decided on the way.
+
+        The slices add up to no more than the budget, however their sum is rounded; what is not drawn is given back.
+        """
+        del facts  # a multiplier of the sensitivity means the same for every scope
+        choice = self.selection_question()
+        slices = PAYMENTS if choice is None else PAYMENTS - 1
+        equal: tuple[Event, ...] = (Zcdp(rho=nextafter(self.rho / slices, 0)),) * slices
+        return equal if choice is None else (*equal, choice.event())
+
+    def bound(self, facts: Facts) -> Bound:
+        """Predict the excess risk under the declared condition, else the gradient norm of the chosen iterate."""
+        return promised(self.trajectory(facts), self.condition, self.select)
+
+    def trajectory(self, facts: Facts) -> Trajectory:
+        """Return the figures that the theorems are made of."""
+        assert self.smoothness is not None, "plan first"
+        assert self.multiple is not None, "plan first"
+        gradient, length = Gradient(sigma=self.least_sigma, clip=self.clip), self.noise_length(facts)
+        sensitivity, choice = gradient.sensitivity(facts), self.selection_question()
+        assert self.norm_sigma is not None, "plan first"
+        return Trajectory(
+            dimension=facts.dimension,
+            lipschitz=gradient.bound(facts) + facts.ridge * self._start_length(),
+            smoothness=self.smoothness,
+            multiple=self.multiple,
+            length=length,
+            least=self.multiple * length * self.least_sigma * sensitivity,
+            slack=self.norm_slack() * self.norm_sigma * sensitivity,
+            norms=self.affordable_norms,
+            steps=self.steps,
+            beta=self.beta,
+            start_gap=self.start_gap,
+            choice=None if choice is None else choice.sigma * sensitivity,
+        )
+
+    def _start_length(self) -> float:
+        """Return how far from zero the start is: at zero a ridge has no gradient."""
+        return hypot(*self.start) if isinstance(self.start, tuple) else float(self.start == "random")
+
+    def passes(self, facts: Facts) -> int:
+        """Return products with all rows in the worst case: a norm and a gradient a step, and the choice's gradients."""
+        del facts  # the most steps follow from the budget
+        return 4 * self.steps + (2 * min(self.steps, MOST_CANDIDATES) if self.select == "exponential" else 0)
+
+    @classmethod
+    def card(cls) -> Card:
+        """Return the catalogue entry."""
+        return Card(
+            kind="adaptive_gd",
+            title="Adaptive noisy gradient descent",
+            paper="Menart, Ullah, Arora, Bassily, Guzman: Differentially private non-convex optimization under the KL "
+            "condition with optimal rates (2024), algorithm 3",
+            native="rho-zCDP",
+            adjacency=tuple(Adjacency),
+            assumptions=(
+                Assumption(text="each unit's gradient is bounded: longer ones are shortened", checked="static"),
+                Assumption(text="the mean loss has an L1-Lipschitz gradient", checked="declared"),
+                Assumption(
+                    text="no unit's gradient is shortened; else privacy holds and no rate does", checked="declared"
+                ),
+                Assumption(
+                    text="with a condition: it holds in the valley of the start, where the loss is hardly above the "
+                    "start's, towards the least loss there",
+                    checked="declared",
+                ),
+            ),
+            returns="coefficients, and a bound on the gradient norm there; no intervals",
+        )
+
+
+def _refuse_unfit(settings: AdaptiveGradientDescent, facts: Facts) -> None:
+    """Refuse models that the method cannot follow."""
+    if settings.smoothness is None and facts.smoothness is None:
+        raise Invalid(
+            "Adaptive noisy gradient descent needs a smooth loss: its steps are 1/(2 L1).",
+            FieldError("/optimizer/smoothness", "give L1, or take a loss whose gradient is Lipschitz"),
+        )
+    if settings.selection_share is not None and settings.select != "exponential":
+        raise Invalid(
+            "Only the exponential selection has a share of the budget.",
+            FieldError("/optimizer/selection_share", "leave it out, or set select to exponential"),
+        )
+
+
+def _known_condition(facts: Facts) -> KlCondition | None:
+    """Return what a ridge makes of a convex loss; None where nothing is known."""
+    return KlCondition.strongly_convex(facts.ridge) if facts.weak_convexity == 0 and facts.ridge > 0 else None
+
+
+def _planned_norm_sigma(settings: AdaptiveGradientDescent, facts: Facts) -> float:
+    """Return the noise multiplier of a norm: as printed, or by the step cap."""
+    if settings.step_cap is not None:
+        return sqrt(settings.step_cap / (2 * NORM_SHARE * settings.rho))
+    unit = Gradient(sigma=1.0, clip=settings.clip)
+    deviation = unit.bound(facts) / (sqrt(facts.units) * sqrt(sqrt(settings.rho)))
+    return deviation / unit.sensitivity(facts)

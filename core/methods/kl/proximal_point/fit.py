@@ -1,0 +1,99 @@
+"""The proximal-point method: rounds of projected noisy gradient steps on the loss plus a quadratic about a centre.
+
+Source: Menart, Ullah, Arora, Bassily and Guzman (2024), algorithm 2, with algorithm 4 for a round; corrected: a round
+starts at its centre, has its share of budget and failure probability, and may have a weight of its own. A ridge is a
+part of the quadratic: with q = 2 w + ridge the public terms are (q/2) |theta - (2 w/q) centre|^2, whose ball of radius
+L0/q holds the exact minimiser.
+Sensitivity: that of `Gradient` (C/n, or its diameter over n under replace_one); `steps` Gaussian answers, everything
+after an answer is post-processing. The gradient of the public terms is added behind the oracle and never clipped.
+Failure: none. Projections keep all iterates in public balls, whatever the noise; where the theory promises nothing,
+which is known before a record is read, the start is returned and nothing is asked.
+"""
+
+import torch
+from torch import Tensor
+
+from core.inference.estimate import Estimate
+from core.methods.kl.proximal_point.spec import ProximalPoint
+from core.methods.lifecycle import starting_point
+from core.oracle import Oracle, Status
+
+
+def iterate(settings: ProximalPoint, oracle: Oracle) -> tuple[Estimate, Status]:
+    """Minimise a loss that need be neither convex nor smooth, under the KL condition.
+
+    Args:
+        settings: public settings, nothing open.
+        oracle: the only way to the records.
+
+    Returns:
+        The mean of the last round's iterates, shape (features,), replicates first in a simulation, with a certificate;
+        the start, with nothing asked, where the schedule has no rounds.
+    """
+    course = settings.arithmetic(oracle.facts)
+    start = starting_point(settings.start, oracle)
+    if course.regime is not None:
+        return _estimate(settings, oracle, _beginning(start), 0, 0.0), Status.FINISHED
+    (gradient,) = settings.questions()
+    assert settings.solver_steps is not None, "plan first"
+    points = settings.solver_steps
+    state = oracle.resume(_beginning(start))
+    for done in range(int(state["step"]), settings.steps):
+        index, taken = divmod(done, points - 1)
+        now, theta, centre = course.rounds[index], state["theta"], state["centre"]
+        middle, total = now.shrinkage * centre, state["total"]
+        if taken == 0:
+            theta = total = middle + _within(now.radius, centre - middle)
+        answer = oracle.ask(gradient, theta)
+        away = theta - middle
+        slope = torch.add(answer.value, away, alpha=now.pull)
+        moved = torch.sub(away, slope, alpha=settings.rate(now.weight, taken + 1))
+        theta = middle + _within(now.radius, moved)
+        total = torch.add(total, theta, alpha=taken + 2)
+        if taken + 2 == points:
+            centre = total * (2 / (points * (points + 1)))
+        state = {
+            "start": state["start"],
+            "theta": theta,
+            "centre": centre,
+            "total": total,
+            "step": torch.tensor(done + 1),
+            "scale": torch.tensor(answer.scale, dtype=torch.float64) if taken == 0 else state["scale"],
+        }
+        oracle.keep(state, done + 1)
+    last = settings.rate(course.rounds[-1].weight, points - 1)
+    return _estimate(settings, oracle, state, settings.steps, last), Status.FINISHED
+
+
+def _beginning(start: Tensor) -> dict[str, Tensor]:
+    """Return the state before the first step: the start is the first centre."""
+    return {
+        "start": start,
+        "theta": start,
+        "centre": start,
+        "total": start,
+        "step": torch.tensor(0),
+        "scale": torch.tensor(0.0, dtype=torch.float64),
+    }
+
+
+def _within(radius: float, away: Tensor) -> Tensor:
+    """Return a distance from the middle of a ball, shape (..., p), as it is or cut to the ball's radius."""
+    length = torch.linalg.vector_norm(away, dim=-1, keepdim=True)
+    cut: Tensor = away / (length / radius).clamp(min=1)
+    return cut
+
+
+def _estimate(settings: ProximalPoint, oracle: Oracle, state: dict[str, Tensor], steps: int, rate: float) -> Estimate:
+    """Return the last centre with what is known of it."""
+    theta = state["centre"]
+    return Estimate(
+        theta=theta,
+        start=state["start"],
+        family="gradient",
+        left=torch.zeros(theta.shape[:-1], dtype=torch.bool),
+        scale=float(state["scale"]),
+        step=rate,
+        steps=steps,
+        certificate=settings.certificate(oracle.facts) if theta.ndim == 1 else None,
+    )

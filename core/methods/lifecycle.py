@@ -1,0 +1,77 @@
+"""How every optimizer starts, stops early and ends; all of it decided from public or noised values."""
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from core.base.errors import Diverged
+from core.inference.eigen import inside
+from core.inference.estimate import Estimate
+from core.inference.parameters import above_floor
+from core.oracle import Answer, Oracle, Status
+from core.queries.arithmetic import AnyStart
+
+if TYPE_CHECKING:
+    from core.privacy.facts import Facts
+
+
+def starting_point(start: AnyStart | None, oracle: Oracle) -> Tensor:
+    """Return the start, float64, shape (p,); an unknown scale starts where the facts say.
+
+    A random one is drawn anew at each call, so it is called for an initial state and nowhere else (see `begun`).
+    """
+    facts = oracle.facts
+    assert start is not None, "plan first"
+    if isinstance(start, str):
+        point = torch.zeros(facts.dimension, dtype=torch.float64)
+        if start == "random":
+            point = oracle.randomness.normal(facts.dimension)
+            if facts.scale is not None:
+                point[-1] = 0.0
+            point /= torch.linalg.vector_norm(point)
+        if facts.scale is not None:
+            point[-1] = facts.scale.start
+        return point
+    point = torch.tensor(start, dtype=torch.float64)
+    assert point.shape == (facts.dimension,), "a start has one number for each parameter; the planner checks it"
+    return point
+
+
+def begun(start: AnyStart | None, oracle: Oracle, initial: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return the state to go on from: what an earlier attempt kept, or the initial one.
+
+    Draws are not repeated after a loss. So what came of them is kept before anything is asked, and whatever a later
+    attempt recalls was told of this very start.
+    """
+    state = oracle.resume(initial)
+    if start == "random" and state is initial:
+        oracle.keep(state, 0)
+    return state
+
+
+def settled(slope: Answer, multiple: float) -> Tensor:
+    """Say in which replicates a noised gradient is at most `multiple` times the noise on one of its coordinates.
+
+    Free of charge: the answer has been paid for, and its noise is that of the budgeted steps.
+    """
+    still: Tensor = torch.linalg.vector_norm(slope.value, dim=-1) <= multiple * slope.scale
+    return still
+
+
+def arrived(facts: "Facts", moved: Tensor, radius: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the iterate within the public bounds, whether it had left the radius, and whether its scale was raised."""
+    theta, left = inside(moved, radius)
+    theta, raised = above_floor(facts, theta)
+    return theta, left, raised
+
+
+def ended(estimate: Estimate, status: Status) -> tuple[Estimate, Status]:
+    """Return both; an iterate that has left the public radius is a failure, replicates only report theirs.
+
+    Raises:
+        Diverged: the last step of a single run left the radius.
+    """
+    if estimate.left.ndim == 0 and bool(estimate.left):
+        raise Diverged("The iterates left the public radius: raise the privacy target, or take smaller steps.")
+    return estimate, status

@@ -1,0 +1,1 @@
+"""M-estimation: methods whose estimates have intervals."""

@@ -1,0 +1,159 @@
+"""Noisy gradient descent: what it is called, assumes, costs and predicts.
+
+Source: Avella-Medina, Bradshaw and Loh (2023), equation (4), Theorem 2 and Corollary 1.
+"""
+
+from collections.abc import Sequence
+from math import ceil, log, sqrt
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import Field
+
+from core.losses.assumption import Assumption
+from core.methods.base import AbstractSettings, Bound, Card
+from core.privacy.events import Event
+from core.privacy.facts import Adjacency, Facts
+from core.queries.arithmetic import (
+    CONFIDENCE,
+    PLANNED_RADIUS,
+    AnyStart,
+    Mu,
+    Radius,
+    Steps,
+    fill,
+    noise_norm,
+)
+from core.queries.gradients import Gradient
+
+FEWEST_STEPS = 60
+MOST_STEPS = 1500
+
+
+class NoisyGradientDescent(AbstractSettings):
+    """theta <- theta - step_size * (mean gradient + noise), `steps` times from a public start.
+
+    Each gradient takes an equal share of `mu`: its noise is sqrt(steps)/mu times the sensitivity. A ridge is added to
+    the gradient without noise. With an unknown residual scale a step is also multiplied by the current one, which makes
+    it the same whatever the target's units (the Hessian is as 1/scale), and the scale is kept above its public floor.
+    """
+
+    federates: ClassVar = True
+
+    kind: Literal["noisy_gd"] = "noisy_gd"
+    steps: Steps | None = Field(default=None, description="null: planned from the number of units")
+    step_size: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
+        default=None, description="null: 1/curvature bound, the largest step the theory allows"
+    )
+    mu: Mu | None = Field(default=None, description="for the estimate alone; null: the job's share")
+    radius: Radius | None = Field(default=None, description="iterates are projected onto this ball around zero")
+    start: AnyStart = Field(
+        default="zeros", description="in encoded units, never from the records; random: at distance 1 from zero"
+    )
+    stop: Literal["budgeted", "private"] = Field(
+        default="budgeted",
+        description="private: stop once a noised gradient is no longer than the noise of one coordinate, or half of it "
+        "where the scale is unknown",
+    )
+    scaling: Literal["scaled", "plain"] = Field(
+        default="scaled", description="with an unknown scale; plain: steps are not multiplied by it, as printed"
+    )
+
+    def plan(self, facts: Facts, mu: float) -> Self:
+        """Fill what is open.
+
+        The step is 1/Bbar, with Bbar the public bound on every Hessian, its ridge included (and no more than 1 without
+        one). After K steps a direction of curvature l has its start forgotten up to (1 - l/Bbar)^K, while the noise
+        grows as sqrt(K) and the sampling error shrinks as 1/sqrt(n); K grows with n and mu up to MOST_STEPS
+        (`docs/weights.md`). With an unknown scale Bbar bounds the Hessian times it, so a plain step is 1/Bbar times
+        where the scale starts; no step size is safe for every scale then.
+        """
+        return fill(
+            self, steps=planned_steps(facts, mu), step_size=self._planned_step(facts), mu=mu, radius=PLANNED_RADIUS
+        )
+
+    def _planned_step(self, facts: Facts) -> float:
+        """Return the largest step that the theory allows."""
+        start = 1.0 if facts.scale is None else facts.scale.start
+        bent = (facts.curvature_bound or start) + facts.ridge * start
+        return (start if self.scaling == "plain" else 1.0) / bent
+
+    def questions(self) -> tuple[Gradient]:
+        """Return the question of every step, the very value that the schedule prices and the oracle is asked."""
+        assert self.steps is not None, "plan first"
+        assert self.mu is not None, "plan first"
+        return (Gradient(sigma=sqrt(self.steps) / self.mu),)
+
+    def asked(self) -> frozenset[Gradient]:
+        """Return every question that some step asks."""
+        return frozenset(self.questions())
+
+    def schedule(self, facts: Facts) -> Sequence[Event]:
+        """Return one Gaussian event a step."""
+        del facts  # a multiplier of the sensitivity means the same for every scope
+        assert self.steps is not None, "plan first"
+        (gradient,) = self.questions()
+        return (gradient.event(),) * self.steps
+
+    def bound(self, facts: Facts) -> Bound:
+        """Predict the distance to the non-private estimate, over directions that `steps` steps can reach.
+
+        With every Hessian between m and 1/step_size on these directions a step contracts by f = 1 - step_size*m, so
+        |theta_K - theta_hat| <= f^K R + (1 - f^K)/m * (largest noise of one step), as in the proof of Theorem 2.
+        m = log(n)/(step_size*K) is where the first term has fallen to R/n. With an unknown scale both m and the step
+        are relative to it, and it is taken to be where it starts.
+        """
+        assert self.steps is not None, "plan first"
+        assert self.step_size is not None, "plan first"
+        assert self.radius is not None, "plan first"
+        if facts.weak_convexity:
+            return self._no_bound(self.radius)
+        (gradient,) = self.questions()
+        least = log(facts.units + 1) / (self.step_size * self.steps)
+        deviation = gradient.sigma * gradient.sensitivity(facts) * (1.0 if facts.scale is None else facts.scale.start)
+        start = self.radius / (facts.units + 1)
+        value = start + noise_norm(deviation, facts.dimension, self.steps) / least
+        return Bound(
+            quantity="distance of the private from the non-private estimate, in encoded units, along directions "
+            f"whose curvature is at least {least:.2g}",
+            value=value,
+            confidence=CONFIDENCE,
+            trivial=2 * self.radius,
+            vacuous=value >= 2 * self.radius,
+            source="Avella-Medina, Bradshaw and Loh (2023), Theorem 2, with explicit constants",
+        )
+
+    @staticmethod
+    def _no_bound(radius: float) -> Bound:
+        """Return what is known where the loss is not convex."""
+        return Bound(
+            quantity="distance of the private from the non-private estimate, in encoded units",
+            value=None,
+            confidence=None,
+            trivial=2 * radius,
+            vacuous=True,
+            source="Avella-Medina, Bradshaw and Loh (2023), Theorem 2, whose loss is convex; this one is not",
+        )
+
+    @classmethod
+    def card(cls) -> Card:
+        """Return the catalogue entry."""
+        return Card(
+            kind="noisy_gd",
+            title="Noisy gradient descent",
+            paper="Avella-Medina, Bradshaw, Loh: Differentially private inference via noisy optimization (2023)",
+            native="mu-GDP",
+            adjacency=tuple(Adjacency),
+            assumptions=(
+                Assumption(text="each unit's gradient is bounded (the weights see to it)", checked="static"),
+                Assumption(text="the planned step is at most 1/curvature bound", checked="static"),
+                Assumption(text="the loss is locally strongly convex around its minimiser", checked="declared"),
+            ),
+            returns="coefficients, and private intervals where the job asks for them",
+        )
+
+
+def planned_steps(facts: Facts, mu: float) -> int:
+    """Return K = 6 log n of the paper's benchmarks, more where units and budget make room for it."""
+    basic = 6 * log(facts.units)
+    roomy = mu * facts.units / (10 * facts.gradient_bound)
+    return min(MOST_STEPS, max(FEWEST_STEPS, ceil(max(basic, roomy))))

@@ -1,0 +1,1 @@
+"""Noisy Newton steps, then gradient steps with the last matrix."""

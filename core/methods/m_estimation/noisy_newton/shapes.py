@@ -1,0 +1,93 @@
+"""The shapes of a pooled Newton run: numbers of steps and shares of mu^2, chosen by the noise of one Hessian.
+
+Found on data with many categories and few, at much and little noise; `docs/weights.md` says how.
+"""
+
+from math import sqrt
+from typing import NamedTuple
+
+from core.privacy.facts import Facts
+from core.queries.arithmetic import required_curvature_bound
+from core.queries.gradients import Curvature, Gradient
+
+CAREFUL_DAMPING = 0.5
+LOUD_HESSIAN = 2e-3
+"""Above this one Newton steps that pool their Hessians are."""
+QUIET_HESSIAN = 1e-5
+"""Below this ratio every direction is resolved, and what remains is the noise of the last gradients."""
+STEADY_PART = 0.3
+"""Of an unknown scale, by which the noise of one step may move a prediction."""
+
+
+class Shape(NamedTuple):
+    """What a plan takes where nothing is given; parts of mu^2 sum to 1 with the estimate's gradients."""
+
+    hessians: int
+    gradients: int
+    averaged: int
+    curvature_part: float
+    """Of the job's mu^2: Hessians of the Newton steps."""
+    early_part: float
+    """Gradients of the Newton steps."""
+    final_part: float
+    """The sandwich's Hessian."""
+    score_part: float
+
+    memory: float
+    growth: float
+    damping: float
+
+
+NOISY = Shape(
+    hessians=6,
+    gradients=20,
+    averaged=10,
+    curvature_part=0.50,
+    early_part=0.05,
+    final_part=0.03,
+    score_part=0.10,
+    memory=0.7,
+    growth=2.0,
+    damping=1.0,
+)
+LOUD = NOISY._replace(
+    hessians=10, curvature_part=0.40, early_part=0.15, final_part=0.05, memory=1.0, growth=1.0, damping=0.5
+)
+"""Few units or little budget: early steps are then small, and as well paid as later ones, lest they lead astray."""
+QUIET = NOISY._replace(
+    hessians=8, gradients=4, averaged=4, curvature_part=0.05, early_part=0.01, final_part=0.04, memory=0.2
+)
+CAREFUL_MEMORY, CAREFUL_GROWTH = 0.5, 1.5
+"""With an unknown scale: undamped steps may go to and fro while the scale grows with them, and Hessians told at another
+scale are soon forgotten."""
+
+
+def spectral_noise(deviation: float, facts: Facts) -> float:
+    """Return the spectral size of a noised Hessian's noise relative to the matrix's public bound."""
+    return 2 * deviation * sqrt(facts.dimension) / required_curvature_bound(facts)
+
+
+def planned_shape(facts: Facts, mu: float) -> Shape:
+    """Return the shape planned for about this budget: by the noise of one Hessian that takes a half of it."""
+    curvature = Curvature(of="hessian", sigma=sqrt(2) / mu)
+    noise = spectral_noise(curvature.sigma * curvature.sensitivity(facts), facts)
+    shape = LOUD if noise > LOUD_HESSIAN else QUIET if noise < QUIET_HESSIAN else NOISY
+    if facts.scale is None:
+        return shape
+    return shape._replace(
+        hessians=LOUD.hessians,
+        growth=min(shape.growth, CAREFUL_GROWTH),
+        memory=CAREFUL_MEMORY,
+        damping=CAREFUL_DAMPING,
+    )
+
+
+def steady_floor(gradient: Gradient, facts: Facts) -> float:
+    """Return a floor at which noise moves no prediction by more than a part of an unknown scale.
+
+    The noise of a step is in proportion to the current scale, and what it adds to residuals raises the next one: if it
+    adds as much as the scale itself, both grow without end. With the noise s of a gradient's coordinate and features of
+    norm t, a step at this floor moves a prediction by about s t/floor scales.
+    """
+    deviation = gradient.sigma * gradient.sensitivity(facts)
+    return deviation * sqrt(required_curvature_bound(facts)) / STEADY_PART

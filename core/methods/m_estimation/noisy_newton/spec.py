@@ -1,0 +1,316 @@
+"""Noisy Newton steps, then gradient steps with the last matrix: what it is called, assumes, costs and predicts.
+
+Source: Avella-Medina, Bradshaw and Loh (2023), equation (9), Theorems 3 and 4, Remark 6, for the Newton steps. Pooling,
+unequal shares, the gradient steps behind them and their average are Farthing's: gradient steps cost p answers where a
+Hessian costs p^2, and noise of the matrix only slows them down.
+"""
+
+from collections.abc import Sequence
+from itertools import zip_longest
+from math import sqrt
+from typing import Annotated, Literal, Self
+
+from pydantic import Field
+
+from core.losses.assumption import Assumption
+from core.methods.base import Bound, Card
+from core.methods.m_estimation.noisy_newton.options import NewtonOptions
+from core.methods.m_estimation.noisy_newton.shapes import CAREFUL_DAMPING, planned_shape, spectral_noise, steady_floor
+from core.privacy.events import Event
+from core.privacy.facts import Adjacency, Facts
+from core.queries.arithmetic import (
+    CONFIDENCE,
+    LARGEST_FLOOR_PART,
+    PLANNED_RADIUS,
+    SLACK,
+    Damping,
+    Floor,
+    MatrixNoise,
+    Mu,
+    Radius,
+    Start,
+    Steps,
+    fill,
+    matrix_floor,
+    matrix_sigma,
+    noise_norm,
+    required_curvature_bound,
+)
+from core.queries.gradients import Curvature, Gradient, Secant
+
+PURE_STEPS = 8
+DAMPED_STEPS = 17
+NOISY_HESSIAN = 0.01
+"""Above this ratio of the spectral noise of a Hessian to its public bound, memoryless steps are damped."""
+FLOOR_MULTIPLE = 0.75
+MEMORYLESS_CURVATURE_SHARE = 0.35
+SMALLEST_WEIGHT = 1e-30
+"""Of a step relative to the last; smaller shares are refused by the lattice in any case."""
+
+
+class NoisyNewton(NewtonOptions):
+    """theta <- theta - damping * floored(matrix)^-1 (gradient + noise), `steps` times from a public start.
+
+    The first `hessians` steps ask for a Hessian each; the matrix of a step is its noised Hessian pooled with the
+    earlier ones, by precision and `memory`. Later steps ask for gradients alone and keep the last matrix, undamped. The
+    estimate is the mean of the last `averaged` iterates.
+
+    Of mu^2 the Hessians take `curvature_share`, the gradients the rest. Within both, each Newton step takes `growth`
+    times what the one before took; `last_gradient_share` is the gradients' part that those after the last Hessian take,
+    equally, or that the last one takes where every step asks for a Hessian. What is not given and has not been planned
+    is the paper's: every step asks for a Hessian of its own, all shares are equal, and the last iterate is the
+    estimate; with a `curvature_share` of one half each answer is worth mu/sqrt(2 steps).
+
+    A ridge is added to gradients and matrices without noise. With an unknown residual scale Hessians are told times
+    that scale, and each step divides by the current one, which is kept above its public floor. What a line search, a
+    Lipschitz estimate or gradient steps in front take is taken off mu^2 first.
+    """
+
+    kind: Literal["noisy_newton"] = "noisy_newton"
+    steps: Steps | None = Field(default=None, description="of both kinds; null: planned")
+    hessians: Steps | None = Field(
+        default=None, description="so many steps, the first ones, ask for a Hessian; all of them do in the paper"
+    )
+    memory: Annotated[float, Field(ge=0, le=1)] | None = Field(
+        default=None,
+        description="what each later step leaves of the weight of a noised Hessian; 0: a step uses its own alone, as "
+        "in the paper; 1: all count by their precision; null: planned",
+    )
+    growth: Annotated[float, Field(ge=1, le=8)] | None = Field(
+        default=None, description="of mu^2 from one Newton step to the next; 1: equal shares; null: planned"
+    )
+    averaged: Steps | None = Field(
+        default=None, description="iterates, the last ones, whose mean is the estimate; null: planned"
+    )
+    damping: Damping | None = Field(default=None, description="1 is the pure Newton step; null: planned")
+    mu: Mu | None = Field(default=None, description="for the estimate alone; null: the job's share")
+    curvature_share: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        default=None, description="the Hessians' part of mu^2; null: planned"
+    )
+    last_gradient_share: Annotated[float, Field(gt=0, le=1)] | None = Field(
+        default=None,
+        description="of what the gradients take, the part of those after the last Hessian, or of the last one where "
+        "none comes after; null: planned",
+    )
+    eigenvalue_floor: Floor | None = Field(
+        default=None,
+        description="smallest eigenvalue of the last matrix, in encoded units; that of an earlier one is as much "
+        "higher as its noise; null: planned",
+    )
+    radius: Radius | None = Field(default=None, description="iterates are projected onto this ball around zero")
+    start: Start = Field(default="zeros", description="in encoded units; never from the records")
+    matrix_noise: MatrixNoise = Field(
+        default="tight", description="printed: the paper's factor 2 where sqrt(2) is enough under replace_one"
+    )
+    stop: Literal["budgeted", "private"] = Field(
+        default="budgeted",
+        description="private: stop once a noised gradient is no longer than half the noise of one coordinate",
+    )
+
+    def plan(self, facts: Facts, mu: float) -> Self:
+        """Fill what is open, from public facts alone (`docs/weights.md` says how the constants were found)."""
+        if self.steps is not None:
+            self.refuse_endless(self.steps - self.warm_steps, late_steps=1)
+        memoryless = self.memory == 0
+        settings = self._memoryless_plan(facts, mu) if memoryless else self._pooled_plan(facts, mu)
+        settings = settings.filled_options(facts, settings.newton_steps)
+        settings.refuse_endless(settings.newton_steps, settings.late_steps)
+        deviation = settings.matrix_deviations(facts)[-1]
+        largest = required_curvature_bound(facts)
+        part = LARGEST_FLOOR_PART if memoryless else 1.0
+        floor = matrix_floor(deviation, facts.dimension, part * largest, FLOOR_MULTIPLE)
+        if facts.scale is not None and settings.scale_step != "newton":
+            floor = max(floor, steady_floor(settings.gradients()[-1], facts))
+        return fill(settings, eigenvalue_floor=floor)
+
+    def _pooled_plan(self, facts: Facts, mu: float) -> Self:
+        """Fill the shape of a run with gradient steps behind its Newton steps."""
+        shape = planned_shape(facts, mu)
+        estimate = 1 - shape.final_part - shape.score_part
+        settings = fill(self, mu=mu, radius=PLANNED_RADIUS, memory=shape.memory, growth=shape.growth)
+        settings = fill(settings, curvature_share=shape.curvature_part / estimate)
+        settings = fill(settings, damping=self._planned_damping(shape.damping))
+        if settings.steps is None:
+            settings = fill(settings, hessians=shape.hessians)
+            assert settings.hessians is not None, "filled above"
+            settings = fill(settings, steps=self.warm_steps + settings.hessians + shape.gradients)
+        assert settings.steps is not None, "filled above"
+        settings = fill(settings, hessians=min(settings.steps - self.warm_steps, shape.hessians))
+        late, gradients = settings.late_steps, estimate - shape.curvature_part
+        last = 1 - shape.early_part / gradients if late > 0 else settings.newton_weights()[-1]
+        return fill(
+            settings,
+            averaged=max(1, late * shape.averaged // shape.gradients),
+            last_gradient_share=last,
+        )
+
+    def _memoryless_plan(self, facts: Facts, mu: float) -> Self:
+        """Fill the paper's run: a Hessian at every step, used at that step alone."""
+        settings = fill(self, mu=mu, radius=PLANNED_RADIUS, growth=1.0, averaged=1)
+        settings = fill(settings, curvature_share=MEMORYLESS_CURVATURE_SHARE)
+        pure = fill(settings, steps=PURE_STEPS + self.warm_steps)
+        noise = spectral_noise(pure.matrix_deviations(facts)[-1], facts)
+        damping = CAREFUL_DAMPING if noise > NOISY_HESSIAN else 1.0
+        settings = fill(settings, damping=self._planned_damping(damping))
+        count = DAMPED_STEPS if self.careful or settings.damping != 1 else PURE_STEPS
+        settings = fill(settings, steps=count + self.warm_steps)
+        assert settings.steps is not None, "filled above"
+        settings = fill(settings, hessians=settings.steps - self.warm_steps)
+        last = 0.5 if settings.late_steps > 0 else settings.newton_weights()[-1]
+        return fill(settings, last_gradient_share=last)
+
+    def _planned_damping(self, usual: float) -> float:
+        """Return the damping of steps that nothing else damps; switching needs one to switch from."""
+        if self.step_rule == "switching":
+            return min(usual, CAREFUL_DAMPING)
+        return 1.0 if self.careful else usual
+
+    @property
+    def newton_steps(self) -> int:
+        """How many steps ask for a Hessian: the first ones, but for gradient steps in front."""
+        assert self.steps is not None, "plan first"
+        return self.steps - self.warm_steps if self.hessians is None else self.hessians
+
+    @property
+    def late_steps(self) -> int:
+        """How many steps, the last ones, ask for a gradient alone."""
+        assert self.steps is not None, "plan first"
+        return self.steps - self.warm_steps - self.newton_steps
+
+    def newton_weights(self) -> tuple[float, ...]:
+        """Return how each kind's budget is divided over the Newton steps; they sum to 1."""
+        growth, count = self.growth or 1.0, self.newton_steps
+        weights = [max(growth ** (step - count), SMALLEST_WEIGHT) for step in range(1, count + 1)]
+        return tuple(weight / sum(weights) for weight in weights)
+
+    def gradients(self) -> tuple[Gradient, ...]:
+        """Return every step's gradient question, in order: the very values that are priced and asked."""
+        assert self.curvature_share is not None, "plan first"
+        weights, late, last = self.newton_weights(), self.late_steps, self.last_gradient_share
+        if late > 0:
+            assert last is not None, "plan first"
+            parts = [weight * (1 - last) for weight in weights] + [last / late] * late
+        elif last is None or abs(last - weights[-1]) < SLACK:
+            parts = list(weights)
+        else:
+            parts = [weight * (1 - last) / (1 - weights[-1]) for weight in weights[:-1]] + [last]
+        mus = [self._steps_mu() * sqrt((1 - self.curvature_share) * max(part, SMALLEST_WEIGHT)) for part in parts]
+        assert self.mu is not None, "plan first"
+        return (*self.warm_gradients(self.mu), *(Gradient(sigma=1 / mu) for mu in mus))
+
+    def _steps_mu(self) -> float:
+        """Return what Newton steps and those behind them are worth together."""
+        assert self.mu is not None, "plan first"
+        return self.mu * sqrt(1 - self.other_shares) if self.other_shares else self.mu
+
+    def curvatures(self) -> tuple[Curvature, ...]:
+        """Return every Newton step's Hessian question, in order."""
+        assert self.curvature_share is not None, "plan first"
+        mus = [self._steps_mu() * sqrt(self.curvature_share * weight) for weight in self.newton_weights()]
+        return tuple(Curvature(of="hessian", sigma=matrix_sigma(mu, self.matrix_noise)) for mu in mus)
+
+    def questions(self) -> tuple[Gradient, Curvature]:
+        """Return the two questions of the last Newton step; where shares are equal, those of every one."""
+        last = self.newton_steps - 1
+        if self.late_steps == 0 and last > 0 and (self.growth or 1.0) == 1:
+            last -= 1  # the last gradient may have a share of its own
+        return self.gradients()[self.warm_steps + last], self.curvatures()[last]
+
+    def asked(self) -> frozenset[Gradient | Curvature | Secant]:
+        """Return every question that some step asks."""
+        assert self.mu is not None, "plan first"
+        asked: set[Gradient | Curvature | Secant] = {*self.gradients(), *self.curvatures()}
+        asked.update(self.lipschitz_questions(self.mu))
+        asked.update(self.comparisons(self.mu))
+        return frozenset(asked)
+
+    def schedule(self, facts: Facts) -> Sequence[Event]:
+        """Return each step's events, gradient first, in the order they are drawn.
+
+        When a line search compares is up to its answers: all comparisons that there may be are priced behind the first
+        Newton step, where most are made, and those that were not made are given back. Whoever is lost while later steps
+        still compare takes with it what was paid ahead of its turn: if all the rest is needed too, the job fails, for
+        it never draws more than was priced.
+        """
+        del facts  # a multiplier of the sensitivity means the same for every scope
+        assert self.mu is not None, "plan first"
+        curvatures = (None,) * self.warm_steps + self.curvatures()
+        events = [question.event() for question in self.lipschitz_questions(self.mu)]
+        for step, (gradient, curvature) in enumerate(zip_longest(self.gradients(), curvatures)):
+            events += [question.event() for question in (gradient, curvature) if question is not None]
+            if step == self.warm_steps:
+                events += [question.event() for question in self.comparisons(self.mu)]
+        return events
+
+    def passes(self, facts: Facts) -> int:
+        """Return two for each gradient and comparison, and p for each matrix."""
+        assert self.mu is not None, "plan first"
+        matrices = len(self.curvatures()) + len(self.lipschitz_questions(self.mu))
+        return 2 * (len(self.schedule(facts)) - matrices) + facts.dimension * matrices
+
+    def matrix_deviations(self, facts: Facts) -> tuple[float, ...]:
+        """Return the standard deviation of the noise on an entry of each Newton step's matrix, pooled ones included."""
+        memory = self.memory or 0.0
+        deviations, count, squares = [], 0.0, 0.0
+        for curvature in self.curvatures():
+            precision = (curvature.sigma * curvature.sensitivity(facts)) ** -2
+            count, squares = memory * count + precision, memory**2 * squares + precision
+            deviations.append(sqrt(squares) / count)
+        return tuple(deviations)
+
+    def floors(self, facts: Facts) -> tuple[float, ...]:
+        """Return the eigenvalue floor of each Newton step's matrix: in proportion to its noise, at most its bound."""
+        assert self.eigenvalue_floor is not None, "plan first"
+        deviations = self.matrix_deviations(facts)
+        most = max(self.eigenvalue_floor, required_curvature_bound(facts))
+        floors = [min(most, self.eigenvalue_floor * one / deviations[-1]) for one in deviations]
+        if facts.scale is None or self.scale_step == "newton":
+            return tuple(floors)
+        gradients = self.gradients()[self.warm_steps :][: len(floors)]
+        return tuple(max(pair) for pair in zip(floors, (steady_floor(one, facts) for one in gradients), strict=True))
+
+    def bound(self, facts: Facts) -> Bound:
+        """Predict the distance to the non-private estimate, over directions above the eigenvalue floor.
+
+        Close to the minimiser theta_{k+1} - theta_hat = (1 - damping)(theta_k - theta_hat) - damping * H^-1 noise up to
+        second order (the proof of Theorem 3), so the distance ends below R (1 - damping)^K plus the largest noise of a
+        step divided by the smallest eigenvalue. Gradient steps with the last matrix are such steps, undamped, and a
+        mean is no farther than the farthest of its iterates. An unknown scale is taken to be where it starts.
+        """
+        assert self.steps is not None, "plan first"
+        assert self.damping is not None, "plan first"
+        assert self.radius is not None, "plan first"
+        assert self.eigenvalue_floor is not None, "plan first"
+        asked = self.gradients()[self.warm_steps :]
+        gradient = asked[-1] if self.late_steps else max(asked, key=lambda one: one.sigma)
+        deviation = gradient.sigma * gradient.sensitivity(facts) * (1.0 if facts.scale is None else facts.scale.start)
+        forgotten = 0.0 if self.late_steps else (1 - self.damping) ** self.newton_steps
+        value = forgotten * self.radius + noise_norm(deviation, facts.dimension, self.steps) / self.eigenvalue_floor
+        return Bound(
+            quantity="distance of the private from the non-private estimate, to first order, in encoded units, along "
+            f"directions whose curvature is at least {self.eigenvalue_floor:.2g}",
+            value=value,
+            confidence=CONFIDENCE,
+            trivial=2 * self.radius,
+            vacuous=value >= 2 * self.radius,
+            source="Avella-Medina, Bradshaw and Loh (2023), Theorem 3, leading term with explicit constants",
+        )
+
+    @classmethod
+    def card(cls) -> Card:
+        """Return the catalogue entry."""
+        return Card(
+            kind="noisy_newton",
+            title="Noisy Newton",
+            paper="Avella-Medina, Bradshaw, Loh: Differentially private inference via noisy optimization (2023)",
+            native="mu-GDP",
+            adjacency=tuple(Adjacency),
+            assumptions=(
+                Assumption(text="each unit's gradient is bounded (the weights see to it)", checked="static"),
+                Assumption(text="each unit's Hessian is a bounded rank-one matrix", checked="static"),
+                Assumption(text="the start lies where damped steps converge", checked="declared"),
+                Assumption(text="adaptive steps: the loss is self-concordant with a public constant", checked="static"),
+                Assumption(text="noised Hessians are positive definite after flooring", checked="runtime"),
+            ),
+            returns="coefficients, and private intervals where the job asks for them",
+        )

@@ -1,0 +1,52 @@
+"""Least squares from a noised X'X and a noised X'y.
+
+Source: Avella-Medina, Bradshaw and Loh (2023), appendix H.2.
+Sensitivity: those of `Curvature` and of `Gradient` with its clip, one Gaussian answer each; what follows is
+post-processing.
+Failure: depends on noised values only, so it tells no more than the release.
+"""
+
+import torch
+
+from core.inference.eigen import floor_eigenvalues, inside, solve
+from core.inference.estimate import Estimate
+from core.inference.parameters import penalised_hessian, scale_of
+from core.methods.lifecycle import ended, starting_point
+from core.methods.m_estimation.sufficient_statistics.spec import SufficientStatistics
+from core.oracle import Oracle, Status
+
+
+def iterate(settings: SufficientStatistics, oracle: Oracle) -> tuple[Estimate, Status]:
+    """Estimate the coefficients of a linear model.
+
+    Args:
+        settings: public settings, nothing open.
+        oracle: the only way to the records, with the squared loss.
+
+    Returns:
+        The estimate, shape (features,), and that it finished.
+
+    Raises:
+        Diverged: the estimate left the public radius.
+    """
+    assert settings.eigenvalue_floor is not None, "plan first"
+    assert settings.radius is not None, "plan first"
+    zero = starting_point(settings.start, oracle)
+    vector, matrix = settings.questions()
+    slope = oracle.ask(vector, zero)
+    bend = oracle.ask(matrix, zero)
+    hessian, floored = floor_eigenvalues(
+        penalised_hessian(oracle.facts, bend.value, scale_of(oracle.facts, zero)), settings.eigenvalue_floor
+    )
+    theta, left = inside(-solve(hessian, slope.value), settings.radius)
+    estimate = Estimate(
+        theta=theta,
+        start=zero,
+        family="statistics",
+        left=left,
+        scale=slope.scale,
+        step=1.0,
+        steps=torch.ones(left.shape, dtype=torch.int64),
+        floored=floored,
+    )
+    return ended(estimate, Status.FINISHED)

@@ -1,0 +1,151 @@
+"""Linear regression from two noised answers, X'X and X'y: what it is called, assumes, costs and predicts.
+
+Source: Avella-Medina, Bradshaw and Loh (2023), appendix H.2, with the noise that their own neighbours need: one row
+changed into another moves X'X by up to sqrt(2) x_max^2, not by the x_max^2 printed there. A comparison: it has no
+intervals, and it needs every row and target to be bounded, which weights do not see to.
+"""
+
+from collections.abc import Sequence
+from math import sqrt
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import Field
+
+from core.base.errors import FieldError, Invalid
+from core.losses.assumption import Assumption
+from core.methods.base import AbstractSettings, Bound, Card
+from core.privacy.events import Event
+from core.privacy.facts import Adjacency, Facts
+from core.queries.arithmetic import (
+    CONFIDENCE,
+    PLANNED_RADIUS,
+    Floor,
+    Mu,
+    Radius,
+    fill,
+    matrix_floor,
+    noise_norm,
+    required_curvature_bound,
+)
+from core.queries.gradients import Curvature, Gradient
+
+FLOOR_MULTIPLE = 2.0
+"""Of the spectral size of the noise, over 2 s sqrt(p): directions below it tell of noise alone."""
+RESOLVED_PART = 0.1
+"""The prediction is for directions whose curvature is at least this part of the bound over the dimension."""
+
+
+class SufficientStatistics(AbstractSettings):
+    """theta = floored(X'X/n + noise)^-1 (X'y/n + noise), a ridge added to the matrix without noise.
+
+    Both are asked for once: the Hessian of the squared loss, and its gradient at zero with each unit's cut to x_max
+    y_max, the largest that the declared bounds allow, so that nothing within them is cut.
+    """
+
+    offers_intervals: ClassVar = False
+
+    kind: Literal["sufficient_statistics"] = "sufficient_statistics"
+    mu: Mu | None = Field(default=None, description="for the estimate; null: the job's")
+    curvature_share: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        default=None, description="of mu^2, for X'X; null: a half, as printed"
+    )
+    clip: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
+        default=None,
+        description="largest |x y| in encoded units, longer ones are shortened; null: the declared bounds'",
+    )
+    eigenvalue_floor: Floor | None = Field(
+        default=None, description="smallest eigenvalue of the noised X'X/n, in encoded units; null: planned"
+    )
+    radius: Radius | None = Field(default=None, description="the estimate is projected onto this ball around zero")
+
+    def plan(self, facts: Facts, mu: float) -> Self:
+        """Fill what is open, from public facts alone.
+
+        Raises:
+            Invalid: the model is no linear one with the squared loss.
+        """
+        if facts.target_bound is None:
+            raise Invalid(
+                "Sufficient statistics are for linear models with the squared loss.",
+                FieldError(
+                    "/optimizer/kind", "needs a linear model with loss squared; or take noisy_gd or noisy_newton"
+                ),
+            )
+        largest = required_curvature_bound(facts)
+        settings = fill(
+            self, mu=mu, curvature_share=0.5, clip=sqrt(largest) * facts.target_bound, radius=PLANNED_RADIUS
+        )
+        _, curvature = settings.questions()
+        deviation = curvature.sigma * curvature.sensitivity(facts)
+        return fill(settings, eigenvalue_floor=matrix_floor(deviation, facts.dimension, largest, FLOOR_MULTIPLE))
+
+    @property
+    def steps(self) -> int:
+        """One: nothing is iterated."""
+        return 1
+
+    @property
+    def start(self) -> Literal["zeros"]:
+        """Where both are asked; for the squared loss X'X is the same everywhere."""
+        return "zeros"
+
+    def questions(self) -> tuple[Gradient, Curvature]:
+        """Return both questions: the very values that are priced and asked."""
+        assert self.mu is not None, "plan first"
+        assert self.curvature_share is not None, "plan first"
+        gradient = Gradient(sigma=1 / (self.mu * sqrt(1 - self.curvature_share)), clip=self.clip)
+        return gradient, Curvature(of="hessian", sigma=1 / (self.mu * sqrt(self.curvature_share)))
+
+    def asked(self) -> frozenset[Gradient | Curvature]:
+        """Return every question that is asked."""
+        return frozenset(self.questions())
+
+    def schedule(self, facts: Facts) -> Sequence[Event]:
+        """Return both events."""
+        del facts  # a multiplier of the sensitivity means the same for every scope
+        return [question.event() for question in self.questions()]
+
+    def passes(self, facts: Facts) -> int:
+        """Return two for the gradient and p for the matrix."""
+        return 2 + facts.dimension
+
+    def bound(self, facts: Facts) -> Bound:
+        """Predict the distance to the least-squares estimate where the design is well spread.
+
+        With A and b as they are and E, e the noise, theta - theta_hat = (A + E)^-1 (e - E theta_hat), so the distance
+        is at most (|e| + |E| |theta_hat|)/(l - |E|), l the smallest eigenvalue of A and |E| at most 2 s sqrt(p) up to
+        lower order; |theta_hat| is taken to be at most sqrt(p) and l to be RESOLVED_PART * Bbar/p.
+        """
+        assert self.radius is not None, "plan first"
+        gradient, curvature = self.questions()
+        size, least = sqrt(facts.dimension), RESOLVED_PART * required_curvature_bound(facts) / facts.dimension
+        matrix = 2 * curvature.sigma * curvature.sensitivity(facts) * sqrt(facts.dimension)
+        vector = noise_norm(gradient.sigma * gradient.sensitivity(facts), facts.dimension, 1)
+        value = (vector + matrix * size) / (least - matrix) if matrix < least else None
+        return Bound(
+            quantity="distance of the private from the least-squares estimate, in encoded units, where all eigenvalues "
+            f"of X'X/n are at least {least:.2g} and the estimate is no longer than {size:.2g}",
+            value=value,
+            confidence=CONFIDENCE,
+            trivial=2 * self.radius,
+            vacuous=value is None or value >= 2 * self.radius,
+            source="Avella-Medina, Bradshaw and Loh (2023), appendix H.2; perturbation of a linear system",
+        )
+
+    @classmethod
+    def card(cls) -> Card:
+        """Return the catalogue entry."""
+        return Card(
+            kind="sufficient_statistics",
+            title="Sufficient statistics perturbation",
+            paper="Avella-Medina, Bradshaw, Loh: Differentially private inference via noisy optimization (2023), H.2",
+            native="mu-GDP",
+            adjacency=tuple(Adjacency),
+            assumptions=(
+                Assumption(text="rows are within the declared bounds, to which they are cut", checked="static"),
+                Assumption(text="targets are within the declared bounds; |x y| is cut to them", checked="static"),
+                Assumption(text="the model is linear with the squared loss", checked="static"),
+                Assumption(text="the noised X'X is positive definite after flooring", checked="runtime"),
+            ),
+            returns="coefficients of a linear model, for comparison: no intervals",
+        )

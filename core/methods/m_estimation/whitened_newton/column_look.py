@@ -1,0 +1,213 @@
+"""The private look at columns and target that whitened Newton begins with: quantiles by cells, sizes, frequencies.
+
+Every answer names what the ones before told; counts are noised shares of records times their public number.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import ceil, sqrt
+from typing import Final, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from core.inference.looks import Columns, indicator_scales, unknown
+from core.methods.m_estimation.whitened_newton.shares import COUNT_BINS_PER_OCTAVE, LEVELS, SIZE_BINS
+from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
+from core.oracle import Answer, Oracle
+from core.privacy.facts import Ranges
+from core.queries.looks import CellCounts, Cells, MagnitudeCounts, ValueCounts
+
+Array = NDArray[np.float64]
+CAUTION: Final = 4.0
+"""Deviations of a count's noise beyond which something is taken to be seen."""
+KEPT: Final = 1.5
+"""Deviations beyond which a count enters a scale."""
+COUNT_CAUTION: Final = 3.0
+SPARSE_PART: Final = 8.0
+"""A column in which nothing was seen has its declared range divided by this for a scale."""
+CLAMPED_PART: Final = 0.01
+CAP_MARGIN: Final = 1.15
+
+Ask = Callable[[int, tuple[Cells, ...]], Answer]
+
+
+class Looking(Protocol):
+    """Settings of a method that looks at columns."""
+
+    def cell_sigma(self) -> float:
+        """Return the noise multiplier of each level's cells of the columns."""
+
+    def size_question(self) -> MagnitudeCounts | None:
+        """Return the question for the sizes of numeric columns; None where there are none."""
+
+    def value_question(self) -> ValueCounts | None:
+        """Return the question for frequencies of two-valued columns; None where there are none."""
+
+
+@dataclass(frozen=True)
+class Quantiles:
+    """Noised quantiles of columns as parts of their ranges, shape (columns, fractions)."""
+
+    places: Array
+    ends: Array
+    """Noised counts in both end cells, shape (columns, 2)."""
+    deviation: float
+    """Of the noise on a count."""
+
+
+def quantiles(ask: Ask, columns: int, fractions: Sequence[float], units: int) -> Quantiles:
+    """Descend through dyadic cells, a level an answer, towards the same quantiles of several columns.
+
+    A level names the left children that ranks are compared with, each once; the first and the last level both children,
+    and the last one the cells at both ends: a level costs the same however many disjoint cells it names.
+    """
+    cells = np.zeros((columns, len(fractions)), dtype=np.int64)
+    ranks = np.zeros((columns, len(fractions)))
+    counts: list[dict[int, float]] = []
+    answer = None
+    for level in range(1, LEVELS + 1):
+        both = level in {1, LEVELS}
+        ends = {0, 2**LEVELS - 1} if level == LEVELS else set()
+        named = tuple(
+            tuple(sorted({int(2 * cell + right) for cell in row for right in range(1 + both)} | ends)) for row in cells
+        )
+        answer = ask(level, named)
+        counts = _by_cell(answer, named, units)
+        if level == 1:
+            totals = [_total(sum(found.values()), answer.scale * units, units) for found in counts]
+            ranks = np.array([[fraction * total for fraction in fractions] for total in totals])
+        left = np.array([[found[int(2 * cell)] for cell in row] for row, found in zip(cells, counts, strict=True)])
+        right_of = ranks >= left
+        ranks = np.where(right_of, ranks - left, ranks)
+        cells = 2 * cells + right_of
+    assert answer is not None, "there are levels"
+    inside = [
+        [rank / max(found[int(cell)], 1.0) for cell, rank in zip(row, some, strict=True)]
+        for row, some, found in zip(cells, ranks, counts, strict=True)
+    ]
+    places = (cells + np.clip(inside, 0.0, 1.0)) / 2**LEVELS
+    ends_seen = np.array([[found[0], found[2**LEVELS - 1]] for found in counts])
+    return Quantiles(places, ends_seen, answer.scale * units)
+
+
+def _total(received: float, deviation: float, units: int) -> float:
+    """Return how many records have a value: all of them, unless clearly fewer were told."""
+    return received if received < units - CAUTION * sqrt(2) * deviation else float(units)
+
+
+def _by_cell(answer: Answer, named: tuple[Cells, ...], units: int) -> list[dict[int, float]]:
+    """Return each column's noised counts by cell."""
+    received = iter((answer.value * units).tolist())
+    return [{cell: next(received) for cell in cells} for cells in named]
+
+
+def look_at_columns(settings: Looking, oracle: Oracle) -> Columns:
+    """Ask where every column lies and how far it varies."""
+    ranges, units = _ranges(oracle), oracle.facts.units
+    p = len(ranges.kinds)
+    found = unknown(p)
+    numbers, two = list(ranges.places("number")), list(ranges.places("two"))
+    zero = _zero(oracle)
+    if numbers:
+        sigma = settings.cell_sigma()
+
+        def ask(level: int, named: tuple[Cells, ...]) -> Answer:
+            return oracle.ask(CellCounts(sigma=sigma, level=level, cells=named), zero)
+
+        _look_at_numbers(settings, oracle, quantiles(ask, len(numbers), (0.5,), units), found)
+    question = settings.value_question()
+    if question is not None:
+        answer = oracle.ask(question, zero)
+        shares, least = answer.value.numpy(), min(answer.scale, 0.5)
+        shares = np.clip(shares, least, 1 - least)
+        width = np.array([ranges.upper[at] - ranges.lower[at] for at in two])
+        found.centre[two] = np.array([ranges.lower[at] for at in two]) + width * shares
+        found.scale[two] = width * indicator_scales(shares, p)
+    return found
+
+
+def _look_at_numbers(settings: Looking, oracle: Oracle, medians: Quantiles, found: Columns) -> None:
+    """Fill centres, scales and ends of numeric columns."""
+    ranges, units = _ranges(oracle), oracle.facts.units
+    numbers = list(ranges.places("number"))
+    lower = np.array([ranges.lower[at] for at in numbers])
+    width = np.array([ranges.upper[at] for at in numbers]) - lower
+    found.centre[numbers] = lower + width * medians.places[:, 0]
+    found.clamped[numbers] = medians.ends > max(CAUTION * medians.deviation, CLAMPED_PART * units)
+    question = settings.size_question()
+    assert question is not None, "there are numeric columns"
+    centres = _zero(oracle)
+    centres[: len(found.centre)] = torch.from_numpy(found.centre)
+    answer = oracle.ask(question, centres)
+    counts, deviation = (answer.value * units).numpy().reshape(len(numbers), SIZE_BINS), answer.scale * units
+    middles = 2.0 ** -(np.arange(SIZE_BINS) + 0.5)
+    for at, own, wide in zip(numbers, counts, width, strict=True):
+        first = largest_seen(own, deviation, CAUTION)
+        if first is None:
+            found.sparse[at], found.scale[at] = True, wide / SPARSE_PART
+            continue
+        kept = np.where(own[first:] > KEPT * deviation, own[first:], 0.0)
+        least = 0.5 * middles[first + 2] ** 2 * own[first : first + 3].sum()
+        found.scale[at] = wide * sqrt(max(float((kept * middles[first:] ** 2).sum()), float(least)) / units)
+
+
+def largest_seen(counts: Array, deviation: float, caution: float) -> int | None:
+    """Return the first interval of sizes, from the largest, that holds more than noise, alone or with two followers."""
+    alone = counts[:-3] > caution * deviation
+    three = counts[:-3] + counts[1:-2] + counts[2:-1] > caution * sqrt(3) * deviation
+    seen = np.flatnonzero(alone | three)
+    return int(seen[0]) if len(seen) else None
+
+
+def _ranges(oracle: Oracle) -> Ranges:
+    ranges = oracle.facts.ranges
+    assert ranges is not None, "the planner says where columns lie"
+    return ranges
+
+
+def base_rate(settings: WhitenedNewton, oracle: Oracle) -> tuple[float, float]:
+    """Return a binary target's noised frequency, kept off 0 and 1, and how many of the rarer outcome were told."""
+    question = settings.target_question()
+    assert question is not None, "a binary target is asked about"
+    answer = oracle.ask(question, _zero(oracle))
+    received, units = float(answer.value[0]), oracle.facts.units
+    least = max(3 * answer.scale, 2 / units)
+    rate = min(max(received, least), 1 - least) if least < 0.5 else 0.5  # noqa: PLR2004 - noise hides it altogether
+    return rate, units * min(received, 1 - received)
+
+
+def look_at_counts(settings: WhitenedNewton, oracle: Oracle) -> tuple[float, float]:
+    """Return a largest count, above the largest size that was seen and at most as declared, and the mean square."""
+    question = settings.target_question()
+    assert question is not None, "a count is asked about"
+    answer, units = oracle.ask(question, _zero(oracle)), oracle.facts.units
+    counts, deviation = (answer.value * units).numpy(), answer.scale * units
+    highest = _ranges(oracle).target[1]
+    first = largest_seen(counts, deviation, COUNT_CAUTION)
+    if first is None:
+        return highest, 0.0
+    if counts[first] < COUNT_CAUTION * deviation:
+        first += 1
+    edges = (highest + 0.5) * 2.0 ** (-np.arange(len(counts)) / COUNT_BINS_PER_OCTAVE)
+    kept = np.where(counts[first:] > KEPT * deviation, counts[first:], 0.0)
+    sizes = edges[first:] * 2.0 ** (-0.5 / COUNT_BINS_PER_OCTAVE) - 0.5
+    cap = min(highest, float(ceil(CAP_MARGIN * float(edges[first]) + 0.5)))
+    return cap, float((kept * sizes**2).sum()) / units
+
+
+def target_centre(settings: WhitenedNewton, oracle: Oracle) -> float:
+    """Return a linear model's target's median."""
+    sigma, (lower, upper) = settings.target_cell_sigma(), _ranges(oracle).target
+
+    def ask(level: int, named: tuple[Cells, ...]) -> Answer:
+        return oracle.ask(CellCounts(sigma=sigma, of="target", level=level, cells=named), _zero(oracle))
+
+    (middle,) = quantiles(ask, 1, (0.5,), oracle.facts.units).places[0]
+    return float(lower + (upper - lower) * middle)
+
+
+def _zero(oracle: Oracle) -> Tensor:
+    return torch.zeros(oracle.facts.dimension, dtype=torch.float64)

@@ -1,0 +1,88 @@
+"""How whitened Newton cuts the residuals of counts: by their size and dispersion, as noised counts tell.
+
+Two cuts are made. For the steps, one by the counts themselves. For both precise gradients, one by the sizes of
+residuals where the steps ended: the law of counts that has such sizes, and a cut beyond all but a few of them.
+"""
+
+from math import sqrt
+from typing import Final, NamedTuple
+
+import numpy as np
+import torch
+
+from core.inference.counts import Array, dispersion_of, rates, spread
+from core.losses.counts import CutPoisson
+from core.methods.m_estimation.whitened_newton.column_look import CAUTION, COUNT_CAUTION, KEPT, largest_seen
+from core.methods.m_estimation.whitened_newton.shares import COUNT_BINS, COUNT_BINS_PER_OCTAVE
+from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
+from core.oracle import Oracle
+
+TOP: Final = 1.5
+"""Residuals are looked for up to so many times the largest count."""
+WALKING_PART: Final = 0.5
+"""Of the counts' own dispersion, which the predictor explains in part."""
+MOST_DISPERSION: Final = 20.0
+LEAST_CUT: Final = 1.0
+WALKING_CUT: Final = 3.0
+"""Deviations."""
+
+
+class CutCounts(NamedTuple):
+    """A cut with what follows of it."""
+
+    loss: CutPoisson
+    weighed: float
+    """The ratio of mean v^2 mu to mean v mu, which a Poisson law's scores have over their Hessian."""
+    variance_ratio: float
+    """Of the weighted residuals, over that of a Poisson law."""
+
+
+def walking_cut(settings: WhitenedNewton, oracle: Oracle, rate: float, cap: float, square: float) -> CutPoisson:
+    """Return the cut of the steps.
+
+    Args:
+        settings: nothing open.
+        oracle: for its public facts.
+        rate: mean count, as told.
+        cap: largest count that was seen.
+        square: mean square of the counts, as told.
+    """
+    dispersion = min(max((square - rate**2 - rate) / rate**2, 0.0), MOST_DISPERSION)
+    deviation = sqrt(rate + dispersion * rate**2)
+    rate_cap, cut = settings.count_cuts(oracle.facts, rate, deviation, cap)
+    cut = max(cut, WALKING_CUT * deviation)
+    return CutPoisson(rate_cap=rate_cap, cut=max(min(cut, cap), LEAST_CUT), dispersion=WALKING_PART * dispersion)
+
+
+def look_at_residuals(
+    settings: WhitenedNewton, oracle: Oracle, at: torch.Tensor, theta: Array, cut: CutPoisson, cap: float
+) -> CutCounts:
+    """Ask for the sizes of residuals at a point, and return the cut of both precise gradients.
+
+    Args:
+        settings: nothing open.
+        oracle: the only way to the records.
+        at: the point above its encoding.
+        theta: the same point, in whitened coordinates, shape (p,).
+        cut: of the steps; its cap on rates stays.
+        cap: largest count that was seen.
+    """
+    found, rate_cap, units = rates(theta, cut.rate_cap), cut.rate_cap, oracle.facts.units
+    question = settings.residual_question(rate_cap, TOP * cap)
+    answer = oracle.ask(question, at)
+    counts, noise = (answer.value * units).numpy(), answer.scale * units
+    dispersion, longest = 0.0, 0.0
+    first = largest_seen(counts, noise, CAUTION)
+    if first is not None:
+        first += counts[first] < COUNT_CAUTION * noise
+        ends = question.top * 2.0 ** (-np.arange(COUNT_BINS) / COUNT_BINS_PER_OCTAVE)
+        squares = (ends * 2.0 ** (-0.5 / COUNT_BINS_PER_OCTAVE)) ** 2
+        kept = (np.abs(counts) > KEPT * noise) & (np.arange(COUNT_BINS) >= first)
+        received = float((counts * squares)[kept].sum()) / units
+        deviation = noise * sqrt(float((squares[kept] ** 2).sum())) / units
+        dispersion = dispersion_of(found, rate_cap, received, deviation, float(ends[first]))
+        longest = float(ends[first]) if dispersion > 0 else 0.0
+    own = spread(found, rate_cap, dispersion)
+    _, length = settings.count_cuts(oracle.facts, 1.0, sqrt(own.square), cap)
+    loss = CutPoisson(rate_cap=rate_cap, cut=max(min(max(length, longest), cap), LEAST_CUT), dispersion=dispersion)
+    return CutCounts(loss, own.twice / own.weighed, own.square / own.twice)

@@ -1,0 +1,305 @@
+"""Whitened Newton: look at the columns, re-encode, walk a few short steps, finish with two precise gradients.
+
+Sensitivity: that of each question, one Gaussian answer each, in `core.queries.looks` and
+`core.queries.reencoded`; how many there are and what each is worth is fixed beforehand. Everything else is
+post-processing.
+Failure: none; what is wrong with an estimate is said by its checks, which are made of noised answers.
+
+Coordinates. z = (feature - centre)/scale for each column, x = (1, A (z - m)) with A the inverse root of the noised
+covariance of z, so that x = E v for an encoded row v and a public matrix E. A step in x is a Newton step on columns of
+about unit variance; theta' x = (E' theta)' v.
+"""
+
+from dataclasses import replace
+from math import log
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.inference.attenuation import onward
+from core.inference.checking import Found, check
+from core.inference.estimate import Estimate, newton_estimate
+from core.inference.looks import Columns
+from core.inference.residuals import scale_of
+from core.inference.shrinkage import TINY, positive_part
+from core.inference.tails import Tails, best_cut
+from core.inference.whitened import Last, NoisedAnswer, Whitened, finish, newton_step, with_tails
+from core.losses.counts import CutPoisson
+from core.losses.losses import Huber, Logistic, Multinomial, Poisson
+from core.methods.m_estimation.whitened_newton.column_look import (
+    base_rate,
+    look_at_columns,
+    look_at_counts,
+    target_centre,
+)
+from core.methods.m_estimation.whitened_newton.linear_walk import EncodedPoint, sizes_at, walk
+from core.methods.m_estimation.whitened_newton.questions import WEIGHT_CAUTION, EncodedQuestions, Target
+from core.methods.m_estimation.whitened_newton.shares import TARGET_REACH
+from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
+from core.methods.m_estimation.whitened_newton.whitening import RowEncoding, Shift, above, encoded_by
+from core.oracle import Oracle, Status
+
+Array = NDArray[np.float64]
+LEAST_UNIT: Final = 2.0**-14
+"""Of a linear model's target, as a part of its range."""
+LONGEST_START: Final = 1.5
+_LONGEST_STEP: Final = {"logistic": 1.5, "poisson": 1.0, "huber": 1e9}
+STEP_FLOOR: Final = 0.05
+LEAST_RATE: Final = 0.02
+
+
+def iterate(settings: WhitenedNewton, oracle: Oracle, looked: Columns | None = None) -> tuple[Estimate, Status]:
+    """Estimate coefficients with their covariance.
+
+    Args:
+        settings: public settings, nothing open.
+        oracle: the only way to the records, with ranges in its facts and an intercept first.
+        looked: where columns lie, of a description; None: the method looks itself.
+
+    Returns:
+        The estimate, in encoded units, its covariance and its checks.
+    """
+    assert bool(settings.looked) == (looked is not None), "a look is paid for where none is given"
+    columns = look_at_columns(settings, oracle) if looked is None else looked
+    loss, target = _look_at_target(settings, oracle)
+    encoded, target = _whiten(settings, oracle, columns, loss, target)
+    theta = _start(loss, encoded, target)
+    tails = None
+    if isinstance(loss, Huber):
+        encoded, target, theta, tails = _walk_linear(settings, oracle, encoded, loss, target, theta)
+        loss = loss if tails is None else _cut_by(settings, oracle, encoded, loss, tails)
+        questions = EncodedQuestions(settings, oracle, encoded, loss, target)
+    else:
+        questions = EncodedQuestions(settings, oracle, encoded, loss, target)
+        theta = _walk(settings, questions, theta)
+    questions.look_at_residuals(theta)
+    last = _last_answers(settings, questions, theta)
+    if tails is not None and isinstance(loss, Huber):
+        last = with_tails(last, tails, loss.c, weighted=bool(settings.weighted))
+    found = finish(last)
+    return _received(settings, oracle, columns, encoded, questions, target, found), Status.FINISHED
+
+
+def _look_at_target(settings: WhitenedNewton, oracle: Oracle) -> tuple[Logistic | Huber | Poisson, Target]:
+    """Ask about the target; return the loss with what was learned, and the target's encoding."""
+    loss = settings.planned_loss
+    assert not isinstance(loss, Multinomial), "several classes have steps of their own"
+    match loss:
+        case Logistic():
+            rate, events = base_rate(settings, oracle)
+            return loss, Target(0.0, 1.0, rate, events)
+        case Poisson():
+            cap, square = look_at_counts(settings, oracle)
+            return loss.model_copy(update={"cap": cap}), Target(0.0, 1.0, None, None, square)
+        case Huber():
+            centre = target_centre(settings, oracle)
+            size = oracle.facts.dimension
+            alone = sizes_at(settings, oracle, EncodedPoint(np.zeros(size), np.eye(size), 1.0), centre)
+            unit = max(scale_of(alone), LEAST_UNIT * alone.edges[1])
+            return loss.model_copy(update={"scale": 1.0}), Target(centre, unit, None, None)
+
+
+def _whiten(
+    settings: WhitenedNewton, oracle: Oracle, columns: Columns, loss: Logistic | Huber | Poisson, target: Target
+) -> tuple[RowEncoding, Target]:
+    """Ask for second moments, and make the encoding of their inverse root.
+
+    With sampling weights, all moments are those of the weighted population: they are divided by the mean weight.
+    """
+    size = oracle.facts.dimension
+    simple = columns.simple
+    centre, unit = {
+        "logistic": (0.5, 1.0),
+        "poisson": (0.0, loss.cap if isinstance(loss, Poisson) and loss.cap else 1.0),
+        "huber": (target.centre, TARGET_REACH * target.unit),
+    }[loss.kind]
+    ranges = oracle.facts.ranges
+    assert ranges is not None, "the planner says where columns lie"
+    known = None if ranges.offset is None else (sum(ranges.offset) / 2, _half(ranges.offset))
+    answer = oracle.ask(settings.moment_question(centre, unit, known), above(np.zeros(size), simple))
+    received, deviation, counted = answer.value.numpy(), answer.scale, 1.0
+    if settings.weighted:
+        counted = min(max(float(received[0, 0]), WEIGHT_CAUTION * deviation, TINY), 1.0)
+        received, deviation = received / counted, deviation / counted
+    number = np.array([kind == "number" for kind in ranges.kinds[1:]])
+    made = encoded_by(received, deviation, simple, number if isinstance(loss, Logistic) else None)
+    made = replace(made, counted=counted)
+    weight = made.weight
+    if known is not None:
+        made = replace(made, shift=_shift(received, weight, made.whitening, made.mean, deviation, known))
+    if settings.weighted and isinstance(loss, Logistic):
+        least = min(3 * deviation / weight, 0.5)
+        rate = float(np.clip(0.5 + received[0, size] / weight, least, 1 - least))
+        target = target._replace(sampled=target.rate, rate=rate)
+    if isinstance(loss, Poisson):
+        assert loss.cap is not None, "it was learned"
+        rate = max(float(received[0, size]) / weight * loss.cap, 3 * deviation / weight * loss.cap, LEAST_RATE)
+        target = target._replace(rate=rate, events=oracle.facts.units * weight * rate)
+    return made, target
+
+
+def _half(ends: tuple[float, float]) -> float:
+    """Return half of a range, or 1 where both ends are one number."""
+    return (ends[1] - ends[0]) / 2 or 1.0
+
+
+def _shift(
+    received: Array, weight: float, whitening: Array, mean: Array, deviation: float, known: tuple[float, float]
+) -> Shift:
+    """Return what the moments' last column tells of an offset, which is encoded less `known[0]`, over `known[1]`."""
+    size, (centre, unit) = len(mean) + 1, known
+    middle = float(received[0, size + 1]) / weight
+    slopes = whitening @ (received[1:size, size + 1] / weight - middle * mean)
+    noise = (deviation / weight) ** 2 * float(np.trace(whitening @ whitening))
+    slopes = slopes * positive_part(float(slopes @ slopes), noise)
+    own = float(received[size + 1, size + 1]) / weight - middle**2
+    beside = max(0.0, own - float(slopes @ slopes))
+    return Shift(centre + unit * middle, unit * slopes, unit**2 * beside)
+
+
+def _start(loss: Logistic | Huber | Poisson, encoded: RowEncoding, target: Target) -> Array:
+    """Return where steps begin: least squares from the moments, brought to the scale of the predictor."""
+    size = len(encoded.matrix)
+    received, weight = encoded.moments, encoded.weight
+    middle = float(received[0, size]) / weight
+    slopes = encoded.whitening @ (received[1:size, size] / weight - middle * encoded.mean)
+    noise = (encoded.deviation / weight) ** 2 * float((encoded.whitening**2).sum())
+    slopes = slopes * positive_part(float(slopes @ slopes), noise)
+    if isinstance(loss, Huber):
+        return np.concatenate(([middle * TARGET_REACH], slopes * TARGET_REACH))
+    assert target.rate is not None, "it was told"
+    rate = target.rate
+    if isinstance(loss, Poisson):
+        assert loss.cap is not None, "it was learned"
+        slopes, intercept, bend = slopes * loss.cap / rate, log(rate), 1.0
+    else:
+        slopes, intercept, bend = slopes / (rate * (1 - rate)), log(rate / (1 - rate)), 1 - 2 * rate
+    slopes = _no_longer(slopes, LONGEST_START)
+    shift = encoded.shift
+    if shift is None:
+        return np.concatenate(([intercept - bend * float(slopes @ slopes) / 2], slopes))
+    # The outcome tells of the whole predictor; what is known of it is taken away.
+    varying = float(slopes @ slopes) + shift.variance
+    return np.concatenate(([intercept - bend * varying / 2 - shift.mean], slopes - shift.slopes))
+
+
+def _no_longer(step: Array, most: float) -> Array:
+    """Return a vector, cut to a length."""
+    length = float(np.linalg.norm(step))
+    return step if length <= most else step * (most / length)
+
+
+def _walk(settings: WhitenedNewton, questions: EncodedQuestions, theta: Array) -> Array:
+    """Take the short steps: shortened where a gradient is mostly noise, and cut to a length."""
+    assert settings.damped_steps is not None, "plan first"
+    pairs = list(zip(settings.gradient_sigmas(), settings.hessian_sigmas(), strict=True))
+    for gradient_sigma, hessian_sigma in pairs[: settings.damped_steps]:
+        gradient, deviation = questions.gradient(theta, gradient_sigma)
+        hessian = questions.matrix(theta, hessian_sigma)
+        part = positive_part(float(gradient @ gradient), len(theta) * deviation**2)
+        step = newton_step(hessian, gradient, questions.peak, STEP_FLOOR) * part
+        theta = theta - _no_longer(step, _LONGEST_STEP[questions.kind])
+    return theta
+
+
+def _walk_linear(
+    settings: WhitenedNewton, oracle: Oracle, encoded: RowEncoding, loss: Huber, target: Target, theta: Array
+) -> tuple[RowEncoding, Target, Array, Tails | None]:
+    """Take the short steps of a linear model; return where they end, with the encoding and the unit there.
+
+    Beside them, of least squares, both tails of the residuals.
+    """
+
+    def questions_at(place: EncodedPoint, cut: float) -> EncodedQuestions:
+        wide, own = loss.model_copy(update={"c": cut}), replace(encoded, matrix=place.encoding)
+        return EncodedQuestions(settings, oracle, own, wide, target._replace(unit=place.unit))
+
+    simple_to_encoded = encoded.matrix @ np.linalg.inv(encoded.simple)
+    raised = simple_to_encoded @ encoded.raised @ simple_to_encoded.T
+    begin = EncodedPoint(theta, encoded.matrix, target.unit)
+    end, tails = walk(settings, oracle, begin, questions_at, loss.c, target.centre, raised)
+    return replace(encoded, matrix=end.encoding), target._replace(unit=end.unit), end.theta, tails
+
+
+def _cut_by(settings: WhitenedNewton, oracle: Oracle, encoded: RowEncoding, loss: Huber, tails: Tails) -> Huber:
+    """Return least squares with residuals cut where noise and what is left out are least, taken together."""
+    noise = settings.slope_noise(oracle.facts, 1.0) / encoded.counted
+    return loss.model_copy(update={"c": best_cut(tails, noise)})
+
+
+def _last_answers(settings: WhitenedNewton, questions: EncodedQuestions, theta: Array) -> Last:
+    """Take the first precise step, and ask what the last one and the covariance need where it ends."""
+    sigmas = list(zip(settings.gradient_sigmas(), settings.hessian_sigmas(), strict=True))[-2:]
+    (first_gradient, first_hessian), (last_gradient, last_hessian) = sigmas
+    gradient, deviation = questions.gradient(theta, first_gradient)
+    hessian = questions.matrix(theta, first_hessian)
+    step = newton_step(hessian, gradient, questions.peak)
+    if questions.kind == "logistic":
+        step = theta - onward(theta, -step, questions.metric)
+    before, theta = theta, theta - _no_longer(step, 2 * _LONGEST_STEP[questions.kind])
+    second = questions.gradient(theta, last_gradient)
+    again = questions.matrix(theta, last_hessian)
+    scores = questions.scores(theta, settings.sigma(settings.shares.scores))
+    return Last(
+        kind=questions.kind,
+        before=before,
+        theta=theta,
+        metric=questions.metric,
+        gradients=(NoisedAnswer(gradient, deviation), second),
+        hessians=(hessian, again),
+        scores=scores,
+        peak=questions.peak,
+        explained=questions.explained(),
+        units=questions.units,
+        unidentified=settings.unidentified_deviation,
+        doubtful=questions.doubtful(theta),
+        offset=questions.offset,
+    )
+
+
+def _received(
+    settings: WhitenedNewton,
+    oracle: Oracle,
+    columns: Columns,
+    encoded: RowEncoding,
+    questions: EncodedQuestions,
+    target: Target,
+    found: Whitened,
+) -> Estimate:
+    """Return the estimate in encoded units."""
+    loss = questions.loss
+    unit = target.unit if isinstance(loss, Huber) else 1.0
+    back = unit * encoded.matrix.T
+    theta = back @ found.theta
+    theta[0] += target.centre
+    ranges = oracle.facts.ranges
+    assert ranges is not None, "the planner says where columns lie"
+    checks = check(
+        Found(
+            kind=loss.kind,
+            found=found,
+            back=back,
+            theta=theta,
+            ranges=ranges,
+            encoding=encoded.matrix,
+            metric=encoded.metric,
+            centre=columns.centre,
+            scale=columns.scale,
+            sparse=columns.sparse,
+            clamped=columns.clamped,
+            rate=target.rate,
+            events=target.effective_events(questions.sampling),
+            residual_scale=unit if isinstance(loss, Huber) else None,
+            cap=loss.cap if isinstance(loss, Poisson) else None,
+            cut=questions.asked if isinstance(questions.asked, CutPoisson) else None,
+            variance_ratio=questions.counts.variance_ratio if questions.counts else None,
+            weight_bound=settings.bound_of_weights,
+            offset=None if encoded.shift is None else encoded.shift.mean,
+            sampling=questions.sampling,
+        )
+    )
+    covariance, sampling = (back @ one @ back.T for one in (found.covariance, found.sampling))
+    return newton_estimate(
+        theta, covariance, sampling, found.hessian, step=found.omega, steps=settings.steps or 0, checks=checks
+    )

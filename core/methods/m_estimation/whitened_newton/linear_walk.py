@@ -1,0 +1,217 @@
+"""The short steps of a linear model: residuals are measured again, and columns re-encoded again, after each of them.
+
+The scale of residuals is first that of a fit of noised moments. Where the true one is a hundredth of the target's, that
+is the error of the start, so it is asked for again at each point that a step has come to, by one question of counts.
+And each step's Hessian shows how columns vary together in the encoding so far: directions along which nearly aliased
+columns differ are hidden by the first moments' noise, and stand out once others are brought to their size.
+
+Sensitivity: that of each question, one Gaussian answer each; all else is post-processing of noised answers.
+Failure: none; what is wrong with an estimate is said by its checks.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import sqrt
+from typing import Final, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from core.inference.residuals import Sizes, edges_of, scale_of, spread_of
+from core.inference.shrinkage import assembled, positive_part, shrink
+from core.inference.tails import MANY_HIDDEN, SMALL, Tails, spread_of_all, tails_of
+from core.inference.whitened import NoisedAnswer, newton_step
+from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
+from core.oracle import Oracle
+from core.privacy.facts import Adjacency, Facts
+
+Array = NDArray[np.float64]
+COVARIANCE_FLOOR: Final = 0.02
+LEAST_COVARIANCE: Final = 0.05
+NOISE_FLOOR: Final = 0.75
+NORMAL_PART: Final = 0.8
+"""Mean second derivative, about."""
+STEP_FLOOR: Final = 0.05
+LEAST_CUT, WIDEST_CUT = 1.345, 6.0
+STEP_NOISE: Final = 0.25
+"""Residual scales that a step's noise may come to in length."""
+SETTLED: Final = 0.6
+SHORT: Final = 1.0
+"""A unit that has fallen to no less than the first part of itself, by a step shorter than the second, shows what
+residuals are; else it is that of where steps have come to."""
+MOST_GROWTH: Final = 2.0
+LEAST_OF_NOISE: Final = 0.5
+"""Residuals after a step are taken to vary at least by this part of the step's own noise, and at most MOST_GROWTH times
+as much as before: what lies beyond is the noise of the counts."""
+
+
+@dataclass(frozen=True)
+class EncodedPoint:
+    """A point with the public encoding of rows and of the target that it is in."""
+
+    theta: Array
+    encoding: Array
+    """E, shape (p, p)."""
+    unit: float
+    """Of the target, in its encoded units."""
+
+    def measured_in(self, scale: float) -> "EncodedPoint":
+        """Return the same point in another unit, given in units of this one."""
+        return replace(self, theta=self.theta / scale, unit=self.unit * scale)
+
+    def seen_by(self, change: Array) -> "EncodedPoint":
+        """Return the same point in other coordinates, x' = T x."""
+        theta = np.asarray(np.linalg.solve(change.T, self.theta), dtype=np.float64)
+        return replace(self, theta=theta, encoding=change @ self.encoding)
+
+
+class PlaceQuestions(Protocol):
+    """Questions about re-encoded rows, at one place."""
+
+    @property
+    def peak(self) -> float:
+        """Largest second derivative of the loss."""
+
+    def gradient(self, theta: Array, sigma: float) -> NoisedAnswer:
+        """Return a noised gradient."""
+
+    def matrix(self, theta: Array, sigma: float) -> NoisedAnswer:
+        """Return a noised Hessian."""
+
+
+def walking_cut(settings: WhitenedNewton, facts: Facts) -> float:
+    """Return where short steps cut residuals, in their scales: far out, as far as the noise allows.
+
+    A step towards Huber's estimate with a small c goes too far where the error is of many scales and lies along few
+    directions, as it does if columns tell nearly all of the target. With few residuals beyond the cut it arrives.
+    """
+    adjacency = 2.0 if facts.adjacency is Adjacency.REPLACE_ONE else 1.0
+    length = adjacency * settings.bound_of_weights * sqrt(facts.dimension) / facts.units / NORMAL_PART
+    return float(np.clip(STEP_NOISE / (length * settings.gradient_sigmas()[0]), LEAST_CUT, WIDEST_CUT))
+
+
+def walk(
+    settings: WhitenedNewton,
+    oracle: Oracle,
+    place: EncodedPoint,
+    questions_at: Callable[[EncodedPoint, float], PlaceQuestions],
+    cut: float,
+    centre: float,
+    raised: Array,
+) -> tuple[EncodedPoint, Tails | None]:
+    """Take the short steps of a linear model; return where they end, and of least squares both tails of residuals.
+
+    Args:
+        settings: public settings, nothing open.
+        oracle: the only way to the records.
+        place: where it begins.
+        questions_at: questions in a place's encoding, with residuals cut at so many scales.
+        cut: the model's own, for the last step.
+        centre: of the target, in encoded units.
+        raised: what was added to variances when the first encoding was made, in its coordinates, shape (p, p).
+    """
+    assert settings.damped_steps is not None, "plan first"
+    pairs = list(zip(settings.gradient_sigmas(), settings.hessian_sigmas(), strict=True))
+    first, design, settled, own = place.encoding, None, False, place.unit
+    wide = walking_cut(settings, oracle.facts)
+    sizes = sizes_at(settings, oracle, place, centre)
+    place, times = place.measured_in(scale_of(sizes)), 1.0
+    for number, (gradient_sigma, hessian_sigma) in enumerate(pairs[: settings.damped_steps], 1):
+        final = number == settings.damped_steps
+        questions = questions_at(place, cut if settled else wide)
+        gradient, deviation = questions.gradient(place.theta, gradient_sigma)
+        hessian = questions.matrix(place.theta, hessian_sigma)
+        length = len(gradient) * deviation**2
+        step = newton_step(hessian, gradient, questions.peak, STEP_FLOOR) * positive_part(
+            float(gradient @ gradient), length
+        )
+        place = replace(place, theta=place.theta - step)
+        so_far = place.encoding @ np.linalg.inv(first)
+        design = pooled(design, hessian)
+        change = whitening(design, so_far @ raised @ so_far.T)
+        design, place = seen_by(design, change), place.seen_by(change)
+        if final and settings.least_squares:
+            return _counted(settings, oracle, place, centre, own)
+        sizes = sizes_at(settings, oracle, place, centre)
+        received = max(scale_of(sizes), spread_of(sizes)) if final and not settled else scale_of(sizes)
+        times = min(max(received, LEAST_OF_NOISE * sqrt(length) / NORMAL_PART), MOST_GROWTH)
+        place = place.measured_in(times)
+        settled = times > SETTLED and float(np.linalg.norm(step)) < SHORT
+    return place, None
+
+
+def _counted(
+    settings: WhitenedNewton, oracle: Oracle, place: EncodedPoint, centre: float, own: float
+) -> tuple[EncodedPoint, Tails]:
+    """Ask for residuals by sign and size where the short steps end; return the point in the unit of their deviation.
+
+    Where nearly all records have one value, residuals shrink to nothing at it, and others may be too few to be seen.
+
+    Args:
+        settings: public settings.
+        oracle: the only way to the records.
+        place: where the steps end.
+        centre: of the target.
+        own: the target's own unit.
+    """
+    ranges = oracle.facts.ranges
+    assert ranges is not None, "the planner says where columns lie"
+    lower, upper = ranges.target
+    question = settings.linear_residual_question((upper - lower) / place.unit, centre, place.unit, signed=True)
+    answer = oracle.ask(question, torch.from_numpy(np.vstack((place.theta, place.encoding))))
+    edges = edges_of(question.top, question.bins, question.per_octave)
+    above, below = (Sizes(half, answer.scale, edges) for half in np.split(answer.value.numpy(), 2))
+    both = Sizes(above.shares + below.shares, sqrt(2) * answer.scale, edges)
+    tails = tails_of(above, below, oracle.facts.units, scale_of(both), float(place.theta[0]))
+    spread, tails = spread_of_all(tails)
+    hidden = answer.scale > MANY_HIDDEN and spread * place.unit < SMALL * own
+    return place.measured_in(spread), replace(tails.in_units_of(spread), hidden=hidden)
+
+
+def sizes_at(settings: WhitenedNewton, oracle: Oracle, place: EncodedPoint, centre: float) -> Sizes:
+    """Ask how large residuals are, in units of the place."""
+    ranges = oracle.facts.ranges
+    assert ranges is not None, "the planner says where columns lie"
+    lower, upper = ranges.target
+    question = settings.linear_residual_question((upper - lower) / place.unit, centre, place.unit)
+    answer = oracle.ask(question, torch.from_numpy(np.vstack((place.theta, place.encoding))))
+    edges = edges_of(question.top, question.bins, question.per_octave)
+    return Sizes(answer.value.numpy(), answer.scale, edges)
+
+
+def pooled(before: NoisedAnswer | None, hessian: NoisedAnswer) -> NoisedAnswer:
+    """Return how columns vary together by all Hessians so far, of mean eigenvalue one, weighted by precision.
+
+    Residuals differ from step to step, so a Hessian is known up to a factor; its share of the noise goes with it.
+    """
+    mean = max(float(np.trace(hessian.value)) / len(hessian.value), 0.5 * hessian.deviation)
+    own = NoisedAnswer(hessian.value / mean, hessian.deviation / mean)
+    if before is None:
+        return own
+    weights = before.deviation**-2, own.deviation**-2
+    value: Array = (weights[0] * before.value + weights[1] * own.value) / sum(weights)
+    return NoisedAnswer(value, sum(weights) ** -0.5)
+
+
+def seen_by(received: NoisedAnswer, change: Array) -> NoisedAnswer:
+    """Return a matrix in other coordinates, with the root mean square of its entries' noise there."""
+    return NoisedAnswer(change @ received.value @ change.T, received.deviation * float((change**2).sum()) / len(change))
+
+
+def whitening(design: NoisedAnswer, raised: Array) -> Array:
+    """Return a map of coordinates, T, after which columns are nearer to uncorrelated, of unit variance.
+
+    Only what stands clear of the noise is taken out. While the noise's edge is beyond the mean eigenvalue, it hides
+    how small any other one is: T is the identity.
+
+    Args:
+        design: of mean eigenvalue one, as told.
+        raised: in the same coordinates, what is added to variances so that rare values are not blown up.
+    """
+    size = len(design.value)
+    if 2 * design.deviation * sqrt(size) > 1:
+        return np.eye(size)
+    found = shrink(design.value + raised, design.deviation, LEAST_COVARIANCE)
+    floor = max(COVARIANCE_FLOOR * found.mean, NOISE_FLOOR * found.kept * design.deviation * sqrt(size))
+    return assembled(found.vectors, 1 / np.sqrt(np.maximum(found.values, floor)))

@@ -1,0 +1,189 @@
+"""The questions about re-encoded rows that whitened Newton asks, in one encoding, and what is told of weights."""
+
+from math import sqrt
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.inference.counts import correction
+from core.inference.shrinkage import TINY
+from core.inference.whitened import Kind, NoisedAnswer
+from core.losses.counts import CutPoisson
+from core.losses.losses import Huber, Logistic, Poisson
+from core.methods.m_estimation.whitened_newton.count_look import CutCounts, look_at_residuals, walking_cut
+from core.methods.m_estimation.whitened_newton.shares import LEAST_SQUARES_CUT
+from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
+from core.methods.m_estimation.whitened_newton.whitening import RowEncoding
+from core.oracle import Oracle
+from core.privacy.facts import Sampling
+from core.queries.gradients import Looked
+from core.queries.reencoded import ReencodedCurvature, ReencodedGradient
+
+Array = NDArray[np.float64]
+EXPLAINED: Final = 0.8
+EXPLAINED_BY_WIDE_CUTS: Final = 0.95
+WIDE_CUT: Final = 2.0
+DOUBTED_SUM: Final = 0.1
+"""Part of a sum of weights that its noise may be before another figure stands in."""
+WEIGHT_CAUTION: Final = 3.0
+"""Deviations of its noise that a mean sampling weight is taken to be at least."""
+
+
+class Target(NamedTuple):
+    """How the target is encoded, and what was told of it."""
+
+    centre: float
+    unit: float
+    """A linear model's own unit; its residual scale times that once it is known."""
+    rate: float | None
+    """Of the second outcome, or a mean count."""
+    events: float | None
+    """How many of the rarer outcome, or counts, there are, as told."""
+    square: float = 0.0
+    """Mean square of counts, as told."""
+    sampled: float | None = None
+    """Frequency of the second outcome among the records, where `rate` is that of the weighted population."""
+
+    def effective_events(self, sampling: Sampling | None) -> float | None:
+        """Return how many events of equal weight say as much as these do.
+
+        What takes from them is how sampling weights vary among records of one outcome, taken to be alike for both.
+        Weights that the outcome alone decides (all the ill and a tenth of the others) take nothing.
+
+        Args:
+            sampling: what was learned of the weights; None: there are none.
+        """
+        if self.events is None or sampling is None:
+            return self.events
+        between, sampled = 1.0, self.sampled
+        if self.rate is not None and sampled is not None:
+            between = self.rate**2 / sampled + (1 - self.rate) ** 2 / (1 - sampled)
+        return self.events / max(1.0, sampling.effect / between)
+
+
+class EncodedQuestions:
+    """The questions about re-encoded rows, in one encoding."""
+
+    def __init__(
+        self,
+        settings: WhitenedNewton,
+        oracle: Oracle,
+        encoded: RowEncoding,
+        loss: Logistic | Huber | Poisson,
+        target: Target,
+    ) -> None:
+        self._settings, self._oracle, self._encoded, self._target = settings, oracle, encoded, target
+        self.loss, self.units = loss, oracle.facts.units
+        self.counts: CutCounts | None = None
+        self.sampling: Sampling | None = None
+        """What was told of sampling weights."""
+        self.asked: Logistic | Huber | CutPoisson
+        if isinstance(loss, Poisson):
+            assert target.rate is not None, "it was told"
+            self.asked = walking_cut(settings, oracle, target.rate, loss.curvature_peak, target.square)
+        else:
+            self.asked = loss
+
+    @property
+    def kind(self) -> Kind:
+        """Of the model's loss."""
+        return self.loss.kind
+
+    @property
+    def metric(self) -> Array:
+        """Covariance of the re-encoded columns as far as it is known."""
+        return self._encoded.metric
+
+    @property
+    def offset(self) -> float:
+        """Mean of what is added to the predictor, as told."""
+        return 0.0 if self._encoded.shift is None else self._encoded.shift.mean
+
+    @property
+    def peak(self) -> float:
+        """Largest second derivative of the loss."""
+        return self.asked.curvature_peak
+
+    def _predictor(self, theta: Array) -> Array:
+        """Return a point whose linear predictor varies as that at theta does with the offset.
+
+        What of an offset does not go with x is one more coordinate, the last.
+        """
+        shift = self._encoded.shift
+        if shift is None:
+            return theta
+        return np.concatenate(([theta[0] + shift.mean], theta[1:] + shift.slopes, [sqrt(shift.variance)]))
+
+    def look_at_residuals(self, theta: Array) -> None:
+        """Of counts, ask how large residuals are at a point, and cut them by that from here on."""
+        if isinstance(self.asked, CutPoisson):
+            at, cap = self._encoded.at(theta), self.loss.curvature_peak
+            predictor = self._predictor(theta)
+            self.counts = look_at_residuals(self._settings, self._oracle, at, predictor, self.asked, cap)
+            self.asked = self.counts.loss
+
+    def doubtful(self, theta: Array) -> Array | None:
+        """Return what a cut adds to the equation by a law that is assumed."""
+        if not isinstance(self.asked, CutPoisson):
+            return None
+        return correction(self.asked, self._predictor(theta))[: len(theta)]
+
+    def _shared(self, sigma: float) -> dict[str, object]:
+        return {
+            "sigma": sigma,
+            "loss": self.asked,
+            "weight_bound": self._settings.bound_of_weights,
+            "target_centre": self._target.centre,
+            "target_unit": self._target.unit,
+        }
+
+    def gradient(self, theta: Array, sigma: float) -> NoisedAnswer:
+        """Return a noised gradient."""
+        question = ReencodedGradient.model_validate(self._shared(sigma))
+        return self._answer(question, theta)
+
+    def matrix(self, theta: Array, sigma: float, of: str = "hessian") -> NoisedAnswer:
+        """Return a noised Hessian, or scores."""
+        question = ReencodedCurvature.model_validate(self._shared(sigma) | {"of": of})
+        return self._answer(question, theta, 2 if of == "score" else 1)
+
+    def scores(self, theta: Array, sigma: float) -> NoisedAnswer:
+        """Return noised scores; of least squares with residuals cut no farther out than LEAST_SQUARES_CUT."""
+        if isinstance(self.asked, Huber) and self.asked.c > LEAST_SQUARES_CUT:
+            nearer = self.asked.model_copy(update={"c": LEAST_SQUARES_CUT})
+            shared = self._shared(sigma) | {"loss": nearer, "of": "score"}
+            return self._answer(ReencodedCurvature.model_validate(shared), theta, 2)
+        return self.matrix(theta, sigma, "score")
+
+    def _answer(self, question: Looked, theta: Array, power: int = 1) -> NoisedAnswer:
+        """Return an answer for weights of mean 1, in which it is of some power."""
+        answer, times = self._oracle.ask(question, self._encoded.at(theta)), self._encoded.counted**power
+        return NoisedAnswer(answer.value.numpy() / times, answer.scale / times)
+
+    def explained(self) -> float:
+        """Return what weights make of the ratio of scores to Hessian where the model is right.
+
+        That of sampling weights, of mean 1, is their design effect, with that of the others: both are in the sums.
+        """
+        usual, counted = EXPLAINED, self._encoded.counted
+        if isinstance(self.asked, Huber):
+            usual = EXPLAINED_BY_WIDE_CUTS if self.asked.c > WIDE_CUT else EXPLAINED
+            if not self._settings.weighted:
+                return usual
+        weighed = self.counts.weighed if self.counts else 1.0
+        received, deviation = self._answer(self._settings.weight_question(), np.zeros(len(self._encoded.matrix)))
+        once, twice, effect = float(received[0]), float(received[1]) / counted, 1.0
+        if self._settings.weighted:
+            self.sampling = self._sampling(received, deviation)
+            effect = self.sampling.effect
+        if deviation >= DOUBTED_SUM * once or isinstance(self.asked, Huber):
+            return usual * effect * weighed
+        return float(np.clip(twice / max(once, TINY), 0.5, effect)) * weighed
+
+    def _sampling(self, received: Array, deviation: float) -> Sampling:
+        """Return the mean of sampling weights and their design effect, as told."""
+        counted, size = self._encoded.counted, self._settings.bound_of_weights**2
+        mean = min(max(float(received[2]) * counted, WEIGHT_CAUTION * deviation * counted, TINY) / size, 1.0)
+        effect = float(np.clip(float(received[3]) * counted / size / mean**2, 1.0, 1 / mean))  # no weight is above 1
+        return Sampling(mean=mean, effect=effect, known=True)

@@ -1,0 +1,1 @@
+"""Methods for second-order stationary points, and what they share."""

@@ -1,0 +1,1 @@
+"""Certify: rounds of escape at a released point, which stays as it is."""

@@ -1,0 +1,62 @@
+"""Certify: rounds of escape at a given point; the same controller as Gauss-PSGD's, which ends where that would descend.
+
+Or the norm of the gradient there, told once, which is all that a claim about the gradient alone takes.
+
+Source: [derived] ours; rounds as in Tao, Zhang, Yu, Cheng, Dressler and Wang, Second-order convergence in private
+stochastic non-convex optimization, algorithm 1.
+Sensitivity: that of the estimator's questions, or of `GradientNorm` and `Gradient`; the point was released before, and
+is public here.
+Failure: depends on noised values only, so it tells no more than the release.
+"""
+
+import torch
+from torch import Tensor
+
+from core.inference.estimate import Estimate
+from core.inference.parameters import penalised_gradient
+from core.methods.second_order.ada_spider import nothing_known
+from core.methods.second_order.certify.spec import Certify
+from core.methods.second_order.gauss_psgd.fit import beginning, search
+from core.oracle import Oracle, Status
+from core.queries.gradients import Gradient
+
+
+def iterate(settings: Certify, oracle: Oracle, points: Tensor) -> tuple[Estimate, Status]:
+    """Look whether a point is an approximate second-order stationary one.
+
+    Args:
+        settings: public settings, nothing open.
+        oracle: the only way to the records; each question reads the next units of a stream.
+        points: of the released model, shape (K, p); the last of them is its estimate.
+
+    Returns:
+        That very point, shape (p,), with what is claimed of it.
+
+    Raises:
+        Diverged: an iterate left the public radius at the last step.
+    """
+    point = points[-1]
+    if not settings.escapes:
+        return _received(settings, oracle, point)
+    return search(settings, oracle, oracle.resume({**beginning(point), **nothing_known(point)}))
+
+
+def _received(settings: Certify, oracle: Oracle, point: Tensor) -> tuple[Estimate, Status]:
+    """Ask for the norm of the gradient at a point, shape (p,), or for all of it, and claim what follows from it."""
+    facts, question = oracle.facts, settings.length_question()
+    answer = oracle.ask(question, point)
+    penalty = torch.linalg.vector_norm(penalised_gradient(facts, torch.zeros_like(point), point))
+    length = answer.value
+    if isinstance(question, Gradient):
+        length = torch.linalg.vector_norm(penalised_gradient(facts, answer.value, point))
+    estimate = Estimate(
+        theta=point,
+        start=point,
+        family="gradient",
+        left=torch.tensor(data=False),
+        scale=answer.scale,
+        step=0.0,
+        steps=1,
+        certificate=settings.claim_of_norm(facts, float(length), answer.scale, float(penalty)),
+    )
+    return estimate, Status.FINISHED

@@ -1,0 +1,248 @@
+"""Certify: what held-out records say of a released model's point, which stays as it is; by rounds, or by its gradient.
+
+`claims: gradient` asks one noised number, and bounds the gradient's length from above at a stated level; see `norms`.
+It needs no constant of the loss, so it is for every model. `claims: second_order`, the default, goes on to curvature.
+
+A fresh gradient first. Where it is longer than 3 chi the point is not stationary, as far as the figures tell, and the
+job ends. Otherwise up to Q rounds of at most Gamma steps begin there, as in Gauss-PSGD, until one moves R away. Where
+none does, the gradient there is at most alpha = 4 chi long and no eigenvalue of the mean Hessian is below
+-sqrt(rho alpha), as surely as the figures allow. So that a point that any method found, on some records, gets its
+certificate by others. One pass over the records that the job names has the price of a single answer.
+
+Level: of a point with a curvature below -sqrt(rho alpha) all rounds stay with probability `missed` at most, linearised.
+Power: of a minimum, rounds stay unless errors carry them R away; the preset strict gives them half of that distance.
+
+Letters as in `gauss`.
+
+Source: [derived] ours, from algorithm 1 of Tao, Zhang, Yu, Cheng, Dressler and Wang, Second-order convergence in
+private stochastic non-convex optimization, without its descent. No new argument of privacy is needed.
+"""
+
+from collections.abc import Sequence
+from math import sqrt
+from typing import Annotated, ClassVar, Final, Literal, Self
+
+from pydantic import Field
+
+from core.base.errors import FieldError, Invalid
+from core.inference.error_bound import ErrorBound, SecondOrder
+from core.losses.assumption import Assumption
+from core.methods.base import Bound, Card
+from core.methods.second_order import norms
+from core.methods.second_order.claims import AFFORDABLE, CLIPPED, INDEPENDENT, PAPER, SMOOTH, AbstractEscape
+from core.methods.second_order.figures import known
+from core.methods.second_order.norms import APART, Tolerance
+from core.privacy.events import Event, Gaussian
+from core.privacy.facts import Adjacency, Facts
+from core.queries.arithmetic import fill
+from core.queries.gradients import Gradient, GradientDifference, GradientNorm
+from core.queries.sampling import FullSampling, Sampling
+
+OF_A_GRADIENT: Final = frozenset({"kind", "claims", "mu", "clip", "spread", "failure", "clients", "units", "steps"})
+"""What `claims: gradient` reads of the settings; all else is about rounds."""
+
+
+class Certify(AbstractEscape):
+    """What held-out records say of a released model's point: by rounds of escape, or of its gradient alone."""
+
+    about: ClassVar = (1, 1)
+    needs_apart: ClassVar = True
+    rooms: ClassVar = (1.5, 1.0)
+    descends: ClassVar = False
+
+    kind: Literal["certify"] = "certify"
+    claims: Literal["second_order", "gradient"] = Field(
+        default="second_order",
+        description="second_order: by rounds of escape, gradient and curvature; gradient: its length alone, by one "
+        "answer and at a level, of every model and without any constant",
+    )
+    units: Annotated[int, Field(ge=1)] | None = Field(
+        default=None, description="n, of the client with fewest, for a gradient alone; null: as many as there are"
+    )
+    epochs: Literal[1] = Field(default=1, description="always: what is read twice is no news of a population")
+    start: Literal["zeros"] = Field(default="zeros", description="always: the job's `models` say where")
+
+    def plan(self, facts: Facts, mu: float) -> Self:
+        """Fill what is open; see `core.methods.second_order.planned`.
+
+        Raises:
+            Invalid: a constant is missing, or the figures allow no certificate; with the figures and what to change.
+        """
+        if not self.escapes:
+            return self._with_norm(facts, mu)
+        if self.units is not None:
+            raise _wrong("/optimizer/units", "is for claims: gradient; rounds read batches: leave it out")
+        return super().plan(facts.model_copy(update={"start_gap": None}), mu)  # that of the point is not known
+
+    def _with_norm(self, facts: Facts, mu: float) -> Self:
+        """Fill what one question about the gradient's norm needs.
+
+        Raises:
+            Invalid: as `refuse_rounds`; or the units are too few to claim anything, with how many would do.
+        """
+        self.refuse_rounds(facts)
+        settings = fill(self, mu=mu, clients=1, units=facts.units).model_copy(update={"steps": 1})
+        if known(settings.units) > facts.units:
+            detail = f"is {settings.units}, and there are {facts.units}: nothing is claimed by more; leave it out"
+            raise _wrong("/optimizer/units", detail)
+        if settings.bound(facts).vacuous:
+            raise Invalid(
+                f"These {facts.units} units allow no claim about the gradient: {settings.shortfall(facts)}.",
+                FieldError("/optimizer/failure", f"{settings.shortfall(facts)}; bring more, or raise failure"),
+            )
+        return settings
+
+    def refuse_rounds(self, facts: Facts) -> None:
+        """Refuse figures that one question about a gradient's norm has no use for.
+
+        Raises:
+            Invalid: a figure of rounds is given, or a clip that would cut nothing; with a pointer to each.
+        """
+        fields = type(self).model_fields
+        given = [name for name in fields if name not in OF_A_GRADIENT and getattr(self, name) != fields[name].default]
+        detail = "is about rounds, and claims: gradient has none: leave it out"
+        wrong = [FieldError(f"/optimizer/{name}", detail) for name in given]
+        if self.clip is not None and self.clip > facts.gradient_bound:
+            detail = f"is above {facts.gradient_bound:.6g}, the model's own bound, and would cut nothing: leave it out"
+            wrong.append(FieldError("/optimizer/clip", detail))
+        if wrong:
+            raise Invalid(f"No gradient's norm is asked for so: {wrong[0].pointer} {wrong[0].detail}.", *wrong)
+
+    @property
+    def escapes(self) -> bool:
+        """Whether there are rounds."""
+        return self.claims == "second_order"
+
+    def questions(self) -> tuple[Gradient | GradientDifference | GradientNorm, ...]:
+        """Return those of the rounds, or the one about the gradient's norm."""
+        return super().questions() if self.escapes else (self.length_question(),)
+
+    def length_question(self) -> GradientNorm | Gradient:
+        """Return the question about the gradient's norm; of several clients the one for all of it.
+
+        A mean of norms is no norm of a mean, and where clients differ it stays long.
+        """
+        kind = GradientNorm if self.clients in {None, 1} else Gradient
+        return kind(sigma=self.multiplier, clip=self.clip)
+
+    def sampling(self, facts: Facts) -> Sampling:
+        """Return that batches are disjoint, of two sizes; or that one question reads all units."""
+        return super().sampling(facts) if self.escapes else FullSampling()
+
+    def schedule(self, facts: Facts) -> Sequence[Event]:
+        """Return the price: that of a single answer in either case."""
+        return super().schedule(facts) if self.escapes else [Gaussian(sigma=self.multiplier)]
+
+    def passes(self, facts: Facts) -> int:
+        """Return four products for rounds, and two for a gradient."""
+        return super().passes(facts) if self.escapes else 2
+
+    def tolerance(self, facts: Facts) -> Tolerance:
+        """Return what a told norm is raised by."""
+        apart = Gradient(sigma=self.multiplier, clip=self.clip).diameter(facts) / 2
+        return Tolerance(
+            reach=apart if self.spread is None else min(apart, self.spread),
+            units=known(self.units),
+            clients=known(self.clients),
+            failure=self.failure,
+            entries=1 if self.clients == 1 else facts.dimension,
+        )
+
+    def norm_noise(self, facts: Facts) -> float:
+        """Return the noise on the norm, or on each entry, of the lattice's own part before it is drawn."""
+        alone = facts.model_copy(update={"units": known(self.units)})
+        return self.multiplier * self.length_question().sensitivity(alone) / sqrt(known(self.clients))
+
+    def bound(self, facts: Facts) -> Bound:
+        """Return alpha, or what a told norm is raised by, beside what every point satisfies untrained."""
+        if self.escapes:
+            return super().bound(facts)
+        added, trivial = self.tolerance(facts).at(self.norm_noise(facts)), self.clip_at(facts)
+        return Bound(
+            quantity=f"what is added to the told norm of the mean gradient in its {norms.parameters_of(facts)}, for "
+            "noise and sampling, to bound that of the population, in encoded units",
+            value=added,
+            confidence=1 - self.failure,
+            trivial=trivial,
+            vacuous=added >= trivial,
+            source="derived, ours: Hoeffding's lemma along the gradient's own direction, and normal noise",
+        )
+
+    def shortfall(self, facts: Facts) -> str:
+        """Say how many units a claim about the gradient takes at least, and how many there are."""
+        clip = self.clip_at(facts)
+        needed = self.tolerance(facts).units_below(clip, self.norm_noise(facts))
+        return (
+            f"every gradient is at most {clip:.4g} long, and what a told norm is raised by is below that from about "
+            f"{needed} units on"
+        )
+
+    def figures(self, facts: Facts) -> dict[str, float | int | None]:
+        """Return what an estimate shows beside the settings."""
+        if self.escapes:
+            return super().figures(facts)
+        noise, tolerance = self.norm_noise(facts), self.tolerance(facts)
+        return {
+            "norm_noise": noise,
+            "tolerance": tolerance.at(noise),
+            "tolerance_of_sampling_alone": tolerance.at(0.0),
+            "alpha_trivial": self.clip_at(facts),
+        }
+
+    def needed(self) -> tuple[float, str]:
+        """Return the units of the gradient before the rounds and of all rounds, each without a restart."""
+        batch, changes = known(self.batch), known(self.difference_batch)
+        units = float(batch + self.phase_units())
+        return units, (
+            f"a certificate takes b1 + Q (b1 + (Gamma - 1) b2) = {batch} + {self.rounds} * ({batch} + "
+            f"{known(self.round_steps) - 1} * {changes}) = {units:.0f} units"
+        )
+
+    def most_steps(self, facts: Facts) -> int:
+        """Return all steps of all rounds, and the gradient before them."""
+        del facts  # there is no descent
+        return 1 + known(self.rounds) * known(self.round_steps)
+
+    def claim(self, facts: Facts, ended: SecondOrder, *, strayed: bool) -> ErrorBound:
+        """Return what is claimed of the point; see `AbstractEscape.claim`."""
+        made = super().claim(facts, ended, strayed=strayed)
+        return made.model_copy(update={"conditions": (*made.conditions, APART)}) if made.conditions else made
+
+    def claim_of_norm(self, facts: Facts, norm: float, noise: float, penalty: float) -> ErrorBound:
+        """Return what is claimed of the gradient.
+
+        Args:
+            facts: public.
+            norm: as it was told, or of the gradient that was.
+            noise: the standard deviation of the noise on it, or on each entry of that gradient.
+            penalty: the length of the ridge's gradient at the point.
+        """
+        received = norms.ReceivedNorm(norm, noise, self.clip_at(facts), penalty)
+        declared = self.spread is not None
+        return norms.claim(facts, self.tolerance(facts), received, declared=declared)
+
+    @classmethod
+    def card(cls) -> Card:
+        """Return the catalogue entry."""
+        return Card(
+            kind="certify",
+            title="A certificate for a released model, by rounds of escape or of its gradient alone",
+            paper=PAPER,
+            native="mu-GDP",
+            adjacency=tuple(Adjacency),
+            assumptions=(
+                CLIPPED,
+                Assumption(text="each unit is read by one question at most", checked="runtime"),
+                Assumption(text="the model was not made of the dataset that is read", checked="static"),
+                Assumption(text="the model was not made of the units that are read", checked="declared"),
+                SMOOTH.model_copy(update={"text": f"for rounds: {SMOOTH.text}"}),
+                INDEPENDENT,
+                AFFORDABLE.model_copy(update={"text": f"for rounds: {AFFORDABLE.text}"}),
+            ),
+            returns="the model's own point with what is claimed of it; no intervals",
+        )
+
+
+def _wrong(pointer: str, detail: str) -> Invalid:
+    """Return the refusal of one figure."""
+    return Invalid(f"{pointer} {detail}.", FieldError(pointer, detail))

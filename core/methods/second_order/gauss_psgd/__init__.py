@@ -1,0 +1,1 @@
+"""Gauss-PSGD: descent on noised gradients, and rounds of escape."""

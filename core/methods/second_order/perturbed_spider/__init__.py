@@ -1,0 +1,1 @@
+"""Perturbed descent on SPIDER's estimates."""

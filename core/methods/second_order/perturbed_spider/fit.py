@@ -1,0 +1,189 @@
+"""Descent on SPIDER's estimates, which are disturbed on purpose where they are short: prior work, for comparison.
+
+Source: [external/choice] our reconstruction, from the prose of Tao, Zhang, Yu, Cheng, Dressler and Wang (Second-order
+convergence in private stochastic non-convex optimization), of the method of Liu, Ganesh, Oh and Thakurta (2023).
+Sensitivity: that of the estimator's questions; this only computes with what it was told. The noise that disturbs an
+estimate is NOT privacy noise: it comes of the oracle's public randomness, is no part of the price, and would be worth
+nothing to whoever took it off again. It is kept with the state before anything more is asked, so that an attempt that
+goes on repeats it. Failure: depends on noised values and public randomness only, so it tells no more than the release.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from core.inference.estimate import Estimate
+from core.methods.lifecycle import arrived, begun, ended, starting_point
+from core.methods.second_order.ada_spider import AdaSpider, GradientEstimator, State, is_of_these, nothing_known
+from core.methods.second_order.perturbed_spider.spec import PerturbedSpider
+from core.oracle import Oracle, PublicRandomness, Status
+from core.privacy.facts import Facts
+
+OUTCOMES = ("", "data_exhausted", "steps")
+"""Of a state: still under way, too few units are left, all steps are taken."""
+
+
+class DisturbedEstimator(GradientEstimator, Protocol):
+    """An estimator that carries along what is added to an estimate."""
+
+    def disturb(self, extra: Tensor) -> None:
+        """Add to the last estimate."""
+
+
+def iterate(settings: PerturbedSpider, oracle: Oracle) -> tuple[Estimate, Status]:
+    """Go down, and away from where estimates are short.
+
+    Args:
+        settings: public settings, nothing open.
+        oracle: the only way to the records; each question reads the next units of a stream.
+
+    Returns:
+        The last iterate, shape (p,), with evenly spaced ones before it if they are to be kept, shape (K, p). A
+        simulation has one replicate: a run branches on what it is told.
+
+    Raises:
+        Diverged: an iterate left the public radius at the last step.
+    """
+    start = starting_point(settings.start, oracle)
+    first = beginning(settings, start)
+    state = begun(settings.start, oracle, {**first, **nothing_known(start)})
+    estimator = AdaSpider(settings, oracle, state)
+
+    def keep(walked: State) -> None:
+        oracle.keep({**walked, **estimator.state()}, int(walked["step"]))
+
+    own = {name: state[name] for name in first}
+    if not is_of_these(state, oracle):  # whether to disturb is asked of no estimate with a lost client in it
+        own["slope_told"] = torch.full_like(own["slope_told"], torch.inf)
+    state = walk(settings, oracle.facts, oracle.randomness, estimator, own, keep)
+    assert settings.step_size is not None, "plan first"
+    estimate = Estimate(
+        theta=state["theta"],
+        start=state["start"],
+        family="gradient",
+        left=state["left"].reshape(()) if state["theta"].ndim == 1 else state["left"],
+        scale=float(estimator.state()["scale"]),
+        step=settings.step_size,
+        steps=int(state["step"]),
+        certificate=settings.claim(OUTCOMES[int(state["ended"])]),
+        iterates=kept_iterates(state),
+    )
+    return ended(estimate, Status.FINISHED)
+
+
+def walk(
+    settings: PerturbedSpider,
+    facts: Facts,
+    randomness: PublicRandomness,
+    estimator: DisturbedEstimator,
+    state: State,
+    keep: Callable[[State], None],
+) -> State:
+    """Drive an estimator until all steps are taken or units run out.
+
+    Args:
+        settings: filled.
+        facts: public.
+        randomness: of the noise that disturbs.
+        estimator: of the mean gradient.
+        state: to begin with; see `beginning`.
+        keep: is given each state that is made of one more estimate.
+    """
+    assert settings.steps is not None, "plan first"
+    while int(state["ended"]) == 0:
+        if int(state["step"]) >= settings.steps:
+            return {**state, "ended": torch.tensor(OUTCOMES.index("steps"))}
+        due = is_due(settings, state)
+        if due:
+            estimator.begin_round("fresh", estimator.snapshot())
+        slope = estimator.query(state["theta"])
+        if slope is None:
+            return {**state, "ended": torch.tensor(OUTCOMES.index("data_exhausted"))}
+        if due:
+            slope, state = _disturbed(settings, facts, randomness, estimator, state, slope)
+        else:
+            state = {**state, "frozen": state["frozen"] - 1}
+        state = _moved(settings, facts, state, slope)
+        keep(state)
+    return state
+
+
+def is_due(settings: PerturbedSpider, state: State) -> bool:
+    """Say whether the last estimate was short, and none was disturbed lately."""
+    assert settings.error_radius is not None, "plan first"
+    if int(state["step"]) == 0 or int(state["frozen"]) > 0:
+        return False
+    return bool(torch.linalg.vector_norm(state["slope_told"], dim=-1) <= 3 * settings.error_radius)
+
+
+def _disturbed(
+    settings: PerturbedSpider,
+    facts: Facts,
+    randomness: PublicRandomness,
+    estimator: DisturbedEstimator,
+    state: State,
+    slope: Tensor,
+) -> tuple[Tensor, State]:
+    """Return a fresh gradient with noise on top, which later estimates carry along."""
+    assert settings.extra_noise is not None, "plan first"
+    assert settings.frozen_steps is not None, "plan first"
+    extra = settings.extra_noise * randomness.normal(facts.dimension)
+    estimator.disturb(extra)
+    counted = {"frozen": torch.tensor(settings.frozen_steps), "disturbed": state["disturbed"] + 1}
+    return slope + extra, {**state, **counted}
+
+
+def _moved(settings: PerturbedSpider, facts: Facts, state: State, slope: Tensor) -> State:
+    """Take one step, and keep where it leads if it is one that is kept."""
+    assert settings.step_size is not None, "plan first"
+    assert settings.radius is not None, "plan first"
+    theta, left, _ = arrived(facts, torch.sub(state["theta"], slope, alpha=settings.step_size), settings.radius)
+    step = state["step"] + 1
+    return _with_iterate({**state, "theta": theta, "left": left, "step": step, "slope_told": slope})
+
+
+def _with_iterate(state: State) -> State:
+    """Return the state with its iterate kept, if its step is one of those; every second one goes when all are there."""
+    if "iterates" not in state:
+        return state
+    held, count, stride = state["iterates"], int(state["held"]), int(state["stride"])
+    if count == len(held) and int(state["step"]) % stride == 0:
+        count, stride = count // 2, 2 * stride
+        held = torch.cat((held[1::2], torch.zeros_like(held[: len(held) - count])))
+    if int(state["step"]) % stride == 0:
+        held = held.clone()
+        held[count] = state["theta"].reshape(-1)
+        count += 1
+    return {**state, "iterates": held, "held": torch.tensor(count), "stride": torch.tensor(stride)}
+
+
+def kept_iterates(state: State) -> Tensor | None:
+    """Return the iterates kept, shape (K, p), the last one with them; None where none are."""
+    last = state["theta"].reshape(1, -1)
+    if "stride" not in state:
+        return None
+    if "iterates" not in state or int(state["step"]) == 0:
+        return last
+    count, step = int(state["held"]), int(state["step"])
+    held = state["iterates"][:count]
+    return held if count * int(state["stride"]) == step else torch.cat((held, last))
+
+
+def beginning(settings: PerturbedSpider, start: Tensor) -> State:
+    """Return the state before the first estimate, shape (p,) for points."""
+    zero, kept = torch.tensor(0), State()
+    if settings.keep_iterates is not None:
+        kept = {"stride": torch.tensor(1), "held": zero}
+    if settings.keep_iterates is not None and settings.keep_iterates > 1:
+        kept["iterates"] = start.new_zeros(settings.keep_iterates - 1, len(start))
+    return {
+        "start": start,
+        "theta": start,
+        "slope_told": torch.zeros_like(start),
+        "left": torch.tensor(data=False),
+        "ended": zero,
+        **dict.fromkeys(("step", "frozen", "disturbed"), zero),
+        **kept,
+    }

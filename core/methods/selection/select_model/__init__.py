@@ -1,0 +1,1 @@
+"""The first of several released points that passes a noised test."""

@@ -1,0 +1,36 @@
+"""What an analyst takes to be so of records that nobody reads: for predictions and plans, never for a fit."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from core.data.columns import Name
+from core.privacy.facts import Frozen
+
+_Number = Annotated[float, Field(allow_inf_nan=False)]
+_Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_Frequency = Annotated[float, Field(gt=0, lt=1)]
+
+
+class Assumed(Frozen):
+    """Beside what was declared; in declared units."""
+
+    means: dict[Name, _Number] = Field(
+        default_factory=dict, max_length=500, description="of numbers with a deviation; others: `typical` or the middle"
+    )
+    deviations: dict[Name, _Positive] = Field(
+        default_factory=dict, max_length=500, description="standard deviations of numbers; others spread over the range"
+    )
+    frequencies: dict[Name, tuple[_Frequency, ...]] = Field(
+        default_factory=dict,
+        max_length=500,
+        description="of a category's values, of a multinomial target's too, in their declared order; sum to 1",
+    )
+    explained: Annotated[float, Field(ge=0, lt=1)] | None = Field(
+        default=None,
+        description="largest R^2 of a column by the others, for the upper ends of widths; null: .75",
+    )
+    residual_scale: _Positive | None = Field(default=None, description="of a linear model's errors")
+    base_rate: _Positive | None = Field(
+        default=None, description="how often the second value of a logistic model's target comes; a mean count"
+    )

@@ -1,0 +1,116 @@
+"""A job as data: what is posted, filled by the planner, priced, stored, and run unchanged by a trainer."""
+
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import (
+    ConfigDict,
+    Field,
+    StringConstraints,
+    model_validator,
+)
+
+from core.base.patterns import Pattern, identifier
+from core.inference.settings import Inference
+from core.methods.registry import AnySettings, default_method
+from core.models.kinds import AnyModel
+from core.planning.assumed import Assumed
+from core.planning.federation import DatasetId, Federation
+from core.privacy.amounts import PrivacyTarget
+from core.privacy.facts import Frozen
+
+LabelKey = Annotated[
+    str, Pattern(r"^[A-Za-z0-9_.-]{1,64}$", "1 to 64 letters, digits, points, hyphens or underscores", "study-a")
+]
+LabelValue = Annotated[str, StringConstraints(max_length=256)]
+ModelId = Annotated[str, identifier("mdl")]
+MOST_MODELS: Final = 1000
+RETRY_ALLOWANCE: Final = 1
+
+
+MOST_PROCESSES: Final = 64
+Device = Literal["auto", "cpu", "cuda"]
+
+
+class Resources(Frozen):
+    """What the trainer may use, and how the job waits for it."""
+
+    device: Device = "auto"
+    gpus: Annotated[int, Field(ge=0, le=1)] | None = Field(
+        default=None, description="0 asks for the CPU, 1 for a GPU; null: as `device` says"
+    )
+    processes: Annotated[int, Field(ge=1, le=MOST_PROCESSES)] = Field(
+        default=1, description="that hold the records between them; same law and price as one"
+    )
+    max_runtime_seconds: Annotated[float, Field(gt=0, le=7 * 86400)] | None = None
+    memory_bytes: Annotated[int, Field(gt=0)] | None = None
+    priority: Annotated[int, Field(ge=-10, le=10)] = Field(
+        default=0, description="higher first; above 0 is for the data's owner and admins"
+    )
+    max_queue_seconds: Annotated[float, Field(gt=0, le=30 * 86400)] | None = Field(
+        default=None, description="a job that has not started by then expires, and its reservation is given back"
+    )
+
+    @property
+    def served_by(self) -> Device:
+        """The queues that serve this job; `auto`: whichever is free first."""
+        return self.device if self.gpus is None else ("cpu", "cuda")[self.gpus]
+
+    @model_validator(mode="after")
+    def _agreed(self) -> Self:
+        if self.gpus is not None and self.device not in ("auto", self.served_by):
+            raise ValueError(f"device {self.device} and gpus {self.gpus} contradict each other")
+        return self
+
+
+def _method_may_be_left_out(schema: dict[str, Any]) -> None:
+    """Say so in a JSON Schema: for which models is not a thing that `required` can tell."""
+    schema["required"] = [name for name in schema["required"] if name != "optimizer"]
+
+
+class JobSpec(Frozen):
+    """What a job is."""
+
+    model_config = ConfigDict(json_schema_extra=_method_may_be_left_out)
+
+    dataset: DatasetId | None = None
+    federation: Federation | None = Field(
+        default=None, description="in place of a dataset: several, each a client that answers for itself"
+    )
+    datasets: None = Field(default=None, description="always null; `federation` names several")
+    model: AnyModel
+    models: tuple[ModelId, ...] = Field(
+        default=(),
+        max_length=MOST_MODELS,
+        description="released models that the job is about, for methods that take some",
+    )
+    optimizer: AnySettings = Field(
+        description="the method with what is set of it; left out for a logistic, linear or poisson model: "
+        "whitened_newton, planned"
+    )
+    privacy: PrivacyTarget
+    inference: Inference = Inference()
+    resources: Resources = Resources()
+    assume: Assumed | None = Field(
+        default=None, description="what the records may well look like, for predictions and for optimised shares"
+    )
+    retry_allowance: Annotated[int, Field(ge=0, le=5)] = Field(
+        default=RETRY_ALLOWANCE,
+        description="chunks that are reserved beside the price, to pay again for what is lost with a worker",
+    )
+    labels: dict[LabelKey, LabelValue] = Field(default_factory=dict, max_length=20)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_a_method(cls, given: Any) -> Any:  # noqa: ANN401 - whatever was sent
+        """Name the default method of the model where the request names none; other models need one named."""
+        if not isinstance(given, dict) or "optimizer" in given:
+            return given
+        model = given.get("model")
+        kind = default_method(model.get("kind") if isinstance(model, dict) else getattr(model, "kind", None))
+        return given if kind is None else given | {"optimizer": {"kind": kind}}
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> Self:
+        if self.dataset is not None and self.federation is not None:
+            raise ValueError("a job has a dataset or a federation, not both")
+        return self

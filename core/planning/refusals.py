@@ -1,0 +1,115 @@
+"""Jobs whose answers nothing bounds, refused before they are planned, each with the fields at fault.
+
+Gradients are bounded by every weight, Hessians only by some: w(x) = t/|x| leaves w |x|^2 = t |x|, and clipped gradients
+are those of no loss, so that no Hessian belongs to them. Hessians of losses that are not convex may be anything but
+positive semidefinite, which the answers to questions about them, and the covariance made of them, rest on.
+"""
+
+from typing import Final
+
+from core.base.errors import FieldError, Invalid
+from core.inference.settings import Inference
+from core.losses.losses import Clip, Mallows
+from core.losses.nonconvex import Brier
+from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
+from core.methods.m_estimation.sufficient_statistics.spec import SufficientStatistics
+from core.methods.registry import AnySettings
+from core.methods.selection.select_model.spec import SelectModel
+from core.models.kinds import LinearModel, LogisticModel, MultinomialModel, PhaseRetrievalModel, RegressionModel
+from core.privacy.facts import Facts
+
+WITH_TERMS: Final = frozenset({"whitened_newton", "noisy_newton", "noisy_gd"})
+"""Methods that take sampling weights, and an offset in a log or logit link."""
+
+
+def refuse_unbounded(optimizer: AnySettings, inference: Inference, model: RegressionModel, facts: Facts) -> None:
+    """Refuse questions that the model has no bound for.
+
+    Raises:
+        Invalid: with JSON pointers.
+    """
+    errors, clipped = [], isinstance(model.weights, Clip)
+    newton = isinstance(optimizer, NoisyNewton)
+    if facts.weak_convexity != 0:
+        errors += _not_convex(optimizer, inference)
+    elif not optimizer.offers_intervals:
+        if inference.intervals:
+            detail = f"{optimizer.kind} has none: set it to false"
+            errors.append(FieldError("/inference/intervals", detail))
+    elif clipped and newton:
+        errors.append(FieldError("/model/weights/kind", "clip bounds no Hessian: use mallows, or noisy_gd"))
+    if clipped and inference.intervals and not errors:
+        detail = "clipped gradients are those of no loss, so no interval would be right: set it to false"
+        errors.append(FieldError("/inference/intervals", detail))
+    if not clipped and facts.curvature_bound is None and (newton or inference.intervals) and not errors:
+        assert isinstance(model.weights, Mallows), "other weights bound it"
+        detail = "1 bounds no Hessian: use 2 or 3, or noisy_gd without intervals"
+        errors.append(FieldError("/model/weights/power", detail))
+    errors += _no_hessian(optimizer, model, facts)
+    errors += _no_terms(optimizer, model)
+    if isinstance(inference.shares, str) and not optimizer.offers_intervals:
+        errors.append(FieldError("/inference/shares", "is for methods with intervals; leave it out"))
+    if errors:
+        raise Invalid(f"This job asks for what nothing bounds: see {errors[0].pointer}.", *errors)
+    _refuse_start(optimizer, facts)
+    begins = not isinstance(optimizer, SufficientStatistics) and not optimizer.about[1]
+    if isinstance(model, PhaseRetrievalModel) and begins:
+        _refuse_saddle(optimizer)
+
+
+def _no_terms(optimizer: AnySettings, model: RegressionModel) -> list[FieldError]:
+    """Return why a method or a loss cannot have an offset in a log or logit link, or sampling weights."""
+    given = [name for name in ("offset", "exposure", "sampling_weights") if getattr(model, name, None) is not None]
+    errors = []
+    for name in given:
+        if isinstance(model, LinearModel) and name == "offset":
+            continue  # it is taken from the target, before any method sees it
+        if optimizer.kind not in WITH_TERMS:
+            detail = f"{optimizer.kind} does not offer it: take {', '.join(sorted(WITH_TERMS))}"
+            errors.append(FieldError(f"/model/{name}", detail))
+        elif name != "sampling_weights" and isinstance(model, LogisticModel) and isinstance(model.loss, Brier):
+            errors.append(FieldError(f"/model/{name}", "is for the logistic loss: leave it or /model/loss out"))
+    return errors
+
+
+def _no_hessian(optimizer: AnySettings, model: RegressionModel, facts: Facts) -> list[FieldError]:
+    """Return why records of this model have no Hessian that could be shortened to a norm, where one is asked for."""
+    if not isinstance(optimizer, SelectModel) or optimizer.mode == "gradient":
+        return []
+    ways = f"take mode: gradient, for {optimizer.mode} asks about curvature too"
+    if isinstance(model, MultinomialModel):
+        return [FieldError("/model/kind", f"multinomial is convex, so that there is no saddle to exclude: {ways}")]
+    if facts.scale is not None:
+        detail = f"is convex in coefficients and scale, so that there is no saddle to exclude: {ways}"
+        return [FieldError("/model/loss/joint", detail)]
+    if facts.smoothness is None:
+        return [FieldError("/model/loss", f"has kinks, where there is no Hessian: {ways}")]
+    return []
+
+
+def _refuse_saddle(optimizer: AnySettings) -> None:
+    """Refuse a start where every record's gradient is zero."""
+    if optimizer.start == "zeros" or not any(optimizer.start or ()):
+        detail = "is where a square has no slope, so that no method would leave it: give random, or numbers"
+        raise Invalid(f"/optimizer/start {detail}.", FieldError("/optimizer/start", detail))
+
+
+def _not_convex(optimizer: AnySettings, inference: Inference) -> list[FieldError]:
+    """Return what is wrong with a job whose loss is not convex."""
+    errors = []
+    if isinstance(optimizer, NoisyNewton):
+        detail = "asks for Hessians, which are not positive semidefinite for this loss: use noisy_gd, or a convex loss"
+        errors.append(FieldError("/optimizer/kind", detail))
+    if inference.intervals:
+        detail = "no covariance is known for a loss that is not convex: set it to false, or use a convex loss"
+        errors.append(FieldError("/inference/intervals", detail))
+    return errors
+
+
+def _refuse_start(optimizer: AnySettings, facts: Facts) -> None:
+    """Refuse a start whose scale is none."""
+    if facts.scale is None or optimizer.start is None or isinstance(optimizer.start, str):
+        return
+    if len(optimizer.start) == facts.dimension and optimizer.start[-1] < facts.scale.floor:
+        detail = f"its last number is the scale, at least its floor, {facts.scale.floor:g}, in encoded units"
+        raise Invalid(f"/optimizer/start {detail}.", FieldError("/optimizer/start", detail))

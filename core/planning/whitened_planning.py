@@ -1,0 +1,149 @@
+"""What a job by whitened Newton asks of its model, and what the method is told of it; public facts alone."""
+
+from typing import Final
+
+from core.base.errors import FieldError, Invalid
+from core.data.columns import Coded, bounds_of
+from core.inference.settings import Inference
+from core.losses.losses import Huber, Logistic, Mallows, Multinomial, Poisson, Squared
+from core.methods.m_estimation.whitened_newton.shares import LEAST_SQUARES_CUT
+from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
+from core.models.design import Design
+from core.models.kinds import LinearModel, LogisticModel, MultinomialModel, PoissonModel, RegressionModel
+from core.models.terms import product_bounds
+from core.planning.job import JobSpec
+from core.privacy.facts import Facts, Ranges
+from core.queries.arithmetic import fill
+
+MOST_PARAMETERS: Final = 1000
+"""Of all classes: a Hessian has a quarter of this many squared numbers, each noised."""
+_OWN: Final = "whitened_newton has its own: leave it out"
+
+
+def prepared(spec: JobSpec) -> JobSpec:
+    """Return a job whose model the method fits: least squares as Huber's loss with residuals cut far out.
+
+    Raises:
+        Invalid: the model or the inference asks for what the method does not offer, with JSON pointers.
+    """
+    if not isinstance(spec.optimizer, WhitenedNewton):
+        return spec
+    named = bool(spec.models)
+    if spec.optimizer.looked not in {None, named}:
+        fix = "leave it out: it follows from whether /models names a description"
+        raise Invalid(f"/optimizer/looked does not agree with /models: {fix}.", FieldError("/optimizer/looked", fix))
+    asked = {
+        "weighted": getattr(spec.model, "sampling_weights", None) is not None,
+        "shifted": any(getattr(spec.model, name, None) for name in ("offset", "exposure"))
+        and not isinstance(spec.model, LinearModel),
+    }
+    for name, known in asked.items():
+        if getattr(spec.optimizer, name) not in {None, known}:
+            fix = "leave it out: it follows from /model"
+            raise Invalid(f"/optimizer/{name} does not agree with /model.", FieldError(f"/optimizer/{name}", fix))
+    spec = spec.model_copy(update={"optimizer": fill(spec.optimizer, looked=named, **asked)})
+    assert isinstance(spec.optimizer, WhitenedNewton), "it is the same method"
+    planned = spec.optimizer.loss is not None  # a plan that is made again has scales and weights filled
+    errors = [*_of_model(spec, planned=planned), *([] if planned else _of_inference(spec.inference))]
+    if errors:
+        raise Invalid(
+            f"whitened_newton, the default for logistic, multinomial, linear and poisson models, does not offer this: "
+            f"see {errors[0].pointer}, or name another method under /optimizer.",
+            *errors,
+        )
+    if isinstance(spec.model, LinearModel) and isinstance(spec.model.loss, Squared):
+        loss = Huber(c=LEAST_SQUARES_CUT)
+        return spec.model_copy(update={"model": spec.model.model_copy(update={"loss": loss})})
+    return spec
+
+
+def _of_model(spec: JobSpec, *, planned: bool) -> list[FieldError]:
+    """Return what is wrong with the model."""
+    model = spec.model
+    if not isinstance(model, LogisticModel | MultinomialModel | LinearModel | PoissonModel):
+        detail = "is for logistic, multinomial, linear and poisson models: take noisy_newton or noisy_gd"
+        return [FieldError("/optimizer/kind", detail)]
+    errors = []
+    if not model.intercept:
+        errors.append(FieldError("/model/intercept", "must be true: columns are centred by what is learned"))
+    if model.ridge:
+        errors.append(FieldError("/model/ridge", "must be 0: columns are re-encoded; take noisy_newton for a ridge"))
+    loss = Logistic() if isinstance(model, MultinomialModel) else model.loss  # which leaves nothing to choose either
+    offered = Logistic | Squared | Poisson | Huber
+    if not isinstance(loss, offered) or (isinstance(loss, Huber) and loss.joint):
+        errors.append(
+            FieldError("/model/loss", "must be logistic, huber without joint, squared or poisson for whitened_newton")
+        )
+    elif isinstance(loss, Poisson) and loss.c is not None:
+        errors.append(FieldError("/model/loss/c", "must be left out: whitened_newton cuts counts and means alone"))
+    elif isinstance(loss, Huber) and loss.scale is not None and not planned:
+        errors.append(FieldError("/model/loss/scale", "must be left out: whitened_newton learns the residual scale"))
+    if not planned and model.weights != Mallows():
+        errors.append(FieldError("/model/weights", f"{_OWN}, or give /optimizer/weight_bound"))
+    return errors
+
+
+def _of_inference(inference: Inference) -> list[FieldError]:
+    """Return which options of other methods' intervals are given."""
+    usual = Inference(intervals=inference.intervals, level=inference.level)
+    names = [name for name in type(inference).model_fields if getattr(inference, name) != getattr(usual, name)]
+    return [FieldError(f"/inference/{name}", _OWN) for name in names]
+
+
+def with_model_of(spec: JobSpec, planned: JobSpec) -> JobSpec:
+    """Return a job with another one's filled model, and with the loss that its method was told of that model."""
+    spec = spec.model_copy(update={"model": planned.model})
+    if isinstance(spec.optimizer, WhitenedNewton) and isinstance(planned.optimizer, WhitenedNewton):
+        spec = spec.model_copy(update={"optimizer": fill(spec.optimizer, loss=planned.optimizer.loss)})
+    return spec
+
+
+def told_of(optimizer: WhitenedNewton, model: RegressionModel, design: Design) -> WhitenedNewton:
+    """Return the settings with the filled model's loss; a residual scale is learned, so it counts in its own units.
+
+    Raises:
+        Invalid: so many classes and features that their matrices would be too large.
+    """
+    if isinstance(model, MultinomialModel):
+        parameters = (design.classes - 1) * design.dimension
+        if parameters > MOST_PARAMETERS:
+            fix = f"has {parameters} coefficients in all classes; at most {MOST_PARAMETERS} by whitened_newton"
+            raise Invalid(f"/model/features {fix}.", FieldError("/model/features", f"{fix}: leave out features"))
+        return fill(optimizer, loss=Multinomial(classes=design.classes))
+    assert isinstance(model, LogisticModel | LinearModel | PoissonModel), "others were refused"
+    loss = Huber(c=model.loss.c, scale=1.0) if isinstance(model.loss, Huber) else model.loss
+    return fill(optimizer, loss=loss)
+
+
+def with_ranges(facts: Facts, design: Design) -> Facts:
+    """Return facts that say where encoded features and target may lie."""
+    kinds, lower, upper = [], [], []
+    columns = {column.name: column for column in (*design.columns, *design.aside)}
+    for feature in design.features:
+        if feature.column is None:
+            ends, kind = (1.0, 1.0), "constant"
+        elif feature.factors:
+            ends = product_bounds(feature.factors, columns)
+            kind = "two" if all(factor.code is not None for factor in feature.factors) else "number"
+        elif feature.code is not None:
+            ends, kind = (0.0, 1.0), "two"
+        else:
+            column = columns[feature.column]
+            assert not isinstance(column, Coded), "categories have codes"
+            ends, kind = bounds_of(column), "number"
+        if feature.column is not None and not feature.factors:
+            ends = ((ends[0] - feature.centre) / feature.scale, (ends[1] - feature.centre) / feature.scale)
+        kinds.append(kind)
+        lower.append(ends[0])
+        upper.append(ends[1])
+    offset = design.margin_offset
+    ranges = Ranges.model_validate(
+        {
+            "kinds": kinds,
+            "lower": lower,
+            "upper": upper,
+            "target": (0.0, 1.0) if isinstance(design.target_column, Coded) else design.target_bounds,
+            "offset": None if offset is None else offset.bounds,
+        }
+    )
+    return facts.model_copy(update={"ranges": ranges})

@@ -1,0 +1,289 @@
+"""Between which ends the width of an interval may lie, as far as what was declared and assumed tells; and which flags.
+
+A prediction is of one public reference. What its inputs may be instead, and nobody has learned yet, is a range: a
+number may deviate by half of its declared range at most, and by as little as it likes; a base rate may be anything. So
+most ranges have no upper end until the owner declares deviations, the analyst assumes them, or a job has learned them.
+
+The formula itself errs by LOW to HIGH in sound cells (`benchmarks.trust`), and columns that explain each other widen
+intervals: by as much as `explained` says, of private and non-private ones alike. Whatever goes wrong beyond that is
+flagged by the job, and its interval withheld.
+"""
+
+from collections.abc import Sequence
+from math import prod, sqrt
+from typing import Final, Literal, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from core.data.columns import Coded, Column, Ordered
+from core.inference.checks import JobCheck
+from core.losses.bases import AbstractRobust
+from core.losses.losses import Logistic, Loss, Multinomial, Poisson
+from core.methods.m_estimation.whitened_newton.shares import (
+    MOST_SLOPE_NOISE,
+    SINGLE_CLASS_DIRECTIONS,
+    SINGLE_DIRECTIONS,
+    rarest_curvature,
+)
+from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
+from core.models.design import Design
+from core.models.features import Feature
+from core.models.kinds import RegressionModel
+from core.planning.assumed import Assumed
+from core.planning.modelling import encoded_loss
+from core.planning.predicted_covariance import Outlook
+from core.planning.prediction import NORMAL_CURVATURE, RATES_DIFFER, PredictedWidth
+from core.planning.reference import sampling_of
+from core.privacy.facts import Facts, Frozen
+
+Array = NDArray[np.float64]
+T = TypeVar("T")
+LOW, HIGH = 0.7, 1.35
+"""Between which multiples of the formula standard errors lie in sound cells."""
+EXPLAINED: Final = 0.75
+"""R^2 of a column by the others, where nothing else is assumed."""
+UNIFORM_PART: Final = 1 / sqrt(3)
+"""Deviation of a uniform column over the largest that its bounds allow."""
+EVENTS_PER_COEFFICIENT: Final = 10
+USEFUL_RATIO: Final = 2.0
+
+
+class RangedWidth(PredictedWidth):
+    """One coefficient's interval: a width as predicted, and between which ends it may lie."""
+
+    lowest: float = Field(description="no median width is below it, whatever the columns are within what is declared")
+    highest: float | None = Field(description="nor above it; null: no upper end until something is declared or learned")
+
+
+class ForeseenFlag(Frozen):
+    """A flag that the job may end with, and so without intervals."""
+
+    flag: JobCheck
+    when: Literal["in any case", "as predicted", "at worst"] = Field(
+        description="at worst: for some value of what is neither declared nor assumed, such as a rare outcome"
+    )
+
+
+class Signal(NamedTuple):
+    """What the outcome contributes: the mean second derivative, and the bound of the score, or the largest count."""
+
+    curvature: float
+    bound: float
+    size: float = 1.0
+    """Of the residual scale, over the reference's."""
+    events: float | None = None
+    """Of the rarer outcome, or counts, for each unit."""
+    rarest: float | None = None
+    """Of several classes, the mean second derivative along the rarest one; None: as along the others."""
+
+
+class Outcome(NamedTuple):
+    """The outcome as it is taken to be, and at both ends of what it may be; None: it may be worth nothing."""
+
+    usual: Signal
+    best: Signal
+    worst: Signal | None
+
+
+def ranged(
+    widths: tuple[PredictedWidth, ...],
+    outlook: Outlook,
+    described: tuple[Design, RegressionModel, Assumed],
+    facts: Facts,
+    optimizer: object,
+) -> tuple[RangedWidth, ...]:
+    """Put the ends beside each width; of a method that does not learn where columns lie no upper end is known.
+
+    Args:
+        widths: as predicted.
+        outlook: that they were predicted by.
+        described: design, filled model, and what is assumed or declared of the columns.
+        facts: of the job.
+        optimizer: nothing open.
+    """
+    design, model, assumed = described
+    outcome = outcome_of(outlook, design, encoded_loss(model, design), assumed)
+    least = _least(outlook, design, assumed)
+    narrow = outcome.best.size * sqrt(outcome.usual.curvature / outcome.best.curvature)
+    wide: list[bool] = [False] * len(widths)
+    low, high = 1.0, 0.0
+    best = facts
+    if facts.sampling is not None and not facts.sampling.known:  # at best all records have the largest weight
+        best, narrow = facts.model_copy(update={"sampling": None}), narrow / sqrt(facts.sampling.effect)
+    if isinstance(optimizer, WhitenedNewton):
+        low = _widening(optimizer, best, outcome.best)
+        wide = _known(design, assumed)
+        if outcome.worst is not None:
+            others = 1 - (EXPLAINED if assumed.explained is None else assumed.explained)
+            times = _widening(optimizer, facts, outcome.worst)
+            high = HIGH * times * outcome.worst.size / sqrt(others)
+    return tuple(
+        RangedWidth(
+            **one.model_dump(),
+            lowest=LOW * low * narrow * one.nonprivate_width * part,
+            highest=high * one.nonprivate_width if high and known else None,
+        )
+        for one, part, known in zip(widths, _shared(least, len(widths)), _shared(wide, len(widths)), strict=True)
+    )
+
+
+def foreseen_flags(outcome: Outcome, facts: Facts, optimizer: WhitenedNewton) -> tuple[ForeseenFlag, ...]:
+    """Return the flags of a whole job that public figures tell of."""
+    loss = optimizer.planned_loss
+    binary = isinstance(loss, Logistic)
+    most = {"logistic": SINGLE_DIRECTIONS, "multinomial": SINGLE_CLASS_DIRECTIONS}.get(loss.kind, 1.0)
+
+    def budget(one: Signal) -> bool:
+        curvature = one.rarest or one.curvature
+        return optimizer.hessian_noise(facts, curvature, peak=_peak(optimizer, facts, one)) > most
+
+    def undecided(one: Signal) -> bool:
+        return binary and optimizer.slope_noise(facts, one.curvature) > MOST_SLOPE_NOISE
+
+    def few(one: Signal) -> bool:
+        return one.events is not None and one.events * facts.units < EVENTS_PER_COEFFICIENT * facts.dimension
+
+    found: list[ForeseenFlag] = []
+    flags: tuple[JobCheck, ...] = ("too many coefficients", "separated", "too few events")
+    for flag, raised in zip(flags, (budget, undecided, few), strict=True):
+        if raised(outcome.best):
+            found.append(ForeseenFlag(flag=flag, when="in any case"))
+        elif raised(outcome.usual):
+            found.append(ForeseenFlag(flag=flag, when="as predicted"))
+        elif outcome.worst is None or raised(outcome.worst):
+            found.append(ForeseenFlag(flag=flag, when="at worst"))
+    return tuple(found)
+
+
+def informative(outcome: Outcome, facts: Facts, optimizer: WhitenedNewton) -> bool:
+    """Say whether private intervals are at most twice as wide as non-private ones wherever in the range they lie."""
+    unknown = facts.sampling is not None and not facts.sampling.known
+    if unknown or outcome.worst is None or foreseen_flags(outcome, facts, optimizer):
+        return False
+    return HIGH * _widening(optimizer, facts, outcome.worst) <= USEFUL_RATIO
+
+
+def outcome_of(outlook: Outlook, design: Design, loss: Loss, assumed: Assumed) -> Outcome:
+    """Return what the outcome is taken for, and what else it may be."""
+    sampling = sampling_of(design, assumed)
+    mean = float(outlook.reference.curvature[0, 0]) / (1.0 if sampling is None else sampling.mean)
+    match loss:
+        case Logistic():
+            rate = assumed.base_rate or 0.5
+            best = Signal(mean, 1.0, events=min(rate, 1 - rate))
+            usual = best._replace(curvature=RATES_DIFFER * mean)
+            return Outcome(usual, best, usual if assumed.base_rate is not None else None)
+        case Multinomial():
+            # Ten records of the rarest class for each of its own coefficients, which are one part in K - 1 of all.
+            classes = loss.known_classes
+            best = Signal(1 / classes, sqrt(2), events=(classes - 1) / classes)
+            usual = best._replace(curvature=RATES_DIFFER * best.curvature)
+            rates = assumed.frequencies.get(design.target_column.name)
+            if rates is not None:
+                rarest = min(rates)
+                usual = usual._replace(events=rarest * (classes - 1), rarest=rarest_curvature(rarest, classes))
+                best = best._replace(events=usual.events, rarest=usual.rarest)
+            return Outcome(usual, best, None)
+        case Poisson():
+            assert loss.cap is not None, "plan first"
+            usual = Signal(mean, loss.cap, events=mean)
+            most = Signal(loss.cap, loss.cap, events=loss.cap)
+            typical = getattr(design.target_column, "typical", None) is not None
+            return Outcome(usual, usual, usual) if assumed.base_rate or typical else Outcome(usual, most, None)
+        case AbstractRobust():
+            usual = Signal(NORMAL_CURVATURE, loss.c)
+            if assumed.residual_scale is not None:
+                return Outcome(usual, usual, usual)
+            assert loss.scale is not None, "plan first"
+            return Outcome(usual, usual._replace(size=0.0), usual._replace(size=1 / loss.scale))
+    usual = Signal(mean, 1.0)
+    return Outcome(usual, usual, None)
+
+
+def _widening(optimizer: WhitenedNewton, facts: Facts, one: Signal) -> float:
+    """Return how much wider intervals are than non-private ones; counts are taken to vary as a Poisson law says."""
+    bound = one.bound
+    if isinstance(optimizer.loss, Poisson):
+        _, bound = optimizer.count_cuts(facts, one.curvature, sqrt(one.curvature), one.bound)
+    return optimizer.widening(facts, one.curvature, bound)
+
+
+def _peak(optimizer: WhitenedNewton, facts: Facts, one: Signal) -> float | None:
+    """Return the largest second derivative that is to be expected; None: the loss's own."""
+    if not isinstance(optimizer.loss, Poisson):
+        return None
+    return optimizer.count_cuts(facts, one.curvature, sqrt(one.curvature), one.bound)[0]
+
+
+def _least(outlook: Outlook, design: Design, assumed: Assumed) -> list[float]:
+    """Return for each coefficient the least part of the predicted width that unknown columns allow."""
+    columns = {column.name: column for column in (*design.columns, *design.aside)}
+
+    def least(name: str) -> float:
+        column = columns[name]
+        if isinstance(column, Coded):
+            return 1.0 if name in assumed.frequencies else sqrt(2 / len(column.values))
+        return 1.0 if name in assumed.deviations else UNIFORM_PART
+
+    found = []
+    for place, feature in enumerate(design.features):
+        if feature.column is None:
+            found.append(1.0 if all(_known(design, assumed)) else _centred(outlook, place))
+            continue
+        found.append(prod(least(name) for name in dict.fromkeys(_columns_of(feature))))
+    return found
+
+
+def _columns_of(feature: Feature) -> tuple[str, ...]:
+    """Return the names of the columns that a feature is made of."""
+    if feature.factors:
+        return tuple(factor.column for factor in feature.factors)
+    return () if feature.column is None else (feature.column,)
+
+
+def _centred(outlook: Outlook, place: int) -> float:
+    """Return the deviation that the intercept has where all columns are centred, over the predicted one."""
+    reference, row = outlook.reference, outlook.to_declared[place]
+    inverse = np.linalg.inv(reference.curvature)
+    whole = float(row @ inverse @ reference.score @ inverse @ row)
+    alone = row[place] ** 2 * float(reference.score[place, place]) / float(reference.curvature[place, place]) ** 2
+    return min(1.0, sqrt(alone / whole))
+
+
+def _known(design: Design, assumed: Assumed) -> list[bool]:
+    """Say of each coefficient whether all that its non-private width hangs on is declared or assumed."""
+    columns = {column.name: column for column in (*design.columns, *design.aside)}
+
+    def spread(name: str) -> bool:
+        return name in (assumed.frequencies if isinstance(columns[name], Coded) else assumed.deviations)
+
+    def placed(name: str) -> bool:
+        column = columns[name]
+        return isinstance(column, Coded) or name in assumed.means or column.typical is not None
+
+    everything = all(spread(name) and placed(name) for name in columns)
+    sampling = sampling_of(design, assumed)
+    if sampling is not None and not sampling.known:
+        return [False] * len(design.features)
+    return [
+        everything
+        if feature.column is None
+        else all(spread(name) and (placed(name) or not feature.factors) for name in _columns_of(feature))
+        for feature in design.features
+    ]
+
+
+def _shared(one: list[T], count: int) -> list[T]:
+    """Return as many as there are widths: each class of a multinomial model has the same."""
+    return one * (count // len(one))
+
+
+def with_declared(columns: Sequence[Column], design: Design, assumed: Assumed | None) -> Assumed:
+    """Return what is assumed, and of other numbers of the model the deviation that their owner declares."""
+    used = {column.name for column in design.used}
+    own = {column.name: column.deviation for column in columns if isinstance(column, Ordered)}
+    known = {name: number for name, number in own.items() if number is not None and name in used}
+    assumed = assumed or Assumed()
+    return assumed.model_copy(update={"deviations": known | assumed.deviations})

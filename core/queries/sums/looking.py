@@ -1,0 +1,249 @@
+"""Sums with public arguments of their own: counts of records in sets, and sums over re-encoded rows.
+
+Counts are integers, so nothing is rounded: a count is told in part steps as a whole multiple of them, and the grid's
+sensitivity covers it with its margin.
+
+Re-encoded rows. A block's rows are multiplied by the encoding, whose entries are public. Row i of the product depends
+on record i, the encoding and public shapes only, as a margin does (`core.queries.sums.blocks`); what is not finite or
+beyond the largest norm counts as zero. Weights and cuts are made of the very rows that enter the products, so each
+term's exact norm is at most the question's bound, whatever rounding the encoding met; sums err by what `blocks`
+charges.
+"""
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import NamedTuple, assert_never
+
+import torch
+from torch import Tensor
+
+from core.base.errors import ensure
+from core.data.limits import LARGEST_SUM
+from core.losses.counts import CutPoisson
+from core.losses.counts_torch import CutPoissonRecords
+from core.losses.losses import Mallows
+from core.losses.losses_torch import ordinary, per_record, record_weights
+from core.privacy.facts import Facts, Ranges
+from core.queries.classes import ClassCounts, ClassCurvature, ClassGradient, ClassMoments
+from core.queries.gradients import Counted, Looked, Reencoded
+from core.queries.looks import (
+    CellCounts,
+    LinearResidualCounts,
+    MagnitudeCounts,
+    ResidualMagnitudeCounts,
+    SecondMoments,
+    ValueCounts,
+    WeightSums,
+)
+from core.queries.reencoded import ReencodedCurvature, ReencodedGradient
+from core.queries.sums.blocks import clean
+from core.queries.sums.class_sums import EncodedRows, class_sum
+from core.queries.sums.terms import Records, mirror
+
+_Sized = MagnitudeCounts | LinearResidualCounts | ResidualMagnitudeCounts
+
+
+class Blocks(NamedTuple):
+    """Records block by block, and how many blocks make a part."""
+
+    blocks: Iterator[Records]
+    in_part: int
+
+
+def integer_sum(question: Looked, facts: Facts, theta: Tensor, step: float, records: Blocks) -> Tensor:
+    """Return the sum over records, int64, in steps, of the question's shape.
+
+    Args:
+        question: what to sum.
+        facts: public; with ranges for counts of columns.
+        theta: public, shape (p,), or (p + 1, p) for a point above an encoding; a multinomial model's point is longer
+            than its rows, and the encoding is in the first p columns.
+        step: a power of two; at most 1 for counts.
+        records: what is left out has weight zero.
+    """
+    if isinstance(question, Counted):
+        unit = round(1 / step)
+        ensure(unit * step == 1, "a count is a whole number of steps")
+        return _counted(question, facts, theta, records) * unit
+    total = torch.zeros(question.shape(facts.dimension), dtype=torch.int64)  # of a process without rows, too
+    for part in _parts(question, theta, records):
+        steps = part / step
+        ensure(float(steps.abs().max()) < LARGEST_SUM, "every part is finite and within its public bound")
+        total = total + steps.round_().to(torch.int64).cpu()
+    return _mirrored(total)
+
+
+def _mirrored(total: Tensor) -> Tensor:
+    """Return a vector as it is, and of a square the symmetric matrix that agrees with it above its diagonal."""
+    return mirror(total) if total.ndim > 1 else total
+
+
+def float_sum(question: Looked, facts: Facts, theta: Tensor, records: Blocks) -> Tensor:
+    """Return the same sum in floats, for synthetic records; arguments as `integer_sum`."""
+    if isinstance(question, Counted):
+        return _counted(question, facts, theta, records).double()
+    return _mirrored(torch.stack(list(_parts(question, theta, records))).sum(0))
+
+
+def _counted(question: Counted, facts: Facts, theta: Tensor, records: Blocks) -> Tensor:
+    """Return counts of records in each set, int64."""
+    assert facts.ranges is not None, "the planner says where columns lie"
+    total = torch.zeros(question.sets, dtype=torch.int64)
+    for block in records.blocks:
+        with torch.inference_mode():
+            total += _counts(question, facts.ranges, theta, block).cpu()
+    return total
+
+
+def _counts(question: Counted, ranges: Ranges, theta: Tensor, block: Records) -> Tensor:  # noqa: PLR0911 - one a kind
+    """Return the counts in one block."""
+    present = block.weights > 0
+    match question:
+        case CellCounts(of="target"):
+            numbers = [(block.target, *ranges.target)]
+            return _in_cells(numbers, present, question.level, question.cells)
+        case CellCounts():
+            places = ranges.places("number")
+            ensure(len(places) == question.read, "cells are named for every numeric column")
+            numbers = [(block.features[:, at], ranges.lower[at], ranges.upper[at]) for at in places]
+            return _in_cells(numbers, present, question.level, question.cells)
+        case LinearResidualCounts():
+            at = theta.to(block.features.device)
+            margin = (block.features @ at[1:].mT) @ at[0]
+            residual = (block.target - question.target_centre) / question.target_unit - margin
+            return _by_sign_and_size(residual, present, question)
+        case ResidualMagnitudeCounts():
+            at = theta.to(block.features.device)
+            margin = (block.features @ at[1:].mT) @ at[0]
+            mean = torch.exp(margin if block.offset is None else margin + block.offset)
+            weight = (question.rate_cap / mean).clamp(max=1.0)
+            sizes = [((mean.clamp(max=question.rate_cap) - weight * block.target).abs(), question.top)]
+        case MagnitudeCounts(of="target"):
+            ensure(question.columns == 1, "the target is one column")
+            sizes = [((block.target + 0.5).abs(), ranges.target[1] + 0.5)]
+        case MagnitudeCounts():
+            places = ranges.places("number")
+            ensure(len(places) == question.read, "all numeric columns are read together")
+            sizes = [
+                ((block.features[:, at] - float(theta[at])).abs(), ranges.upper[at] - ranges.lower[at]) for at in places
+            ]
+        case ClassCounts():
+            sure = torch.where(present, block.target, 0.0).to(torch.int64)
+            return _tallied(sure, present, question.classes)
+        case ValueCounts(of="target"):
+            ensure(question.columns == 1, "the target is one column")
+            return (present & (block.target > sum(ranges.target) / 2)).sum().reshape(1)
+        case ValueCounts():
+            places = ranges.places("two")
+            ensure(len(places) == question.read, "all two-valued columns are read together")
+            middles = block.features.new_tensor([(ranges.lower[at] + ranges.upper[at]) / 2 for at in places])
+            return (present.unsqueeze(-1) & (block.features[:, list(places)] > middles)).sum(0)
+        case _:
+            assert_never(question)
+    return torch.cat([_by_size(size, present, top, question) for size, top in sizes])
+
+
+def _in_cells(
+    numbers: list[tuple[Tensor, float, float]], present: Tensor, level: int, cells: tuple[tuple[int, ...], ...]
+) -> Tensor:
+    """Return how many present numbers lie in each named cell of each range, column after column."""
+    found, last = [], 2.0**level - 1
+    for (values, lower, upper), named in zip(numbers, cells, strict=True):
+        wanted = torch.tensor(named, dtype=torch.float64, device=values.device)
+        cell = ((values - lower) * (2.0**level / (upper - lower))).floor().clamp(0.0, last)
+        place = torch.searchsorted(wanted, cell).clamp(max=len(named) - 1)
+        found.append(_tallied(place, present & (wanted[place] == cell), len(named)))
+    return torch.cat(found)
+
+
+def _by_size(sizes: Tensor, present: Tensor, top: float, question: _Sized) -> Tensor:
+    """Return how many present sizes lie in each interval."""
+    place = ((sizes / top).log2() * -question.per_octave).floor()
+    place = place.clamp(0.0, question.bins - 1.0)
+    return _tallied(place.to(torch.int64), present & sizes.isfinite(), question.bins)
+
+
+def _by_sign_and_size(residual: Tensor, present: Tensor, question: LinearResidualCounts) -> Tensor:
+    """Return how many present residuals lie in each interval of sizes, of those above zero first where asked."""
+    sides = [present & (residual > 0), present & (residual <= 0)] if question.signed else [present]
+    return torch.cat([_by_size(residual.abs(), side, question.top, question) for side in sides])
+
+
+def _tallied(place: Tensor, counted: Tensor, sets: int) -> Tensor:
+    """Return how many records are counted in each set; those that are not lie in one more, which is left out.
+
+    Rows are not selected: how many there are of either kind is private, and shapes and times shall not hang on it.
+    """
+    return torch.bincount(torch.where(counted, place, sets), minlength=sets + 1)[:sets]
+
+
+def _parts(question: Reencoded, theta: Tensor, records: Blocks) -> Iterator[Tensor]:
+    """Yield the float sums of each part, of the question's shape."""
+    blocks = records.blocks
+    while some := list(islice(blocks, records.in_part)):
+        with torch.inference_mode():
+            total = _term_sum(question, theta, some[0])
+            for block in some[1:]:
+                total = total + _term_sum(question, theta, block)
+        yield total
+
+
+def _term_sum(question: Reencoded, theta: Tensor, block: Records) -> Tensor:
+    """Return the sum of a block's terms."""
+    at = theta.to(block.features.device)
+    rows = _reencoded(question, at[1:, : block.features.shape[-1]], block)
+    match question:
+        case WeightSums(weight_bound=most):
+            once = (rows.weights * rows.norms * rows.norms).clamp(max=most**2)
+            sums = [once.sum(), (once * rows.weights).sum()]
+            if question.sampled:
+                assert block.sampling is not None, "asked where records have sampling weights"
+                counted = torch.where(rows.weights > 0, block.sampling, 0.0)
+                sums += [most**2 * counted.sum(), most**2 * counted.square().sum()]
+            return torch.stack(sums)
+        case SecondMoments():
+            beside = [_cut(rows, rows.target, question.target_centre, question.target_unit)]
+            if question.offset_unit is not None:
+                assert rows.offset is not None, "asked where there is an offset"
+                beside.append(_cut(rows, rows.offset, question.offset_centre, question.offset_unit))
+            table = torch.cat((rows.features, torch.stack(beside, -1)), -1)
+            return table.mT @ (table * rows.weights.unsqueeze(-1))
+        case ReencodedGradient():
+            return rows.features.mT @ _numbers(question, rows, at[0])
+        case ReencodedCurvature():
+            limit = question.norm_bound / rows.norms / rows.norms
+            numbers = torch.minimum(_numbers(question, rows, at[0]), limit)
+            return rows.features.mT @ (rows.features * numbers.unsqueeze(-1))
+        case ClassMoments() | ClassGradient() | ClassCurvature():
+            return class_sum(question, rows, at[0])
+    assert_never(question)
+
+
+def _reencoded(question: Reencoded, encoding: Tensor, block: Records) -> EncodedRows:
+    """Return a block's rows in the public encoding, those that do not count as zeros."""
+    features = (block.features @ encoding.mT).contiguous()
+    norms, kept = clean(features, block.weights > 0)
+    kept &= norms > 0  # a row of zeros adds nothing
+    weights = record_weights(norms, Mallows(bound=question.weight_bound))
+    if block.sampling is not None:  # at most 1, so every bound holds as without
+        weights = ordinary(weights * block.sampling)
+    return EncodedRows(features, block.target, norms, torch.where(kept, weights, 0.0), block.offset)
+
+
+def _cut(rows: EncodedRows, numbers: Tensor, centre: float, unit: float) -> Tensor:
+    """Return a number of each record between -1 and 1, zero for those that do not count."""
+    return torch.where(rows.weights > 0, ((numbers - centre) / unit).clamp(-1.0, 1.0), 0.0)
+
+
+def _numbers(question: ReencodedGradient | ReencodedCurvature, rows: EncodedRows, theta: Tensor) -> Tensor:
+    """Return the number that multiplies each record's x or x x', zero where it is not finite."""
+    loss = CutPoissonRecords(question.loss) if isinstance(question.loss, CutPoisson) else per_record(question.loss)
+    margin = rows.features @ theta
+    if rows.offset is not None:
+        margin = margin + rows.offset
+    target = (rows.target - question.target_centre) / question.target_unit
+    bends = isinstance(question, ReencodedCurvature) and question.of == "hessian"
+    found = (loss.curvature if bends else loss.score)(margin, target) * rows.weights
+    found = ordinary(torch.where(margin.isfinite() & found.isfinite(), found, 0.0))
+    squared = isinstance(question, ReencodedCurvature) and question.of == "score"
+    return found.square() if squared else found

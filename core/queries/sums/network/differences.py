@@ -1,0 +1,81 @@
+"""Each record's change of its clipped gradient between two points, cut to a norm of its own.
+
+Both gradients come from passes over the same records in the same slots, at public parameters. They are written out as
+rows of floats, g_i and h_i; d_i = v_i h_i - w_i g_i is computed number by number, with v_i and w_i the weights that
+clip them; and d_i is the row that counts: its own norm is measured, and u_i d_i is added up, u_i = min(1, bound/|d_i|),
+the bound being min(cap, 2 C).
+
+Terms. The measured norm is of the very floats of d_i, whatever was rounded on the way to them, so nothing of the bound
+rests on how gradients change: a kink of the network, which turns a gradient as far as it likes, is cut like all else.
+Norms are added up in double precision, where the square of every single-precision number is exact and no square
+underflows: with at most 2^23 numbers the measure is within 2^-29 of the exact square, relatively. u_i, rounded to the
+rows' precision, is within 2^-23, so the exact term's norm is at most bound (1 + 2^-22), inside the bound / (1 - 2^-10)
+that the lattice charges.
+
+Error. Each coordinate of a term is the product of two floats, one rounding: that of a gradient's sum, or less.
+
+What is lost of the difference itself: v_i h_i and w_i g_i are floats, so d_i is off the exact change by about 2^-22 C.
+A cap far below that cuts rounding noise; it costs accuracy, never privacy.
+"""
+
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from core.queries.sums.network.terms import LayerTerms, exact_squares, selected
+
+SMALLEST_BOUND: Final = 2.0**-50
+"""Bounds below this are refused: the lattice's step would be near what a single-precision product may lose."""
+
+Measured = tuple[list[LayerTerms], Tensor, Tensor]
+"""Some records' gradients of all layers, their weights in the sum, and which of them count."""
+
+
+class DifferenceTerms:
+    """Of all parameters at once: a row of numbers for each record.
+
+    Args:
+        rows: d, shape (m, p), contiguous; they become this object's.
+    """
+
+    def __init__(self, rows: Tensor) -> None:
+        self._rows = rows
+        # One by one: a double is made of one at a time.
+        self.squares = torch.cat([exact_squares(rows[at : at + 1]) for at in range(len(rows))])
+
+    def write(self, rows: Tensor) -> None:
+        """Write all numbers; see `LayerTerms`."""
+        rows.copy_(self._rows)
+
+    def add(self, total: Tensor, weights: Tensor, kept: Tensor, rows: slice) -> None:
+        """Add the rows times their weights; see `LayerTerms`."""
+        total.addmv_(selected(self._rows[rows], kept).mT, weights)
+
+
+@torch.no_grad()
+def changes(before: Measured, after: Measured, dimension: int, bound: float) -> Measured:
+    """Return the change of some records' clipped gradients, cut to the bound.
+
+    A record counts where both its gradients do.
+
+    Args:
+        before: their gradients at the first point, with the weights that clip them.
+        after: at the second point, of the same records in the same order.
+        dimension: p.
+        bound: on the norm of one record's term.
+    """
+    changed, earlier = (clipped_rows(one, dimension) for one in (after, before))
+    terms = DifferenceTerms(changed.sub_(earlier))
+    kept = before[2] & after[2]
+    scales = torch.where(kept, (bound / terms.squares.sqrt()).clamp_(max=1.0), 0.0)
+    return [terms], scales.to(changed.dtype), kept
+
+
+def clipped_rows(measured: Measured, dimension: int) -> Tensor:
+    """Return each record's clipped gradient of all parameters, shape (m, p); not finite where the gradient is not."""
+    terms, scales, _ = measured
+    rows = scales.new_zeros((len(scales), dimension))
+    for one in terms:
+        one.write(rows)
+    return rows.mul_(scales.unsqueeze(-1))

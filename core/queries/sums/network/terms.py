@@ -1,0 +1,242 @@
+"""Each record's gradient of one layer's parameters, as what its norm is had from and what is added up.
+
+Records are the first axis of everything here, and nothing is added over it but in `add`. So what is computed for a
+record depends on that record's floats alone.
+
+Which form a layer takes is a matter of cost. Where a record meets a matrix once, its gradient is the outer product of
+two vectors, whose norm takes (inputs + units) operations instead of inputs * units: it is never made. Where it meets
+the matrix at T places, the T products must be added up before anything is known of their norm; making the row costs
+what the layer's gradient costs in ordinary training, T * inputs * units operations, and then the weighted sum over
+records is inputs * units a record, where ordinary training has nothing left to do. Where the matrix is large and places
+are few, rows cost far more to move than to make: then the norm is had by T x T products of inputs and of slopes, and
+no row is made (`core.queries.sums.network.grams`, which also decides).
+
+Norms. The terms are products of the very floats that are measured here, and every measure is within 2^-13 of the exact
+square, relatively, but for 2^-100 in all where squares of rows underflow, 2^-126 each. Factors of outer products are
+measured in double precision, for what is missing of one would be multiplied by the other. Squares of single-precision
+numbers are exact in double precision; runs of MEASURED numbers are added up in their own precision, where their sum
+errs by at most (MEASURED + 2) 2^-24 < 2^-13 relatively in any order, all of them being squares (Higham 2002, section
+3.1).
+"""
+
+from collections.abc import Iterable
+from math import inf
+from typing import Final, Protocol
+
+import torch
+from torch import Tensor
+
+from core.native.library import Kernel
+from core.native.signatures import SQUARES
+from core.queries.sums.network.parts import is_here, place_of
+
+_SQUARES: Final = SQUARES.kernel()
+
+LARGEST: Final = 2.0**40
+"""A record whose gradient has a larger norm, or a factor of it, counts as zero."""
+
+MEASURED: Final = 1024
+"""Numbers whose squares are added up in single precision."""
+
+DOUBLED: Final = 2**16
+"""Numbers that are copied in double precision at a time: they stay in a core's cache."""
+
+_BITS: Final = {torch.float32: torch.int32, torch.float64: torch.int64}
+
+
+class LayerTerms(Protocol):
+    """Some records' gradients of one layer's parameters."""
+
+    squares: Tensor
+    """Of norms, float64, shape (m,): within 2^-13, relatively, or from above; not finite where the gradient is not."""
+
+    def add(self, total: Tensor, weights: Tensor, kept: Tensor, rows: slice) -> None:
+        """Add the weighted gradients of some of these records; they are used up.
+
+        Args:
+            total: all parameters' sum, shape (p,), in the gradients' precision.
+            weights: shape (k,), zero for records that are not kept.
+            kept: bool, shape (k,): records left out add zero, whatever their gradients are.
+            rows: which of the records, k of them.
+        """
+
+    def write(self, rows: Tensor) -> None:
+        """Write the gradients out, before any is added, into their columns of rows of all parameters.
+
+        Args:
+            rows: shape (m, p), in the gradients' precision.
+        """
+
+
+class OuterTerms:
+    """Of a matrix that each record meets once: the outer product b a^T, never made; with a bias, b itself.
+
+    |b a^T|^2 + |b|^2 = |b|^2 (|a|^2 + 1).
+
+    Args:
+        offset: where the matrix, and its bias after it, begin in the flat vector.
+        inputs: a, shape (m, d).
+        slopes: b, the loss's gradient of what the layer made, shape (m, u).
+        given: the inputs' squared norms, as `exact_squares` has them, where these are the very records: all finite,
+            and only read; None: they are another layer's.
+        bias: whether there is one.
+    """
+
+    def __init__(self, offset: int, inputs: Tensor, slopes: Tensor, given: Tensor | None = None, *, bias: bool) -> None:
+        self._offset, self._inputs, self._slopes, self._bias = offset, inputs.detach(), slopes, bias
+        self._are_records = given is not None
+        self.span: Final = slice(offset, offset + slopes.shape[-1] * (inputs.shape[-1] + bias))
+        given, sloped = exact_squares(self._inputs) if given is None else given, exact_squares(slopes)
+        bounded = torch.maximum(given, sloped) <= LARGEST**2  # false for NaN
+        self.squares = torch.where(bounded, sloped * (given + float(bias)), inf)
+
+    def begin(self, total: Tensor, weights: Tensor, kept: Tensor, rows: slice) -> None:
+        """Do what `add` does, over whatever stands in the total."""
+        slopes, inputs, matrix, bias = self._factors(total, weights, kept, rows)
+        torch.mm(slopes.mT, inputs, out=matrix)
+        if self._bias:
+            torch.sum(slopes, 0, out=bias)
+
+    def add(self, total: Tensor, weights: Tensor, kept: Tensor, rows: slice) -> None:
+        """Add (w b)^T a in one product; see `LayerTerms`."""
+        slopes, inputs, matrix, bias = self._factors(total, weights, kept, rows)
+        matrix.addmm_(slopes.mT, inputs)
+        if self._bias:
+            bias.add_(slopes.sum(0))
+
+    def _factors(self, total: Tensor, weights: Tensor, kept: Tensor, rows: slice) -> tuple[Tensor, ...]:
+        """Return w b and a of some records, and the places of the matrix and of its bias."""
+        inputs = self._inputs[rows]
+        if not self._are_records:  # whose every number times zero is zero
+            # Whoever else holds the inputs, another layer's output, puts zeros at the same records.
+            inputs = selected(inputs, kept)
+        slopes = selected(self._slopes[rows] * weights.unsqueeze(-1), kept)
+        shape = (slopes.shape[-1], inputs.shape[-1])
+        end = self._offset + shape[0] * shape[1]
+        return slopes, inputs, total[self._offset : end].view(shape), total[end : end + shape[0]]
+
+    def write(self, rows: Tensor) -> None:
+        """Make the outer products; see `LayerTerms`."""
+        slopes, inputs = self._slopes, self._inputs
+        end = self._offset + slopes.shape[-1] * inputs.shape[-1]
+        rows[:, self._offset : end] = (slopes.unsqueeze(-1) * inputs.unsqueeze(-2)).flatten(1)
+        if self._bias:
+            rows[:, end : end + slopes.shape[-1]] = slopes
+
+
+class RowTerms:
+    """Of parameters that a record meets many times: the record's gradient, a row of numbers.
+
+    Args:
+        offset: where the parameters begin in the flat vector.
+        rows: shape (m, numbers), contiguous; they become this object's.
+    """
+
+    def __init__(self, offset: int, rows: Tensor) -> None:
+        self._offset, self._rows = offset, rows
+        self.squares = squared_norms(rows)
+
+    def add(self, total: Tensor, weights: Tensor, kept: Tensor, rows: slice) -> None:
+        """Add the rows times their weights; see `LayerTerms`."""
+        some = selected(self._rows[rows], kept)
+        total[self._offset : self._offset + some.shape[-1]].addmv_(some.mT, weights)
+
+    def write(self, rows: Tensor) -> None:
+        """Write the rows; see `LayerTerms`."""
+        rows[:, self._offset : self._offset + self._rows.shape[-1]] = self._rows
+
+
+class TokenTerms:
+    """Of an embedding: a record's slopes at the positions of one token add up to that token's row, all others are zero.
+
+    Which positions hold the same token is a matrix of zeros and ones, so that a record's rows are one small product,
+    whatever its tokens are. Each token's row stands at its first position; later ones hold zeros.
+
+    Args:
+        offset: where the embedding begins in the flat vector.
+        tokens: int64, shape (m, positions).
+        slopes: shape (m, positions, width).
+    """
+
+    def __init__(self, offset: int, tokens: Tensor, slopes: Tensor) -> None:
+        same = tokens.unsqueeze(-1) == tokens.unsqueeze(-2)
+        first = ~same.tril(-1).any(-1)
+        self._rows = (same & first.unsqueeze(-1)).to(slopes.dtype) @ slopes
+        self._offset, self._tokens = offset, tokens
+        self.squares = squared_norms(self._rows.flatten(1))
+
+    def add(self, total: Tensor, weights: Tensor, kept: Tensor, rows: slice) -> None:
+        """Add each token's row to its place, always the same number of places; see `LayerTerms`."""
+        width = self._rows.shape[-1]
+        some = selected(self._rows[rows].flatten(1), kept).mul_(weights.unsqueeze(-1))
+        table = total[self._offset :]
+        table = table[: len(table) // width * width].view(-1, width)
+        table.index_add_(0, self._tokens[rows].flatten(), some.view(-1, width))
+
+    def write(self, rows: Tensor) -> None:
+        """Add each position's row to its token's, zeros for all but a token's first; see `LayerTerms`."""
+        width = self._rows.shape[-1]
+        table = rows[:, self._offset :]
+        table = table[:, : table.shape[-1] // width * width].view(len(rows), -1, width)
+        table.scatter_add_(1, self._tokens.unsqueeze(-1).expand_as(self._rows), self._rows)
+
+
+def begin(every: Iterable[LayerTerms], total: Tensor, weights: Tensor, kept: Tensor, rows: slice) -> None:
+    """Write some records' weighted gradients of all layers over a total; see `LayerTerms.add`.
+
+    Matrices that records meet once are written by their product, and not set to zero before.
+    """
+    every = list(every)
+    outer = [one for one in every if isinstance(one, OuterTerms)]
+    at = 0
+    for matrix in sorted(outer, key=lambda one: one.span.start):
+        total[at : matrix.span.start].zero_()
+        matrix.begin(total, weights, kept, rows)
+        at = matrix.span.stop
+    total[at:].zero_()
+    for one in every:
+        if not isinstance(one, OuterTerms):
+            one.add(total, weights, kept, rows)
+
+
+def squared_norms(rows: Tensor) -> Tensor:
+    """Return each row's squared norm, float64, shape (m,), of rows of shape (m, numbers); see this module's text."""
+    numbers = rows.shape[-1]
+    whole = 0 if rows.dtype == torch.float64 else numbers // MEASURED * MEASURED
+    found: Tensor = torch.linalg.vector_norm(rows[:, whole:], dim=-1).double().square_()
+    if whole:
+        parts = torch.linalg.vector_norm(rows[:, :whole].view(len(rows), -1, MEASURED), dim=-1)
+        found += parts.double().square_().sum(-1)
+    return found
+
+
+def exact_squares(rows: Tensor, kernel: Kernel | None = _SQUARES) -> Tensor:
+    """Return each row's squared norm added up in double precision, where no square of a single underflows.
+
+    A factor of an outer product needs it: what is missing of one norm is multiplied by the other. The native one
+    adds up in another order, and the measure is as good. By torch some rows at a time: copies in double precision of
+    all inputs of a layer would be most of what a step holds.
+
+    Args:
+        rows: floats, shape (m, numbers).
+        kernel: compiled, for rows in single precision; None: torch does it.
+    """
+    if kernel and is_here(rows, torch.float32):
+        found = rows.new_empty(len(rows), dtype=torch.float64)
+        kernel(place_of(rows), *rows.shape, found.data_ptr())
+        return found
+    size = max(1, DOUBLED // rows.shape[-1])
+    parts = rows.split(size)  # type: ignore[no-untyped-call] # torch's stub has no types
+    return torch.cat([torch.linalg.vector_norm(some, dim=-1, dtype=torch.float64) for some in parts]).square_()
+
+
+def selected(rows: Tensor, kept: Tensor) -> Tensor:
+    """Put zeros in place of all rows but some, in place, by their bits: whatever stands there is gone.
+
+    Args:
+        rows: floats, shape (m, numbers).
+        kept: bool, shape (m,).
+    """
+    bits = _BITS[rows.dtype]
+    rows.view(bits).bitwise_and_(-kept.to(bits).unsqueeze(-1))  # all ones, or none
+    return rows

@@ -1,0 +1,231 @@
+"""Native products with rows, where they were built; their callers check shapes, types and addresses.
+
+They add up in an order of their own, the same on every processor, where BLAS has some other: what is charged holds for
+any (`core.queries.sums.blocks`, `core.queries.sums.single`), so both err by no more. All else is as the references do
+it: numbers are made by the same operations, zero is a selection by a mask of bits, no branch and no loop's length asks
+for a number, and a part that breaks its public bound is told of and no integer is made of it.
+"""
+
+from collections.abc import Callable
+from ctypes import CDLL
+from typing import Final, NamedTuple
+
+import torch
+from torch import Tensor
+
+from core.base.errors import ensure
+from core.native.library import Kernel, library
+from core.native.signatures import MARGINS, OUTER, ROUND, SINGLE_MARGINS, SINGLE_SUM, SUM
+from core.queries.sums.terms import Records, overwrite
+
+Score = Callable[[Tensor, Tensor], Tensor]
+"""Of a loss, at margins and targets."""
+
+BLOCK_NUMBERS: Final = 2**16
+"""Most numbers in a block of X that is read twice: half a megabyte, which stays in the second cache of any processor
+of today between the two. Twice as many take a tenth more time where that cache holds 2 MB."""
+
+_FOUR: Final = 4
+"""Rows that a sum takes at a time: blocks are multiples of it, so that how rows are cut into blocks moves no bit."""
+
+_LINE_NUMBERS: Final = 8
+"""Doubles in a cache line, and in the widest register."""
+
+_ROOM_ROWS: Final = 64
+"""Rows that `farthing_outer` works in."""
+
+
+class Kernels(NamedTuple):
+    """All of them."""
+
+    margins: Kernel
+    sum: Kernel
+    outer: Kernel
+    round: Kernel
+    single_margins: Kernel
+    single_sum: Kernel
+
+
+def kernels_of(found: CDLL | None) -> Kernels | None:
+    """Return a library's kernels, None where there is none."""
+    several = [one.of(found) for one in (MARGINS, SUM, OUTER, ROUND, SINGLE_MARGINS, SINGLE_SUM)]
+    return None if found is None else Kernels(*(one for one in several if one is not None))
+
+
+KERNELS = kernels_of(library()[0])
+"""Of this process; None: NumPy does their work."""
+
+
+def place(tensor: Tensor, dtype: torch.dtype, size: int) -> int:
+    """Return where a vector begins, checking that a kernel can walk it."""
+    ensure(tensor.dtype == dtype, "a kernel is told what numbers it reads")
+    ensure(tensor.shape == (size,), "a kernel is told how many numbers it reads")
+    ensure(tensor.is_contiguous(), "a kernel walks one number after the other")
+    ensure(tensor.is_cpu, "a kernel reads a processor's memory")
+    return tensor.data_ptr()
+
+
+def margins(kernels: Kernels, features: Tensor, theta: Tensor) -> Tensor:
+    """Return x.theta of each row, shape (m,)."""
+    units, width = features.shape
+    theta, margin = theta.contiguous(), torch.empty(units, dtype=torch.float64)
+    kernels.margins(_matrix(features), units, width, place(theta, torch.float64, width), margin.data_ptr())
+    return margin
+
+
+def _matrix(features: Tensor) -> int:
+    """Return where a matrix begins, checking that a kernel can walk it."""
+    ensure(features.dtype == torch.float64, "features are float64")
+    ensure(features.is_contiguous(), "rows stand one after the other")
+    ensure(features.is_cpu, "a kernel reads a processor's memory")
+    return features.data_ptr()
+
+
+class Block:
+    """Records that gradients in double precision are summed of, with a clip's limits.
+
+    Args:
+        kernels: compiled.
+        records: on a CPU, without replicates; they are read only.
+        highest: the largest numbers that the clip allows, shape (m,); None: it cuts none.
+    """
+
+    def __init__(self, kernels: Kernels, records: Records, highest: Tensor | None) -> None:
+        self.kernels, self._records, self._highest = kernels, records, highest
+        self.units, self.width = records.features.shape
+        self._features = _matrix(records.features)
+        self._weights = place(records.weights, torch.float64, self.units)
+        self._limits = None if highest is None else place(highest, torch.float64, self.units)
+        self._margin: Tensor | None = None
+        self._sums = torch.zeros(self.width, dtype=torch.float64)
+        self._room = 0, 0
+        self._kept: dict[tuple[int, int], tuple[Tensor, Tensor | None]] = {}
+        self.rows = max(_FOUR, 1 << max(0, (BLOCK_NUMBERS // self.width).bit_length() - 1))
+
+    def of(self, rows: Tensor, included: Tensor | None) -> "Block":
+        """Return a copy of the records of a list; zeros stand in place of those that are left out."""
+        ensure(bool(((rows >= 0) & (rows < self.units)).all()), "a list names records")
+        highest = None if self._highest is None else self._highest.index_select(0, rows)
+        if highest is not None and included is not None:
+            overwrite(highest, included)
+        return Block(self.kernels, self._records.listed(rows, included), highest)
+
+    def add(
+        self,
+        score: Score,
+        theta: Tensor,
+        included: Tensor | None,
+        among: tuple[int, int, int],
+        sums: Tensor,
+        margin: Tensor,
+    ) -> None:
+        """Add some records' clipped gradients to a sum of floats, some at a time.
+
+        Args:
+            score: of the loss.
+            theta: float64, shape (p,), contiguous.
+            included: bool, shape (units,), contiguous; None: all count.
+            among: where the records begin, the end behind them, and how many of them are summed at a time: these are
+                in a cache between margins and sums, and one call makes sums and the next margins.
+            sums: float64, shape (p,), contiguous; added to.
+            margin: float64, for as many as are summed at a time, contiguous; written over.
+        """
+        kernels, width, (start, stop, size) = self.kernels, self.width, among
+        at, place_of_theta, place_of_sums = margin.data_ptr(), theta.data_ptr(), sums.data_ptr()
+        kept = None if included is None else included.data_ptr()
+        kernels.margins(self._features + 8 * width * start, min(size, stop - start), width, place_of_theta, at)
+        for first in range(start, stop, size):
+            last = min(stop, first + size)
+            count = last - first
+            given = margin if count == margin.shape[0] else margin[:count]
+            target, offset = (
+                (self._records.target, self._records.offset) if count == self.units else self._some(first, last)
+            )
+            if offset is not None:
+                given += offset
+            scores = score(given, target)  # a name of its own: it must last as long as its place is used
+            kernels.sum(
+                self._features + 8 * width * first,
+                count,
+                width,
+                place(scores, torch.float64, count),
+                at,
+                self._weights + 8 * first,
+                None if self._limits is None else self._limits + 8 * first,
+                None if kept is None else kept + first,
+                place_of_sums,
+                place_of_theta,
+                min(size, stop - last),
+            )
+
+    def gradient(self, score: Score, theta: Tensor, step: float, included: Tensor | None) -> Tensor:
+        """Return the sum over all these records as one block, int64, shape (p,), in steps: few calls, for short sums.
+
+        Its floats are those of several blocks. Arguments are as above, and `step` a power of two.
+        """
+        units, width, kernels = self.units, self.width, self.kernels
+        if self._margin is None:
+            self._margin = torch.empty(units, dtype=torch.float64)
+            self._room = self._margin.data_ptr(), self._sums.data_ptr()
+        at, sums = self._room
+        theta = theta.contiguous()
+        kernels.margins(self._features, units, width, place(theta, torch.float64, width), at)
+        if self._records.offset is not None:
+            self._margin += self._records.offset
+        scores = score(self._margin, self._records.target)
+        scored = place(scores, torch.float64, units)
+        left = None if included is None else place(included, torch.bool, units)
+        kernels.sum(self._features, units, width, scored, at, self._weights, self._limits, left, sums, None, 0)
+        total = torch.zeros(width, dtype=torch.int64)
+        broken = kernels.round(sums, width, step, total.data_ptr())
+        ensure(not broken, "every part is finite and within its public bound")
+        return total
+
+    def _some(self, first: int, last: int) -> tuple[Tensor, Tensor | None]:
+        """Return targets and offsets of some records: views, which are kept, since torch takes long to make one."""
+        found = self._kept.get((first, last))
+        if found is None:
+            offset = self._records.offset
+            found = self._kept[first, last] = (
+                self._records.target[first:last],
+                None if offset is None else offset[first:last],
+            )
+        return found
+
+
+def add_rounded(kernels: Kernels, sums: Tensor, step: float, total: Tensor) -> None:
+    """Add a part's float sums to integers, in steps, and put zeros in their place.
+
+    Args:
+        kernels: compiled.
+        sums: float64, contiguous.
+        step: a power of two.
+        total: int64, as many, contiguous.
+    """
+    broken = kernels.round(sums.data_ptr(), sums.numel(), step, total.data_ptr())
+    ensure(not broken, "every part is finite and within its public bound")
+
+
+class Outer:
+    """Sums of x x^T times numbers.
+
+    Args:
+        kernels: compiled.
+        width: d.
+
+    Attributes:
+        sums: float64, shape (s, s), s being d rounded up to a multiple of 8; right on and above the diagonal.
+    """
+
+    def __init__(self, kernels: Kernels, width: int) -> None:
+        self._kernels, self._width = kernels, width
+        self._stride = -(-width // _LINE_NUMBERS) * _LINE_NUMBERS
+        self.sums = torch.zeros(self._stride, self._stride, dtype=torch.float64)
+        self._room = torch.zeros(_ROOM_ROWS, self._stride, dtype=torch.float64)
+
+    def add(self, features: Tensor, numbers: Tensor, following: int = 0) -> None:
+        """Add some rows, shape (m, d), times their numbers, shape (m,); so many rows behind them are read next."""
+        units = features.shape[0]
+        at = place(numbers, torch.float64, units)
+        room, sums = self._room.data_ptr(), self.sums.data_ptr()
+        self._kernels.outer(_matrix(features), units, self._width, self._stride, at, room, sums, following)

@@ -1,0 +1,223 @@
+"""Whole columns of single values: whatever is in them becomes a number or a code; nothing here fails on a value.
+
+The meaning of a cell is that of `core.data.cells`, given to Arrow arrays at once. A number or date becomes a
+float64 in the units that enter a model (NaN: missing), a category an int32 and a binary an int8, its place among the
+declared values (-1: missing).
+"""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from core.data.columns import (
+    ISO_DATE,
+    MAX_INTEGER,
+    BinaryColumn,
+    CategoryColumn,
+    Coded,
+    DateColumn,
+    IntegerColumn,
+    Ordered,
+    Scalar,
+    bounds_of,
+    number_of,
+)
+from core.records.decoding.validation import ColumnReport
+
+Floats = npt.NDArray[np.float64]
+Codes = npt.NDArray[np.integer[Any]]
+_SECONDS_PER_DAY = 86_400
+_DECIMAL = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$|^[+-]?(?i:inf|infinity)$"
+
+
+class RawCells(Protocol):
+    """Takes a column's cells as they were read, before bounds, categories and missing codes have a say."""
+
+    def numbers(self, values: Floats, /) -> None:
+        """Take numbers, NaN where a cell is none."""
+
+    def days(self, values: Floats, /) -> None:
+        """Take days since 1 January of year 1, NaN where a cell is none."""
+
+    def codes(self, texts: Sequence[str | None], places: npt.NDArray[np.integer[Any]], /) -> None:
+        """Take texts: row i has `texts[places[i]]`, or none where `places[i]` is their number."""
+
+
+def convert(column: Scalar, cells: pa.Array, raw: RawCells | None = None) -> tuple[npt.NDArray[Any], ColumnReport]:
+    """Return the canonical values of a column's cells, shape (rows,), and what was done to them.
+
+    Args:
+        column: the declaration.
+        cells: an Arrow array of a type that `core.records.decoding.checks` lets through for this column.
+        raw: is given the cells as they were read.
+    """
+    if pa.types.is_string_view(cells.type):
+        cells = cells.cast(pa.string())  # few functions take views
+    if isinstance(column, Coded):
+        return _codes(column, cells, raw)
+    return _numbers(column, cells, raw)
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Tell whether an Arrow type holds texts."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _numbers(column: Ordered, cells: pa.Array, raw: RawCells | None) -> tuple[Floats, ColumnReport]:
+    if pa.types.is_dictionary(cells.type):
+        cells = cells.dictionary_decode()
+    values = _days(column, cells) if isinstance(column, DateColumn) else _floats(cells)
+    if raw is not None:
+        if isinstance(column, DateColumn):
+            raw.days(values + column.lower.toordinal())
+        else:
+            raw.numbers(values)
+    empty = _empty(column, cells, values)
+    coded = _missing_numbers(column)
+    absent = empty | np.isin(values, coded) if coded else empty
+    missing = absent | np.isnan(values)
+    lower, upper = bounds_of(column)
+    with np.errstate(invalid="ignore"):
+        low, high = (values < lower) & ~missing, (values > upper) & ~missing
+        rounded = 0
+        if isinstance(column, IntegerColumn):
+            whole = np.where(np.abs(values) < MAX_INTEGER, np.rint(values), values)
+            rounded = int(np.count_nonzero((whole != values) & ~missing & ~low & ~high))
+            values = whole
+        values = np.clip(values, lower, upper)
+    gaps = int(np.count_nonzero(missing))
+    values[missing] = np.nan if column.fill is None else number_of(column, column.fill)
+    return values, ColumnReport(
+        name=column.name,
+        clamped_low=int(np.count_nonzero(low)),
+        clamped_high=int(np.count_nonzero(high)),
+        rounded=rounded,
+        unreadable=int(np.count_nonzero(missing & ~absent)),
+        missing=gaps,
+        filled=0 if column.fill is None else gaps,
+    )
+
+
+def _codes(column: Coded, cells: pa.Array, raw: RawCells | None) -> tuple[Codes, ColumnReport]:
+    if not pa.types.is_dictionary(cells.type):
+        cells = _texts(cells).dictionary_encode()
+    # each distinct text is looked at once, however often it comes
+    texts = _texts(cells.dictionary).to_pylist()
+    lookup = np.array([*_places(column, texts), _ABSENT], dtype=np.int32)
+    places = cells.indices.cast(pa.int64()).fill_null(len(lookup) - 1).to_numpy(zero_copy_only=False)
+    if raw is not None:
+        raw.codes(texts, places)
+    found = lookup[places]
+    unknown, absent = found == _UNKNOWN, found == _ABSENT
+    missing = absent
+    other = column.other if isinstance(column, CategoryColumn) else None
+    if other is not None:
+        found[unknown] = column.values.index(other)
+    else:
+        missing = absent | unknown
+    gaps = int(np.count_nonzero(missing))
+    found[missing] = -1 if column.fill is None else column.values.index(column.fill)
+    strange = int(np.count_nonzero(unknown))
+    return found.astype(np.int8 if isinstance(column, BinaryColumn) else np.int32), ColumnReport(
+        name=column.name,
+        unknown=0 if other is None else strange,
+        unreadable=strange if other is None else 0,
+        missing=gaps,
+        filled=0 if column.fill is None else gaps,
+    )
+
+
+_UNKNOWN, _ABSENT = -2, -1
+
+
+def _places(column: Coded, texts: Sequence[str | None]) -> list[int]:
+    """Return each text's place among the declared values, _ABSENT or _UNKNOWN."""
+    known = {value: place for place, value in enumerate(column.values)}
+    absent = {"", *column.missing} - set(known)
+    trimmed = [(text or "").strip() for text in texts]
+    return [known.get(text, _ABSENT if text in absent else _UNKNOWN) for text in trimmed]
+
+
+def _texts(cells: pa.Array) -> pa.Array:
+    """Return cells as texts: 1 and 1.0 are "1", true is "true"."""
+    if is_text(cells.type):
+        return cells
+    if pa.types.is_floating(cells.type):
+        values = cells.cast(pa.float64())
+        whole = pc.and_(pc.equal(pc.round(values), values), pc.less(pc.abs(values), float(MAX_INTEGER)))
+        integers = pc.if_else(whole, values, None).cast(pa.int64(), safe=False).cast(pa.string())
+        return pc.coalesce(integers, pc.if_else(pc.is_nan(values), None, values).cast(pa.string()))
+    return cells.cast(pa.string())
+
+
+def _empty(column: Ordered, cells: pa.Array, values: Floats) -> npt.NDArray[np.bool_]:
+    """Tell which cells are null, or texts that are empty or a missing code; only unreadable ones are looked at."""
+    empty = _mask(cells.is_null())
+    if is_text(cells.type):
+        strange = np.flatnonzero(np.isnan(values))
+        texts = pc.utf8_trim_whitespace(cells.take(pa.array(strange)))
+        empty[strange] |= _mask(pc.is_in(texts, value_set=pa.array(["", *column.missing], cells.type)))
+    return empty
+
+
+def _mask(cells: pa.Array) -> npt.NDArray[np.bool_]:
+    mask: npt.NDArray[np.bool_] = cells.fill_null(False).to_numpy(zero_copy_only=False)
+    return mask
+
+
+def _floats(cells: pa.Array) -> Floats:
+    """Return numbers, or texts of numbers, as float64; NaN for everything else."""
+    if is_text(cells.type):
+        cells = _parsed(cells)
+    elif pa.types.is_boolean(cells.type):
+        cells = cells.cast(pa.int8())
+    values = cells.cast(pa.float64(), safe=False).fill_null(np.nan).to_numpy(zero_copy_only=False)
+    return np.array(values, dtype=np.float64)
+
+
+def _parsed(texts: pa.Array) -> pa.Array:
+    """Return texts as numbers, null for everything else; the slower ways are only taken where they are needed."""
+    try:
+        return texts.cast(pa.float64())
+    except pa.ArrowInvalid:
+        filled = pc.if_else(pc.equal(texts, ""), None, texts)
+    try:
+        return filled.cast(pa.float64())
+    except pa.ArrowInvalid:
+        trimmed = pc.utf8_trim_whitespace(filled)
+        return pc.if_else(pc.match_substring_regex(trimmed, _DECIMAL), trimmed, None).cast(pa.float64())
+
+
+def _days(column: DateColumn, cells: pa.Array) -> Floats:
+    """Return dates, or ISO texts of dates, as days since the column's lower bound; NaN for everything else."""
+    if is_text(cells.type):
+        texts = pc.utf8_trim_whitespace(cells)
+        texts = pc.if_else(pc.match_substring_regex(texts, ISO_DATE), pc.utf8_slice_codeunits(texts, 0, 10), None)
+        parsed = pc.strptime(texts, format="%Y-%m-%d", unit="s", error_is_null=True)
+        # it takes February 30 for March 2
+        kept = pc.equal(pc.day(parsed), pc.utf8_slice_codeunits(texts, 8, 10).cast(pa.int64()))
+        cells = pc.if_else(kept, parsed, None)
+    elif pa.types.is_null(cells.type):
+        return np.full(len(cells), np.nan)
+    if pa.types.is_date32(cells.type):
+        days = cells.cast(pa.int32()).cast(pa.float64()).fill_null(np.nan).to_numpy(zero_copy_only=False)
+    else:
+        unit = "ms" if pa.types.is_date64(cells.type) else cells.type.unit
+        ticks = cells.cast(pa.int64()).cast(pa.float64(), safe=False).fill_null(np.nan)
+        days = np.floor(ticks.to_numpy(zero_copy_only=False) / (_SECONDS_PER_DAY * _TICKS[unit]))
+    return np.array(days, dtype=np.float64) - column.lower.toordinal() + _EPOCH_ORDINAL
+
+
+_TICKS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+_EPOCH_ORDINAL = 719_163  # of 1970-01-01
+
+
+def _missing_numbers(column: Ordered) -> list[float]:
+    """Return the missing codes that are numbers (or dates) of the column's kind, unclamped."""
+    texts = pa.array(column.missing, pa.string())
+    values = _days(column, texts) if isinstance(column, DateColumn) else _floats(texts)
+    return [float(value) for value in values if not np.isnan(value)]

@@ -1,0 +1,359 @@
+"""From an uploaded file to canonical columns: in a child process of its own, under limits, batch by batch.
+
+The file is a stranger's and the libraries that read it are large, so the process that reads it holds no secret but
+this file's own keys and that of its owner's row hashes, may use so much memory, processor time and disk, and is killed
+when its time is up. Its parent reads one small JSON answer. What it reads and what it writes is encrypted on the disk.
+
+The canonical file is an uncompressed Arrow IPC file with one column for each declared one, in order, and one row for
+each row of the upload, in order: float64 numbers in the units that enter a model (days since `lower` for dates; NaN:
+missing), int32 codes for categories and int8 for binary columns (-1: missing), and lists of one length for arrays
+(`core.records.decoding.arrays`; null: missing).
+"""
+
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from core.base.errors import DiskFull, FieldError, Invalid, Refusal, TooLarge
+from core.data.arrow import leave_pandas_out
+from core.data.columns import ArrayColumn, Column, numbers_in
+from core.privacy.facts import Frozen
+from core.records.decoding.likeness import Summarized
+from core.records.decoding.validation import ColumnReport, ValidationReport
+from core.records.encryption import SealedFile
+from core.records.files import digest_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_ROOT = Path(__file__).resolve().parents[3]
+_ANSWER_BYTES = 16 * 2**20
+_BYTES_PER_CELL = 8
+_BATCH_BYTES = 8 * 2**20  # of the canonical file, however wide it is: a trainer holds one batch at a time
+_DISK_SLACK_BYTES = 64 * 2**20
+_FULL_SECONDS = 60
+_NICE = 10
+_MEDIA_TYPES = {
+    "text/csv": "csv",
+    "application/csv": "csv",
+    "application/vnd.apache.parquet": "parquet",
+    "application/x-parquet": "parquet",
+    "application/vnd.apache.arrow.file": "arrow-file",
+    "application/vnd.apache.arrow.stream": "arrow-stream",
+    "application/x-npz": "npz",
+}
+
+
+class Limits(Frozen):
+    """What decoding one file may use."""
+
+    rows: int = Field(default=20_000_000, gt=0)
+    columns: int = Field(default=2_000, gt=0)
+    cells: int = Field(default=1_000_000_000, gt=0, description="of declared columns, numbers of arrays")
+    seconds: float = Field(default=600.0, gt=0)
+    memory_bytes: int = Field(default=4 * 2**30, gt=0, description="address space of the child")
+    bytes: int | None = Field(default=None, gt=0, description="of disk that the owner has left")
+    free_bytes: int = Field(default=0, ge=0, description="of disk that are to stay free, whoever else writes meanwhile")
+
+
+class Decoded(Frozen):
+    """What was decoded into a canonical file."""
+
+    rows: int
+    bytes: int = Field(description="of the encrypted file")
+    digest: str = Field(description="sha256:... of the encrypted file, as it is stored")
+    report: ValidationReport
+    records: Summarized | None = Field(default=None, description="keyed; None where no key was given")
+
+
+class _Request(Frozen):
+    source: SealedFile
+    target: SealedFile
+    columns: tuple[Column, ...]
+    media: str | None
+    limits: Limits
+    row_key: str | None
+
+
+class _Problem(Frozen):
+    code: str
+    detail: str
+    fields: tuple[tuple[str, str], ...]
+
+
+class _Answer(Frozen):
+    decoded: Decoded | None = None
+    problem: _Problem | None = None
+
+
+def format_of(content_type: str | None) -> str | None:
+    """Return what a Content-Type says of a file, one of `formats.Format`; None: look at the file."""
+    return _MEDIA_TYPES.get((content_type or "").split(";")[0].strip().lower())
+
+
+def decode_upload(
+    source: SealedFile,
+    target: SealedFile,
+    columns: Sequence[Column],
+    *,
+    limits: Limits,
+    media: str | None = None,
+    rows: int | None = None,
+    row_key: bytes | None = None,
+) -> Decoded:
+    """Decode `source` into the canonical file `target`, in a child process under `limits`.
+
+    Args:
+        source: the uploaded file; it is left where it is.
+        target: where the canonical file goes; it must not exist, and exists afterwards only if it is complete.
+        columns: the declaration.
+        limits: what the child may use.
+        media: what the sender says the file is (`format_of`); None: its first bytes decide.
+        rows: how many rows the owner declared; None: as many as there are.
+        row_key: 32 bytes, the owner's own, under which the records are summarized; None: they are not.
+
+    Raises:
+        Invalid: structure or types are wrong, the rows are not as many as declared, or the child crashed or passed a
+            limit. Nothing is left behind.
+        TooLarge: more rows, columns or cells than are taken.
+        DiskFull: it would leave less disk free than is to stay so.
+    """
+    source, target = _resolved(source), _resolved(target)
+    try:
+        key = None if row_key is None else row_key.hex()
+        request = _Request(source=source, target=target, columns=columns, media=media, limits=limits, row_key=key)
+        decoded = _ask_child(request)
+        _check_rows(decoded, rows)
+    except BaseException:
+        target.path.unlink(missing_ok=True)
+        raise
+    return decoded
+
+
+def _resolved(file: SealedFile) -> SealedFile:
+    """Return the file by a path that also holds in the child's folder."""
+    return file.model_copy(update={"path": file.path.resolve()})
+
+
+def _check_rows(decoded: Decoded, rows: int | None) -> None:
+    if rows is not None and decoded.rows != rows:
+        raise Invalid(
+            f"The file holds {decoded.rows} rows, not the {rows} that were declared.",
+            FieldError("/rows", "send the whole file, or declare the right number"),
+        )
+
+
+def _ask_child(request: _Request) -> Decoded:
+    with tempfile.TemporaryFile() as output:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "core.records.decoding.decode"],
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=subprocess.DEVNULL,
+            cwd=_ROOT,
+            env=_environment(),
+            start_new_session=True,
+        )
+        try:
+            assert child.stdin is not None
+            with child.stdin as pipe:
+                # the pipe stays open: its end tells the child that its parent has died
+                pipe.write(request.model_dump_json().encode() + b"\n")
+                pipe.flush()
+                code = child.wait(request.limits.seconds)
+        except (subprocess.TimeoutExpired, BrokenPipeError):
+            code = -signal.SIGKILL
+        finally:
+            if child.poll() is None:
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+        output.seek(0)
+        answer = output.read(_ANSWER_BYTES)
+    try:
+        parsed = _Answer.model_validate_json(answer) if code == 0 else _Answer()
+    except ValidationError:
+        parsed = _Answer()
+    if parsed.decoded is None:
+        _refuse(parsed.problem)
+    return parsed.decoded
+
+
+def _refuse(problem: _Problem | None) -> NoReturn:
+    if problem is None:
+        raise Invalid(
+            "The file could not be decoded within its limits.",
+            FieldError("/file", "send fewer rows, or smaller row groups"),
+        )
+    if problem.code == DiskFull.code:
+        raise DiskFull(problem.detail, retry_after_seconds=_FULL_SECONDS)
+    kind = TooLarge if problem.code == TooLarge.code else Invalid
+    raise kind(problem.detail, *(FieldError(*field) for field in problem.fields))
+
+
+def _environment() -> dict[str, str]:
+    """Return the child's environment: nothing of the service's but what finds the libraries."""
+    kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH", "TMPDIR") if name in os.environ}
+    return kept | {
+        "LANG": "C.UTF-8",
+        "ARROW_DEFAULT_MEMORY_POOL": "system",  # the others reserve address space that the limit would count
+        "MALLOC_ARENA_MAX": "2",
+        "OMP_NUM_THREADS": "2",
+        "OPENBLAS_NUM_THREADS": "1",
+    }
+
+
+def decode(
+    source: SealedFile,
+    target: SealedFile,
+    columns: Sequence[Column],
+    *,
+    limits: Limits,
+    media: str | None,
+    row_key: bytes | None = None,
+) -> Decoded:
+    """Decode in this process; `decode_upload` is for files that are not trusted.
+
+    Raises:
+        Invalid: structure or types are wrong.
+        TooLarge: more rows, columns or cells than are taken.
+    """
+    import numpy as np  # noqa: PLC0415 - the parent, which is the API, needs neither numpy nor Arrow
+    import pyarrow as pa  # noqa: PLC0415 - as above
+
+    from core.records.decoding import arrays, cells, formats  # noqa: PLC0415 - as above
+    from core.records.decoding.checks import Caps  # noqa: PLC0415 - as above
+    from core.records.decoding.summary import RowSummary  # noqa: PLC0415 - as above
+
+    kind = formats.sniff(source)
+    if media is not None and media != kind:
+        raise Invalid(
+            f"The file is said to be {media}, but it looks like {kind}.",
+            FieldError("/file", "send the Content-Type that fits the file"),
+        )
+    rows = incomplete = 0
+    reports = [ColumnReport(name=column.name) for column in columns]
+    summary = None if row_key is None else RowSummary(columns, row_key)
+    caps = Caps(limits.rows, limits.columns, limits.cells)
+    found = formats.batches(source, kind, columns, caps)
+    first = next(found)  # there is one, or a refusal
+    schema = pa.schema([(column.name, _kept_type(column, first.schema.field(column.name).type)) for column in columns])
+    length = max(1, _BATCH_BYTES // sum(arrays.kept_bytes(column) for column in columns))
+    with target.writing() as sink, pa.ipc.new_file(pa.PythonFile(sink, "w"), schema) as writer:
+        for batch in chain([first], found):
+            gaps = np.zeros(batch.num_rows, dtype=bool)
+            kept = []
+            for place, column in enumerate(columns):
+                raw = None if summary is None else summary.columns[place]
+                if isinstance(column, ArrayColumn):
+                    lists, counts = arrays.convert_array(column, batch.column(place), raw)
+                    gaps |= lists.is_null().to_numpy(zero_copy_only=False)
+                    kept.append(lists)
+                else:
+                    values, counts = cells.convert(column, batch.column(place), raw)
+                    gaps |= np.isnan(values) if values.dtype.kind == "f" else values < 0
+                    kept.append(pa.array(values))
+                reports[place] = reports[place].plus(counts)
+            if summary is not None:
+                summary.add()
+            incomplete += int(np.count_nonzero(gaps))
+            rows += batch.num_rows
+            decoded = pa.record_batch(kept, schema=schema)
+            for start in range(0, batch.num_rows, length):
+                _leave_free(target.path.parent, limits.free_bytes)
+                writer.write_batch(decoded.slice(start, length))
+    report = ValidationReport(rows=rows, incomplete_rows=incomplete, columns=tuple(reports))
+    with target.path.open("rb") as file:
+        size, digest = target.path.stat().st_size, digest_of(file)
+    records = None if summary is None else summary.finish()
+    return Decoded(rows=rows, bytes=size, digest=digest, report=report, records=records)
+
+
+def _leave_free(folder: Path, least_bytes: int) -> None:
+    """Refuse to write on where little disk is free: by what was promised, others may be writing as well."""
+    if least_bytes and shutil.disk_usage(folder).free < least_bytes:
+        raise DiskFull("The service has too little free disk to take this upload.")
+
+
+def _kept_type(column: Column, kind: "pa.DataType") -> "pa.DataType":
+    import pyarrow as pa  # noqa: PLC0415 - as in `decode`
+
+    from core.records.decoding.arrays import kept_type  # noqa: PLC0415 - as in `decode`
+
+    if isinstance(column, ArrayColumn):
+        return kept_type(column, kind)
+    return {"category": pa.int32(), "binary": pa.int8()}.get(column.type, pa.float64())
+
+
+def _main() -> None:
+    """Read one request from standard input, answer on standard output."""
+    os.umask(0o077)
+    leave_pandas_out()
+    request = TypeAdapter(_Request).validate_python(_read_request())
+    _limit(request.limits, sum(map(numbers_in, request.columns)))
+    _stand_back()
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+    try:
+        answer = _Answer(
+            decoded=decode(
+                request.source,
+                request.target,
+                request.columns,
+                limits=request.limits,
+                media=request.media,
+                row_key=None if request.row_key is None else bytes.fromhex(request.row_key),
+            )
+        )
+    except Refusal as refusal:
+        fields = tuple((field.pointer, field.detail) for field in refusal.fields)
+        answer = _Answer(problem=_Problem(code=refusal.code, detail=refusal.detail, fields=fields))
+    sys.stdout.write(answer.model_dump_json())
+    sys.stdout.flush()
+
+
+def _read_request() -> object:
+    return json.loads(sys.stdin.buffer.readline())
+
+
+def _exit_with_parent() -> None:
+    while os.read(0, 1):  # not the buffered reader: its lock, held by a daemon thread, aborts a normal exit
+        pass
+    os._exit(1)
+
+
+def _stand_back() -> None:
+    """Let every other process go first, and be the first to end where the machine has no memory left."""
+    os.nice(_NICE)
+    with suppress(OSError):  # not Linux
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+
+
+def _limit(limits: Limits, row_cells: int) -> None:
+    """Bound what this process may use from here on."""
+    cells = min(limits.cells, limits.rows * row_cells)
+    seconds = int(2 * limits.seconds) + 1  # two threads
+    for kind, most in (
+        (resource.RLIMIT_AS, limits.memory_bytes),
+        (resource.RLIMIT_CPU, seconds),
+        (resource.RLIMIT_FSIZE, _DISK_SLACK_BYTES + min(cells * _BYTES_PER_CELL, limits.bytes or sys.maxsize)),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        _, hard = resource.getrlimit(kind)
+        bound = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(kind, (bound, bound))
+
+
+if __name__ == "__main__":
+    _main()

@@ -1,0 +1,181 @@
+"""Keyed summaries of an upload's records, and what two of them say: the same records, many in common, or nothing.
+
+Everything here is for the records' owner alone: it is stored sealed (`core.ledger.identities`), and nobody else sees
+it.
+
+*Same records.* Of each column the multiset of its decoded cells has a digest that no order changes, and so has the
+multiset of whole rows. Two uploads with the same columns hold the same records where the digests of rows agree. With
+other columns, all that both have must agree, and one of them must vary enough that this is no coincidence.
+
+*Records in common.* Rows are counted in `BUCKETS` buckets by a keyed hash of their cells, for up to 31 sets of columns
+(`column_sets`), so that uploads with some columns of their own have a set in common. With counts a and b of two,
+
+    S = <a, b> - sqrt((|a|^2 - n_a)+ (|b|^2 - n_b)+)
+
+estimates how many rows they share: pairs of equal rows across both, less as many as equal rows within each explain
+(by Cauchy and Schwarz no two unrelated populations have more). The sums are freed of collisions first. This is the
+sketch of Alon, Gibbons, Matias and Szegedy (1999) in the bucketed form of Cormode and Garofalakis (2005). The share is
+S over the rows of the smaller upload; its standard deviation is at most about sqrt(larger / smaller / spread), where
+the spread is how many buckets are in use, by their weight.
+"""
+
+import json
+from array import array
+from base64 import b64decode
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import blake2b, sha256
+from itertools import chain
+from math import log2, pi, sqrt
+from operator import mul
+from sys import byteorder
+from typing import Final
+
+from pydantic import Field
+
+from core.privacy.facts import Frozen
+
+BUCKETS: Final = 2048
+"""Of 4 bytes each: a set of columns takes 8 KiB, an upload at most 31 sets."""
+LEVELS: Final = 16
+"""Buckets by which a column's variety is judged."""
+NEAR: Final = 0.5
+"""Above this share of rows in common an upload is a near-copy."""
+LEAST_SPREAD: Final = 64.0
+"""Rows that fill fewer buckets than this say nothing about a near-copy."""
+DEVIATIONS: Final = 5.0
+"""A share below this many standard deviations is chance; false alarms are rarer than 1e-6 a comparison."""
+CERTAIN_BITS: Final = 40.0
+"""Columns that agree by a chance of 2^-40 at most are the same records."""
+_AS_GOOD: Final = 0.8
+_FEW: Final = 4
+_GROUPS: Final = 16
+
+
+class ColumnSum(Frozen):
+    """A column's cells, as a multiset."""
+
+    digest: str
+    bits: float = Field(description="minus log2 of the chance that another sample of the same population agrees")
+
+
+class RowCounts(Frozen):
+    """How many rows fall into each bucket, by the cells of some columns."""
+
+    columns: tuple[str, ...] = Field(description="their names, sorted")
+    counts: str = Field(description="unsigned 32-bit numbers, the lower byte first, as base64")
+
+    @property
+    def content(self) -> bytes:
+        """The counts as they are stored."""
+        return b64decode(self.counts)
+
+
+class Summary(Frozen):
+    """What is kept of an upload's records, so that the next upload can be compared with it."""
+
+    rows: int
+    records: str = Field(description="digest of the multiset of rows, over all columns")
+    columns: dict[str, ColumnSum]
+    spreads: dict[str, float] = Field(description="of each set of columns, by its tag")
+
+
+class Summarized(Frozen):
+    """A summary with its counts, which are stored one by one."""
+
+    summary: Summary
+    counts: tuple[RowCounts, ...]
+
+
+def column_sets(names: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    """Return the sets of columns by which rows are counted, each sorted, the set of all first; none twice.
+
+    Up to four columns: every subset. More: they are dealt into 16 groups by their names; the groups, four joined ones,
+    and all unions of these four. So uploads whose declarations differ in a few columns have sets in common.
+    """
+    if len(names) <= _FEW:
+        groups = [[name] for name in sorted(names)]
+        fine: list[list[str]] = []
+    else:
+        fine = [[] for _ in range(_GROUPS)]
+        for name in sorted(names):
+            fine[blake2b(name.encode(), digest_size=8).digest()[0] % _GROUPS].append(name)
+        groups = [list(chain.from_iterable(fine[first::_FEW])) for first in range(_FEW)]
+    unions = [
+        list(chain.from_iterable(group for place, group in enumerate(groups) if mask >> place & 1))
+        for mask in range((1 << len(groups)) - 1, 0, -1)
+    ]
+    return tuple(dict.fromkeys(tuple(sorted(columns)) for columns in [*unions, *fine] if columns))
+
+
+def tag_of(columns: Iterable[str]) -> str:
+    """Return a short name for a set of columns: their names are public, so this is too."""
+    return sha256(json.dumps(sorted(columns)).encode()).hexdigest()[:32]
+
+
+def bits_of(levels: Sequence[int]) -> float:
+    """Return how unlikely it is, in bits, that another sample of the same population fills the same levels."""
+    filled = [count for count in levels if count]
+    if len(filled) < 2:  # noqa: PLR2004 - one level: a constant, which says nothing
+        return 0.0
+    return max(0.0, sum(log2(4 * pi * count) for count in filled) / 2 - log2(4 * pi * sum(filled)) / 2)
+
+
+def spread_of(counts: Sequence[int]) -> float:
+    """Return how many buckets are in use, by their weight: (sum)^2 / sum of squares."""
+    squares = sum(map(mul, counts, counts))
+    return sum(counts) ** 2 / squares if squares else 0.0
+
+
+def are_same(first: Summary, second: Summary) -> bool:
+    """Tell whether two uploads hold the same records, on the columns that both declare."""
+    if first.rows != second.rows:
+        return False
+    if first.columns.keys() == second.columns.keys():
+        return first.records == second.records
+    both = first.columns.keys() & second.columns.keys()
+    if any(first.columns[name].digest != second.columns[name].digest for name in both):
+        return False
+    return max((min(first.columns[name].bits, second.columns[name].bits) for name in both), default=0) >= CERTAIN_BITS
+
+
+def best_set(first: Mapping[str, float], second: Mapping[str, float]) -> str | None:
+    """Return the tag of the set of columns that tells two uploads' rows apart best; None where no set will do."""
+    both = {tag: min(spread, second[tag]) for tag, spread in first.items() if tag in second}
+    enough = max(LEAST_SPREAD / 2, _AS_GOOD * max(both.values(), default=0))
+    return next((tag for tag, spread in both.items() if spread >= enough), None)  # larger sets come first
+
+
+def counts_of(content: bytes) -> "array[int]":
+    """Return the counts in what is stored of them."""
+    found = array("I")
+    found.frombytes(content)
+    if byteorder == "big":
+        found.byteswap()
+    return found
+
+
+def shared(first: Sequence[int], second: Sequence[int], above: float = NEAR) -> float | None:
+    """Return the share of rows that two uploads have in common, of the smaller one; None: chance, or little.
+
+    Args:
+        first: the counts of one upload, by bucket.
+        second: those of the other, by the same set of columns under the same key.
+        above: the least share to speak of.
+    """
+    rows, others = sum(first), sum(second)
+    if not rows or not others:
+        return None
+    spread = spread_of([one + two for one, two in zip(first, second, strict=True)])
+    pairs = _freed(sum(map(mul, first, second)), rows, others)
+    within = _freed(sum(map(mul, first, first)), rows, rows) - rows
+    beside = _freed(sum(map(mul, second, second)), others, others) - others
+    share = (pairs - sqrt(max(0.0, within) * max(0.0, beside))) / min(rows, others)
+    if spread < LEAST_SPREAD or share <= above:
+        return None
+    deviation = sqrt(max(rows, others) / min(rows, others) / spread)
+    return share if share > DEVIATIONS * deviation else None
+
+
+def _freed(pairs: int, rows: int, others: int) -> float:
+    """Return pairs of equal rows without those that merely fell into one bucket."""
+    return (pairs - rows * others / BUCKETS) * BUCKETS / (BUCKETS - 1)

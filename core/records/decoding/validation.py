@@ -1,0 +1,87 @@
+"""What decoding did to the cells of each column. For the data's owner alone: these counts are private.
+
+So a report is stored sealed, under a key that is worked out from the dataset's own: who reads the database, the
+operators of other sites among them, learns nothing of it, and it goes with the records' key.
+"""
+
+import base64
+import hmac
+import json
+import secrets
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any, Final
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from pydantic import Field
+
+from core.privacy.facts import Frozen
+from core.records.encryption import Tampered
+
+SEALED: Final = "sealed"
+_NONCE_BYTES: Final = 12
+_MOST: Final = 10**18
+"""No count passes it: more cells than disks hold."""
+
+
+class ColumnReport(Frozen):
+    """Counts of cells of one declared column; of an array column, of arrays in which some number is such."""
+
+    name: str
+    clamped_low: int = Field(default=0, description="below the lower bound, now the lower bound")
+    clamped_high: int = Field(default=0, description="above the upper bound, now the upper bound")
+    rounded: int = Field(default=0, description="not whole in an integer column, now the nearest whole number")
+    unknown: int = Field(default=0, description="categories that are not declared, now `other`")
+    unreadable: int = Field(default=0, description="neither empty nor a missing code, but not of this type: missing")
+    missing: int = Field(default=0, description="empty, a missing code or unreadable, before `fill`")
+    filled: int = Field(default=0, description="missing cells that took `fill`")
+
+    def plus(self, other: "ColumnReport") -> "ColumnReport":
+        """Return the counts of both."""
+        counts = {key: value + getattr(other, key) for key, value in self if key != "name"}
+        return ColumnReport(name=self.name, **counts)
+
+
+class ValidationReport(Frozen):
+    """The owner's report on an upload."""
+
+    rows: int
+    incomplete_rows: int = Field(
+        description="rows with a value still missing in some declared column; a null record for models that use it"
+    )
+    columns: tuple[ColumnReport, ...]
+
+
+def seal_report(report: ValidationReport, key: bytes, dataset_id: str) -> dict[str, str]:
+    """Return a report, JSON-ready, as only who has the dataset's key can read it; its length tells no count."""
+    nonce = secrets.token_bytes(_NONCE_BYTES)
+    padded = report.model_dump_json().ljust(len(_widest(report).model_dump_json()))
+    sealed = _cipher(key).encrypt(nonce, padded.encode(), dataset_id.encode())
+    return {SEALED: base64.b64encode(nonce + sealed).decode()}
+
+
+def open_report(stored: Mapping[str, Any], key: bytes, dataset_id: str) -> dict[str, Any]:
+    """Return what `seal_report` was given, JSON-ready.
+
+    Raises:
+        Tampered: it was changed, or is another dataset's.
+    """
+    content = base64.b64decode(stored[SEALED])
+    try:
+        plain = _cipher(key).decrypt(content[:_NONCE_BYTES], content[_NONCE_BYTES:], dataset_id.encode())
+    except InvalidTag:
+        raise Tampered from None
+    return dict(json.loads(plain))
+
+
+def _widest(report: ValidationReport) -> ValidationReport:
+    """Return the longest report there could be on the same columns."""
+    most = dict.fromkeys(ColumnReport.model_fields, _MOST)
+    columns = tuple(ColumnReport.model_validate(most | {"name": column.name}) for column in report.columns)
+    return ValidationReport(rows=_MOST, incomplete_rows=_MOST, columns=columns)
+
+
+def _cipher(key: bytes) -> AESGCM:
+    """Return a cipher of its own, for the dataset's key encrypts the records' frames and nothing else."""
+    return AESGCM(hmac.digest(key, b"farthing validation report", sha256))

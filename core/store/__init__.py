@@ -1,1 +1,0 @@
-"""The truth: tables, the ledger, jobs and records. SQL is written here and nowhere else."""
