@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from core.native.library import FLAGS, FOLDER, NAME, mark, opened, sources
+from core.native.library import FLAGS, FOLDER, LIBRARIES, NAME, mark, opened, sources
 
 COMPILER: Final = "cc"
 SECONDS: Final = 120
@@ -40,7 +40,7 @@ def build(command: list[str], folder: Path = FOLDER, *more: str) -> Path:
         made = Path(place) / NAME
         flags = [*FLAGS, *more, f'-DFARTHING_MARK="{mark(folder)}"', "-o", str(made)]
         files = [str(path) for path in sources(folder) if path.suffix == ".c"]
-        subprocess.run([*command, *flags, *files], check=True, timeout=SECONDS)  # noqa: S603 - our own sources
+        subprocess.run([*command, *flags, *files, *LIBRARIES], check=True, timeout=SECONDS)  # noqa: S603 - our own sources
         return made.replace(folder / NAME)
 
 

@@ -33,6 +33,7 @@ FLAGS: Final = (
     "-shared",
     "-fPIC",
 )
+LIBRARIES: Final = ("-lm",)  # behind the sources; a processor without fused multiply-adds is given the library's
 NAME: Final = "kernels.so"
 MARK: Final = "farthing-kernels-"
 

@@ -16,9 +16,15 @@ TRUNCATE: Final = Signature("farthing_truncate", ADDRESS, INTEGER, FLOAT, ADDRES
 SQUARES: Final = Signature("farthing_squares", ADDRESS, INTEGER, INTEGER, ADDRESS)
 """Of `parts.c`."""
 
-MARGINS: Final = Signature("farthing_margins", ADDRESS, INTEGER, INTEGER, ADDRESS, ADDRESS)
+FUSES: Final = Signature("farthing_fuses")
+MARGINS: Final = Signature("farthing_margins", ADDRESS, *3 * [INTEGER], ADDRESS, ADDRESS)
 SUM: Final = Signature("farthing_sum", ADDRESS, INTEGER, INTEGER, *7 * [ADDRESS], INTEGER)
-OUTER: Final = Signature("farthing_outer", ADDRESS, *3 * [INTEGER], *3 * [ADDRESS], INTEGER)
+DIFFERENCE: Final = Signature(
+    "farthing_difference", ADDRESS, INTEGER, INTEGER, *5 * [ADDRESS], FLOAT, FLOAT, ADDRESS, ADDRESS, INTEGER
+)
+OUTER: Final = Signature(
+    "farthing_outer", ADDRESS, *3 * [INTEGER], *5 * [ADDRESS], FLOAT, INTEGER, *3 * [ADDRESS], INTEGER
+)
 ROUND: Final = Signature("farthing_round", ADDRESS, INTEGER, FLOAT, ADDRESS)
 _TABLE: Final = (ADDRESS, INTEGER, INTEGER, INTEGER)
 SINGLE_MARGINS: Final = Signature(

@@ -235,7 +235,7 @@ def test_parts_that_are_not_rounded_each_would_be_seen(monkeypatch: pytest.Monke
     genuine = passes.add_rounded
     question = Gradient(sigma=1.0)
 
-    class Late(passes.GradientSums):
+    class Late(passes.BlockSums):
         def add(self, start: int, stop: int) -> None:
             with pytest.MonkeyPatch.context() as inside:
                 inside.setattr(passes, "add_rounded", lambda *_: None)
@@ -243,10 +243,10 @@ def test_parts_that_are_not_rounded_each_would_be_seen(monkeypatch: pytest.Monke
 
         @property
         def total(self) -> Tensor:
-            genuine(self._block.kernels, self._sums, self._step, self._total)
+            genuine(self._block.kernels, self._room.sums, self._step, self._total)
             return self._total
 
     with threads(1):
         expected = ask(made(), question)
-        monkeypatch.setattr("core.queries.sums.linear.GradientSums", Late)
+        monkeypatch.setattr("core.queries.sums.linear.BlockSums", Late)
         assert not torch.equal(ask(made(), question), expected)

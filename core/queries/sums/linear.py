@@ -32,11 +32,11 @@ Which code sums depends on public numbers and on what is installed, so for neigh
 built and records are one set on a CPU, `core.queries.sums.passes` makes every sum in double precision, of all records
 or of a list, in an order of its own, which numbers of rows and of features decide: so one process and several make the
 same integers. Else the walk over blocks does. There a gradient over one block on a CPU takes less time than the calls
-that
-walk: `core.queries.sums.short` makes it by the same operations, in the same order, so by the same floats and to the
+that walk: `core.queries.sums.short` makes it by the same operations, in the same order, so by the same floats and to the
 same integers. Gradients of steps on samples are in single precision where the facts say so: `core.queries.sums.single`.
 """
 
+from functools import partial
 from math import inf
 from typing import assert_never
 
@@ -65,7 +65,8 @@ from core.queries.hessians import Hessian, HessianProduct
 from core.queries.sums import rows as compiled
 from core.queries.sums.blocks import SMALLEST_BOUND, margins, product, slopes
 from core.queries.sums.looked_at import LookedAtProblem
-from core.queries.sums.passes import FactorSums, GradientSums, add_parts
+from core.queries.sums.passes import BlockSums, FactorSums, add_parts
+from core.queries.sums.rows import Score
 from core.queries.sums.short import ClippedRecords, limits
 from core.queries.sums.single import BLOCK_ROWS, PART_ROWS, SingleRecords
 from core.queries.sums.terms import AnswerLayout, Factors, Point, Records, SumsByKind, mirror
@@ -114,6 +115,8 @@ class LinearProblem(LookedAtProblem):
         # Short sums and those in single precision know of no offset; all others do.
         self._is_short = self._is_plain and offset is None
         self._beside: ClippedRecords | None = None
+        self._inverses: Tensor | None = None
+        self._limited: dict[type, tuple[tuple[float, ...], compiled.Block]] = {}
         self._asked: tuple[Question, Facts] | None = None
         self._single: SingleRecords | None = None
 
@@ -154,6 +157,15 @@ class LinearProblem(LookedAtProblem):
             ensure(theta.shape == (self.dimension,), "parameters have shape (p,)")
             ensure(included is None or included.shape == (read,), "a mask is over what is read")
             at = self._point(question, facts, theta, other)
+            block = self._limited_for(kernels, question, facts)
+            if block is not None:
+                bends = isinstance(question, Hessian) or (isinstance(question, Curvature) and question.of == "hessian")
+                score, point = (
+                    self.loss.curvature if bends else self.loss.score,
+                    at.both() if other is not None else theta,
+                )
+                total = self._compiled_blocks(block, score, point, step, rows, included)
+                return self._arrange(question, SumsByKind(total, self._layout(question), self._width))
             return self._compiled_sum(kernels, question, facts, at, step, rows, included)
         return super().integer_sum(question, facts, theta, step, other=other, rows=rows, included=included)
 
@@ -188,12 +200,15 @@ class LinearProblem(LookedAtProblem):
             if rows is None:
                 return block.gradient(score, theta, step, included)
             return block.of(rows, included).gradient(score, theta, step, None)
-        return add_parts(
-            read,
-            block.width,
-            lambda: GradientSums(block, score, theta, step, rows, included, block.rows),
-            copied=rows is not None,
-        )
+        return self._compiled_blocks(block, score, theta, step, rows, included)
+
+    def _compiled_blocks(
+        self, block: compiled.Block, score: Score, at: Tensor, step: float, rows: Tensor | None, included: Tensor | None
+    ) -> Tensor:
+        """Return the sum over all blocks, of numbers that kernels make."""
+        read = block.units if rows is None else rows.shape[0]
+        make = partial(BlockSums, block, score, at, step, rows, included, block.rows)
+        return add_parts(read, block.width, make, copied=rows is not None)
 
     def _compiled_sum(
         self,
@@ -237,6 +252,27 @@ class LinearProblem(LookedAtProblem):
             self._beside = ClippedRecords(self._records, bound, clips=bound < self._gradient_bound)
         self._asked = (question, facts)
         return self._beside
+
+    def _limited_for(self, kernels: compiled.Kernels, question: Summed, facts: Facts) -> compiled.Block | None:
+        """Return the records as kernels clip their terms; None: they clip no such ones."""
+        kind: type[compiled.Differences | compiled.Moments] = compiled.Moments
+        match question:
+            case GradientDifference():
+                # As for gradients: where the clip is none below the loss's own bound, the weights have clipped already.
+                clip, kind = question.gradient_clip(facts), compiled.Differences
+                limits = clip if clip < self._gradient_bound else inf, question.bound(facts)
+            case Hessian(clip=clip):
+                limits = clip, 0.0
+            case Curvature(of="hessian" | "score"):
+                limits = question.bound(facts), float(question.of == "score")
+            case _:
+                return None
+        found = self._limited.get(kind)
+        if found is None or found[0] != limits:
+            if self._inverses is None:
+                self._inverses = compiled.inverses(self._records)
+            found = self._limited[kind] = limits, kind(kernels, self._records, self._inverses, *limits)
+        return found[1]
 
     def _layout(self, question: Summed) -> AnswerLayout:
         match question:

@@ -65,13 +65,13 @@ def _work(parts: Iterator[int], units: int, make: Callable[[], PartSums]) -> Ten
         return sums.total
 
 
-class GradientSums:
-    """Sums of clipped gradients, a `PartSums`.
+class BlockSums:
+    """Sums of clipped gradients, of what they change by, or of second moments, a `PartSums`.
 
     Args:
         block: the records.
-        score: of the loss.
-        theta: float64, shape (p,).
+        score: of the loss, or its curvature.
+        theta: float64, shape (p,), or (2, p) for changes.
         step: a power of two.
         rows: a list of records that is read in its order; None: all are.
         included: which of what is read counts; None: all.
@@ -90,33 +90,30 @@ class GradientSums:
     ) -> None:
         width = block.width
         self._block, self._score, self._step, self._rows, self._size = block, score, step, rows, size
-        self._theta = theta.contiguous()
-        place(self._theta, torch.float64, width)
+        self._theta = theta.contiguous().view(-1)
+        place(self._theta, torch.float64, block.points * width)
         self._included = None if included is None else included.contiguous()
         if self._included is not None:
             place(self._included, torch.bool, block.units if rows is None else rows.shape[0])
-        self._sums = torch.zeros(width, dtype=torch.float64)
-        self._margin = torch.empty(size, dtype=torch.float64)
-        self._total = torch.zeros(width, dtype=torch.int64)
+        self._room = block.room(size)
+        self._total = torch.zeros(self._room.sums.shape, dtype=torch.int64)
 
     @property
     def total(self) -> Tensor:
-        """Of its parts, int64, in steps: shape (d,)."""
-        return self._total
+        """Of its parts, int64, in steps: shape (d,) or (d * d,)."""
+        return self._block.entries(self._total)
 
     def add(self, start: int, stop: int) -> None:
         """Add a part."""
         if self._rows is None:
-            self._block.add(
-                self._score, self._theta, self._included, (start, stop, self._size), self._sums, self._margin
-            )
+            self._block.add(self._score, self._theta, self._included, (start, stop, self._size), self._room)
         else:
             for first in range(start, stop, self._size):
                 last = min(stop, first + self._size)
                 left = None if self._included is None else self._included[first:last]
                 some, whole = self._block.of(self._rows[first:last], left), (0, last - first, last - first)
-                some.add(self._score, self._theta, None, whole, self._sums, self._margin)
-        add_rounded(self._block.kernels, self._sums, self._step, self._total)
+                some.add(self._score, self._theta, None, whole, self._room)
+        add_rounded(self._block.kernels, self._room.sums, self._step, self._total)
 
 
 class FactorSums:
