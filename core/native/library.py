@@ -5,8 +5,8 @@ and of how they are compiled, which is looked for in the file before anything of
 sources, or by other rules, is left alone. A process asks once, when it first imports who calls a kernel.
 
 What C computes must be what its reference computes, bit for bit, so no proof speaks of two programs: floats by the same
-IEEE operations in the same order (nothing is contracted or reassociated), integers without overflow, and no conversion
-of a float that the integer does not hold. Kernels get addresses: their callers check shapes, types and contiguity.
+IEEE operations in the same order (no compiler contracts or reassociates), integers without overflow, no conversion of
+a float that the integer does not hold. Kernels get addresses: their callers check shapes, types and contiguity.
 Sums over rows and squares of their norms are the exception: BLAS and torch add up in an order that nobody promises, the
 kernels in one of their own, and what is charged for such a sum, or claimed of such a norm, is for any
 (`core.queries.sums.rows`, `core.queries.sums.network.terms`).
@@ -27,13 +27,13 @@ FOLDER: Final = Path(__file__).parent
 FLAGS: Final = (
     "-std=gnu11",
     "-O3",
-    "-ffp-contract=off",  # a product and a sum are two roundings, as in NumPy
+    "-ffp-contract=off",  # a product and a sum are two roundings, as in NumPy, except where the text fuses them
     "-fno-trapping-math",  # nobody asks which exceptions a float operation raised; its result is the same
     "-fno-strict-aliasing",  # what is told stands where the sum stood
     "-shared",
     "-fPIC",
 )
-LIBRARIES: Final = ("-lm",)  # behind the sources; a processor without fused multiply-adds is given the library's
+LIBRARIES: Final = ("-lm",)  # behind the sources: `fma`, for processors that have no such instruction
 NAME: Final = "kernels.so"
 MARK: Final = "farthing-kernels-"
 

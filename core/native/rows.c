@@ -4,7 +4,8 @@
  * Twins: `BlockProblem` (core/queries/sums/blocks.py), and `SingleRecords` (core/queries/sums/single.py), whose products BLAS
  * adds up in some order. Here they are added up lane by lane in an order that public shapes decide, the same on every
  * processor, and err by no more than what is charged for any order. No branch asks for a number, and no
- * loop's length does. No function here reads or writes outside of the lengths it is given.
+ * loop's length does. In double precision a product and its addition are one rounding, by operations that say so, never by
+ * the compiler's choice. No function here reads or writes outside of the lengths it is given.
  *
  * This file includes itself, once for each set of instructions; what is above #else is then of that set.
  */
@@ -506,8 +507,8 @@ SECOND_SET static inline void added_avx512(eights sums[4][1], int rows, double *
 #endif
 #endif
 
-/* Say whether this processor multiplies and adds in one instruction: where it has none, the C library does the same in
- * some twenty times as long, and NumPy takes less.
+/* Say whether this processor multiplies and adds in one instruction. Where it has none, the C library does the same, but
+ * takes some twenty times as long, and its branches ask for numbers: callers go without kernels there.
  *
  * Returns 0 or 1.
  */

@@ -22,9 +22,9 @@ object holds, and so is its float sum on equal processors with equal numbers of 
 parts of the records contributes the very integers that these parts contribute to the whole.
 
 Compiled sums (`core.queries.sums.passes`) are ordinary summation too: a margin's products, and a part's terms of a
-coordinate or of an entry, are leaves of one tree each, whose shape the numbers of rows and of features decide, without
-fused multiply-adds. So gamma bounds them as it does the others, and they are the same floats on every processor and in
-whichever thread, for any number of threads: each part is one thread's.
+coordinate or of an entry, are leaves of one tree each, whose shape the numbers of rows and of features decide. Adding a
+product is one rounding (a fused multiply-add), one less on every term's way. So gamma bounds them as the others, and
+they are the same floats on every processor that runs kernels, in whichever thread: each part is one thread's.
 
 Null records, rows with an entry that is not finite or a norm beyond 2^400, and targets the loss is not defined for
 count as zero: their features, target, weight and norm are overwritten with zeros once. Row i's term depends on record

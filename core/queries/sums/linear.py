@@ -31,9 +31,11 @@ So does a weighted score or curvature below LEAST_NUMBER: how long its products 
 Which code sums depends on public numbers and on what is installed, so for neighbours it is the same. Where kernels were
 built and records are one set on a CPU, `core.queries.sums.passes` makes every sum in double precision, of all records
 or of a list, in an order of its own, which numbers of rows and of features decide: so one process and several make the
-same integers. Else the walk over blocks does. There a gradient over one block on a CPU takes less time than the calls
-that walk: `core.queries.sums.short` makes it by the same operations, in the same order, so by the same floats and to the
-same integers. Gradients of steps on samples are in single precision where the facts say so: `core.queries.sums.single`.
+same integers. There changes of gradients and second moments are clipped by an inverse of the norm that was rounded
+once: g_i |x_i|^2 passes the bound by a few roundings more, far inside 2^-12. Else the walk over blocks does. There a
+gradient over one block on a CPU takes less time than the calls that walk: `core.queries.sums.short` makes it by the
+same operations, in the same order, so by the same floats and to the same integers. Gradients of steps on samples are
+in single precision where the facts say so: `core.queries.sums.single`.
 """
 
 from functools import partial

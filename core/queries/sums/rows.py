@@ -1,9 +1,10 @@
 """Native products with rows, where they were built; their callers check shapes, types and addresses.
 
-They add up in an order of their own, the same on every processor, where BLAS has some other: what is charged holds for
-any (`core.queries.sums.blocks`, `core.queries.sums.single`), so both err by no more. All else is as the references do
-it: numbers are made by the same operations, zero is a selection by a mask of bits, no branch and no loop's length asks
-for a number, and a part that breaks its public bound is told of and no integer is made of it.
+They add up in an order of their own, in double precision by fused multiply-adds that the text fixes: the same on every
+processor that has these, and no kernel is used on others. BLAS has some other order, and what is charged holds for any
+(`core.queries.sums.blocks`, `core.queries.sums.single`), so both err by no more. All else is as the references do it:
+numbers are made by the same operations, zero is a selection by a mask of bits, no branch and no loop's length asks for
+a number, and a part that breaks its public bound is told of and no integer is made of it.
 """
 
 from collections.abc import Callable
@@ -26,7 +27,7 @@ BLOCK_NUMBERS: Final = 2**16
 of today between the two. Twice as many take a tenth more time where that cache holds 2 MB."""
 
 _FOUR: Final = 4
-"""Rows that a sum takes at a time: blocks are multiples of it, so that how rows are cut into blocks moves no bit."""
+"""Rows whose margins are made at a time. How rows are cut into blocks moves no bit: a sum takes one after the other."""
 
 _LINE_NUMBERS: Final = 8
 """Doubles in a cache line, and in the widest register."""
