@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field
 
@@ -61,6 +61,10 @@ class AbstractSettings(Frozen, ABC):
     """The fields that differ between the clients of a federated job, in proportion to their units."""
     about: ClassVar[tuple[int, int]] = (0, 0)
     """How many released models a job of this method is about, at least and at most."""
+    given: ClassVar[tuple[Literal["points", "looked"], ...]] = ()
+    """What its `iterate` takes beside settings and oracle: the released points that a job is about, or a look."""
+    estimates: ClassVar[bool] = True
+    """Whether it fits a model; a description answers questions, and estimates nothing."""
     needs_apart: ClassVar[bool] = False
     """Whether what it says of a model holds only on records that the model has not seen; see `core.service.about`."""
 

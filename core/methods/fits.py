@@ -1,45 +1,25 @@
-"""The algorithms, as their papers tell them, asking the oracle and nobody else."""
+"""The methods at work: each method's `fit` module, found beside its settings, asks the oracle and nobody else."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import assert_never
+from importlib import import_module
+from inspect import signature
+from types import MappingProxyType
+from typing import Any, Final
 
 from torch import Tensor
 
+from core.base.errors import ensure
 from core.inference.estimate import Estimate, Sandwich
 from core.inference.looks import Columns
 from core.inference.sandwich import infer
 from core.inference.settings import Inference
-from core.losses.losses import Multinomial
-from core.methods.clipped.clipped_sgd import fit as clipped_sgd
-from core.methods.clipped.clipped_sgd.spec import ClippedSgd
-from core.methods.clipped.one_pass import fit as certified_clipped_sgd
-from core.methods.clipped.one_pass.spec import CertifiedClippedSgd
-from core.methods.describe.spec import Describe
-from core.methods.kl.adaptive_gd import fit as adaptive_gd
-from core.methods.kl.adaptive_gd.spec import AdaptiveGradientDescent
-from core.methods.kl.proximal_point import fit as proximal_point
-from core.methods.kl.proximal_point.spec import ProximalPoint
-from core.methods.kl.spider import fit as kl_spider
-from core.methods.kl.spider.spec import KlSpider
-from core.methods.m_estimation.noisy_gd import fit as noisy_gd
-from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent
-from core.methods.m_estimation.noisy_newton import fit as noisy_newton
-from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
-from core.methods.m_estimation.sufficient_statistics import fit as sufficient_statistics
-from core.methods.m_estimation.sufficient_statistics.spec import SufficientStatistics
-from core.methods.m_estimation.whitened_newton import fit as whitened_newton
-from core.methods.m_estimation.whitened_newton import fit_classes as whitened_classes
-from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
-from core.methods.registry import AnySettings
-from core.methods.second_order.certify import fit as certify
-from core.methods.second_order.certify.spec import Certify
-from core.methods.second_order.gauss_psgd import fit as gauss_psgd
-from core.methods.second_order.gauss_psgd.spec import GaussPsgd
-from core.methods.second_order.perturbed_spider import fit as perturbed_spider
-from core.methods.second_order.perturbed_spider.spec import PerturbedSpider
-from core.methods.selection.select_model import fit as select_model
-from core.methods.selection.select_model.spec import SelectModel
+from core.methods.base import AbstractSettings
+from core.methods.registry import METHODS
 from core.oracle import Oracle, Release, Status
+
+Iterate = Callable[..., Any]
+"""A method's `iterate(settings, oracle, ...)`: an estimate with its status, or a release where it estimates nothing."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +30,31 @@ class Fitted:
     sandwich: Sandwich | None
 
 
-def iterate(  # noqa: C901, PLR0912 - a case for each method
-    settings: AnySettings, oracle: Oracle, points: Tensor | None = None, looked: Columns | None = None
+def iterate_of(method: type[AbstractSettings]) -> Iterate:
+    """Return what runs a method: `iterate` of the module `fit` beside its settings.
+
+    Raises:
+        TypeError: there is no such module or function, or it takes other arguments than the settings say.
+    """
+    package = method.__module__.rpartition(".")[0]
+    expected = ["settings", "oracle", *method.given]
+    try:
+        found: Iterate = import_module(f"{package}.fit").iterate
+    except (ModuleNotFoundError, AttributeError) as error:
+        raise TypeError(f"{method.__name__}: {package}.fit has no iterate({', '.join(expected)})") from error
+    taken = list(signature(found).parameters)
+    if taken != expected:
+        raise TypeError(f"{method.__name__}: {package}.fit.iterate takes {taken}; its settings say {expected}")
+    return found
+
+
+ITERATES: Final[Mapping[type[AbstractSettings], Iterate]] = MappingProxyType(
+    {method: iterate_of(method) for method in METHODS}
+)
+
+
+def iterate(
+    settings: AbstractSettings, oracle: Oracle, points: Tensor | None = None, looked: Columns | None = None
 ) -> tuple[Estimate, Status]:
     """Run the method that these filled settings name and leave the oracle open.
 
@@ -64,44 +67,16 @@ def iterate(  # noqa: C901, PLR0912 - a case for each method
     Raises:
         Diverged: the last step left the public radius; decided from noised values only.
     """
-    match settings:
-        case NoisyGradientDescent():
-            ended = noisy_gd.iterate(settings, oracle)
-        case NoisyNewton():
-            ended = noisy_newton.iterate(settings, oracle)
-        case SufficientStatistics():
-            ended = sufficient_statistics.iterate(settings, oracle)
-        case KlSpider():
-            ended = kl_spider.iterate(settings, oracle)
-        case ProximalPoint():
-            ended = proximal_point.iterate(settings, oracle)
-        case AdaptiveGradientDescent():
-            ended = adaptive_gd.iterate(settings, oracle)
-        case ClippedSgd():
-            ended = clipped_sgd.iterate(settings, oracle)
-        case CertifiedClippedSgd():
-            ended = certified_clipped_sgd.iterate(settings, oracle)
-        case GaussPsgd():
-            ended = gauss_psgd.iterate(settings, oracle)
-        case PerturbedSpider():
-            ended = perturbed_spider.iterate(settings, oracle)
-        case Certify():
-            assert points is not None, "a job of this kind is about a model"
-            ended = certify.iterate(settings, oracle, points)
-        case SelectModel():
-            assert points is not None, "a job of this kind is about models"
-            ended = select_model.iterate(settings, oracle, points)
-        case WhitenedNewton():
-            several = isinstance(settings.loss, Multinomial)
-            ended = (whitened_classes if several else whitened_newton).iterate(settings, oracle, looked)
-        case Describe():
-            raise AssertionError("a description estimates nothing; see `core.methods.describe.fit`")
-        case _:
-            assert_never(settings)
+    ensure(settings.estimates, "a description estimates nothing; see `core.methods.describe.fit`")
+    ensure(points is not None or "points" not in settings.given, "a job of this kind is about released models")
+    beside = {"points": points, "looked": looked}
+    ended: tuple[Estimate, Status] = ITERATES[type(settings)](
+        settings, oracle, *(beside[name] for name in settings.given)
+    )
     return ended
 
 
-def fit(settings: AnySettings, oracle: Oracle, points: Tensor | None = None) -> Release[Estimate]:
+def fit(settings: AbstractSettings, oracle: Oracle, points: Tensor | None = None) -> Release[Estimate]:
     """Run a method and close the oracle; arguments as `iterate`.
 
     Raises:
@@ -112,7 +87,7 @@ def fit(settings: AnySettings, oracle: Oracle, points: Tensor | None = None) -> 
 
 
 def fit_and_infer(
-    settings: AnySettings,
+    settings: AbstractSettings,
     inference: Inference,
     oracle: Oracle,
     shifts: Tensor | None = None,

@@ -1,10 +1,14 @@
-"""The registry: one closed union of every method's settings."""
+"""The registry: one closed union of every method's settings. A new method adds its line to the union."""
 
+from collections.abc import Iterable
 from functools import cache
-from typing import Annotated
+from pkgutil import walk_packages
+from typing import Annotated, get_args
 
 from pydantic import Field, TypeAdapter
 
+import core.methods
+from core.methods.base import AbstractSettings
 from core.methods.clipped.clipped_sgd.spec import ClippedSgd
 from core.methods.clipped.one_pass.spec import CertifiedClippedSgd
 from core.methods.describe.spec import Describe
@@ -41,22 +45,29 @@ AnySettings = Annotated[
 SETTINGS: TypeAdapter[AnySettings] = TypeAdapter(AnySettings)
 WithIntervals = NoisyGradientDescent | NoisyNewton
 """The methods that offer intervals, for which widths are predicted."""
-METHODS = (
-    NoisyGradientDescent,
-    NoisyNewton,
-    SufficientStatistics,
-    KlSpider,
-    ProximalPoint,
-    AdaptiveGradientDescent,
-    ClippedSgd,
-    CertifiedClippedSgd,
-    GaussPsgd,
-    PerturbedSpider,
-    Certify,
-    SelectModel,
-    WhitenedNewton,
-    Describe,
-)
+METHODS: tuple[type[AbstractSettings], ...] = get_args(get_args(AnySettings)[0])
+"""In the order of the union, which is the order in which they are listed."""
+
+
+def check_registered(methods: Iterable[type[AbstractSettings]]) -> None:
+    """Refuse a method without one of its parts, and a package of a method that the union leaves out.
+
+    Raises:
+        TypeError: with the method's name, and what it lacks.
+    """
+    found = list(methods)
+    for method in found:
+        if method.__abstractmethods__:
+            raise TypeError(f"{method.__name__} lacks {', '.join(sorted(method.__abstractmethods__))}")
+        if method.card().kind != method.model_fields["kind"].default:
+            raise TypeError(f"{method.__name__}: its card and its settings name different kinds")
+    specs = {one.name for one in walk_packages(core.methods.__path__, "core.methods.") if one.name.endswith(".spec")}
+    missing = specs - {method.__module__ for method in found}
+    if missing:
+        raise TypeError(f"{', '.join(sorted(missing))}: settings that AnySettings leaves out")
+
+
+check_registered(METHODS)
 
 
 @cache

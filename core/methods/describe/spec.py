@@ -148,6 +148,7 @@ class Describe(AbstractSettings):
     """
 
     has_covariance: ClassVar = True
+    estimates: ClassVar = False
 
     kind: Literal["describe"] = "describe"
     mu: Mu | None = Field(default=None, description="null: the job's")

@@ -27,13 +27,20 @@ from core.inference.tails import Tails, best_cut
 from core.inference.whitened import Last, NoisedAnswer, Whitened, finish, newton_step, with_tails
 from core.losses.counts import CutPoisson
 from core.losses.losses import Huber, Logistic, Multinomial, Poisson
+from core.methods.m_estimation.whitened_newton import fit_classes
 from core.methods.m_estimation.whitened_newton.column_look import (
     base_rate,
     look_at_columns,
     look_at_counts,
     target_centre,
 )
-from core.methods.m_estimation.whitened_newton.linear_walk import EncodedPoint, sizes_at, walk
+from core.methods.m_estimation.whitened_newton.linear_walk import (
+    LONGEST_START,
+    STEP_FLOOR,
+    EncodedPoint,
+    sizes_at,
+    walk,
+)
 from core.methods.m_estimation.whitened_newton.questions import WEIGHT_CAUTION, EncodedQuestions, Target
 from core.methods.m_estimation.whitened_newton.shares import TARGET_REACH
 from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
@@ -43,9 +50,7 @@ from core.oracle import Oracle, Status
 Array = NDArray[np.float64]
 LEAST_UNIT: Final = 2.0**-14
 """Of a linear model's target, as a part of its range."""
-LONGEST_START: Final = 1.5
 _LONGEST_STEP: Final = {"logistic": 1.5, "poisson": 1.0, "huber": 1e9}
-STEP_FLOOR: Final = 0.05
 LEAST_RATE: Final = 0.02
 
 
@@ -61,6 +66,8 @@ def iterate(settings: WhitenedNewton, oracle: Oracle, looked: Columns | None = N
         The estimate, in encoded units, its covariance and its checks.
     """
     assert bool(settings.looked) == (looked is not None), "a look is paid for where none is given"
+    if isinstance(settings.loss, Multinomial):
+        return fit_classes.iterate(settings, oracle, looked)
     columns = look_at_columns(settings, oracle) if looked is None else looked
     loss, target = _look_at_target(settings, oracle)
     encoded, target = _whiten(settings, oracle, columns, loss, target)

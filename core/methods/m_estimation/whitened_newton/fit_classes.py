@@ -30,7 +30,7 @@ from core.inference.shrinkage import TINY, positive_part
 from core.inference.whitened import NoisedAnswer
 from core.losses.losses import Multinomial
 from core.methods.m_estimation.whitened_newton.column_look import look_at_columns
-from core.methods.m_estimation.whitened_newton.fit import LONGEST_START, STEP_FLOOR
+from core.methods.m_estimation.whitened_newton.linear_walk import LONGEST_START, STEP_FLOOR
 from core.methods.m_estimation.whitened_newton.questions import EXPLAINED
 from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
 from core.methods.m_estimation.whitened_newton.whitening import RowEncoding, above, encoded_by

@@ -32,7 +32,10 @@ LEAST_COVARIANCE: Final = 0.05
 NOISE_FLOOR: Final = 0.75
 NORMAL_PART: Final = 0.8
 """Mean second derivative, about."""
+LONGEST_START: Final = 1.5
+"""Of the first slopes, in logits a deviation of the predictor."""
 STEP_FLOOR: Final = 0.05
+"""Part of the mean eigenvalue that a step takes a Hessian's eigenvalues for, at least."""
 LEAST_CUT, WIDEST_CUT = 1.345, 6.0
 STEP_NOISE: Final = 0.25
 """Residual scales that a step's noise may come to in length."""

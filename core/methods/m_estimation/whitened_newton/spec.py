@@ -47,6 +47,7 @@ class WhitenedNewton(AbstractSettings):
     has_covariance: ClassVar = True
     federates: ClassVar = True
     about: ClassVar = (0, 1)
+    given: ClassVar = ("looked",)
 
     kind: Literal["whitened_newton"] = "whitened_newton"
     mu: Mu | None = Field(default=None, description="null: the job's")

@@ -46,6 +46,7 @@ class Certify(AbstractEscape):
     """What held-out records say of a released model's point: by rounds of escape, or of its gradient alone."""
 
     about: ClassVar = (1, 1)
+    given: ClassVar = ("points",)
     needs_apart: ClassVar = True
     rooms: ClassVar = (1.5, 1.0)
     descends: ClassVar = False

@@ -31,6 +31,7 @@ class SelectModelFigures(AbstractSettings):
     federates: ClassVar = True
     per_client: ClassVar = frozenset()
     about: ClassVar = (1, MOST_CANDIDATES)
+    given: ClassVar = ("points",)
     needs_apart: ClassVar = True
 
     kind: Literal["select_model"] = "select_model"
