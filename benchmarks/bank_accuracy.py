@@ -21,9 +21,9 @@ from scipy.stats import norm
 from core.data.columns import BinaryColumn, CategoryColumn, Column, NumberColumn
 from core.mechanisms.generator import SimulationGenerator
 from core.methods.fits import fit_and_infer
+from core.models.modelling import encoded_loss
 from core.oracle.simulation import Simulation
 from core.planning.job import JobSpec
-from core.planning.modelling import encoded_loss
 from core.planning.planner import PlannedJob, plan_job
 from core.privacy.budget import plan_orders
 from core.privacy.facts import Adjacency

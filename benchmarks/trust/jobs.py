@@ -19,10 +19,10 @@ from core.losses.losses import Multinomial
 from core.mechanisms.generator import SystemGenerator
 from core.methods.fits import fit_and_infer
 from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
+from core.models.modelling import encoded_loss
 from core.oracle.filters import CountingFilter
 from core.oracle.full import FullOracle
 from core.planning.job import JobSpec
-from core.planning.modelling import encoded_loss
 from core.planning.planner import PlannedJob, plan_job
 from core.privacy.budget import plan_orders
 from core.privacy.events import Event, compose

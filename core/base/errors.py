@@ -299,3 +299,8 @@ class Misled(PeerLost):
     def __init__(self, number: int) -> None:
         super().__init__(number)
         self.number = number
+
+
+def contradiction(pointer: str, detail: str) -> Invalid:
+    """Return the refusal of one figure."""
+    return Invalid(f"{pointer} {detail}.", FieldError(pointer, detail))

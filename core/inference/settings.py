@@ -4,8 +4,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from core.privacy.arithmetic import SLACK, Floor, MatrixNoise
 from core.privacy.facts import Frozen
-from core.queries.arithmetic import SLACK, Floor, MatrixNoise
 from core.queries.bases import Sigma
 from core.queries.gradients import Curvature
 

@@ -2,7 +2,7 @@
 
 Their Hessians may have negative eigenvalues, so no question about a mean of positive semidefinite matrices may be asked
 of them: no Newton steps and no intervals. What is known of them instead is how smooth they are, how far down they bend
-and how high they start (`core.planning.loss_geometry`), which is what the methods of Menart, Ullah, Arora, Bassily and
+and how high they start (`core.models.loss_geometry`), which is what the methods of Menart, Ullah, Arora, Bassily and
 Guzman (2024) rest on.
 """
 

@@ -10,7 +10,7 @@ from core.inference.eigen import inside
 from core.inference.estimate import Estimate
 from core.inference.parameters import above_floor
 from core.oracle import Answer, Oracle, Status
-from core.queries.arithmetic import AnyStart
+from core.privacy.arithmetic import AnyStart
 
 if TYPE_CHECKING:
     from core.privacy.facts import Facts

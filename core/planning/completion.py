@@ -3,14 +3,13 @@
 from math import isclose, sqrt
 from typing import NamedTuple
 
-from core.base.errors import FieldError, Invalid
+from core.base.errors import contradiction
 from core.inference.settings import Inference, Shares
 from core.methods.clipped.clipped_sgd.spec import ClippedSgd
 from core.methods.m_estimation.noisy_newton.shapes import planned_shape
 from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
 from core.methods.registry import AnySettings
-from core.privacy.facts import Facts
-from core.queries.arithmetic import (
+from core.privacy.arithmetic import (
     LARGEST_FLOOR_PART,
     SLACK,
     fill,
@@ -18,6 +17,7 @@ from core.queries.arithmetic import (
     matrix_sigma,
     required_curvature_bound,
 )
+from core.privacy.facts import Facts
 from core.queries.gradients import Curvature
 
 PLANNED_SHARES = Shares(estimate=0.85, curvature=0.08, score=0.07)
@@ -147,8 +147,3 @@ def _with_floors(inference: Inference, optimizer: AnySettings, facts: Facts) -> 
 def _precision(question: Curvature, facts: Facts) -> float:
     """Return one over the variance of the noise on an entry of a matrix answer."""
     return (question.sigma * question.sensitivity(facts)) ** -2
-
-
-def contradiction(pointer: str, detail: str) -> Invalid:
-    """Return the refusal of one figure."""
-    return Invalid(f"{pointer} {detail}.", FieldError(pointer, detail))

@@ -12,8 +12,8 @@ from core.models.design import Design
 from core.models.features import Feature, TargetCoding
 from core.models.used_columns import some_of
 from core.planning.job import JobSpec
+from core.privacy.arithmetic import fill
 from core.privacy.facts import Adjacency, Facts, Ranges
-from core.queries.arithmetic import fill
 
 MOST_CORRELATED: Final = 40
 """Numbers whose correlations one job asks for."""

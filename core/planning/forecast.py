@@ -21,9 +21,9 @@ from core.losses.losses import Clip
 from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
 from core.models.description import DescriptionModel
 from core.models.kinds import NetworkModel
+from core.models.modelling import encoded_loss
 from core.planning.assumed import Assumed
 from core.planning.job import JobSpec
-from core.planning.modelling import encoded_loss
 from core.planning.planner import PlannedJob, plan_job
 from core.planning.predicted_covariance import Outlook
 from core.planning.prediction import MOST_COEFFICIENTS, PredictedWidth, make_outlook, predict

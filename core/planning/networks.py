@@ -13,8 +13,8 @@ from core.models.network.layers import Attention, Conv2d, Embedding, Layer, Line
 from core.models.network.model import NetworkModel, check_layers, trace
 from core.models.network.trained import placed, trained_count
 from core.planning.job import JobSpec
+from core.privacy.arithmetic import fill
 from core.privacy.facts import Adjacency, Facts
-from core.queries.arithmetic import fill
 
 METHODS: Final[Mapping[str, tuple[str, ...]]] = {
     "clipped_sgd": (),

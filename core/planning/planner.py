@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from math import ceil, log2
 
+from core.base.errors import contradiction
 from core.data.columns import Column
 from core.inference.settings import Inference
 from core.methods.base import Bound
@@ -19,8 +20,10 @@ from core.methods.selection.select_model.theory import BY_SCORES
 from core.models.description import DescriptionModel
 from core.models.design import Design, make_design
 from core.models.kinds import AnyModel, LinearModel, NetworkModel, PhaseRetrievalModel, RegressionModel
+from core.models.loss_geometry import hessian_smoothness, longest_square
+from core.models.modelling import encoded_loss, fill_model, make_facts
 from core.planning.choices import choose
-from core.planning.completion import complete, contradiction
+from core.planning.completion import complete
 from core.planning.describing import (
     described,
     description_design,
@@ -29,8 +32,6 @@ from core.planning.describing import (
     refuse_for_descriptions,
 )
 from core.planning.job import JobSpec, Resources
-from core.planning.loss_geometry import hessian_smoothness, longest_square
-from core.planning.modelling import encoded_loss, fill_model, make_facts
 from core.planning.networks import (
     clip_of,
     fill_network,
@@ -41,12 +42,12 @@ from core.planning.networks import (
 from core.planning.reference import check_assumed
 from core.planning.refusals import refuse_unbounded
 from core.planning.whitened_planning import prepared, told_of, with_ranges
+from core.privacy.arithmetic import fill
 from core.privacy.budget import Terms
 from core.privacy.calibration import Fits, allowed
 from core.privacy.draws import MOST_RUNS, SAMPLE_DRAWS, JobDraws
 from core.privacy.events import Event, compose
 from core.privacy.facts import Adjacency, Facts, Frozen, parts_in
-from core.queries.arithmetic import fill
 from core.queries.gradients import Question
 from core.queries.sampling import PoissonSampling, StreamSampling
 

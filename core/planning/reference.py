@@ -40,8 +40,8 @@ from core.losses.losses import (
 from core.losses.nonconvex import Brier
 from core.models.design import Design
 from core.models.kinds import RegressionModel
+from core.models.modelling import encoded_loss
 from core.planning.assumed import Assumed
-from core.planning.modelling import encoded_loss
 from core.privacy.facts import Sampling
 
 Array = NDArray[np.float64]

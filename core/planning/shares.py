@@ -13,8 +13,8 @@ from typing import Final
 from core.inference.settings import Shares
 from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
 from core.methods.registry import AnySettings
+from core.privacy.arithmetic import fill
 from core.privacy.facts import Facts
-from core.queries.arithmetic import fill
 
 MATRICES: Final = 2
 FIRST_STRIDE, LAST_STRIDE = log(2.0), log(1.2)

@@ -12,8 +12,8 @@ from core.models.design import Design
 from core.models.kinds import LinearModel, LogisticModel, MultinomialModel, PoissonModel, RegressionModel
 from core.models.terms import product_bounds
 from core.planning.job import JobSpec
+from core.privacy.arithmetic import fill
 from core.privacy.facts import Facts, Ranges
-from core.queries.arithmetic import fill
 
 MOST_PARAMETERS: Final = 1000
 """Of all classes: a Hessian has a quarter of this many squared numbers, each noised."""

@@ -31,8 +31,8 @@ from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
 from core.models.design import Design
 from core.models.features import Feature
 from core.models.kinds import RegressionModel
+from core.models.modelling import encoded_loss
 from core.planning.assumed import Assumed
-from core.planning.modelling import encoded_loss
 from core.planning.predicted_covariance import Outlook
 from core.planning.prediction import NORMAL_CURVATURE, RATES_DIFFER, PredictedWidth
 from core.planning.reference import sampling_of

@@ -23,9 +23,9 @@ from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
 from core.models.description import DescriptionModel
 from core.models.design import Design
 from core.models.kinds import NetworkModel, RegressionModel
+from core.models.modelling import encoded_loss
 from core.oracle import Oracle, Release, Status
 from core.planning.about import known_scale
-from core.planning.modelling import encoded_loss
 from core.planning.planner import PlannedJob
 from core.planning.prediction import learned_errors
 from core.privacy.events import Event, compose

@@ -20,9 +20,9 @@ from core.methods.second_order.figures import known
 from core.methods.second_order.gauss_psgd import fit as gauss_psgd
 from core.methods.second_order.gauss_psgd.spec import GaussPsgd
 from core.models.kinds import PhaseRetrievalModel
+from core.models.modelling import encoded_loss
 from core.oracle.simulation import Simulation
 from core.planning.job import JobSpec
-from core.planning.modelling import encoded_loss
 from core.planning.planner import PlannedJob, plan_job
 from core.privacy.budget import plan_orders
 from core.privacy.facts import Adjacency

@@ -13,11 +13,11 @@ from torch import Tensor
 from core.data.contrasts import contrast_rows
 from core.inference.class_coordinates import effective, matrix_of, unfolded
 from core.losses.losses import Mallows, Multinomial
+from core.models.modelling import parameters
 from core.oracle import Oracle
 from core.oracle.filters import UnlimitedFilter
 from core.oracle.full import FullOracle
 from core.oracle.noise import grid_for
-from core.planning.modelling import parameters
 from core.privacy.events import Gaussian
 from core.privacy.facts import Adjacency, Facts, Ranges
 from core.queries.classes import ClassCounts, ClassCurvature, ClassGradient, ClassMoments

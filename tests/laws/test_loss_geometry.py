@@ -24,7 +24,7 @@ from core.losses.nonconvex import (
 )
 from core.models.design import Design, make_design
 from core.models.kinds import AnyModel, RegressionModel
-from core.planning.loss_geometry import (
+from core.models.loss_geometry import (
     hessian_smoothness,
     longest_cube,
     longest_square,
@@ -32,9 +32,9 @@ from core.planning.loss_geometry import (
     start_gap,
     weak_convexity,
 )
-from core.planning.modelling import encoded_loss, fill_model, make_facts
+from core.models.modelling import encoded_loss, fill_model, make_facts
+from core.privacy.arithmetic import AnyStart
 from core.privacy.facts import Adjacency, Facts
-from core.queries.arithmetic import AnyStart
 from core.queries.gradients import Gradient
 from core.queries.sums import make_problem
 from tests.support.losses import ALL, told, weighted

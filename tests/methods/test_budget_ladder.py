@@ -18,10 +18,10 @@ from benchmarks.trust.shapes import Outcome, draw
 from core.mechanisms.generator import SystemGenerator
 from core.methods.fits import fit_and_infer
 from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
+from core.models.modelling import encoded_loss
 from core.oracle.filters import UnlimitedFilter
 from core.oracle.full import FullOracle
 from core.planning.job import JobSpec
-from core.planning.modelling import encoded_loss
 from core.planning.planner import PlannedJob, plan_job
 from core.queries.sums import Problem, make_problem
 

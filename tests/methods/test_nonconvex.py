@@ -14,8 +14,8 @@ from core.losses.nonconvex import Brier, Cauchy, GemanMcClure, RobustPhase, Sine
 from core.mechanisms.generator import SimulationGenerator
 from core.methods.fits import iterate
 from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent
+from core.models.loss_geometry import smoothness
 from core.oracle.simulation import Simulation
-from core.planning.loss_geometry import smoothness
 from core.privacy.facts import Facts
 from core.queries.sums.linear import LinearProblem
 from tests.support.losses import public, told

@@ -66,9 +66,7 @@ def test_settings_that_the_union_leaves_out_are_refused(left: type[AbstractSetti
 
 
 def test_a_method_without_a_loop_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(
-        TypeError, match=r"Planted: .*planted.fit has no iterate\(settings, oracle"
-    ):
+    with pytest.raises(TypeError, match=r"Planted: .*planted.fit has no iterate\(settings, oracle"):
         iterate_of(Planted)
     installed(monkeypatch, None)
     with pytest.raises(TypeError, match=r"Planted: core.methods.m_estimation.planted.fit has no iterate"):

@@ -14,9 +14,9 @@ from core.methods.kl.repeats import Repeats
 from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent
 from core.methods.m_estimation.noisy_newton.options import NewtonOptions
 from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
+from core.models.modelling import encoded_loss
 from core.oracle.noise import grid_for
 from core.planning.job import JobSpec
-from core.planning.modelling import encoded_loss
 from core.planning.planner import PlannedJob, chunks, plan_job
 from core.privacy.budget import plan_orders
 from core.privacy.conversions import gdp_delta

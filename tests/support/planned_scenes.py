@@ -16,10 +16,10 @@ from benchmarks.trust.shapes import draw
 from core.inference.estimate import Estimate
 from core.methods.fits import fit_and_infer
 from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
+from core.models.modelling import encoded_loss
 from core.oracle import Oracle
 from core.oracle.filters import CountingFilter
 from core.oracle.full import FullOracle
-from core.planning.modelling import encoded_loss
 from core.planning.planner import PlannedJob
 from core.privacy.events import compose
 from core.queries.sums import make_problem

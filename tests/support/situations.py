@@ -24,7 +24,7 @@ from core.losses.losses import (
     Weights,
     cubic_bound,
 )
-from core.planning.modelling import parameters
+from core.models.modelling import parameters
 from core.privacy.facts import Adjacency, Facts
 from core.queries.gradients import Curvature, Gradient, GradientDifference, Question, Secant
 from core.queries.sums import make_problem

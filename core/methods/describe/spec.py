@@ -15,9 +15,9 @@ from core.base.errors import FieldError, Invalid
 from core.losses.assumption import Assumption
 from core.methods.base import AbstractSettings, Bound, Card
 from core.methods.m_estimation.whitened_newton.shares import LEVELS, MOST_CELLS, SIZE_BINS
+from core.privacy.arithmetic import SLACK, Mu, fill
 from core.privacy.events import Event
 from core.privacy.facts import Adjacency, Facts, Frozen
-from core.queries.arithmetic import SLACK, Mu, fill
 from core.queries.gradients import Tabled
 from core.queries.looks import CellCounts, MagnitudeCounts
 from core.queries.tables import (

@@ -14,9 +14,9 @@ from core.methods.second_order.escape import rounds_for
 from core.methods.second_order.estimation import Errors
 from core.methods.second_order.presets import THETA, gamma_star, round_chance
 from core.methods.second_order.theory import reserved
+from core.privacy.arithmetic import AnyStart, Mu, Radius
 from core.privacy.events import NOTHING, Event, Gaussian
 from core.privacy.facts import Adjacency, Facts
-from core.queries.arithmetic import AnyStart, Mu, Radius
 from core.queries.gradients import Gradient, GradientDifference, GradientNorm
 from core.queries.sampling import Sampling, StreamSampling
 

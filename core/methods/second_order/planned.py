@@ -13,9 +13,9 @@ from core.methods.second_order.figures import MOST_STEPS, EscapeFigures, SpiderF
 from core.methods.second_order.rates import SecondOrderConstants
 from core.methods.second_order.sizing import ESCAPE, SIZES, with_sizes
 from core.methods.second_order.theory import Constants, NoFixedPoint, theory_params
+from core.privacy.arithmetic import PLANNED_RADIUS, fill
 from core.privacy.conversions import gdp_epsilon
 from core.privacy.facts import Adjacency, Facts
-from core.queries.arithmetic import PLANNED_RADIUS, fill
 
 S = TypeVar("S", bound=SpiderFigures)
 F = TypeVar("F", bound=EscapeFigures)

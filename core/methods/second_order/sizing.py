@@ -25,8 +25,8 @@ from core.base.errors import FieldError, Invalid
 from core.methods.second_order.escape import rounds_for
 from core.methods.second_order.figures import EscapeFigures, known
 from core.methods.second_order.presets import Escape, Unfit, curved, fast, strict
+from core.privacy.arithmetic import fill
 from core.privacy.facts import Facts
-from core.queries.arithmetic import fill
 
 F = TypeVar("F", bound=EscapeFigures)
 

@@ -13,7 +13,7 @@ import torch
 from core.losses.losses import Clip, Mallows
 from core.losses.nonconvex import GemanMcClure, RobustPhase
 from core.methods.kl.adaptive_gd.spec import AdaptiveGradientDescent
-from core.planning.loss_geometry import smoothness, weak_convexity
+from core.models.loss_geometry import smoothness, weak_convexity
 from core.queries.gradients import Gradient
 from core.queries.sums.linear import LinearProblem
 from studies.inference.results import Result

@@ -15,11 +15,11 @@ from core.losses.assumption import Assumption
 from core.methods.base import AbstractSettings, Bound, Card
 from core.methods.clipped.rules import Adam, Average, NoMean, Pace, Rule, Sgd, TailMean
 from core.methods.kl.repeats import Repeats
+from core.privacy.arithmetic import PLANNED_RADIUS, AnyStart, Radius, fill
 from core.privacy.calibration import Fits, smallest_sigma
 from core.privacy.events import Event, Sampled, compose
 from core.privacy.facts import Adjacency, Facts
 from core.privacy.renyi import cost
-from core.queries.arithmetic import PLANNED_RADIUS, AnyStart, Radius, fill
 from core.queries.gradients import Gradient
 from core.queries.sampling import PoissonSampling
 

@@ -29,9 +29,9 @@ from core.methods.clipped.one_pass.refined import refined_convex, refined_noncon
 from core.methods.clipped.one_pass.search import lowest
 from core.methods.clipped.one_pass.theory import paper_convex, paper_nonconvex
 from core.methods.m_estimation.noisy_gd.spec import planned_steps
+from core.privacy.arithmetic import PLANNED_RADIUS, AnyStart, Mu, Radius, fill
 from core.privacy.events import NOTHING, Event, Gaussian
 from core.privacy.facts import Adjacency, Facts, Frozen
-from core.queries.arithmetic import PLANNED_RADIUS, AnyStart, Mu, Radius, fill
 from core.queries.gradients import Gradient
 from core.queries.sampling import StreamSampling
 

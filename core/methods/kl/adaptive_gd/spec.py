@@ -18,9 +18,9 @@ from core.methods.base import AbstractSettings, Bound, Card
 from core.methods.kl.adaptive_gd.theory import MOST_CANDIDATES, Trajectory, promised
 from core.methods.kl.concentration import noise_radius
 from core.methods.kl.condition import KlCondition, PositiveNumber
+from core.privacy.arithmetic import PLANNED_RADIUS, AnyStart, Mu, Radius, fill
 from core.privacy.events import Event, Zcdp
 from core.privacy.facts import Adjacency, Facts
-from core.queries.arithmetic import PLANNED_RADIUS, AnyStart, Mu, Radius, fill
 from core.queries.gradients import Gradient, GradientNorm, LeastGradient
 
 PAYMENTS = 97

@@ -31,9 +31,9 @@ from core.methods.kl.proximal_point.schedule import (
 )
 from core.methods.kl.proximal_point.theory import declared, known_condition, known_convexity, refusal
 from core.methods.kl.repeats import Repeats
+from core.privacy.arithmetic import SLACK, Mu, Start, fill
 from core.privacy.conversions import rho_of_mu
 from core.privacy.facts import Adjacency, Facts
-from core.queries.arithmetic import SLACK, Mu, Start, fill
 from core.queries.bases import Sigma
 from core.queries.gradients import Gradient
 

@@ -16,10 +16,10 @@ from core.losses.assumption import Assumption
 from core.methods.base import AbstractSettings, Bound, Card
 from core.methods.kl.condition import KlCondition, PositiveNumber, known_gap
 from core.methods.kl.spider.schedule import Regime, SpiderConstants, SpiderSchedule, Variant, spider_schedule
+from core.privacy.arithmetic import SLACK, Mu, Radius, Start, fill
 from core.privacy.conversions import rho_of_mu
 from core.privacy.events import Event
 from core.privacy.facts import Adjacency, Facts
-from core.queries.arithmetic import SLACK, Mu, Radius, Start, fill
 from core.queries.gradients import Gradient, GradientDifference
 
 MOST_STEPS: Final = 200_000

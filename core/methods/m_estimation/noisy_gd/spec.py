@@ -11,9 +11,7 @@ from pydantic import Field
 
 from core.losses.assumption import Assumption
 from core.methods.base import AbstractSettings, Bound, Card
-from core.privacy.events import Event
-from core.privacy.facts import Adjacency, Facts
-from core.queries.arithmetic import (
+from core.privacy.arithmetic import (
     CONFIDENCE,
     PLANNED_RADIUS,
     AnyStart,
@@ -23,6 +21,8 @@ from core.queries.arithmetic import (
     fill,
     noise_norm,
 )
+from core.privacy.events import Event
+from core.privacy.facts import Adjacency, Facts
 from core.queries.gradients import Gradient
 
 FEWEST_STEPS = 60

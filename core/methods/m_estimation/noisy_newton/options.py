@@ -11,8 +11,8 @@ from pydantic import Field, model_validator
 
 from core.base.errors import FieldError, Invalid
 from core.methods.base import AbstractSettings
+from core.privacy.arithmetic import Damping, Steps, fill, required_curvature_bound
 from core.privacy.facts import Facts, Frozen
-from core.queries.arithmetic import Damping, Steps, fill, required_curvature_bound
 from core.queries.gradients import Curvature, Gradient, Secant
 
 Share = Annotated[float, Field(gt=0, lt=1)]

@@ -21,8 +21,8 @@ from core.inference.parameters import (
 from core.methods.m_estimation.noisy_newton.options import LineSearch, RidgeStart
 from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
 from core.oracle import Oracle
+from core.privacy.arithmetic import required_curvature_bound
 from core.privacy.facts import Facts
-from core.queries.arithmetic import required_curvature_bound
 from core.queries.gradients import Secant
 
 SHORTEST = 1e-8

@@ -6,8 +6,8 @@ Found on data with many categories and few, at much and little noise; `docs/weig
 from math import sqrt
 from typing import NamedTuple
 
+from core.privacy.arithmetic import required_curvature_bound
 from core.privacy.facts import Facts
-from core.queries.arithmetic import required_curvature_bound
 from core.queries.gradients import Curvature, Gradient
 
 CAREFUL_DAMPING = 0.5

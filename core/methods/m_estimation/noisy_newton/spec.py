@@ -16,9 +16,7 @@ from core.losses.assumption import Assumption
 from core.methods.base import Bound, Card
 from core.methods.m_estimation.noisy_newton.options import NewtonOptions
 from core.methods.m_estimation.noisy_newton.shapes import CAREFUL_DAMPING, planned_shape, spectral_noise, steady_floor
-from core.privacy.events import Event
-from core.privacy.facts import Adjacency, Facts
-from core.queries.arithmetic import (
+from core.privacy.arithmetic import (
     CONFIDENCE,
     LARGEST_FLOOR_PART,
     PLANNED_RADIUS,
@@ -36,6 +34,8 @@ from core.queries.arithmetic import (
     noise_norm,
     required_curvature_bound,
 )
+from core.privacy.events import Event
+from core.privacy.facts import Adjacency, Facts
 from core.queries.gradients import Curvature, Gradient, Secant
 
 PURE_STEPS = 8

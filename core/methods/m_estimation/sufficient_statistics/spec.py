@@ -14,9 +14,7 @@ from pydantic import Field
 from core.base.errors import FieldError, Invalid
 from core.losses.assumption import Assumption
 from core.methods.base import AbstractSettings, Bound, Card
-from core.privacy.events import Event
-from core.privacy.facts import Adjacency, Facts
-from core.queries.arithmetic import (
+from core.privacy.arithmetic import (
     CONFIDENCE,
     PLANNED_RADIUS,
     Floor,
@@ -27,6 +25,8 @@ from core.queries.arithmetic import (
     noise_norm,
     required_curvature_bound,
 )
+from core.privacy.events import Event
+from core.privacy.facts import Adjacency, Facts
 from core.queries.gradients import Curvature, Gradient
 
 FLOOR_MULTIPLE = 2.0

@@ -5,8 +5,8 @@ from typing import Final
 
 from core.losses.assumption import Assumption
 from core.methods.base import Bound, Card
+from core.privacy.arithmetic import CONFIDENCE
 from core.privacy.facts import Adjacency
-from core.queries.arithmetic import CONFIDENCE
 
 CARD: Final = Card(
     kind="whitened_newton",

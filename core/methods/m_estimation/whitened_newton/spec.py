@@ -17,9 +17,9 @@ from core.methods.base import AbstractSettings, Bound, Card
 from core.methods.m_estimation.whitened_newton import shares as parts
 from core.methods.m_estimation.whitened_newton.card import CARD, first_order
 from core.methods.m_estimation.whitened_newton.shares import WhitenedShares
+from core.privacy.arithmetic import Mu, fill, noise_norm
 from core.privacy.events import Event
 from core.privacy.facts import Adjacency, Facts
-from core.queries.arithmetic import Mu, fill, noise_norm
 from core.queries.classes import ClassCounts, ClassGradient, ClassMoments, class_sums
 from core.queries.gradients import Looked
 from core.queries.looks import (

@@ -32,9 +32,9 @@ from core.methods.second_order import norms
 from core.methods.second_order.claims import AFFORDABLE, CLIPPED, INDEPENDENT, PAPER, SMOOTH, AbstractEscape
 from core.methods.second_order.figures import known
 from core.methods.second_order.norms import APART, Tolerance
+from core.privacy.arithmetic import fill
 from core.privacy.events import Event, Gaussian
 from core.privacy.facts import Adjacency, Facts
-from core.queries.arithmetic import fill
 from core.queries.gradients import Gradient, GradientDifference, GradientNorm
 from core.queries.sampling import FullSampling, Sampling
 

@@ -29,8 +29,8 @@ from core.methods.second_order.claims import ASKED_ONCE, CLIPPED, INDEPENDENT
 from core.methods.second_order.figures import Positive, SpiderFigures, known
 from core.methods.second_order.planned import refuse_unfit, with_even_batches
 from core.methods.second_order.presets import ABOVE_SIZE
+from core.privacy.arithmetic import PLANNED_RADIUS, fill
 from core.privacy.facts import Adjacency, Facts
-from core.queries.arithmetic import PLANNED_RADIUS, fill
 
 MOST_KEPT: Final = 1000
 MOST_KEPT_NUMBERS: Final = 100_000

@@ -29,10 +29,10 @@ from core.losses.assumption import Assumption
 from core.methods.base import AbstractSettings, Bound, Card
 from core.methods.second_order.figures import known
 from core.methods.selection.select_model.theory import BY_SCORES, SelectModelFigures
+from core.privacy.arithmetic import fill
 from core.privacy.calibration import Fits, smallest_sigma
 from core.privacy.events import Event, Pure
 from core.privacy.facts import Adjacency, Facts
-from core.queries.arithmetic import fill
 
 MOST_MATRIX: Final = 2000
 """Of parameters, where whole Hessians are summed."""

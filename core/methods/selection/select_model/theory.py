@@ -8,9 +8,9 @@ from pydantic import Field
 from core.methods.base import AbstractSettings
 from core.methods.second_order.figures import known
 from core.methods.second_order.tolerances import Held, Printed
+from core.privacy.arithmetic import Mu
 from core.privacy.conversions import gdp_epsilon
 from core.privacy.facts import Facts
-from core.queries.arithmetic import Mu
 from core.queries.gradients import Gradient
 from core.queries.hessians import FirstStationary, Hessian, HessianProduct, LikelyStationary
 

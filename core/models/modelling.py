@@ -27,9 +27,9 @@ from core.models.kinds import (
     PoissonModel,
     RegressionModel,
 )
-from core.planning.loss_geometry import smoothness, start_gap, weak_convexity
+from core.models.loss_geometry import smoothness, start_gap, weak_convexity
+from core.privacy.arithmetic import AnyStart, fill
 from core.privacy.facts import Adjacency, Facts, UnknownScale
-from core.queries.arithmetic import AnyStart, fill
 
 RESIDUALS_PER_RANGE = 8
 """Without a declared scale, a residual scale is taken to be the target's declared range divided by this."""

@@ -15,7 +15,7 @@ from math import hypot, inf
 from core.data.columns import Coded
 from core.losses.losses import Clip, Huber, Loss, Mallows, Multinomial, Weights, gradient_bound
 from core.models.design import Design
-from core.queries.arithmetic import AnyStart
+from core.privacy.arithmetic import AnyStart
 
 
 def longest_square(weights: Weights, longest: float) -> float:
