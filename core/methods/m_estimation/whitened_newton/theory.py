@@ -1,0 +1,325 @@
+"""The settings of whitened Newton, and the questions that follow from them once they are filled."""
+
+from collections.abc import Iterator
+from math import sqrt
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from core.losses.counts import CutPoisson
+from core.losses.losses import Huber, Logistic, Multinomial, Poisson
+from core.methods.base import AbstractSettings
+from core.methods.m_estimation.whitened_newton import shares as parts
+from core.methods.m_estimation.whitened_newton.shares import WhitenedShares
+from core.privacy.arithmetic import Mu
+from core.privacy.facts import Adjacency, Facts
+from core.queries.classes import ClassCounts, ClassMoments, class_sums
+from core.queries.gradients import Looked
+from core.queries.looks import (
+    CellCounts,
+    LinearResidualCounts,
+    MagnitudeCounts,
+    ResidualMagnitudeCounts,
+    SecondMoments,
+    ValueCounts,
+    WeightSums,
+)
+from core.queries.reencoded import ReencodedCurvature, ReencodedGradient, widest
+
+Family = Annotated[Logistic | Multinomial | Huber | Poisson, Field(discriminator="kind")]
+
+
+class WhitenedFigures(AbstractSettings):
+    """What an analyst may say, what is planned, and what the method asks; all of it public."""
+
+    has_covariance: ClassVar = True
+    federates: ClassVar = True
+    about: ClassVar = (0, 1)
+    given: ClassVar = ("looked",)
+
+    kind: Literal["whitened_newton"] = "whitened_newton"
+    mu: Mu | None = Field(default=None, description="null: the job's")
+    damped_steps: Annotated[int, Field(ge=1, le=20)] | None = Field(
+        default=None, description="short steps before both precise ones; null: planned"
+    )
+    weight_bound: Annotated[float, Field(gt=0, le=1e6)] | None = Field(
+        default=None, description="t, on re-encoded rows, whose numbers have about unit variance each; null: planned"
+    )
+    unidentified_deviation: Annotated[float, Field(gt=0, le=1e6)] = Field(
+        default=0.5,
+        description="plausible deviation of the linear predictor, in logits, log rates or residual scales, along a "
+        "direction that the noise hides",
+    )
+    loss: Family | None = Field(default=None, description="null: the model's")
+    numbers: Annotated[int, Field(ge=0)] | None = Field(default=None, description="numeric columns; null: as declared")
+    two_valued: Annotated[int, Field(ge=0)] | None = Field(
+        default=None, description="two-valued columns, those of a category's values included; null: as declared"
+    )
+
+    weighted: bool | None = Field(default=None, description="records have sampling weights; null: as the model says")
+    shifted: bool | None = Field(
+        default=None, description="an offset enters a log or logit link; null: as the model says"
+    )
+    looked: bool | None = Field(
+        default=None,
+        description="the look at the columns is that of a description, which the job names in `models`; null: as named",
+    )
+
+    @property
+    def steps(self) -> int | None:
+        """All steps, both precise ones among them."""
+        return None if self.damped_steps is None else self.damped_steps + 2
+
+    @property
+    def start(self) -> Literal["zeros"]:
+        """Zeros: where it really starts is learned."""
+        return "zeros"
+
+    @property
+    def shares(self) -> WhitenedShares:
+        """How mu^2 is divided; without a look of its own, its share goes to all others in proportion."""
+        own = {
+            "poisson": parts.POISSON_SHARES,
+            "huber": parts.WEIGHTED_LINEAR_SHARES if self.weighted else parts.LINEAR_SHARES,
+        }
+        shares = own.get(self.planned_loss.kind, parts.SHARES)
+        shares = parts.for_tails(shares) if self.least_squares else shares
+        return WhitenedShares(0.0, *(share / (1 - shares.look) for share in shares[1:])) if self.looked else shares
+
+    @property
+    def planned_loss(self) -> Logistic | Multinomial | Huber | Poisson:
+        """The loss, once it is filled."""
+        assert self.loss is not None, "plan first"
+        return self.loss
+
+    @property
+    def least_squares(self) -> bool:
+        """Whether the model is of a mean: a Huber loss that cuts as far out as stands for squared error."""
+        return isinstance(self.loss, Huber) and self.loss.c == parts.LEAST_SQUARES_CUT
+
+    @property
+    def bound_of_weights(self) -> float:
+        """t, once it is filled."""
+        assert self.weight_bound is not None, "plan first"
+        return self.weight_bound
+
+    def sigma(self, share: float, answers: int = 1) -> float:
+        """Return the noise multiplier of each of so many answers that share a part of mu^2."""
+        assert self.mu is not None, "plan first"
+        return 1 / (self.mu * sqrt(share / answers))
+
+    def column_shares(self) -> tuple[float, float]:
+        """Return the look's shares for numeric and for two-valued columns: each column has an equal part."""
+        assert self.numbers is not None, "plan first"
+        assert self.two_valued is not None, "plan first"
+        columns = max(self.numbers + self.two_valued, 1)
+        return self.shares.look * self.numbers / columns, self.shares.look * self.two_valued / columns
+
+    def cell_sigma(self) -> float:
+        """Return the noise multiplier of each level's cells of the columns."""
+        return self.sigma(self.column_shares()[0] / 2, parts.LEVELS)
+
+    def target_cell_sigma(self) -> float:
+        """Return the noise multiplier of each level's cells of a linear model's target."""
+        return self.sigma(parts.MEDIAN_PART * self.shares.target, parts.LEVELS)
+
+    def linear_residual_question(
+        self, top: float = 1.0, centre: float = 0.0, unit: float = 1.0, *, signed: bool = False
+    ) -> LinearResidualCounts:
+        """Return the question for sizes of residuals at each point; signed where least squares' short steps end."""
+        assert self.damped_steps is not None, "plan first"
+        points = self.damped_steps + 1 + (not self.least_squares)
+        each = self.sigma((1 - parts.MEDIAN_PART) * self.shares.target, points)
+        bins, per_octave = (parts.SIGNED_BINS, 1) if signed else (parts.RESIDUAL_BINS, parts.RESIDUAL_BINS_PER_OCTAVE)
+        sigma = self.sigma(self.shares.residuals) if signed else each
+        shared = {"bins": bins, "per_octave": per_octave, "target_centre": centre, "target_unit": unit}
+        return LinearResidualCounts.model_validate(shared | {"sigma": sigma, "top": top, "signed": signed})
+
+    def size_question(self) -> MagnitudeCounts | None:
+        """Return the question for the sizes of numeric columns; None where there are none."""
+        if not self.numbers:
+            return None
+        sigma = self.sigma(self.column_shares()[0] / 2)
+        return MagnitudeCounts(sigma=sigma, columns=self.numbers, bins=parts.SIZE_BINS)
+
+    def value_question(self) -> ValueCounts | None:
+        """Return the question for frequencies of two-valued columns; None where there are none."""
+        if not self.two_valued:
+            return None
+        return ValueCounts(sigma=self.sigma(self.column_shares()[1]), columns=self.two_valued)
+
+    def target_question(self) -> ValueCounts | ClassCounts | MagnitudeCounts | None:
+        """Return the one question about a category or a count; None for a linear model, which asks for cells."""
+        sigma = self.sigma(self.shares.target)
+        match self.planned_loss:
+            case Logistic():
+                return ValueCounts(sigma=sigma, of="target", columns=1)
+            case Multinomial() as loss:
+                return ClassCounts(sigma=sigma, classes=loss.known_classes)
+            case Poisson():
+                bins, per_octave = parts.COUNT_BINS, parts.COUNT_BINS_PER_OCTAVE
+                return MagnitudeCounts(sigma=sigma, of="target", columns=1, bins=bins, per_octave=per_octave)
+            case Huber():
+                return None
+
+    def count_cuts(self, facts: Facts, rate: float, deviation: float, cap: float) -> tuple[float, float]:
+        """Return M and b, a Poisson model's largest full rate and largest residual.
+
+        Args:
+            facts: public; with the budget they say how far a cut may lie.
+            rate: mean count.
+            deviation: of residuals.
+            cap: largest count, beyond which neither need lie.
+        """
+        assert self.mu is not None, "plan first"
+        noise = self.bound_of_weights / (self.mu * sqrt(parts.GRADIENT_SHARE * facts.units))
+        noise *= 2 if facts.adjacency is Adjacency.REPLACE_ONE else 1
+        noise /= 1.0 if facts.sampling is None else facts.sampling.mean
+        most = max(parts.LEAST_RATE_CAP, parts.RATE_CAP_NOISE / self._spectral_noise(facts, 1.0)) * rate
+        return min(most, max(cap, rate)), min(
+            max(parts.LEAST_CUT, parts.CUT_NOISE / noise) * deviation, max(cap, deviation)
+        )
+
+    def residual_question(self, rate_cap: float, top: float) -> ResidualMagnitudeCounts:
+        """Return the question for the sizes of a Poisson model's residuals."""
+        sigma, bins, per_octave = self.sigma(self.shares.residuals), parts.COUNT_BINS, parts.COUNT_BINS_PER_OCTAVE
+        return ResidualMagnitudeCounts(sigma=sigma, rate_cap=rate_cap, top=top, bins=bins, per_octave=per_octave)
+
+    def moment_question(
+        self, centre: float = 0.0, unit: float = 1.0, offset: tuple[float, float] | None = None
+    ) -> SecondMoments | ClassMoments:
+        """Return the question for second moments, or with classes: each less its centre, over its unit."""
+        if isinstance(self.loss, Multinomial):
+            sigma, bound = self.sigma(self.shares.moments), self.bound_of_weights
+            return ClassMoments(sigma=sigma, weight_bound=bound, classes=self.loss.known_classes)
+        middle, half = offset or (0.0, 1.0)
+        return SecondMoments(
+            sigma=self.sigma(self.shares.moments),
+            weight_bound=self.bound_of_weights,
+            target_centre=centre,
+            target_unit=unit,
+            offset_centre=middle,
+            offset_unit=half if self.shifted else None,
+        )
+
+    def weight_question(self) -> WeightSums:
+        """Return the question for the sums of weights."""
+        sigma = self.sigma(self.shares.weights)
+        return WeightSums(sigma=sigma, weight_bound=self.bound_of_weights, sampled=bool(self.weighted))
+
+    def gradient_sigmas(self) -> tuple[float, ...]:
+        """Return the noise multipliers of all gradients, in order."""
+        shares = self.shares
+        return self._sigmas(shares.step_gradients, shares.first_gradient, shares.last_gradient)
+
+    def hessian_sigmas(self) -> tuple[float, ...]:
+        """Return the noise multipliers of all Hessians, in order."""
+        return self._sigmas(self.shares.step_hessians, self.shares.first_hessian, self.shares.last_hessian)
+
+    def _sigmas(self, walking: float, first: float, last: float) -> tuple[float, ...]:
+        assert self.damped_steps is not None, "plan first"
+        return (*[self.sigma(walking, self.damped_steps)] * self.damped_steps, self.sigma(first), self.sigma(last))
+
+    def _looks(self) -> Iterator[Looked]:
+        """Yield the questions about columns and target, in order; what they name is learned."""
+        assert self.numbers is not None, "plan first"
+        if self.numbers and not self.looked:
+            cells = CellCounts(sigma=self.cell_sigma(), level=parts.LEVELS, cells=(parts.MOST_CELLS,) * self.numbers)
+            yield from [cells] * parts.LEVELS
+        own = () if self.looked else (self.size_question(), self.value_question())
+        yield from (one for one in (*own, self.target_question()) if one)
+        if isinstance(self.loss, Huber):
+            sigma, named = self.target_cell_sigma(), (parts.MOST_CELLS,)
+            yield from [CellCounts(sigma=sigma, of="target", level=parts.LEVELS, cells=named)] * parts.LEVELS
+            yield self.linear_residual_question()
+        yield self.moment_question()
+        if isinstance(self.loss, Huber):
+            yield self.linear_residual_question()
+
+    def _sums(self) -> Iterator[Looked]:
+        """Yield the questions of the steps and of the covariance, in order."""
+        planned, bound = self.planned_loss, self.bound_of_weights
+        if isinstance(planned, Multinomial):
+            pairs = zip(self.gradient_sigmas(), self.hessian_sigmas(), strict=True)
+            yield from class_sums(planned.known_classes, bound, tuple(pairs), self.sigma(self.shares.scores))
+            yield self.weight_question()
+            return
+        loss = widest(planned)
+        pairs = zip(self.gradient_sigmas(), self.hessian_sigmas(), strict=True)
+        for step, (gradient, hessian) in enumerate(pairs):
+            if step == self.damped_steps and isinstance(loss, CutPoisson):
+                yield self.residual_question(loss.rate_cap, loss.cut)
+            yield ReencodedGradient(sigma=gradient, loss=loss, weight_bound=bound)
+            yield ReencodedCurvature(sigma=hessian, of="hessian", loss=loss, weight_bound=bound)
+            if isinstance(loss, Huber) and self.damped_steps is not None and step < self.damped_steps:
+                last = self.least_squares and step == self.damped_steps - 1
+                yield self.linear_residual_question(signed=last)
+        yield ReencodedCurvature(sigma=self.sigma(self.shares.scores), of="score", loss=loss, weight_bound=bound)
+        if self.weighted or not isinstance(loss, Huber):
+            yield self.weight_question()
+
+    def questions(self) -> tuple[Looked, ...]:
+        """Return all questions in the order they are asked; what is learned has placeholders, as wide as may be."""
+        return (*self._looks(), *self._sums())
+
+    def asked(self) -> frozenset[Looked]:
+        """Return every question that is asked, with placeholders for what is learned."""
+        return frozenset(self.questions())
+
+    def widening(self, facts: Facts, curvature: float, score_bound: float, variance_ratio: float = 1.0) -> float:
+        """Return how much wider than a non-private interval one is foreseen to be, for any identified coefficient.
+
+        SE = 1.12 sqrt(kappa/(n c) + t^2 b^2/((n mu)^2 G c^2)) for a slope per deviation of its column, beside
+        1/sqrt(n c) without privacy: a re-encoding has both suffer from correlation alike. With sampling weights a of
+        mean m and design effect E a^2/m^2, c is m c and 1/(n c) is the design effect times that, private or not.
+
+        Args:
+            facts: public.
+            curvature: c, mean second derivative of the loss at the truth.
+            score_bound: b; of a Poisson model that of `count_cuts`.
+            variance_ratio: how many times the scores vary as the model says; the non-private interval does, too.
+        """
+        sampling, private = self.variances(facts, curvature, score_bound)
+        return parts.WIDTH_FACTOR * sqrt(sampling + private / variance_ratio)
+
+    def variances(self, facts: Facts, curvature: float, score_bound: float) -> tuple[float, float]:
+        """Return kappa, and t^2 b^2/(n mu^2 G c), which the noise adds to it."""
+        assert self.mu is not None, "plan first"
+        b = score_bound * (2 if facts.adjacency is Adjacency.REPLACE_ONE else 1)
+        private = (self.bound_of_weights * b / self.mu) ** 2 / (facts.units * parts.GRADIENT_SHARE * curvature)
+        private /= 1.0 if facts.sampling is None else facts.sampling.square
+        return parts.KAPPA[self.planned_loss.kind], private
+
+    def hessian_noise(self, facts: Facts, curvature: float, peak: float | None = None) -> float:
+        """Return the spectral noise of both last Hessians together over the mean second derivative.
+
+        Above 1 a job ends with `too many coefficients`.
+
+        Args:
+            facts: public.
+            curvature: c, mean second derivative of the loss at the truth.
+            peak: the largest second derivative, of a Poisson model M of `count_cuts`; None: the loss's.
+        """
+        loss = self.planned_loss
+        usual = {"huber": 1.0, "multinomial": parts.CLASS_PEAK}  # in residual scales; in contrasts, of two classes too
+        return self._spectral_noise(facts, peak or usual.get(loss.kind, loss.curvature_peak)) / curvature
+
+    def _spectral_noise(self, facts: Facts, peak: float) -> float:
+        """Return the spectral noise of both last Hessians together."""
+        assert self.mu is not None, "plan first"
+        share = self.shares.first_hessian + self.shares.last_hessian
+        moved = sqrt(2) if facts.adjacency is Adjacency.REPLACE_ONE else 1.0
+        deviation = moved * self.bound_of_weights**2 * peak / facts.units
+        deviation /= 1.0 if facts.sampling is None else facts.sampling.mean
+        loss, spread = self.loss, 2 * sqrt(facts.dimension)
+        if isinstance(loss, Multinomial):  # its noise is on coordinates: sqrt((p + 1) K) in place of 2 sqrt(p (K - 1))
+            features = facts.dimension // (loss.known_classes - 1)
+            spread = sqrt((features + 1) * loss.known_classes)
+        return spread * deviation / (self.mu * sqrt(share))
+
+    def slope_noise(self, facts: Facts, curvature: float) -> float:
+        """Return the deviation that noise alone gives a slope per deviation of its column, to first order, by c."""
+        assert self.mu is not None, "plan first"
+        moved = 2 if facts.adjacency is Adjacency.REPLACE_ONE else 1
+        counted = facts.units * (1.0 if facts.sampling is None else facts.sampling.mean)
+        return moved * self.bound_of_weights / (counted * self.mu * sqrt(parts.GRADIENT_SHARE) * curvature)
