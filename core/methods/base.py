@@ -2,11 +2,15 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field
 
+from core.base.errors import FieldError
+from core.inference.settings import Inference
 from core.losses.assumption import Assumption
+from core.models.design import Design
+from core.models.kinds import AnyModel, RegressionModel
 from core.privacy.calibration import Fits
 from core.privacy.events import Event
 from core.privacy.facts import Facts, Frozen
@@ -46,6 +50,16 @@ class Card(Frozen):
     )
 
 
+class Request(NamedTuple):
+    """What a job asks for beside its method: what a method may refuse, and what its settings may be filled from."""
+
+    model: AnyModel
+    inference: Inference
+    released: int
+    """How many released models it is about."""
+    processes: int
+
+
 class AbstractSettings(Frozen, ABC):
     """One method's public settings: frozen, on the wire and in the database as they are."""
 
@@ -65,8 +79,81 @@ class AbstractSettings(Frozen, ABC):
     """What its `iterate` takes beside settings and oracle: the released points that a job is about, or a look."""
     estimates: ClassVar[bool] = True
     """Whether it fits a model; a description answers questions, and estimates nothing."""
+    inverts_hessians: ClassVar[bool] = False
+    """Whether its steps need Hessians that are bounded, and positive semidefinite without their noise."""
+    begins: ClassVar[bool] = True
+    """Whether it steps away from `start`."""
+    spends_mu: ClassVar[bool] = True
+    """Whether what it spends is its mu; else its noise is calibrated for the target itself."""
     needs_apart: ClassVar[bool] = False
     """Whether what it says of a model holds only on records that the model has not seen; see `core.service.about`."""
+
+    def refuse(self, request: Request) -> None:
+        """Refuse what this method does not offer; most offer all that a model has.
+
+        Raises:
+            Invalid: with JSON pointers.
+        """
+
+    def with_request(self, request: Request) -> Self:
+        """Return the settings with what follows from the job beside them; what is not open stays."""
+        del request
+        return self
+
+    def model_of(self, model: AnyModel) -> AnyModel:
+        """Return the model as this method fits it."""
+        return model
+
+    def with_facts(self, facts: Facts, design: Design) -> Facts:
+        """Return the public facts with those that this method needs beside."""
+        del design
+        return facts
+
+    def with_model(self, model: AnyModel, design: Design) -> Self:
+        """Return the settings with what follows from the filled model and its encoding.
+
+        Raises:
+            Invalid: the method is not for a model of this size, or the settings say otherwise; with JSON pointers.
+        """
+        del model, design
+        return self
+
+    def with_losses_of(self, planned: "AbstractSettings") -> Self:
+        """Return the settings with the loss that the same method was planned for, of another dataset's job."""
+        del planned
+        return self
+
+    def check(self, inference: Inference) -> None:
+        """Refuse filled settings that contradict one another, or the intervals that are asked for.
+
+        Raises:
+            Invalid: with JSON pointers.
+        """
+
+    def curvature_known(self, facts: Facts) -> float:
+        """Return one over the variance of what its own answers say of an entry of the last Hessian; 0: nothing."""
+        del facts
+        return 0.0
+
+    def wrong_for(self, model: RegressionModel, facts: Facts) -> list[FieldError]:
+        """Return why a regression's records have not what this method asks about."""
+        del model, facts
+        return []
+
+    @property
+    def points(self) -> int | None:
+        """How many released points it was priced for; None: as many as its models are."""
+        return None
+
+    def with_inference(self, inference: Inference) -> Self:
+        """Return the settings with what follows from the intervals that are asked for."""
+        del inference
+        return self
+
+    def steady(self, model: RegressionModel, design: Design, facts: Facts) -> Self:
+        """Return the settings with a step size for losses whose second derivatives nothing bounds in all points."""
+        del model, design, facts
+        return self
 
     @abstractmethod
     def plan(self, facts: Facts, mu: float) -> Self:

@@ -8,7 +8,6 @@ from core.inference.description import ReleasedDescription
 from core.inference.network import AnyReleased, ReleasedNetwork
 from core.inference.released import Released, equation_of, residual_scale
 from core.losses.losses import Huber
-from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
 from core.models.description import DescriptionModel
 from core.models.design import Design
 from core.models.kinds import LinearModel, NetworkModel, RegressionModel
@@ -22,9 +21,10 @@ SAME_SCALE: Final = 1e-6
 def misfit(planned: PlannedJob, released: AnyReleased) -> str | None:
     """Say why a released model is no point for a planned job, in words that follow its name; None where it is one."""
     model = planned.spec.model
-    if isinstance(planned.spec.optimizer, WhitenedNewton):
+    if "looked" in planned.spec.optimizer.given:
         if not isinstance(released, ReleasedDescription):
-            return f"is a {released.kind} model: whitened_newton takes its look from a description (`describe`)"
+            taker = planned.spec.optimizer.kind
+            return f"is a {released.kind} model: {taker} takes its look from a description (`describe`)"
         return looks.misfit(planned.design, released)
     if isinstance(model, NetworkModel):
         if not isinstance(released, ReleasedNetwork):

@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 from core.base.errors import contradiction
 from core.inference.settings import Inference, Shares
-from core.methods.clipped.clipped_sgd.spec import ClippedSgd
 from core.methods.m_estimation.noisy_newton.shapes import planned_shape
 from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
 from core.methods.registry import AnySettings
@@ -18,7 +17,6 @@ from core.privacy.arithmetic import (
     required_curvature_bound,
 )
 from core.privacy.facts import Facts
-from core.queries.gradients import Curvature
 
 PLANNED_SHARES = Shares(estimate=0.85, curvature=0.08, score=0.07)
 """Of methods without a plan of their own for the matrices."""
@@ -104,28 +102,14 @@ def _divided(inference: Inference, mu: float, optimizer: AnySettings, facts: Fac
 
 def _check_optimizer(optimizer: AnySettings, facts: Facts, estimate_mu: float, inference: Inference) -> None:
     """Refuse settings that contradict the rest of the job."""
-    if isinstance(optimizer, NoisyNewton):
-        _check_newton(optimizer, inference)
+    optimizer.check(inference)
     assert optimizer.start is not None, "planned"
     if not isinstance(optimizer.start, str) and len(optimizer.start) != facts.dimension:
         raise contradiction("/optimizer/start", f"must have {facts.dimension} numbers, one for each parameter")
-    if isinstance(optimizer, ClippedSgd):
-        return  # what it spends was calibrated for the target itself
+    if not optimizer.spends_mu:
+        return
     assert optimizer.mu is not None, "planned"
     assert isclose(optimizer.mu, estimate_mu, rel_tol=10 * SLACK), "the estimate spends its share"
-
-
-def _check_newton(optimizer: NoisyNewton, inference: Inference) -> None:
-    """Refuse numbers of steps and shares that do not fit each other."""
-    assert optimizer.averaged is not None, "planned"
-    if optimizer.late_steps < 0:
-        raise contradiction("/optimizer/hessians", "is more than the steps there are; lower it")
-    if optimizer.averaged > max(1, optimizer.late_steps):
-        raise contradiction("/optimizer/averaged", "is more than the steps after the last Hessian; lower it")
-    if optimizer.last_gradient_share == 1 and optimizer.steps != 1:
-        raise contradiction("/optimizer/last_gradient_share", "leaves nothing for the earlier steps; lower it")
-    if optimizer.late_steps and inference.intervals and inference.correction == "printed":
-        raise contradiction("/inference/correction", "is printed for Newton steps alone; ask for no others")
 
 
 def _with_floors(inference: Inference, optimizer: AnySettings, facts: Facts) -> Inference:
@@ -133,17 +117,7 @@ def _with_floors(inference: Inference, optimizer: AnySettings, facts: Facts) -> 
     if not inference.intervals:
         return inference
     curvature, _ = inference.questions()
-    precision = _precision(curvature, facts)
-    if isinstance(optimizer, NoisyNewton) and optimizer.memory:
-        precision += optimizer.matrix_deviations(facts)[-1] ** -2
-    elif isinstance(optimizer, NoisyNewton):
-        later = optimizer.newton_steps - optimizer.newton_steps // 2
-        precision += later * _precision(optimizer.curvatures()[-1], facts)
+    precision = curvature.precision(facts) + optimizer.curvature_known(facts)
     largest = LARGEST_FLOOR_PART * required_curvature_bound(facts)
     floor = matrix_floor(1 / sqrt(precision), facts.dimension, largest, CURVATURE_FLOOR_MULTIPLE)
     return fill(inference, curvature_floor=floor, score_floor=min(1 / facts.units, SCORE_FLOOR))
-
-
-def _precision(question: Curvature, facts: Facts) -> float:
-    """Return one over the variance of the noise on an entry of a matrix answer."""
-    return (question.sigma * question.sensitivity(facts)) ** -2

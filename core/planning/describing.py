@@ -1,22 +1,16 @@
 """From a request to describe columns to the method's layout, the reading of its columns, and their public facts."""
 
 from collections.abc import Sequence
-from typing import Final
 
 from core.base.errors import FieldError, Invalid
-from core.data.columns import ArrayColumn, Coded, Column, Ordered, Scalar, bounds_of, find
+from core.data.columns import ArrayColumn, Coded, Column, Scalar, bounds_of, find
 from core.inference.settings import Inference
-from core.methods.describe.spec import MOST_COUNTS, ColumnShape, Describe, Layout
 from core.models.description import DescriptionModel
 from core.models.design import Design
 from core.models.features import Feature, TargetCoding
 from core.models.used_columns import some_of
 from core.planning.job import JobSpec
-from core.privacy.arithmetic import fill
 from core.privacy.facts import Adjacency, Facts, Ranges
-
-MOST_CORRELATED: Final = 40
-"""Numbers whose correlations one job asks for."""
 
 
 def refuse_for_descriptions(spec: JobSpec) -> None:
@@ -25,7 +19,7 @@ def refuse_for_descriptions(spec: JobSpec) -> None:
     Raises:
         Invalid: with JSON pointers.
     """
-    describes, described = isinstance(spec.optimizer, Describe), isinstance(spec.model, DescriptionModel)
+    describes, described = not spec.optimizer.estimates, isinstance(spec.model, DescriptionModel)
     if describes != described:
         fix = 'describes columns: give the model {"kind": "description"}' if describes else 'give {"kind": "describe"}'
         raise Invalid(f"A description and its method go together: {fix}.", FieldError("/optimizer/kind", fix))
@@ -68,84 +62,6 @@ def described(columns: Sequence[Column], model: DescriptionModel) -> tuple[Scala
             raise Invalid(f"The column `{name}` is named twice.", FieldError(where, "name each column once"))
         used.append(column)
     return tuple(used)
-
-
-def part_of_range(column: Ordered, value: float) -> float:
-    """Return a number in the column's own units as a part of its declared range."""
-    lower, upper = bounds_of(column)
-    return (value - lower) / (upper - lower)
-
-
-def make_layout(columns: Sequence[Scalar], model: DescriptionModel) -> Layout:
-    """Return what is asked of which columns.
-
-    Raises:
-        Invalid: edges or tables do not fit the columns, or there is nothing to ask.
-    """
-    places = {column.name: place for place, column in enumerate(columns)}
-    shapes = [
-        ColumnShape(values=len(column.values))
-        if isinstance(column, Coded)
-        else ColumnShape(edges=_edges(column, model.edges.get(column.name)))
-        for column in columns
-    ]
-    for name in model.edges:
-        if name not in places or isinstance(columns[places[name]], Coded):
-            detail = "edges are for numbers, integers and dates that this job describes"
-            raise Invalid(f"`{name}` has no edges: {detail}.", FieldError(f"/model/edges/{name}", detail))
-    tables = []
-    for at, pair in enumerate(model.tables):
-        for side, name in enumerate(pair):
-            if name not in places:
-                detail = f"`{name}` is none of the columns that this job describes"
-                raise Invalid(
-                    f"A table's columns are described too: {detail}.", FieldError(f"/model/tables/{at}/{side}", detail)
-                )
-        if pair[0] == pair[1]:
-            raise Invalid("A table is of two columns.", FieldError(f"/model/tables/{at}/1", f"names `{pair[0]}` again"))
-        tables.append((places[pair[0]], places[pair[1]]))
-    layout = Layout(
-        columns=tuple(shapes),
-        statistics=tuple(sorted(model.statistics)),
-        tables=tuple(tables),
-        quantiles=model.quantiles,
-        bins=model.bins,
-    )
-    _check_sizes(layout)
-    return layout
-
-
-def _check_sizes(layout: Layout) -> None:
-    """Refuse a layout that asks for nothing, or for more than one answer may hold.
-
-    Raises:
-        Invalid: with a pointer.
-    """
-    if not layout.asked():
-        detail = f"none of {', '.join(layout.statistics)} is for columns of these types"
-        raise Invalid(f"There is nothing to describe: {detail}.", FieldError("/model/statistics", detail))
-    if "correlations" in layout.asked() and len(layout.numbers) > MOST_CORRELATED:
-        detail = f"correlations are of at most {MOST_CORRELATED} numbers: name fewer columns"
-        raise Invalid(f"Too many columns: {detail}.", FieldError("/model/columns", detail))
-    settings = fill(Describe(), mu=1.0, layout=layout, shares=layout.planned_shares())
-    if max(question.shape(len(layout.columns))[0] for question in settings.questions()) > MOST_COUNTS:
-        detail = f"one answer would have more than {MOST_COUNTS:,} counts: name fewer columns, tables or bins"
-        raise Invalid(f"Too many cells: {detail}.", FieldError("/model/columns", detail))
-
-
-def _edges(column: Ordered, given: tuple[float, ...] | None) -> tuple[float, ...] | None:
-    """Return given edges as parts of the declared range.
-
-    Raises:
-        Invalid: one lies at or beyond a bound.
-    """
-    if given is None:
-        return None
-    lower, upper = bounds_of(column)
-    if not lower < given[0] <= given[-1] < upper:
-        detail = f"must lie within the declared bounds, {lower:g} to {upper:g}, where every value lies"
-        raise Invalid(f"The edges of `{column.name}` {detail}.", FieldError(f"/model/edges/{column.name}", detail))
-    return tuple(part_of_range(column, edge) for edge in given)
 
 
 def description_design(columns: Sequence[Scalar]) -> Design:

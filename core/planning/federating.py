@@ -20,7 +20,6 @@ from core.models.design import Design
 from core.models.kinds import PhaseRetrievalModel
 from core.planning.job import JobSpec
 from core.planning.planner import PlannedJob, plan_job
-from core.planning.whitened_planning import with_model_of
 from core.privacy.budget import Terms
 from core.privacy.facts import Adjacency
 
@@ -68,7 +67,8 @@ def plan_federation(spec: JobSpec, clients: Sequence[PublicSite]) -> PlannedFede
         spec = spec.model_copy(update={"resources": spec.resources.model_copy(update={"device": "cpu"})})
     first = _alone(_counted(spec, len(clients)), clients, 0)
     check_alike(clients, first.design)
-    spec = _counted(with_model_of(spec, first.spec), len(clients))
+    filled = spec.optimizer.with_losses_of(first.spec.optimizer)
+    spec = _counted(spec.model_copy(update={"model": first.spec.model, "optimizer": filled}), len(clients))
     leading = min(range(len(clients)), key=lambda place: clients[place].units)
     shared = _shared(spec, clients, leading)
     planned = [

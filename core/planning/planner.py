@@ -7,28 +7,19 @@ from math import ceil, log2
 from core.base.errors import contradiction
 from core.data.columns import Column
 from core.inference.settings import Inference
-from core.methods.base import Bound
-from core.methods.describe.spec import Describe
+from core.methods.base import Bound, Request
 from core.methods.kl.repeats import Repeats
-from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent
-from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
-from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
 from core.methods.registry import AnySettings
-from core.methods.second_order.figures import EscapeFigures, SpiderFigures
-from core.methods.selection.select_model.spec import SelectModel
-from core.methods.selection.select_model.theory import BY_SCORES
 from core.models.description import DescriptionModel
 from core.models.design import Design, make_design
-from core.models.kinds import AnyModel, LinearModel, NetworkModel, PhaseRetrievalModel, RegressionModel
-from core.models.loss_geometry import hessian_smoothness, longest_square
-from core.models.modelling import encoded_loss, fill_model, make_facts
+from core.models.kinds import AnyModel, LinearModel, NetworkModel, RegressionModel
+from core.models.modelling import fill_model, make_facts
 from core.planning.choices import choose
 from core.planning.completion import complete
 from core.planning.describing import (
     described,
     description_design,
     description_facts,
-    make_layout,
     refuse_for_descriptions,
 )
 from core.planning.job import JobSpec, Resources
@@ -41,7 +32,6 @@ from core.planning.networks import (
 )
 from core.planning.reference import check_assumed
 from core.planning.refusals import refuse_unbounded
-from core.planning.whitened_planning import prepared, told_of, with_ranges
 from core.privacy.arithmetic import fill
 from core.privacy.budget import Terms
 from core.privacy.calibration import Fits, allowed
@@ -111,11 +101,13 @@ def plan_job(spec: JobSpec, *, columns: Sequence[Column], units: int, adjacency:
         Invalid: the model does not fit the columns, or given figures contradict each other; with JSON pointers.
     """
     _check_models(spec)
-    _refuse_shared(spec)
     refuse_for_descriptions(spec)
-    spec = prepared(_begun(_numbered(spec)))
+    asked = _asked(spec)
+    spec.optimizer.refuse(asked)
+    begun = {"optimizer": spec.optimizer.with_request(asked), "model": spec.optimizer.model_of(spec.model)}
+    spec = spec.model_copy(update=begun)
     design, model, facts = describe(spec, columns=columns, units=units, adjacency=adjacency)
-    spec = _with_known(spec, design, model)
+    spec = spec.model_copy(update={"optimizer": spec.optimizer.with_model(model, design)})
     mu, fits = spec.privacy.total_mu(terms), allowed(spec.privacy, terms)
     if isinstance(model, NetworkModel | DescriptionModel):
         optimizer, inference = complete(spec.optimizer.calibrated(facts, fits), spec.inference, mu, facts)
@@ -158,56 +150,9 @@ def _check_models(spec: JobSpec) -> None:
             raise contradiction(f"/models/{place}", f"names {name} again; name each model once")
 
 
-def _refuse_shared(spec: JobSpec) -> None:
-    """Refuse several processes where one answer is made of many sums: each follower knows what it has to pay for one.
-
-    Raises:
-        Invalid: with a JSON pointer.
-    """
-    if isinstance(spec.optimizer, SelectModel) and spec.optimizer.mode in BY_SCORES and spec.resources.processes > 1:
-        raise contradiction(
-            "/resources/processes", f"is 1 in the mode {spec.optimizer.mode}: one process scores points"
-        )
-
-
-def _numbered(spec: JobSpec) -> JobSpec:
-    """Tell a method that prices every candidate how many there are: one for each model, unless it says otherwise."""
-    if not isinstance(spec.optimizer, SelectModel):
-        return spec
-    return spec.model_copy(update={"optimizer": fill(spec.optimizer, candidates=len(spec.models))})
-
-
-def _begun(spec: JobSpec) -> JobSpec:
-    """Settle where a method begins that leaves it open: at zero, or at random where every gradient is zero there."""
-    if not isinstance(spec.optimizer, SpiderFigures):
-        return spec
-    start = "random" if isinstance(spec.model, PhaseRetrievalModel) else "zeros"
-    return spec.model_copy(update={"optimizer": fill(spec.optimizer, start=start)})
-
-
-def _with_known(spec: JobSpec, design: Design, model: AnyModel) -> JobSpec:
-    """Tell a method the loss where it asks, and one with rounds of escape how fast its Hessians change, where known."""
-    if isinstance(model, DescriptionModel):
-        return _with_layout(spec, design, model)
-    if isinstance(spec.optimizer, WhitenedNewton) and not isinstance(model, NetworkModel):
-        return spec.model_copy(update={"optimizer": told_of(spec.optimizer, model, design)})
-    if not isinstance(spec.optimizer, EscapeFigures) or isinstance(model, NetworkModel) or not spec.optimizer.escapes:
-        return spec
-    found = hessian_smoothness(encoded_loss(model, design), model.weights, design.norm_bound)
-    return spec.model_copy(update={"optimizer": fill(spec.optimizer, hessian_smoothness=found)})
-
-
-def _with_layout(spec: JobSpec, design: Design, model: DescriptionModel) -> JobSpec:
-    """Tell a description's method what is asked of which columns.
-
-    Raises:
-        Invalid: it was given, and says otherwise.
-    """
-    assert isinstance(spec.optimizer, Describe), "they go together"
-    layout = make_layout(design.columns, model)
-    if spec.optimizer.layout not in {None, layout}:
-        raise contradiction("/optimizer/layout", "does not agree with the model; leave it out")
-    return spec.model_copy(update={"optimizer": fill(spec.optimizer, layout=layout)})
+def _asked(spec: JobSpec) -> Request:
+    """Return what a method is told of the job beside it."""
+    return Request(spec.model, spec.inference, len(spec.models), spec.resources.processes)
 
 
 def _completed(
@@ -221,8 +166,8 @@ def _completed(
     if spec.assume is not None:
         check_assumed(spec.assume, design, model)
     refuse_unbounded(spec.optimizer, spec.inference, model, facts)
-    asked = _steady(_as_printed(spec.optimizer, spec.inference), model, design, facts)
-    asked = asked.calibrated(facts, fits)
+    steady = spec.optimizer.with_inference(spec.inference).steady(model, design, facts)
+    asked = steady.calibrated(facts, fits)
     radius = HUBER_RADIUS if isinstance(model, LinearModel) else LOGISTIC_RADIUS
     inference = fill(spec.inference, plausible_radius=radius)
     optimizer, inference = choose(asked, inference, mu, facts, (design, model, spec.assume))
@@ -253,11 +198,7 @@ def describe(
     design = make_design(columns, spec.model)
     model = fill_model(spec.model, design)
     facts = make_facts(model, design, units, adjacency, spec.optimizer.start or "zeros")
-    if isinstance(spec.optimizer, WhitenedNewton):
-        facts = with_ranges(facts, design)
-    if isinstance(spec.optimizer, SelectModel) and spec.optimizer.mode != "gradient":
-        facts = facts.model_copy(update={"hessian_rank": 1})  # a number times x x^T; other losses are refused
-    return design, model, facts
+    return design, model, spec.optimizer.with_facts(facts, design)
 
 
 def chunks(events: Sequence[Event], most: int = MOST_METHOD_CHUNKS) -> tuple[Event, ...]:
@@ -303,24 +244,3 @@ def _planned_resources(resources: Resources) -> Resources:
     if resources.processes > 1 and resources.served_by == "auto":
         return resources.model_copy(update={"device": "cpu"})
     return resources
-
-
-def _steady(optimizer: AnySettings, model: RegressionModel, design: Design, facts: Facts) -> AnySettings:
-    """Return the settings; gradient descent without a bound on all Hessians takes the smoothness of all rows.
-
-    Times an unknown scale, as its steps are. A loss with kinks has no such figure, and no step size is safe for it.
-    """
-    if not isinstance(optimizer, NoisyGradientDescent) or facts.curvature_bound is not None:
-        return optimizer
-    bent = facts.smoothness or facts.weak_convexity
-    if facts.scale is not None:
-        bent = longest_square(model.weights, design.norm_bound)
-    assert bent, "every loss is smooth or bends down"
-    return fill(optimizer, step_size=1 / (bent + facts.ridge))
-
-
-def _as_printed(optimizer: AnySettings, inference: Inference) -> AnySettings:
-    """Return the settings; the printed correction is one for the printed Newton's method, which has no memory."""
-    if isinstance(optimizer, NoisyNewton) and inference.intervals and inference.correction == "printed":
-        return fill(optimizer, memory=0.0)
-    return optimizer

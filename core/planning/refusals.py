@@ -11,11 +11,8 @@ from core.base.errors import FieldError, Invalid
 from core.inference.settings import Inference
 from core.losses.losses import Clip, Mallows
 from core.losses.nonconvex import Brier
-from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
-from core.methods.m_estimation.sufficient_statistics.spec import SufficientStatistics
 from core.methods.registry import AnySettings
-from core.methods.selection.select_model.spec import SelectModel
-from core.models.kinds import LinearModel, LogisticModel, MultinomialModel, PhaseRetrievalModel, RegressionModel
+from core.models.kinds import LinearModel, LogisticModel, PhaseRetrievalModel, RegressionModel
 from core.privacy.facts import Facts
 
 WITH_TERMS: Final = frozenset({"whitened_newton", "noisy_newton", "noisy_gd"})
@@ -29,7 +26,7 @@ def refuse_unbounded(optimizer: AnySettings, inference: Inference, model: Regres
         Invalid: with JSON pointers.
     """
     errors, clipped = [], isinstance(model.weights, Clip)
-    newton = isinstance(optimizer, NoisyNewton)
+    newton = optimizer.inverts_hessians
     if facts.weak_convexity != 0:
         errors += _not_convex(optimizer, inference)
     elif not optimizer.offers_intervals:
@@ -45,14 +42,14 @@ def refuse_unbounded(optimizer: AnySettings, inference: Inference, model: Regres
         assert isinstance(model.weights, Mallows), "other weights bound it"
         detail = "1 bounds no Hessian: use 2 or 3, or noisy_gd without intervals"
         errors.append(FieldError("/model/weights/power", detail))
-    errors += _no_hessian(optimizer, model, facts)
+    errors += optimizer.wrong_for(model, facts)
     errors += _no_terms(optimizer, model)
     if isinstance(inference.shares, str) and not optimizer.offers_intervals:
         errors.append(FieldError("/inference/shares", "is for methods with intervals; leave it out"))
     if errors:
         raise Invalid(f"This job asks for what nothing bounds: see {errors[0].pointer}.", *errors)
     _refuse_start(optimizer, facts)
-    begins = not isinstance(optimizer, SufficientStatistics) and not optimizer.about[1]
+    begins = optimizer.begins and not optimizer.about[1]
     if isinstance(model, PhaseRetrievalModel) and begins:
         _refuse_saddle(optimizer)
 
@@ -72,21 +69,6 @@ def _no_terms(optimizer: AnySettings, model: RegressionModel) -> list[FieldError
     return errors
 
 
-def _no_hessian(optimizer: AnySettings, model: RegressionModel, facts: Facts) -> list[FieldError]:
-    """Return why records of this model have no Hessian that could be shortened to a norm, where one is asked for."""
-    if not isinstance(optimizer, SelectModel) or optimizer.mode == "gradient":
-        return []
-    ways = f"take mode: gradient, for {optimizer.mode} asks about curvature too"
-    if isinstance(model, MultinomialModel):
-        return [FieldError("/model/kind", f"multinomial is convex, so that there is no saddle to exclude: {ways}")]
-    if facts.scale is not None:
-        detail = f"is convex in coefficients and scale, so that there is no saddle to exclude: {ways}"
-        return [FieldError("/model/loss/joint", detail)]
-    if facts.smoothness is None:
-        return [FieldError("/model/loss", f"has kinks, where there is no Hessian: {ways}")]
-    return []
-
-
 def _refuse_saddle(optimizer: AnySettings) -> None:
     """Refuse a start where every record's gradient is zero."""
     if optimizer.start == "zeros" or not any(optimizer.start or ()):
@@ -97,7 +79,7 @@ def _refuse_saddle(optimizer: AnySettings) -> None:
 def _not_convex(optimizer: AnySettings, inference: Inference) -> list[FieldError]:
     """Return what is wrong with a job whose loss is not convex."""
     errors = []
-    if isinstance(optimizer, NoisyNewton):
+    if optimizer.inverts_hessians:
         detail = "asks for Hessians, which are not positive semidefinite for this loss: use noisy_gd, or a convex loss"
         errors.append(FieldError("/optimizer/kind", detail))
     if inference.intervals:

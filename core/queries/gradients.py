@@ -215,6 +215,10 @@ class Curvature(AbstractQuestion):
     kind: Literal["curvature"] = "curvature"
     of: Literal["hessian", "score", "cubic"]
 
+    def precision(self, facts: Facts) -> float:
+        """Return one over the variance of the noise on an entry of the answer."""
+        return (self.sigma * self.sensitivity(facts)) ** -2
+
     def shape(self, dimension: int) -> tuple[int, ...]:
         """Return (p, p)."""
         return (dimension, dimension)

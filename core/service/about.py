@@ -9,8 +9,6 @@ from core.base.errors import FieldError, Invalid, ModelRetired, NotFound
 from core.db.tables import Dataset, Model
 from core.inference.network import read_released
 from core.jobs import subjects
-from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
-from core.methods.selection.select_model.spec import SelectModel
 from core.planning.about import misfit
 from core.planning.planner import PlannedJob
 from core.service import models
@@ -46,15 +44,15 @@ def check(
 def _miscounted(session: Session, planned: PlannedJob) -> list[FieldError]:
     """Say that models stand for other than the points that were priced: one with iterates stands for all of them."""
     settings = planned.spec.optimizer
-    if not isinstance(settings, SelectModel):
+    if settings.points is None:
         return []
     points = 0
     for model in session.execute(select(Model).where(Model.id.in_(planned.spec.models))).scalars():
         released = read_released(model.release)
         points += len(getattr(released, "iterates", None) or [released])
-    if points == settings.candidates:
+    if points == settings.points:
         return []
-    return [FieldError("/optimizer/candidates", f"is {settings.candidates}, and the models are {points} points")]
+    return [FieldError("/optimizer/candidates", f"is {settings.points}, and the models are {points} points")]
 
 
 def _fault(
@@ -80,7 +78,7 @@ def _fault(
 
 def _of_others(session: Session, planned: PlannedJob, datasets: Collection[Dataset], name: str) -> str | None:
     """Say that a model was made of records that the method must not meet again, or of others than it reads."""
-    if isinstance(planned.spec.optimizer, WhitenedNewton):
+    if "looked" in planned.spec.optimizer.given:
         return _elsewhere(session, datasets, name)
     if not planned.spec.optimizer.needs_apart:
         return None

@@ -8,7 +8,6 @@ from core.inference.description import ReleasedDescription
 from core.inference.looks import Columns, columns_of
 from core.inference.network import ReleasedNetwork, read_released
 from core.jobs.subjects import Subjects
-from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
 from core.planning.about import known_scale
 from core.planning.planner import PlannedJob
 from core.training.network import PublicWeights, change_of
@@ -16,7 +15,7 @@ from core.training.network import PublicWeights, change_of
 
 def look_of(planned: PlannedJob, subjects: Subjects | None) -> Columns | None:
     """Return where a job's columns lie as the description that it names found it; None: it names none."""
-    if subjects is None or not isinstance(planned.spec.optimizer, WhitenedNewton):
+    if subjects is None or "looked" not in planned.spec.optimizer.given:
         return None
     (row,) = subjects.releases
     released = read_released(row)

@@ -20,11 +20,12 @@ from core.inference import description_figures as figures
 from core.inference.description import Answers
 from core.mechanisms.generator import SystemGenerator
 from core.methods.describe import fit as describe
+from core.methods.describe.layout import make_layout
 from core.methods.describe.spec import Describe
 from core.models.description import DescriptionModel
 from core.oracle.filters import UnlimitedFilter
 from core.oracle.full import FullOracle
-from core.planning.describing import description_facts, make_layout
+from core.planning.describing import description_facts
 from core.privacy.facts import Adjacency
 from core.queries.sums.table import TableProblem
 

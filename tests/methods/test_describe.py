@@ -10,12 +10,13 @@ from core.base.errors import Invalid
 from core.data.columns import BinaryColumn, CategoryColumn, NumberColumn, Scalar
 from core.mechanisms.generator import SystemGenerator
 from core.methods.describe import fit as describe
+from core.methods.describe.layout import make_layout
 from core.methods.describe.spec import Describe, DescribeShares
 from core.models.description import DescriptionModel
 from core.oracle import Answer
 from core.oracle.filters import CountingFilter
 from core.oracle.full import FullOracle
-from core.planning.describing import description_facts, make_layout
+from core.planning.describing import description_facts
 from core.privacy.events import Event, compose
 from core.privacy.facts import Adjacency, Facts
 from core.queries.gradients import Question

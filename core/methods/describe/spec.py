@@ -7,17 +7,21 @@ divided by shares that are fixed before a record is read, whatever the answers a
 
 from collections.abc import Iterator, Sequence
 from math import sqrt
-from typing import Annotated, ClassVar, Final, Literal, Self
+from typing import ClassVar, Final, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from core.base.errors import FieldError, Invalid
+from core.base.errors import FieldError, Invalid, contradiction
 from core.losses.assumption import Assumption
 from core.methods.base import AbstractSettings, Bound, Card
+from core.methods.describe.layout import DescribeShares, Layout, make_layout
 from core.methods.m_estimation.whitened_newton.shares import LEVELS, MOST_CELLS, SIZE_BINS
-from core.privacy.arithmetic import SLACK, Mu, fill
+from core.models.description import DescriptionModel
+from core.models.design import Design
+from core.models.kinds import AnyModel
+from core.privacy.arithmetic import Mu, fill
 from core.privacy.events import Event
-from core.privacy.facts import Adjacency, Facts, Frozen
+from core.privacy.facts import Adjacency, Facts
 from core.queries.gradients import Tabled
 from core.queries.looks import CellCounts, MagnitudeCounts
 from core.queries.tables import (
@@ -46,99 +50,6 @@ TABLE_CELLS: Final = 4
 INFLUENCE_CAP: Final = 100.0
 MOST_COUNTS: Final = 10_000
 """In one answer."""
-_WEIGHTS: Final = {
-    "look": 0.5,
-    "frequencies": 1.0,
-    "missing": 0.25,
-    "quantiles": 1.5,
-    "histograms": 1.0,
-    "means": 1.5,
-    "correlations": 2.0,
-}
-"""Of the planned division; a table weighs TABLE_WEIGHT."""
-_TABLE_WEIGHT: Final = 0.5
-Part = Annotated[float, Field(ge=0, le=1)]
-
-
-class DescribeShares(Frozen):
-    """How mu^2 is divided among what is asked; the shares sum to 1."""
-
-    look: Part = 0.0
-    frequencies: Part = 0.0
-    missing: Part = 0.0
-    quantiles: Part = 0.0
-    histograms: Part = 0.0
-    means: Part = 0.0
-    correlations: Part = 0.0
-    tables: Part = 0.0
-
-    @model_validator(mode="after")
-    def _whole(self) -> Self:
-        if abs(sum(self.model_dump().values()) - 1) > SLACK:
-            raise ValueError("the shares must sum to 1")
-        return self
-
-
-class ColumnShape(Frozen):
-    """One column as the questions see it."""
-
-    values: Annotated[int, Field(ge=2)] | None = Field(default=None, description="of a category; null: a number")
-    edges: tuple[float, ...] | None = Field(
-        default=None, description="that were given, as parts of the declared range; null: they are learned"
-    )
-
-
-class Layout(Frozen):
-    """What is asked of which columns, by their places."""
-
-    columns: Annotated[tuple[ColumnShape, ...], Field(min_length=1)]
-    statistics: tuple[str, ...]
-    tables: tuple[tuple[int, int], ...]
-    quantiles: tuple[float, ...]
-    bins: int
-
-    @property
-    def numbers(self) -> tuple[int, ...]:
-        """Places of numbers."""
-        return tuple(place for place, column in enumerate(self.columns) if column.values is None)
-
-    @property
-    def categories(self) -> tuple[int, ...]:
-        """Places of categories."""
-        return tuple(place for place, column in enumerate(self.columns) if column.values is not None)
-
-    def asked(self) -> tuple[str, ...]:
-        """Return which statistics there is a column for, tables among them."""
-        fit = {
-            "frequencies": bool(self.categories),
-            "missing": True,
-            "quantiles": bool(self.numbers),
-            "histograms": bool(self.numbers),
-            "means": bool(self.numbers),
-            "correlations": len(self.numbers) > 1,
-        }
-        named = tuple(name for name in fit if fit[name] and name in self.statistics)
-        return (*named, *(("tables",) if self.tables else ()))
-
-    @property
-    def needs_look(self) -> bool:
-        """Whether some answer is cut by what the look finds."""
-        if not self.numbers:
-            return False
-        tabled = {place for pair in self.tables for place in pair} if self.tables else set()
-        cut = set(self.numbers) if "histograms" in self.statistics else tabled & set(self.numbers)
-        open_edges = any(self.columns[place].edges is None for place in cut)
-        return open_edges or "means" in self.asked() or "correlations" in self.asked()
-
-    def planned_shares(self) -> DescribeShares:
-        """Return the usual division: a tenth or so for the look, the rest by weight."""
-        weights = {name: _WEIGHTS[name] for name in self.asked() if name != "tables"}
-        if self.tables:
-            weights["tables"] = _TABLE_WEIGHT * sqrt(len(self.tables))
-        if self.numbers:
-            weights["look"] = _WEIGHTS["look"]
-        total = sum(weights.values())
-        return DescribeShares(**{name: weight / total for name, weight in weights.items()})
 
 
 class Describe(AbstractSettings):
@@ -165,6 +76,23 @@ class Describe(AbstractSettings):
         filled = fill(self, mu=mu, shares=self.planned_layout.planned_shares())
         filled.check_shares()
         return filled
+
+    def with_model(self, model: AnyModel, design: Design) -> Self:
+        """Say what is asked of which columns.
+
+        Raises:
+            Invalid: the layout was given, and says otherwise; edges or tables do not fit the columns; there is nothing
+                to ask, or too much.
+        """
+        assert isinstance(model, DescriptionModel), "a description and its method go together"
+        layout = make_layout(design.columns, model)
+        if self.layout not in {None, layout}:
+            raise contradiction("/optimizer/layout", "does not agree with the model; leave it out")
+        settings = fill(Describe(), mu=1.0, layout=layout, shares=layout.planned_shares())
+        if max(question.shape(len(layout.columns))[0] for question in settings.questions()) > MOST_COUNTS:
+            detail = f"one answer would have more than {MOST_COUNTS:,} counts: name fewer columns, tables or bins"
+            raise Invalid(f"Too many cells: {detail}.", FieldError("/model/columns", detail))
+        return fill(self, layout=layout)
 
     @property
     def planned_layout(self) -> Layout:

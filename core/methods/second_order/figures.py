@@ -5,16 +5,22 @@ All answers of a pass are about disjoint batches, so that a pass has one price, 
 
 from collections.abc import Sequence
 from math import ceil, frexp, ldexp, log, log1p, sqrt
-from typing import Annotated, ClassVar, Final, Literal, TypeVar
+from typing import Annotated, ClassVar, Final, Literal, Self, TypeVar
 
 from pydantic import Field
 
-from core.methods.base import AbstractSettings
+from core.methods.base import AbstractSettings, Request
 from core.methods.second_order.escape import rounds_for
 from core.methods.second_order.estimation import Errors
 from core.methods.second_order.presets import THETA, gamma_star, round_chance
 from core.methods.second_order.theory import reserved
-from core.privacy.arithmetic import AnyStart, Mu, Radius
+from core.models.description import DescriptionModel
+from core.models.design import Design
+from core.models.kinds import AnyModel, PhaseRetrievalModel
+from core.models.loss_geometry import hessian_smoothness
+from core.models.modelling import encoded_loss
+from core.models.network.model import NetworkModel
+from core.privacy.arithmetic import AnyStart, Mu, Radius, fill
 from core.privacy.events import NOTHING, Event, Gaussian
 from core.privacy.facts import Adjacency, Facts
 from core.queries.gradients import Gradient, GradientDifference, GradientNorm
@@ -83,6 +89,10 @@ class SpiderFigures(AbstractSettings):
         "in phase retrieval, where zero has no slope",
     )
     radius: Radius | None = Field(default=None, description="iterates are brought back into this ball around zero")
+
+    def with_request(self, request: Request) -> Self:
+        """Begin at zero, or at random where every gradient is zero there."""
+        return fill(self, start="random" if isinstance(request.model, PhaseRetrievalModel) else "zeros")
 
     @property
     def multiplier(self) -> float:
@@ -208,6 +218,13 @@ class EscapeFigures(SpiderFigures):
     escape_distance: Positive | None = Field(default=None, description="R; by hand in the preset fast")
     round_steps: Annotated[int, Field(ge=1, le=MOST_STEPS)] | None = Field(default=None, description="Gamma")
     rounds: Annotated[int, Field(ge=1, le=100_000)] | None = Field(default=None, description="Q")
+
+    def with_model(self, model: AnyModel, design: Design) -> Self:
+        """Say how fast the loss's Hessians change, where rounds of escape rest on it and it is known."""
+        if not self.escapes or isinstance(model, NetworkModel | DescriptionModel):
+            return self
+        found = hessian_smoothness(encoded_loss(model, design), model.weights, design.norm_bound)
+        return fill(self, hessian_smoothness=found)
 
     @property
     def escapes(self) -> bool:

@@ -51,6 +51,7 @@ class ClippedSgd(AbstractSettings):
 
     offers_intervals: ClassVar = False
     federates: ClassVar = True
+    spends_mu: ClassVar = False
     mu: ClassVar[None] = None
     """Sampled answers have a price at every Renyi order and no mu."""
 

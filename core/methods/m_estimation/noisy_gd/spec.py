@@ -11,6 +11,9 @@ from pydantic import Field
 
 from core.losses.assumption import Assumption
 from core.methods.base import AbstractSettings, Bound, Card
+from core.models.design import Design
+from core.models.kinds import RegressionModel
+from core.models.loss_geometry import longest_square
 from core.privacy.arithmetic import (
     CONFIDENCE,
     PLANNED_RADIUS,
@@ -57,6 +60,19 @@ class NoisyGradientDescent(AbstractSettings):
     scaling: Literal["scaled", "plain"] = Field(
         default="scaled", description="with an unknown scale; plain: steps are not multiplied by it, as printed"
     )
+
+    def steady(self, model: RegressionModel, design: Design, facts: Facts) -> Self:
+        """Take the smoothness of all rows where nothing bounds all Hessians, times an unknown scale, as steps are.
+
+        A loss with kinks has no such figure, and no step size is safe for it.
+        """
+        if facts.curvature_bound is not None:
+            return self
+        bent = facts.smoothness or facts.weak_convexity
+        if facts.scale is not None:
+            bent = longest_square(model.weights, design.norm_bound)
+        assert bent, "every loss is smooth or bends down"
+        return fill(self, step_size=1 / (bent + facts.ridge))
 
     def plan(self, facts: Facts, mu: float) -> Self:
         """Fill what is open.

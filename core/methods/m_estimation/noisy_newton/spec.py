@@ -8,10 +8,12 @@ Hessian costs p^2, and noise of the matrix only slows them down.
 from collections.abc import Sequence
 from itertools import zip_longest
 from math import sqrt
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
 
+from core.base.errors import contradiction
+from core.inference.settings import Inference
 from core.losses.assumption import Assumption
 from core.methods.base import Bound, Card
 from core.methods.m_estimation.noisy_newton.options import NewtonOptions
@@ -66,6 +68,8 @@ class NoisyNewton(NewtonOptions):
     Lipschitz estimate or gradient steps in front take is taken off mu^2 first.
     """
 
+    inverts_hessians: ClassVar = True
+
     kind: Literal["noisy_newton"] = "noisy_newton"
     steps: Steps | None = Field(default=None, description="of both kinds; null: planned")
     hessians: Steps | None = Field(
@@ -106,6 +110,32 @@ class NoisyNewton(NewtonOptions):
         default="budgeted",
         description="private: stop once a noised gradient is no longer than half the noise of one coordinate",
     )
+
+    def check(self, inference: Inference) -> None:
+        """Refuse numbers of steps and shares that do not fit each other.
+
+        Raises:
+            Invalid: with JSON pointers.
+        """
+        assert self.averaged is not None, "planned"
+        if self.late_steps < 0:
+            raise contradiction("/optimizer/hessians", "is more than the steps there are; lower it")
+        if self.averaged > max(1, self.late_steps):
+            raise contradiction("/optimizer/averaged", "is more than the steps after the last Hessian; lower it")
+        if self.last_gradient_share == 1 and self.steps != 1:
+            raise contradiction("/optimizer/last_gradient_share", "leaves nothing for the earlier steps; lower it")
+        if self.late_steps and inference.intervals and inference.correction == "printed":
+            raise contradiction("/inference/correction", "is printed for Newton steps alone; ask for no others")
+
+    def curvature_known(self, facts: Facts) -> float:
+        """Return what pooled Hessians say of the last, or all of the second half where they are not pooled."""
+        if self.memory:
+            return float(self.matrix_deviations(facts)[-1] ** -2)
+        return (self.newton_steps - self.newton_steps // 2) * self.curvatures()[-1].precision(facts)
+
+    def with_inference(self, inference: Inference) -> Self:
+        """Pool no matrices for the printed correction, which is one for the printed Newton's method."""
+        return fill(self, memory=0.0) if inference.intervals and inference.correction == "printed" else self
 
     def plan(self, facts: Facts, mu: float) -> Self:
         """Fill what is open, from public facts alone (`docs/weights.md` says how the constants were found)."""

@@ -43,6 +43,7 @@ class SufficientStatistics(AbstractSettings):
     """
 
     offers_intervals: ClassVar = False
+    begins: ClassVar = False
 
     kind: Literal["sufficient_statistics"] = "sufficient_statistics"
     mu: Mu | None = Field(default=None, description="for the estimate; null: the job's")

@@ -11,10 +11,13 @@ from typing import Self
 
 from core.losses.counts import CutPoisson
 from core.losses.losses import Huber, Multinomial, Poisson
-from core.methods.base import Bound, Card
+from core.methods.base import AbstractSettings, Bound, Card, Request
+from core.methods.m_estimation.whitened_newton import request as requests
 from core.methods.m_estimation.whitened_newton import shares as parts
 from core.methods.m_estimation.whitened_newton.card import CARD, first_order
 from core.methods.m_estimation.whitened_newton.theory import WhitenedFigures
+from core.models.design import Design
+from core.models.kinds import AnyModel
 from core.privacy.arithmetic import fill, noise_norm
 from core.privacy.events import Event
 from core.privacy.facts import Facts
@@ -29,6 +32,30 @@ class WhitenedNewton(WhitenedFigures):
     w = min(1, t^2/|E x|^2) on what the map makes of them. The estimate solves the weighted likelihood equation; a
     residual scale and a Poisson cap are learned on the way. Intervals come with it, for no further answers.
     """
+
+    def refuse(self, request: Request) -> None:
+        """Refuse what the method does not offer, such as ridges; see `request`."""
+        requests.refuse(self, request)
+
+    def with_request(self, request: Request) -> Self:
+        """Say whether there are sampling weights, an offset, and a description's look."""
+        return fill(self, **requests.followed(request))
+
+    def model_of(self, model: AnyModel) -> AnyModel:
+        """Return least squares as Huber's loss with residuals cut far out."""
+        return requests.model_of(model)
+
+    def with_facts(self, facts: Facts, design: Design) -> Facts:
+        """Return facts that say where encoded features and target may lie."""
+        return requests.with_ranges(facts, design)
+
+    def with_model(self, model: AnyModel, design: Design) -> Self:
+        """Fill the loss."""
+        return fill(self, loss=requests.loss_of(model, design))
+
+    def with_losses_of(self, planned: AbstractSettings) -> Self:
+        """Fill the loss of another dataset's plan."""
+        return fill(self, loss=planned.loss) if isinstance(planned, WhitenedNewton) else self
 
     def plan(self, facts: Facts, mu: float) -> Self:
         """Fill what is open, from public facts alone."""

@@ -23,12 +23,14 @@ from collections.abc import Sequence
 from math import sqrt
 from typing import Final, Self
 
-from core.base.errors import FieldError, Invalid
+from core.base.errors import FieldError, Invalid, contradiction
 from core.inference.error_bound import ErrorBound, Selection
 from core.losses.assumption import Assumption
-from core.methods.base import AbstractSettings, Bound, Card
+from core.methods.base import AbstractSettings, Bound, Card, Request
 from core.methods.second_order.figures import known
 from core.methods.selection.select_model.theory import BY_SCORES, SelectModelFigures
+from core.models.design import Design
+from core.models.kinds import MultinomialModel, RegressionModel
 from core.privacy.arithmetic import fill
 from core.privacy.calibration import Fits, smallest_sigma
 from core.privacy.events import Event, Pure
@@ -51,6 +53,43 @@ NO_SCALARS: Final = (
 
 class SelectModel(SelectModelFigures):
     """Return the first of several released points that passes a private test, unchanged, or none."""
+
+    def refuse(self, request: Request) -> None:
+        """Refuse several processes where one answer is made of many sums: each follower knows what it pays for one.
+
+        Raises:
+            Invalid: with a JSON pointer.
+        """
+        if self.mode in BY_SCORES and request.processes > 1:
+            raise contradiction("/resources/processes", f"is 1 in the mode {self.mode}: one process scores points")
+
+    def with_request(self, request: Request) -> Self:
+        """Price as many candidates as models are named, unless the settings say otherwise."""
+        return fill(self, candidates=request.released)
+
+    @property
+    def points(self) -> int | None:
+        """T, the candidates."""
+        return self.candidates
+
+    def wrong_for(self, model: RegressionModel, facts: Facts) -> list[FieldError]:
+        """Return why a model's records have no Hessian that could be shortened to a norm, where one is asked for."""
+        if self.mode == "gradient":
+            return []
+        ways = f"take mode: gradient, for {self.mode} asks about curvature too"
+        if isinstance(model, MultinomialModel):
+            return [FieldError("/model/kind", f"multinomial is convex, so that there is no saddle to exclude: {ways}")]
+        if facts.scale is not None:
+            detail = f"is convex in coefficients and scale, so that there is no saddle to exclude: {ways}"
+            return [FieldError("/model/loss/joint", detail)]
+        if facts.smoothness is None:
+            return [FieldError("/model/loss", f"has kinks, where there is no Hessian: {ways}")]
+        return []
+
+    def with_facts(self, facts: Facts, design: Design) -> Facts:
+        """Return facts with Hessians of rank 1, a number times x x^T: other losses are refused."""
+        del design
+        return facts if self.mode == "gradient" else facts.model_copy(update={"hessian_rank": 1})
 
     def plan(self, facts: Facts, mu: float) -> Self:
         """Fill what is open.

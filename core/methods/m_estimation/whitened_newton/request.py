@@ -1,4 +1,4 @@
-"""What a job by whitened Newton asks of its model, and what the method is told of it; public facts alone."""
+"""What a job by whitened Newton asks of its model, and what follows from the model for it; public facts alone."""
 
 from typing import Final
 
@@ -6,13 +6,12 @@ from core.base.errors import FieldError, Invalid
 from core.data.columns import Coded, bounds_of
 from core.inference.settings import Inference
 from core.losses.losses import Huber, Logistic, Mallows, Multinomial, Poisson, Squared
+from core.methods.base import Request
 from core.methods.m_estimation.whitened_newton.shares import LEAST_SQUARES_CUT
-from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
+from core.methods.m_estimation.whitened_newton.theory import WhitenedFigures
 from core.models.design import Design
-from core.models.kinds import LinearModel, LogisticModel, MultinomialModel, PoissonModel, RegressionModel
+from core.models.kinds import AnyModel, LinearModel, LogisticModel, MultinomialModel, PoissonModel
 from core.models.terms import product_bounds
-from core.planning.job import JobSpec
-from core.privacy.arithmetic import fill
 from core.privacy.facts import Facts, Ranges
 
 MOST_PARAMETERS: Final = 1000
@@ -20,46 +19,53 @@ MOST_PARAMETERS: Final = 1000
 _OWN: Final = "whitened_newton has its own: leave it out"
 
 
-def prepared(spec: JobSpec) -> JobSpec:
-    """Return a job whose model the method fits: least squares as Huber's loss with residuals cut far out.
+def refuse(settings: WhitenedFigures, request: Request) -> None:
+    """Refuse what the method does not offer, and settings that contradict the job beside them.
 
     Raises:
-        Invalid: the model or the inference asks for what the method does not offer, with JSON pointers.
+        Invalid: with JSON pointers.
     """
-    if not isinstance(spec.optimizer, WhitenedNewton):
-        return spec
-    named = bool(spec.models)
-    if spec.optimizer.looked not in {None, named}:
-        fix = "leave it out: it follows from whether /models names a description"
-        raise Invalid(f"/optimizer/looked does not agree with /models: {fix}.", FieldError("/optimizer/looked", fix))
-    asked = {
-        "weighted": getattr(spec.model, "sampling_weights", None) is not None,
-        "shifted": any(getattr(spec.model, name, None) for name in ("offset", "exposure"))
-        and not isinstance(spec.model, LinearModel),
-    }
-    for name, known in asked.items():
-        if getattr(spec.optimizer, name) not in {None, known}:
-            fix = "leave it out: it follows from /model"
-            raise Invalid(f"/optimizer/{name} does not agree with /model.", FieldError(f"/optimizer/{name}", fix))
-    spec = spec.model_copy(update={"optimizer": fill(spec.optimizer, looked=named, **asked)})
-    assert isinstance(spec.optimizer, WhitenedNewton), "it is the same method"
-    planned = spec.optimizer.loss is not None  # a plan that is made again has scales and weights filled
-    errors = [*_of_model(spec, planned=planned), *([] if planned else _of_inference(spec.inference))]
+    for name, known in followed(request).items():
+        if getattr(settings, name) not in {None, known}:
+            source = "/models" if name == "looked" else "/model"
+            fix = (
+                "leave it out: it follows from whether /models names a description"
+                if name == "looked"
+                else "leave it out: it follows from /model"
+            )
+            raise Invalid(
+                f"/optimizer/{name} does not agree with {source}: {fix}.", FieldError(f"/optimizer/{name}", fix)
+            )
+    planned = settings.loss is not None  # a plan that is made again has scales and weights filled
+    errors = [*_of_model(request.model, planned=planned), *([] if planned else _of_inference(request.inference))]
     if errors:
         raise Invalid(
             f"whitened_newton, the default for logistic, multinomial, linear and poisson models, does not offer this: "
             f"see {errors[0].pointer}, or name another method under /optimizer.",
             *errors,
         )
-    if isinstance(spec.model, LinearModel) and isinstance(spec.model.loss, Squared):
-        loss = Huber(c=LEAST_SQUARES_CUT)
-        return spec.model_copy(update={"model": spec.model.model_copy(update={"loss": loss})})
-    return spec
 
 
-def _of_model(spec: JobSpec, *, planned: bool) -> list[FieldError]:
+def followed(request: Request) -> dict[str, bool]:
+    """Return what the settings say of a job that names these things elsewhere."""
+    model = request.model
+    offset = any(getattr(model, name, None) for name in ("offset", "exposure"))
+    return {
+        "looked": bool(request.released),
+        "weighted": getattr(model, "sampling_weights", None) is not None,
+        "shifted": offset and not isinstance(model, LinearModel),
+    }
+
+
+def model_of(model: AnyModel) -> AnyModel:
+    """Return least squares as Huber's loss with residuals cut far out; other models as they are."""
+    if isinstance(model, LinearModel) and isinstance(model.loss, Squared):
+        return model.model_copy(update={"loss": Huber(c=LEAST_SQUARES_CUT)})
+    return model
+
+
+def _of_model(model: AnyModel, *, planned: bool) -> list[FieldError]:
     """Return what is wrong with the model."""
-    model = spec.model
     if not isinstance(model, LogisticModel | MultinomialModel | LinearModel | PoissonModel):
         detail = "is for logistic, multinomial, linear and poisson models: take noisy_newton or noisy_gd"
         return [FieldError("/optimizer/kind", detail)]
@@ -90,16 +96,8 @@ def _of_inference(inference: Inference) -> list[FieldError]:
     return [FieldError(f"/inference/{name}", _OWN) for name in names]
 
 
-def with_model_of(spec: JobSpec, planned: JobSpec) -> JobSpec:
-    """Return a job with another one's filled model, and with the loss that its method was told of that model."""
-    spec = spec.model_copy(update={"model": planned.model})
-    if isinstance(spec.optimizer, WhitenedNewton) and isinstance(planned.optimizer, WhitenedNewton):
-        spec = spec.model_copy(update={"optimizer": fill(spec.optimizer, loss=planned.optimizer.loss)})
-    return spec
-
-
-def told_of(optimizer: WhitenedNewton, model: RegressionModel, design: Design) -> WhitenedNewton:
-    """Return the settings with the filled model's loss; a residual scale is learned, so it counts in its own units.
+def loss_of(model: AnyModel, design: Design) -> Logistic | Multinomial | Huber | Poisson:
+    """Return the filled model's loss; a residual scale is learned, so it counts in its own units.
 
     Raises:
         Invalid: so many classes and features that their matrices would be too large.
@@ -109,10 +107,11 @@ def told_of(optimizer: WhitenedNewton, model: RegressionModel, design: Design) -
         if parameters > MOST_PARAMETERS:
             fix = f"has {parameters} coefficients in all classes; at most {MOST_PARAMETERS} by whitened_newton"
             raise Invalid(f"/model/features {fix}.", FieldError("/model/features", f"{fix}: leave out features"))
-        return fill(optimizer, loss=Multinomial(classes=design.classes))
+        return Multinomial(classes=design.classes)
     assert isinstance(model, LogisticModel | LinearModel | PoissonModel), "others were refused"
     loss = Huber(c=model.loss.c, scale=1.0) if isinstance(model.loss, Huber) else model.loss
-    return fill(optimizer, loss=loss)
+    assert isinstance(loss, Logistic | Huber | Poisson), "others were refused"
+    return loss
 
 
 def with_ranges(facts: Facts, design: Design) -> Facts:
