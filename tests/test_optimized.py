@@ -10,11 +10,11 @@ import pytest
 ASKED_AFTER_THE_END = """
 import torch
 from core.queries.gradients import Gradient
-from core.oracle.account import EVERYTHING, Account
+from core.oracle.account import EVERYTHING, DrawAccount
 from core.oracle.filters import UnlimitedFilter
 from core.privacy.events import Gaussian
 
-account = Account(UnlimitedFilter())
+account = DrawAccount(UnlimitedFilter())
 account.close()
 account.cover(EVERYTHING, Gaussian(sigma=2.0))
 """

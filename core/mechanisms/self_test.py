@@ -26,6 +26,7 @@ from core.mechanisms.sampling import kernels_of, list_by, padded_length, rate_pa
 from core.mechanisms.telling import tell_noised, tell_open
 from core.native.library import address, library
 from core.native.signatures import (
+    DIFFERENCE,
     DRAW,
     MARGINS,
     OUTER,
@@ -175,7 +176,8 @@ def _lists_agree(found: CDLL, words: NDArray[np.uint64]) -> bool:
 def _rows_agree(found: CDLL, words: NDArray[np.uint64]) -> bool:
     """Compare sums over rows of small integers, which are exact in every order and in single precision too."""
     margins, total, single_margins, single_total = (one.of(found) for one in (MARGINS, SUM, SINGLE_MARGINS, SINGLE_SUM))
-    squares, outer, rounded = (one.of(found) for one in (SQUARES, OUTER, ROUND))
+    squares, outer, rounded, difference = (one.of(found) for one in (SQUARES, OUTER, ROUND, DIFFERENCE))
+    assert difference, "a library has all kernels"
     assert squares, "a library has all kernels"
     assert outer, "a library has all kernels"
     assert rounded, "a library has all kernels"
@@ -192,7 +194,7 @@ def _rows_agree(found: CDLL, words: NDArray[np.uint64]) -> bool:
     at, part, sums = np.empty(WIDTH, np.float32), np.empty(WIDTH, np.float32), np.zeros((2, WIDTH), np.int64)
     into, numbers = address(margin), score.copy()
     whole = (address(x), ROWS, WIDTH)
-    margins(*whole, address(theta), into)
+    margins(*whole, 1, address(theta), into)
     right = np.array_equal(margin, x @ theta)
     added = np.zeros(WIDTH)
     total(*whole, address(numbers), into, address(ones), address(limit), None, address(added), None, 0)
@@ -200,8 +202,17 @@ def _rows_agree(found: CDLL, words: NDArray[np.uint64]) -> bool:
     right &= not unrounded and not added.any()
     stride = -(-WIDTH // 8) * 8
     room, square = np.zeros((64, stride)), np.zeros((stride, stride))
-    outer(*whole, stride, address(score), address(room), address(square), 0)
-    right &= np.array_equal(np.triu(square[:WIDTH, :WIDTH]), np.triu(x.T @ (x * score[:, None])))
+    beside = (into, address(ones), address(ones), None)
+    numbers = score.copy()
+    outer(*whole, stride, address(numbers), *beside, 2.0, 0, address(room), address(square), None, 0)
+    factors = np.clip(score, -2, 2)
+    right &= np.array_equal(np.triu(square[:WIDTH, :WIDTH]), np.triu(x.T @ (x * factors[:, None])))
+    scores, changed = np.concatenate((score, score[::-1])), np.zeros(WIDTH)
+    change = np.clip(np.clip(score[::-1], -2, 2) - np.clip(score, -2, 2), -3, 3)
+    both = np.concatenate((margin, margin))
+    beside = (address(both), address(ones), address(ones), None)
+    difference(*whole, address(scores), *beside, 2.0, 3.0, address(changed), None, 0)
+    right &= np.array_equal(changed, change @ x)
     rows = (address(table), table.shape[1], WIDTH, first)
     counted = np.arange(ROWS) % 3 > 0
     for some in (counted, ones > 0):
