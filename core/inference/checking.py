@@ -27,6 +27,8 @@ ALIKE, ALIKE_IF_FAR = 2.0, 4.0
 second where the estimate says so too, by an effect of FIVEFOLD at least. The first misses one in 44 by itself."""
 FIVEFOLD: Final = 1.609
 """A logarithm of odds, or of rates."""
+LARGEST_MARGIN: Final = 50.0
+"""Of a value's records, in size: with chances past it, no data set of ours has a record of the rarer outcome."""
 EXCLUDED: Final = 2.5
 """Deviations by which slopes that decide the outcome must be excluded."""
 EVENTS_PER_PARAMETER: Final = 10
@@ -216,7 +218,8 @@ def _rarer(
     """
     bent, pull = float(along @ hessian.value @ along), float(along @ gradient.value)
     if kind == "logistic":
-        times, sign = 1 + exp(-margin if final > 0 else margin), 1.0 if final > 0 else -1.0
+        # Noise alone makes larger margins: past this one the sum is nothing but noise, whatever multiplies it.
+        times, sign = 1 + exp(min(-margin if final > 0 else margin, LARGEST_MARGIN)), 1.0 if final > 0 else -1.0
     else:
         times, sign = 1.0, -1.0
     length = float(along @ along)

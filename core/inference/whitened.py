@@ -215,7 +215,10 @@ def with_tails(last: Last, tails: Tails, cut: float, *, weighted: bool) -> Last:
         cut: of residuals.
         weighted: records have sampling weights.
     """
-    times = tails.square(cut) / max(tails.square(min(cut, REACH)), TINY)
+    # The mean of min(r, c)^2 grows with c, and no faster than c^2. Noise makes other ratios of it, even negative ones.
+    nearer = min(cut, REACH)
+    near, most = tails.square(nearer), (cut / nearer) ** 2
+    times = min(max(tails.square(cut) / near, 1.0), most) if near > 0 else most
     scores = NoisedAnswer(last.scores.value * times, last.scores.deviation * times)
     return replace(last, tails=tails, cut=cut, weighted=weighted, scores=scores)
 

@@ -218,7 +218,8 @@ def test_a_job_reads_as_many_rows_as_its_own_dataset_has(database: Database, pla
     """A dataset that joined a scope may have other rows than the scope's first one; n is its own."""
     with database.write() as session:
         dataset = session.execute(select(Dataset)).scalar_one()
-        dataset.rows, dataset.location, dataset.location_digest = 500, "x.arrow", "sha256:x"
+        dataset.rows, dataset.wrapped_key = 500, "v1.a.b"
+        dataset.location, dataset.location_digest = "x.arrow", "sha256:x"
         submit_row(session, place, (STEP,))
     claim = database.run(jobs.claim, "w", 60.0)
     assert claim is not None
