@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.records.encryption import (
@@ -62,6 +62,7 @@ def test_how_the_pieces_come_changes_nothing() -> None:
     assert file.getvalue() == encrypted(content, key)
 
 
+@settings(deadline=None)  # a machine may be busy
 @given(
     st.lists(
         st.tuples(st.integers(0, 4 * FRAME_BYTES), st.integers(0, 3 * FRAME_BYTES)),
