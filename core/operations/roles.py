@@ -14,6 +14,7 @@ from core.access.archives import AuditArchive
 from core.base.errors import Conflict
 from core.db.base import Base
 from core.db.database import Database
+from core.jobs.presence import SiteSlot, Worker
 from core.jobs.sweep import CONTACT
 from core.ledger.claims import FROZEN
 from core.records.quotas import OpenUpload
@@ -27,10 +28,10 @@ _DELETED_FROM: Final = (
     "checkpoints",
     "idempotency",
     "public_weights",
-    "seats",
+    SiteSlot.__tablename__,
     UPLOADS,
     "verified_heads",
-    "workers",
+    Worker.__tablename__,
 )
 _COLUMNS: Final = {"principals": "name", "api_keys": "last_used_at, revoked_at"}
 """Without the right to change some column of a row nobody may lock it."""
