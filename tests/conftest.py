@@ -14,6 +14,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from sqlalchemy.engine import make_url
 from core.db.database import Database
 from core.oracle import noise
 from core.records.storage import Folder, Objects, Storage
+from tests.support.devices import problems_on
 from tests.support.embedded import Embedded, embedded
 from tests.support.object_store import new_bucket, object_store
 from tests.support.store import create_postgresql, empty_postgresql, locked
@@ -36,6 +38,14 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "gate"))
 def grids_anew() -> None:
     """Forget grids worked out before: a planted one must not be hidden by a genuine one, nor outlive its test."""
     noise.grid_for.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def device() -> Iterator[None]:
+    """Have the records of all problems live on the device that FARTHING_TEST_DEVICE names; without it on the CPU."""
+    name = os.environ.get("FARTHING_TEST_DEVICE", "cpu")
+    with problems_on(name) if name != "cpu" else nullcontext():
+        yield
 
 
 @pytest.fixture(scope="session")

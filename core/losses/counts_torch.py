@@ -1,9 +1,19 @@
 """The score of one record's count with its residual cut; see `core.losses.counts.CutPoisson`."""
 
+from functools import lru_cache
+
 import torch
 from torch import Tensor
 
 from core.losses.counts import CutPoisson
+
+
+@lru_cache(maxsize=8)
+def _centres(loss: CutPoisson, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the law's public tables on a device: log means, ratios and derivatives."""
+    with torch.inference_mode(mode=False):  # others may use them outside it
+        margins, ratios, bends = (torch.from_numpy(one).to(device) for one in loss.centres())
+        return margins, ratios, bends
 
 
 class CutPoissonRecords:
@@ -17,7 +27,6 @@ class CutPoissonRecords:
 
     def __init__(self, loss: CutPoisson) -> None:
         self.loss = loss
-        self._margins, self._ratios, self._bends = (torch.from_numpy(one) for one in loss.centres())
 
     def score(self, margin: Tensor, target: Tensor) -> Tensor:
         """Return the cut residual."""
@@ -26,7 +35,7 @@ class CutPoissonRecords:
     def curvature(self, margin: Tensor, target: Tensor) -> Tensor:
         """Return d where the residual is not cut."""
         weighed = torch.exp(margin).clamp_(max=self.loss.rate_cap)
-        bent = weighed * self._at(margin, self._bends)
+        bent = weighed * self._at(margin, 2)
         inside = self._residual(margin, target).abs_() < self.loss.cut
         return torch.where(inside, bent.clamp_(0.0, self.loss.rate_cap), 0.0)
 
@@ -34,11 +43,12 @@ class CutPoissonRecords:
         """Return v (C - y); v mu is min(mu, M), so that no mean is too large."""
         mean = torch.exp(margin)
         weight = (self.loss.rate_cap / mean).clamp_(max=1.0)
-        return mean.clamp_(max=self.loss.rate_cap) * self._at(margin, self._ratios) - weight * target
+        return mean.clamp_(max=self.loss.rate_cap) * self._at(margin, 1) - weight * target
 
-    def _at(self, margin: Tensor, heights: Tensor) -> Tensor:
-        """Interpolate linearly between the grid's log means; constant beyond both ends."""
-        margins, heights = self._margins.to(margin.device), heights.to(margin.device)
+    def _at(self, margin: Tensor, table: int) -> Tensor:
+        """Interpolate a table linearly between the grid's log means; constant beyond both ends."""
+        tables = _centres(self.loss, margin.device)
+        margins, heights = tables[0], tables[table]
         step = (margins[-1] - margins[0]) / (len(margins) - 1)
         place = ((margin - margins[0]) / step).clamp(0.0, len(margins) - 1.0)
         place = torch.where(place.isfinite(), place, 0.0)

@@ -32,6 +32,7 @@ from core.training.network import NO_WEIGHTS, PublicWeights
 from core.training.oracles import make_filter, open_oracle
 from core.training.order import AttemptInput, Drained, Failed, NoGpu, Phase, read_order
 from core.training.ranks import AnnouncingLedgerWriter, Gather, dismiss, open_problem
+from core.training.rehearsal import rehearse
 
 RELEASE = "release"
 COLUMNS: TypeAdapter[tuple[Column, ...]] = TypeAdapter(tuple[Column, ...])
@@ -94,6 +95,7 @@ def planned_here(order: AttemptInput, settings: ServiceSettings) -> tuple[Planne
     weights = NO_WEIGHTS if order.weights is None else read_weights(settings, order.weights)
     make_sure_of_device(planned)
     prepare_processor(planned)
+    rehearse(planned, weights)
     return planned, weights
 
 

@@ -14,13 +14,9 @@ from uuid import uuid4
 
 import pytest
 import structlog
-import torch
 
 from core.base.settings import ServiceSettings
-from core.queries.gradients import Question
-from core.queries.sums import make_problem
 from tests.support.embedded import ROOT, Embedded, embedded
-from tests.support.situations import ASKED, Situation, named
 from workers.gpus import Gpu, NoAnswer, find_gpus, free_bytes, hold
 from workers.process import child_environment, pin
 from workers.slots import Slot, make_slots
@@ -194,22 +190,3 @@ class TestAService:
         assert service.get(f"/v1/datasets/{dataset}/budget")["percent"]["reserved"] == "0"
         either = service.submit(dataset)
         assert service.wait(either)["state"] == "succeeded", "the CPU serves those who do not mind"
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device here")
-class TestCuda:
-    @pytest.mark.parametrize(("situation", "question"), ASKED, ids=named)
-    def test_sums_on_a_gpu_are_those_of_the_cpu_up_to_rounding(self, situation: Situation, question: Question) -> None:
-        features, target, present = situation.rows(20000)
-        present[::7] = False
-        theta = situation.point(1)
-        other = situation.point(2) if question.places == "pair" else None
-        public = situation.facts(20000)
-        sums = []
-        for device in ("cpu", "cuda"):
-            parts = [tensor.clone().to(device) for tensor in (features, target, present)]
-            held = make_problem(*parts, situation.loss, situation.weights)
-            total = held.integer_sum(question, public, theta, 2.0**-30, other=other, included=present)
-            assert total.device.type == device
-            sums.append(total.cpu())
-        assert int((sums[0] - sums[1]).abs().max()) <= 4, "a few steps of 2^-30"

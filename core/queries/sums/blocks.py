@@ -175,15 +175,16 @@ class BlockProblem(ABC):
         layout, width = self._layout(question), self._width
         together = max(1, BLOCK_NUMBERS // size_of(layout, width))
         total: Tensor | int = 0
+        largest = self._records.features.new_zeros(())  # of all parts: a GPU is waited for once
         # What stays in here needs no gradients; a small sample's operations are short enough to notice.
         with torch.inference_mode():
             parts = self._parts(question, facts, at, rows, included)
             while some := list(islice(parts, together)):
                 steps = torch.stack(some).div_(step) if len(some) > 1 else some[0].div_(step)
-                largest = float(torch.linalg.vector_norm(steps, inf))
-                ensure(largest < LARGEST_SUM, "every part is finite and within its public bound")
+                largest = torch.maximum(largest, torch.linalg.vector_norm(steps, inf))
                 integers = steps.round_().to(torch.int64)
                 total = total + (integers.sum(0) if len(some) > 1 else integers)
+            ensure(float(largest) < LARGEST_SUM, "every part is finite and within its public bound")
             assert isinstance(total, Tensor), "there is one part at least"
             return self._arrange(question, SumsByKind(total, layout, width))
 
@@ -204,7 +205,7 @@ class BlockProblem(ABC):
         if theta.ndim > 1:
             return self._sum_shared(question, facts, at)
         layout = self._layout(question)
-        total = theta.new_zeros(size_of(layout, self._width))
+        total = at.theta.new_zeros(size_of(layout, self._width))
         for part in self._parts(question, facts, at, None, None):
             total += part
         return self._arrange(question, SumsByKind(total, layout, self._width))
@@ -227,15 +228,17 @@ class BlockProblem(ABC):
             ensure(self._diameter <= question.diameter(facts), "gradients may lie as far apart as is proved")
         ensure(theta.dtype == torch.float64, "parameters are float64")
         ensure((other is not None) == (question.places == "pair"), "pairs are asked at two points, all else at one")
+        theta = theta.to(self._records.features.device)
         if other is None:
             return Point(theta)
         ensure(other.dtype == torch.float64, "parameters are float64")
         ensure(other.shape == theta.shape, "two points have one shape")
-        return Point(theta.to(self._records.features.device), other.to(self._records.features.device))
+        return Point(theta, other.to(theta.device))
 
     def _blocks(self, rows: Tensor | None, included: Tensor | None) -> Iterator[Records]:
-        """Yield records block by block; what is left out gets weight zero."""
+        """Yield records block by block, where they are; what is left out gets weight zero."""
         size, records = self._rows_per_block, self._records
+        rows, included = (None if one is None else one.to(records.features.device) for one in (rows, included))
         if rows is not None:
             for part, *left in split(size, rows, *([] if included is None else [included])):
                 yield records.listed(part, left[0] if left else None)
@@ -249,10 +252,6 @@ class BlockProblem(ABC):
         self, question: Summed, facts: Facts, at: Point, rows: Tensor | None, included: Tensor | None
     ) -> Iterator[Tensor]:
         """Yield the float sums of each part in a row, over one set of records at one point."""
-        device = self._records.features.device
-        at = at._replace(theta=at.theta.to(device))
-        rows = None if rows is None else rows.to(device)
-        included = None if included is None else included.to(device)
         blocks_per_part = PART_UNITS // self._rows_per_block
         layout, width = self._layout(question), self._width
         total = SumsByKind(at.theta.new_zeros(size_of(layout, width)), layout, width)

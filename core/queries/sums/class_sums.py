@@ -15,6 +15,7 @@ from torch import Tensor
 from core.data.contrasts import contrast_rows
 from core.losses.losses_torch import ordinary
 from core.queries.classes import ClassCurvature, ClassGradient, ClassMoments
+from core.queries.sums.terms import constants
 
 
 class EncodedRows(NamedTuple):
@@ -41,7 +42,7 @@ def class_sum(question: ClassMoments | ClassGradient | ClassCurvature, rows: Enc
         weighed = x * rows.weights.unsqueeze(-1)
         return torch.cat((_listed(x.mT @ weighed), sqrt(2) * (weighed.mT @ seen).flatten()))
     chances, weights = _chances(question.classes, rows, theta)
-    basis = x.new_tensor(contrast_rows(question.classes))
+    basis = _basis(question.classes, x.device)
     scores = ordinary((chances @ basis - _contrasts(question.classes, rows)) * weights.unsqueeze(-1))
     match question:
         case ClassGradient():
@@ -63,6 +64,11 @@ def class_sum(question: ClassMoments | ClassGradient | ClassCurvature, rows: Enc
     return torch.cat(sums)
 
 
+def _basis(classes: int, device: torch.device) -> Tensor:
+    """Return U, shape (K, K - 1)."""
+    return constants(contrast_rows(classes), device)
+
+
 def _pairs(contrasts: int) -> list[tuple[int, int]]:
     """Return pairs a <= b."""
     return [(one, other) for one in range(contrasts) for other in range(one, contrasts)]
@@ -71,7 +77,7 @@ def _pairs(contrasts: int) -> list[tuple[int, int]]:
 def _listed(matrix: Tensor) -> Tensor:
     """Return a symmetric matrix's entries on and above the diagonal, those above times sqrt(2), in a row."""
     first, second = torch.triu_indices(*matrix.shape, device=matrix.device)
-    factors = torch.where(first == second, 1.0, matrix.new_tensor(sqrt(2)))
+    factors = matrix.new_full((len(first),), sqrt(2)).masked_fill_(first == second, 1.0)
     return matrix[first, second] * factors
 
 
@@ -79,12 +85,12 @@ def _contrasts(classes: int, rows: EncodedRows) -> Tensor:
     """Return U'e_y of each record, shape (m, K - 1)."""
     codes = torch.arange(classes, dtype=rows.target.dtype, device=rows.target.device)
     seen = (rows.target.unsqueeze(-1) == codes).to(rows.features.dtype)
-    return seen @ rows.features.new_tensor(contrast_rows(classes))
+    return seen @ _basis(classes, rows.features.device)
 
 
 def _chances(classes: int, rows: EncodedRows, theta: Tensor) -> tuple[Tensor, Tensor]:
     """Return chances of all classes, shape (m, K), and weights that are zero where there are none."""
-    basis = rows.features.new_tensor(contrast_rows(classes))
+    basis = _basis(classes, rows.features.device)
     margins = rows.features @ (basis @ theta.view(classes - 1, -1)).mT
     finite = margins.isfinite().all(-1)
     chances = torch.softmax(torch.where(finite.unsqueeze(-1), margins, 0.0), -1)

@@ -370,7 +370,7 @@ def _shifted(records: Records, margin: Tensor) -> Tensor:
 def _along(records: Records, theta: Tensor) -> Tensor:
     """Return x.theta for every record, replicates first."""
     if theta.ndim == 1:
-        if compiled.KERNELS is not None and theta.is_cpu:
+        if compiled.KERNELS is not None and records.features.is_cpu:
             return compiled.margins(compiled.KERNELS, records.features, theta)
         return product(records.features, theta)
     return margins(records.features, theta.unsqueeze(-2)).squeeze(-2)

@@ -37,4 +37,6 @@ class LookedAtProblem(BlockProblem):
     def _looked_at(self, rows: Tensor | None, included: Tensor | None) -> looking.Blocks:
         """Return records in blocks; a question with public arguments of its own is about one set of them."""
         ensure(self.replicates is None, "such questions are asked without replicates")
-        return looking.Blocks(self._blocks(rows, included), PART_UNITS // self._rows_per_block)
+        return looking.Blocks(
+            self._blocks(rows, included), PART_UNITS // self._rows_per_block, self._records.features.device
+        )

@@ -38,16 +38,17 @@ from core.queries.looks import (
 from core.queries.reencoded import ReencodedCurvature, ReencodedGradient
 from core.queries.sums.blocks import clean
 from core.queries.sums.class_sums import EncodedRows, class_sum
-from core.queries.sums.terms import Records, mirror
+from core.queries.sums.terms import Records, constants, mirror
 
 _Sized = MagnitudeCounts | LinearResidualCounts | ResidualMagnitudeCounts
 
 
 class Blocks(NamedTuple):
-    """Records block by block, and how many blocks make a part."""
+    """Records block by block, how many blocks make a part, and where records are."""
 
     blocks: Iterator[Records]
     in_part: int
+    device: torch.device
 
 
 def integer_sum(question: Looked, facts: Facts, theta: Tensor, step: float, records: Blocks) -> Tensor:
@@ -61,15 +62,18 @@ def integer_sum(question: Looked, facts: Facts, theta: Tensor, step: float, reco
         step: a power of two; at most 1 for counts.
         records: what is left out has weight zero.
     """
+    theta = theta.to(records.device)
     if isinstance(question, Counted):
         unit = round(1 / step)
         ensure(unit * step == 1, "a count is a whole number of steps")
         return _counted(question, facts, theta, records) * unit
-    total = torch.zeros(question.shape(facts.dimension), dtype=torch.int64)  # of a process without rows, too
+    total = torch.zeros(question.shape(facts.dimension), dtype=torch.int64, device=records.device)
+    largest = total.new_zeros((), dtype=torch.float64)  # of all parts: a GPU is waited for once
     for part in _parts(question, theta, records):
         steps = part / step
-        ensure(float(steps.abs().max()) < LARGEST_SUM, "every part is finite and within its public bound")
-        total = total + steps.round_().to(torch.int64).cpu()
+        largest = torch.maximum(largest, steps.abs().max())
+        total = total + steps.round_().to(torch.int64)
+    ensure(float(largest) < LARGEST_SUM, "every part is finite and within its public bound")
     return _mirrored(total)
 
 
@@ -80,6 +84,7 @@ def _mirrored(total: Tensor) -> Tensor:
 
 def float_sum(question: Looked, facts: Facts, theta: Tensor, records: Blocks) -> Tensor:
     """Return the same sum in floats, for synthetic records; arguments as `integer_sum`."""
+    theta = theta.to(records.device)
     if isinstance(question, Counted):
         return _counted(question, facts, theta, records).double()
     return _mirrored(torch.stack(list(_parts(question, theta, records))).sum(0))
@@ -88,10 +93,10 @@ def float_sum(question: Looked, facts: Facts, theta: Tensor, records: Blocks) ->
 def _counted(question: Counted, facts: Facts, theta: Tensor, records: Blocks) -> Tensor:
     """Return counts of records in each set, int64."""
     assert facts.ranges is not None, "the planner says where columns lie"
-    total = torch.zeros(question.sets, dtype=torch.int64)
+    total = torch.zeros(question.sets, dtype=torch.int64, device=records.device)
     for block in records.blocks:
         with torch.inference_mode():
-            total += _counts(question, facts.ranges, theta, block).cpu()
+            total += _counts(question, facts.ranges, theta, block)
     return total
 
 
@@ -108,13 +113,11 @@ def _counts(question: Counted, ranges: Ranges, theta: Tensor, block: Records) ->
             numbers = [(block.features[:, at], ranges.lower[at], ranges.upper[at]) for at in places]
             return _in_cells(numbers, present, question.level, question.cells)
         case LinearResidualCounts():
-            at = theta.to(block.features.device)
-            margin = (block.features @ at[1:].mT) @ at[0]
+            margin = (block.features @ theta[1:].mT) @ theta[0]
             residual = (block.target - question.target_centre) / question.target_unit - margin
             return _by_sign_and_size(residual, present, question)
         case ResidualMagnitudeCounts():
-            at = theta.to(block.features.device)
-            margin = (block.features @ at[1:].mT) @ at[0]
+            margin = (block.features @ theta[1:].mT) @ theta[0]
             mean = torch.exp(margin if block.offset is None else margin + block.offset)
             weight = (question.rate_cap / mean).clamp(max=1.0)
             sizes = [((mean.clamp(max=question.rate_cap) - weight * block.target).abs(), question.top)]
@@ -124,9 +127,7 @@ def _counts(question: Counted, ranges: Ranges, theta: Tensor, block: Records) ->
         case MagnitudeCounts():
             places = ranges.places("number")
             ensure(len(places) == question.read, "all numeric columns are read together")
-            sizes = [
-                ((block.features[:, at] - float(theta[at])).abs(), ranges.upper[at] - ranges.lower[at]) for at in places
-            ]
+            sizes = [((block.features[:, at] - theta[at]).abs(), ranges.upper[at] - ranges.lower[at]) for at in places]
         case ClassCounts():
             sure = torch.where(present, block.target, 0.0).to(torch.int64)
             return _tallied(sure, present, question.classes)
@@ -136,8 +137,10 @@ def _counts(question: Counted, ranges: Ranges, theta: Tensor, block: Records) ->
         case ValueCounts():
             places = ranges.places("two")
             ensure(len(places) == question.read, "all two-valued columns are read together")
-            middles = block.features.new_tensor([(ranges.lower[at] + ranges.upper[at]) / 2 for at in places])
-            return (present.unsqueeze(-1) & (block.features[:, list(places)] > middles)).sum(0)
+            device = block.features.device
+            middles = constants(tuple((ranges.lower[at] + ranges.upper[at]) / 2 for at in places), device)
+            chosen = block.features.index_select(1, constants(places, device, torch.int64))
+            return (present.unsqueeze(-1) & (chosen > middles)).sum(0)
         case _:
             assert_never(question)
     return torch.cat([_by_size(size, present, top, question) for size, top in sizes])
@@ -149,7 +152,7 @@ def _in_cells(
     """Return how many present numbers lie in each named cell of each range, column after column."""
     found, last = [], 2.0**level - 1
     for (values, lower, upper), named in zip(numbers, cells, strict=True):
-        wanted = torch.tensor(named, dtype=torch.float64, device=values.device)
+        wanted = constants(named, values.device)
         cell = ((values - lower) * (2.0**level / (upper - lower))).floor().clamp(0.0, last)
         place = torch.searchsorted(wanted, cell).clamp(max=len(named) - 1)
         found.append(_tallied(place, present & (wanted[place] == cell), len(named)))
@@ -190,8 +193,7 @@ def _parts(question: Reencoded, theta: Tensor, records: Blocks) -> Iterator[Tens
 
 def _term_sum(question: Reencoded, theta: Tensor, block: Records) -> Tensor:
     """Return the sum of a block's terms."""
-    at = theta.to(block.features.device)
-    rows = _reencoded(question, at[1:, : block.features.shape[-1]], block)
+    rows = _reencoded(question, theta[1:, : block.features.shape[-1]], block)
     match question:
         case WeightSums(weight_bound=most):
             once = (rows.weights * rows.norms * rows.norms).clamp(max=most**2)
@@ -209,13 +211,13 @@ def _term_sum(question: Reencoded, theta: Tensor, block: Records) -> Tensor:
             table = torch.cat((rows.features, torch.stack(beside, -1)), -1)
             return table.mT @ (table * rows.weights.unsqueeze(-1))
         case ReencodedGradient():
-            return rows.features.mT @ _numbers(question, rows, at[0])
+            return rows.features.mT @ _numbers(question, rows, theta[0])
         case ReencodedCurvature():
             limit = question.norm_bound / rows.norms / rows.norms
-            numbers = torch.minimum(_numbers(question, rows, at[0]), limit)
+            numbers = torch.minimum(_numbers(question, rows, theta[0]), limit)
             return rows.features.mT @ (rows.features * numbers.unsqueeze(-1))
         case ClassMoments() | ClassGradient() | ClassCurvature():
-            return class_sum(question, rows, at[0])
+            return class_sum(question, rows, theta[0])
     assert_never(question)
 
 

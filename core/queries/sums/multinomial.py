@@ -35,7 +35,7 @@ from core.queries.gradients import Curvature, Gradient, GradientDifference, Seca
 from core.queries.hessians import Hessian, HessianProduct
 from core.queries.sums.blocks import margins, slopes
 from core.queries.sums.looked_at import LookedAtProblem
-from core.queries.sums.terms import AnswerLayout, Factors, Point, Records, SumsByKind, mirror
+from core.queries.sums.terms import AnswerLayout, Factors, Point, Records, SumsByKind, constants, mirror
 
 NO_HESSIAN = "Hessians shortened to a norm are not offered for losses of several margins; the planner refuses them"
 
@@ -116,8 +116,8 @@ class MultinomialProblem(LookedAtProblem):
                 return Factors(outer=self._bends(bound, records, at.theta))
             case Curvature(of="score"):
                 scores = self._scores(facts.gradient_bound, records, at.theta)
-                rows, columns = zip(*self._places(), strict=True)
-                return Factors(outer=scores[..., rows, :] * scores[..., columns, :])
+                rows, columns = constants(tuple(zip(*self._places(), strict=True)), scores.device, torch.int64)
+                return Factors(outer=scores.index_select(-2, rows) * scores.index_select(-2, columns))
         raise AssertionError("no bound is known of how fast these Hessians change; none may be asked")
 
     def _places(self) -> list[tuple[int, int]]:

@@ -20,7 +20,7 @@ from core.privacy.facts import PART_UNITS, Facts
 from core.queries.gradients import Question, Tabled
 from core.queries.looks import CellCounts, MagnitudeCounts
 from core.queries.sums import looking
-from core.queries.sums.terms import Records
+from core.queries.sums.terms import Records, constants
 from core.queries.tables import (
     Axis,
     Cut,
@@ -85,28 +85,34 @@ class TableProblem:
         ensure(other is None, "columns are asked about at one point")
         ensure(rows is None, "columns are asked about in full")
         if isinstance(question, CellCounts | MagnitudeCounts):
-            return looking.integer_sum(question, facts, theta, step, looking.Blocks(self._looked_at(included), 1))
+            return looking.integer_sum(
+                question, facts, theta, step, looking.Blocks(self._looked_at(included), 1, self._values.device)
+            )
         assert isinstance(question, Tabled), "columns answer questions about columns"
         if isinstance(question, TableCounts):
             unit = round(1 / step)
             ensure(unit * step == 1, "a count is a whole number of steps")
             return self._counts(question, included) * unit
-        total = torch.zeros(question.shape(self.dimension), dtype=torch.int64)
+        total = torch.zeros(question.shape(self.dimension), dtype=torch.int64, device=self._values.device)
+        largest = total.new_zeros((), dtype=torch.float64)  # of all parts: a GPU is waited for once
         for part in self._parts(question, included):
             steps = part / step
-            ensure(float(steps.abs().max()) < LARGEST_SUM, "every part is finite and within its public bound")
-            total += steps.round_().to(torch.int64).cpu()
+            largest = torch.maximum(largest, steps.abs().max())
+            total += steps.round_().to(torch.int64)
+        ensure(float(largest) < LARGEST_SUM, "every part is finite and within its public bound")
         return total
 
     def bounded_sum(self, question: Question, facts: Facts, theta: Tensor, *, other: Tensor | None = None) -> Tensor:
         """Return the same sum in floats, for synthetic records; see `core.queries.sums.SyntheticProblem`."""
         ensure(other is None, "columns are asked about at one point")
         if isinstance(question, CellCounts | MagnitudeCounts):
-            return looking.float_sum(question, facts, theta, looking.Blocks(self._looked_at(None), 1))
+            return looking.float_sum(
+                question, facts, theta, looking.Blocks(self._looked_at(None), 1, self._values.device)
+            )
         assert isinstance(question, Tabled), "columns answer questions about columns"
         if isinstance(question, TableCounts):
             return self._counts(question, None).double()
-        return torch.stack(list(self._parts(question, None))).sum(0).cpu()
+        return torch.stack(list(self._parts(question, None))).sum(0)
 
     def _blocks(self, included: Tensor | None) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield values and presence, a part at a time."""
@@ -122,10 +128,10 @@ class TableProblem:
 
     def _counts(self, question: TableCounts, included: Tensor | None) -> Tensor:
         """Return how many records lie in each cell, int64."""
-        total = torch.zeros(question.sets, dtype=torch.int64)
+        total = torch.zeros(question.sets, dtype=torch.int64, device=self._values.device)
         with torch.inference_mode():
             for values, present in self._blocks(included):
-                total += torch.cat([_counted(one, values, present) for one in question.partitions]).cpu()
+                total += torch.cat([_counted(one, values, present) for one in question.partitions])
         return total
 
     def _parts(self, question: Summed, included: Tensor | None) -> Iterator[Tensor]:
@@ -155,7 +161,7 @@ def _cell(axis: Axis, column: Tensor) -> Tensor:
     """Return in which cell each finite value lies."""
     if axis.values is not None:
         return column.clamp(0.0, axis.values - 1.0).to(torch.int64)
-    edges = torch.tensor(axis.edges, dtype=torch.float64, device=column.device)
+    edges = constants(axis.edges, column.device)
     return torch.searchsorted(edges, column.contiguous(), right=True)
 
 
@@ -197,11 +203,11 @@ def _terms(question: Summed, values: Tensor) -> Tensor:
 def _influences(question: InfluenceSquares, cut: Tensor) -> Tensor:
     """Return min(1, squared influence/cap) of each record on each pair's correlation."""
     columns: tuple[StandardCut, ...] = question.columns
-    mean = cut.new_tensor([column.mean for column in columns])
-    deviation = cut.new_tensor([column.deviation for column in columns])
+    mean = constants(tuple(column.mean for column in columns), cut.device)
+    deviation = constants(tuple(column.deviation for column in columns), cut.device)
     standard = ordinary(((cut - mean) / deviation).clamp(-LARGEST_SCORE, LARGEST_SCORE))
     first, second = torch.triu_indices(len(columns), len(columns), 1, device=cut.device)
     one, other = standard[:, first], standard[:, second]
-    correlation = cut.new_tensor(question.correlations)
+    correlation = constants(question.correlations, cut.device)
     influence = (one * other - correlation * (one.square() + other.square()) / 2).abs().clamp(max=LARGEST_SCORE)
     return (ordinary(influence).square() / question.cap).clamp(max=1.0)

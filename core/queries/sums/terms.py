@@ -1,7 +1,8 @@
 """What problems that sum by blocks are made of: records, points, each record's numbers, and their sums."""
 
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor
@@ -59,6 +60,13 @@ def overwrite(numbers: Tensor, kept: Tensor) -> Tensor:
     # All ones, or none.
     numbers.view(bits).bitwise_and_(-kept.to(bits).view(-1, *[1] * (numbers.ndim - 1)))
     return numbers
+
+
+@lru_cache(maxsize=256)
+def constants(values: tuple[Any, ...], device: torch.device, dtype: torch.dtype = torch.float64) -> Tensor:
+    """Return public numbers on a device, which they are copied to once and not for each block; never written to."""
+    with torch.inference_mode(mode=False):  # others may use them outside it
+        return torch.tensor(values, dtype=dtype, device=device)
 
 
 class Point(NamedTuple):

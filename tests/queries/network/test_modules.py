@@ -1,5 +1,8 @@
 """Layers make what torch's own modules make of the same parameters."""
 
+import subprocess
+import sys
+
 import torch
 from torch import Tensor, nn
 
@@ -20,9 +23,18 @@ from core.models.network.layers import (
 )
 from core.models.network.model import Adapters, Lora
 from core.models.network.trained import start_parameters
-from core.queries.sums.network.kernels import attention, largest_of_windows, max_pool2d, repeatable, spelled_attention
+from core.queries.sums.network.kernels import (
+    attention,
+    largest_of_windows,
+    max_pool2d,
+    mean_of_windows,
+    mean_pool2d,
+    repeatable,
+    spelled_attention,
+)
 from core.queries.sums.network.losses import losses_of
 from core.queries.sums.network.modules import ForwardPass
+from tests.support.embedded import ROOT
 from tests.support.networks import NETWORKS, problem, start
 
 
@@ -151,12 +163,38 @@ def test_what_gpus_compute_otherwise_is_the_same() -> None:
         expected = max_pool2d(images, kernel, stride, padding)
         assert torch.equal(largest_of_windows(images, kernel, stride, padding), expected)
         assert max_pool2d(images.to("meta"), kernel, stride, padding).shape == expected.shape
+        assert mean_pool2d(images.to("meta"), kernel, stride, padding).shape == expected.shape
+        made = {}
+        for pool in (mean_pool2d, mean_of_windows):
+            for form in (torch.contiguous_format, torch.channels_last):
+                given = images.double().contiguous(memory_format=form).requires_grad_()
+                means = pool(given, kernel, stride, padding)
+                (slope,) = torch.autograd.grad(means.sin().sum(), given)
+                made[pool, form] = torch.cat((means.flatten(), slope.flatten()))
+        first, *others = made.values()
+        assert all(torch.allclose(first, one, rtol=0, atol=1e-14) for one in others)
     heads = _draws(3, 2, 2, 5, 4)
     for causal in (False, True):
         found = spelled_attention(heads[0], heads[1], heads[2], causal=causal)
         assert torch.allclose(found, attention(heads[0], heads[1], heads[2], causal=causal), atol=1e-6)
         elsewhere = heads.to("meta")
         assert attention(elsewhere[0], elsewhere[1], elsewhere[2], causal=causal).shape == found.shape
+
+
+def test_a_trainer_refuses_such_kernels_without_pandas() -> None:
+    """Trainers leave pandas out, which torch's compiler asks for; loading that takes seconds besides."""
+    program = """
+import sys
+import torch
+from core.data.arrow import leave_pandas_out
+from core.queries.sums.network.kernels import repeatable
+
+leave_pandas_out()
+with repeatable(torch.device("cuda")):
+    assert torch.are_deterministic_algorithms_enabled()
+assert "torch._inductor" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, timeout=120)
 
 
 def test_kernels_without_a_fixed_order_are_refused_on_gpus_alone() -> None:

@@ -25,13 +25,14 @@ def repeatable(device: torch.device) -> Iterator[None]:
         yield
         return
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what torch asks for before it promises repeatability
-    before = torch.are_deterministic_algorithms_enabled()
-    torch.use_deterministic_algorithms(mode=True)
+    # `use_deterministic_algorithms` loads torch's compiler: 1.7 s, and pandas, which trainers leave out.
+    before = torch.get_deterministic_debug_mode()
+    torch.set_deterministic_debug_mode("error")
     try:
         with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False):
             yield
     finally:
-        torch.use_deterministic_algorithms(mode=before)
+        torch.set_deterministic_debug_mode(before)
 
 
 def max_pool2d(images: Tensor, kernel: int, stride: int, padding: int) -> Tensor:
@@ -43,14 +44,31 @@ def max_pool2d(images: Tensor, kernel: int, stride: int, padding: int) -> Tensor
 
 def largest_of_windows(images: Tensor, kernel: int, stride: int, padding: int) -> Tensor:
     """Return the same by comparing shifted images; equal numbers share the slope."""
-    padded = functional.pad(images, (padding,) * 4, value=-inf)
+    return reduce(torch.maximum, _shifted(images, kernel, stride, padding, -inf))
+
+
+def mean_pool2d(images: Tensor, kernel: int, stride: int, padding: int) -> Tensor:
+    """Return the mean of each window, padding counted as zeros, shape (m, channels, height', width')."""
+    if images.device.type == "cpu":
+        return functional.avg_pool2d(images, kernel, stride, padding)
+    return mean_of_windows(images, kernel, stride, padding)
+
+
+def mean_of_windows(images: Tensor, kernel: int, stride: int, padding: int) -> Tensor:
+    """Return the same by adding shifted images.
+
+    The backward pass of CUDA's own mean pool is wrong where it has padding and its slopes have channels last.
+    """
+    return reduce(torch.add, _shifted(images, kernel, stride, padding, 0.0)) / kernel**2
+
+
+def _shifted(images: Tensor, kernel: int, stride: int, padding: int, value: float) -> Iterator[Tensor]:
+    """Yield padded images so shifted that each holds one number of every window; `value` stands in the padding."""
+    padded = functional.pad(images, (padding,) * 4, value=value)
     height, width = ((size - kernel) // stride + 1 for size in padded.shape[2:])
     ends = (stride * (height - 1) + 1, stride * (width - 1) + 1)
-    shifted = (
-        padded[:, :, down : down + ends[0] : stride, right : right + ends[1] : stride]
-        for down, right in product(range(kernel), repeat=2)
-    )
-    return reduce(torch.maximum, shifted)
+    for down, right in product(range(kernel), repeat=2):
+        yield padded[:, :, down : down + ends[0] : stride, right : right + ends[1] : stride]
 
 
 def attention(queries: Tensor, keys: Tensor, values: Tensor, *, causal: bool) -> Tensor:

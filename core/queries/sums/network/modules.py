@@ -30,7 +30,7 @@ from core.models.network.layers import (
 from core.models.network.trained import DOWN, UP
 from core.queries.sums.network.grams import GramTerms, grams_cost_less
 from core.queries.sums.network.images import channels_last, windows
-from core.queries.sums.network.kernels import attention, max_pool2d
+from core.queries.sums.network.kernels import attention, max_pool2d, mean_pool2d
 from core.queries.sums.network.terms import LayerTerms, OuterTerms, RowTerms, TokenTerms
 
 _ACTIVATIONS: Final[Mapping[str, Callable[[Tensor], Tensor]]] = {
@@ -94,7 +94,7 @@ class ForwardPass:
             case Conv2d():
                 return self._conv2d(layer, x, place)
             case Pool2d():
-                pool = max_pool2d if layer.of == "max" else functional.avg_pool2d
+                pool = max_pool2d if layer.of == "max" else mean_pool2d
                 return pool(x, layer.kernel, layer.stride or layer.kernel, layer.padding)
             case MeanOver():
                 return x.mean((-2, -1)) if x.ndim == 4 else x.mean(1)  # noqa: PLR2004 - images: records, channels, ...

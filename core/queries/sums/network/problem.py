@@ -187,8 +187,9 @@ class NetworkProblem:
                 [self.bounded_sum(question, facts, one, other=end) for one, end in zip(theta, ends, strict=True)]
             )
         total = torch.zeros(self.dimension, dtype=torch.float64, device=self._device)
-        for part in self._parts(question, facts, theta, None, None, other):
-            total += part
+        with repeatable(self._device):
+            for part in self._parts(question, facts, theta, None, None, other):
+                total += part
         return self._arranged(total)
 
     def _arranged(self, total: Tensor) -> Tensor:
@@ -270,7 +271,7 @@ class NetworkProblem:
 
     def _weights(self, theta: Tensor) -> dict[str, Tensor]:
         """Return all parameters at theta, in the start's precision; public."""
-        weights = dict(self._start)
+        weights, theta = dict(self._start), theta.to(self._device)
         for one in self._moved:
             at = self._offsets[one.name]
             start = weights[one.name]
