@@ -58,7 +58,7 @@ class OnDevice(Tensor):
 
 
 def _on_device(held: Tensor) -> OnDevice:
-    made: OnDevice = Tensor._make_wrapper_subclass(  # type: ignore[assignment] # of the class that it is given
+    made: OnDevice = Tensor._make_wrapper_subclass(
         OnDevice,
         held.size(),
         strides=held.stride(),
