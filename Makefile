@@ -12,7 +12,7 @@ XDIST = -n $(WORKERS) --dist worksteal # tests wait for processes a third of the
 SECRETS := $(addprefix .stack/,database_password redis_password master_key signing_key admin_key)
 COMPOSE ?= $(shell docker compose version >/dev/null 2>&1 && echo docker compose || echo docker-compose)
 
-.PHONY: help setup demo serve stack stack-stop test test-all test-studies test-stack check bench migrate clean
+.PHONY: help setup demo serve stack stack-stop test test-all test-gpu test-studies test-stack check bench migrate clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -66,6 +66,9 @@ check: setup ## lint, types, import contracts, unused dependencies, links betwee
 
 docs: setup ## the pages as a site with search, in .pages/index.html
 	$(BIN)/zensical build --config-file zensical.toml
+
+test-gpu: setup ## laws of questions, sums and oracles on CUDA (PART="sums laws looks oracles": some of them)
+	$(BIN)/python -m tests.support.gpu $(PART)
 
 bench: setup ## every benchmark, a table each; then the goals of the papers' methods
 	$(BIN)/python -m benchmarks

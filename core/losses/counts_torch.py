@@ -1,19 +1,9 @@
 """The score of one record's count with its residual cut; see `core.losses.counts.CutPoisson`."""
 
-from functools import lru_cache
-
 import torch
 from torch import Tensor
 
 from core.losses.counts import CutPoisson
-
-
-@lru_cache(maxsize=8)
-def _centres(loss: CutPoisson, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the law's public tables on a device: log means, ratios and derivatives."""
-    with torch.inference_mode(mode=False):  # others may use them outside it
-        margins, ratios, bends = (torch.from_numpy(one).to(device) for one in loss.centres())
-        return margins, ratios, bends
 
 
 class CutPoissonRecords:
@@ -27,6 +17,7 @@ class CutPoissonRecords:
 
     def __init__(self, loss: CutPoisson) -> None:
         self.loss = loss
+        self._tables = {torch.device("cpu"): tuple(torch.from_numpy(one) for one in loss.centres())}
 
     def score(self, margin: Tensor, target: Tensor) -> Tensor:
         """Return the cut residual."""
@@ -47,7 +38,10 @@ class CutPoissonRecords:
 
     def _at(self, margin: Tensor, table: int) -> Tensor:
         """Interpolate a table linearly between the grid's log means; constant beyond both ends."""
-        tables = _centres(self.loss, margin.device)
+        tables = self._tables.get(margin.device)
+        if tables is None:  # copied to a device once
+            tables = tuple(one.to(margin.device) for one in self._tables[torch.device("cpu")])
+            self._tables[margin.device] = tables
         margins, heights = tables[0], tables[table]
         step = (margins[-1] - margins[0]) / (len(margins) - 1)
         place = ((margin - margins[0]) / step).clamp(0.0, len(margins) - 1.0)

@@ -66,7 +66,7 @@ class TestWeights:
         x = torch.tensor([[0.6, -0.8, 0.1]], dtype=torch.float64) * 10.0**exponent
         before, target = x.clone(), torch.ones(1, dtype=torch.float64)
         problem = LinearProblem(x, target, torch.ones(1, dtype=torch.bool), HUBER, Schweppe(bound=bound))
-        kept = problem._records
+        kept = problem._records.each(lambda one: one.cpu())
         scaled = (kept.features / kept.features.abs().max()).norm() * kept.features.abs().max()
         assert scaled.item() <= bound * (1 + 1e-12)
         assert scaled.item() <= kept.norms.item() <= min(bound, before.abs().max().item() * 2) * (1 + 1e-12)

@@ -196,7 +196,8 @@ def test_what_stays_on_the_cpu_is_seen(planted: str, monkeypatch: pytest.MonkeyP
     """Planted bugs: a list of rows, or a point, that nobody moves to the device."""
     if planted == "rows":
         monkeypatch.setattr(
-            "core.queries.sums.terms.Records.listed", lambda self, rows, _: self.each(lambda one: one[rows.cpu()])
+            "core.queries.sums.terms.Records.listed",
+            lambda self, rows, _: self.each(lambda one: one.index_select(0, rows.cpu())),
         )
     else:
         monkeypatch.setattr(

@@ -11,6 +11,7 @@ charges.
 """
 
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple, assert_never
 
@@ -237,9 +238,15 @@ def _cut(rows: EncodedRows, numbers: Tensor, centre: float, unit: float) -> Tens
     return torch.where(rows.weights > 0, ((numbers - centre) / unit).clamp(-1.0, 1.0), 0.0)
 
 
+@lru_cache(maxsize=8)
+def _cut_poisson(loss: CutPoisson) -> CutPoissonRecords:
+    """Return the loss with its public tables, which are copied to a device once and not for each block."""
+    return CutPoissonRecords(loss)
+
+
 def _numbers(question: ReencodedGradient | ReencodedCurvature, rows: EncodedRows, theta: Tensor) -> Tensor:
     """Return the number that multiplies each record's x or x x', zero where it is not finite."""
-    loss = CutPoissonRecords(question.loss) if isinstance(question.loss, CutPoisson) else per_record(question.loss)
+    loss = _cut_poisson(question.loss) if isinstance(question.loss, CutPoisson) else per_record(question.loss)
     margin = rows.features @ theta
     if rows.offset is not None:
         margin = margin + rows.offset
