@@ -26,6 +26,7 @@ from core.oracle import noise
 from core.records.storage import Folder, Objects, Storage
 from tests.support.devices import problems_on
 from tests.support.embedded import Embedded, embedded
+from tests.support.forced import force_keys, keys_of
 from tests.support.object_store import new_bucket, object_store
 from tests.support.store import create_postgresql, empty_postgresql, locked
 
@@ -33,6 +34,28 @@ sys.dont_write_bytecode = False  # nor does this process compile what another ha
 # A gate gives the same answer to the same code, on a busy machine too.
 settings.register_profile("gate", derandomize=True, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "gate"))
+force_keys()
+
+
+def _fresh(node: pytest.Item | pytest.Collector) -> bool:
+    """Say whether a test, or all tests of a fixture's scope, judge fresh draws."""
+    return any(node.get_closest_marker(name) for name in ("statistical", "nightly"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest) -> Iterator[None]:
+    """Name what a fixture draws after itself, so that it does not hang on the test that comes first."""
+    node = request.node
+    name = f"{node.nodeid}::{fixturedef.argname}[{request.param_index}]"
+    with keys_of(None if _fresh(node) else name):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Name what a test draws after itself."""
+    with keys_of(None if _fresh(item) else item.nodeid):
+        return (yield)
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,8 @@
 """A multinomial model by the default, through HTTP: estimated, trained, read, predicted with intervals, certified.
 
 Coverage is judged in `tests/benchmarks/test_trust_classes.py`; here, that nothing is lost between the method and who
-asks. Estimates within six standard errors of the truth: false alarm 1 in 10^8 for each of six.
+asks. Estimates within six standard errors of the truth: false alarm 2e-9 for each of six. Standard errors are .87 of
+what is foreseen, give or take .044 in 30 such jobs: .55 and 1.35 are seven deviations away, 1e-11 for all six.
 """
 
 import csv
@@ -98,7 +99,7 @@ def test_it_is_the_default_costs_what_is_said_and_is_as_wide_as_foreseen(
         for name, truth in TRUTH.items():
             line = lines[f"{level}: {name}"]
             assert abs(line["estimate"] - truth[place]) < 6 * line["std_error"], line
-            assert 0.7 < line["std_error"] / line["foreseen_error"] < 1.35, line
+            assert 0.55 < line["std_error"] / line["foreseen_error"] < 1.35, line
             assert line["interval"][0] < line["estimate"] < line["interval"][1]
     text = service.http.get(f"/v1/models/{view['id']}/summary?format=text").text
     assert all(name in text for name in names)
@@ -132,8 +133,12 @@ def test_its_certificate_says_what_was_drawn(service: Embedded, job: dict[str, A
     assert signed.payload["promise"]["label"] == "guarantee"
 
 
+@pytest.mark.nightly
 def test_a_class_that_is_nearly_missing_among_missing_cells_has_no_interval_there(service: Embedded) -> None:
-    """About one record of that class has no measurement: seen in all of 240 jobs like this, at 8,000 records."""
+    """About one record of that class has no measurement: seen in all of 240 jobs like this, at 8,000 records.
+
+    One of 30 such jobs said that it had not converged, and then has no interval at all.
+    """
     dataset = service.upload(gaps(), columns=COLUMNS, budget={"epsilon": "12", "delta": "1e-6"})
     model = ended(service, dataset, GAPS)["result"]["model"]
     lines = {line["name"]: line for line in service.get(f"/v1/models/{model}/summary")["coefficients"]}

@@ -79,7 +79,7 @@ class Hasty(Batcher[int, int]):
         pass
 
 
-LAST_SECONDS = 0.4
+LAST_SECONDS = 2.0
 
 
 async def come_through_a_door(kind: type[Batcher[int, int]], held_seconds: float) -> tuple[list[list[int]], float]:
@@ -130,6 +130,7 @@ def test_a_round_that_waits_for_nobody_would_be_seen() -> None:
     assert asyncio.run(come_through_a_door(Hasty, 0.05))[0] == [[1], [2], [3, 4]]
 
 
+@pytest.mark.timing
 @pytest.mark.usefixtures("patient")
 def test_a_round_waits_half_as_long_as_the_last_one_took_at_most() -> None:
     rounds, seconds = asyncio.run(come_through_a_door(Batcher, 3 * LAST_SECONDS))
@@ -137,12 +138,14 @@ def test_a_round_waits_half_as_long_as_the_last_one_took_at_most() -> None:
     assert LAST_SECONDS / 2 <= seconds < 2 * LAST_SECONDS
 
 
+@pytest.mark.timing
 def test_a_round_waits_for_a_moment_after_one_that_waited_for_a_lock() -> None:
     rounds, seconds = asyncio.run(come_through_a_door(Batcher, 3 * LAST_SECONDS))
     assert rounds == [[1], [2], [3, 4]]
     assert batcher.LONGEST_SECONDS <= seconds < LAST_SECONDS / 2
 
 
+@pytest.mark.timing
 def test_where_nobody_else_comes_a_question_goes_at_once_after_a_long_round() -> None:
     async def ask_alone() -> float:
         held = threading.Event()

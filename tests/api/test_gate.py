@@ -132,7 +132,7 @@ class TestScan:
         with pytest.raises(Invalid) as refused:
             parse_json(body, 10**6)
         assert refused.value.fields[0].pointer.startswith("/kkk")
-        assert time.perf_counter() - started < 2
+        assert time.perf_counter() - started < 5
 
 
 def _count(value: Any) -> int:

@@ -162,7 +162,7 @@ def test_a_broker_that_is_away_makes_it_degraded_and_not_unready(tmp_path: Path)
         }
         started = time.monotonic()
         degraded = httpx.get(f"{service.url}/readyz")
-        assert time.monotonic() - started < 3
+        assert time.monotonic() - started < 10
         assert (degraded.status_code, degraded.json()["status"]) == (200, "degraded")
         assert degraded.json()["broker"].startswith("away: jobs wait until a supervisor looks into the database")
         client = service.client()

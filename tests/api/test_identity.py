@@ -228,7 +228,7 @@ def test_the_same_records_packed_as_a_whole_are_not_read(first: First) -> None:
     assert (packed_file.status_code, packed_file.json()["errors"][0]["pointer"]) == (422, "/file")
 
 
-@pytest.mark.slow
+@pytest.mark.timing
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", ["the same bytes", "a near-copy"])
 def test_how_long_an_upload_takes_says_nothing_of_other_owners(service: Service, kind: str) -> None:

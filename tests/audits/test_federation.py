@@ -1,8 +1,8 @@
 """Each client's own transcript, from real processes, satisfies its own noise law and its own grey-box audit.
 
-Three owners, trainers that write down what they read and say, real records, ledgers and system noise. What is checked,
-and how often it is a false alarm (1e-4 for an audit), is told in `tests.support.transcripts`; the quick variant is part
-of `tests.workers.test_federation`. Each planted bug is seen by the audit that is made for it.
+Three owners, trainers that write down what they read and say, real records, ledgers and system noise.
+`tests.support.transcripts` states what is checked, and its false-alarm rate: 5e-7 for an audit of three. The quick
+variant is part of `tests.workers.test_federation`. Each planted bug is seen by the audit that is made for it.
 """
 
 from pathlib import Path

@@ -1,8 +1,8 @@
 """The noise law: what is drawn is what is priced, and the bugs that break it are seen.
 
-Each planted bug stays here as a fixture that must fail the same judgement the real noise passes. Seeds are fixed, so a
-false alarm (1 in about 8,000 per judgement) would be found once, at writing. The draws of fresh processes come from the
-system: there a false alarm has that probability per run.
+Each planted bug stays here as a fixture that must fail the same judgement the real noise passes. Seeds are fixed, but
+for draws of the system and of fresh processes: there a judgement is a false alarm in 3e-7 of all runs. At their sizes
+each planted bug is 20 standard deviations or more beyond a threshold, so that none is missed.
 """
 
 import subprocess
@@ -66,6 +66,7 @@ class TestVectors:
     def test_the_noise_passes(self) -> None:
         assert judge(honest(SimulationGenerator(21), DRAWS), SIGMA).passes()
 
+    @pytest.mark.statistical
     def test_the_system_generators_noise_passes(self) -> None:
         assert judge(noise_vector(SystemGenerator(), SIGMA, DRAWS), SIGMA).passes()
 
@@ -91,7 +92,7 @@ class TestVectors:
     def test_the_scale_is_the_priced_multiple_of_the_sensitivity(
         self, coordinates: int, diameter: float | None, moved: float
     ) -> None:
-        """End to end over the grid: deviation in the sum's units = multiplier * sensitivity, z-test at 4.5."""
+        """End to end over the grid: deviation in the sum's units = multiplier * sensitivity, z-test at 5.5."""
         grid = vector_grid(1.98, 45_211, coordinates, Adjacency.REPLACE_ONE, diameter)
         drawn = noise_vector(SimulationGenerator(22), grid.parameter(3.0), DRAWS) * grid.step
         assert 3.0 * moved < 3.0 * grid.sensitivity * grid.step < 3.0 * moved * 1.002
@@ -151,7 +152,9 @@ class TestMatrices:
 
 
 class TestProcesses:
+    @pytest.mark.statistical
     def test_fresh_processes_draw_independent_noise(self) -> None:
+        """False alarm 7e-7: two judgements of 3e-7, and 7.6e-8 for their independence."""
         command = [sys.executable, "-c", PROCESS]
         one, other = (
             np.frombuffer(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout, dtype=np.int64)

@@ -253,6 +253,7 @@ def fill(database: Database, place: Place, many: int, owners: int = 50) -> list[
     return people
 
 
+@pytest.mark.timing
 def test_ten_thousand_waiting_jobs_do_not_make_claims_slow(database: Database, place: Place) -> None:
     people = fill(database, place, MANY)
     seconds = []

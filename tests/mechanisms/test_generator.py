@@ -36,25 +36,39 @@ def in_forked_child(generator: Generator) -> bytes:
     return drawn
 
 
+def fair(words: np.ndarray) -> bool:
+    """Say whether each of 64 bits is set in about half of the words."""
+    ones = [int(((words >> np.uint64(bit)) & np.uint64(1)).sum()) for bit in range(64)]
+    return max(abs(count - words.size / 2) for count in ones) / np.sqrt(words.size / 4) < 6
+
+
 class TestSystemGenerator:
+    @pytest.mark.statistical
     def test_two_generators_differ(self) -> None:
+        """Equal by chance: 2^-4096."""
         assert not np.array_equal(SystemGenerator().bits(WORDS), SystemGenerator().bits(WORDS))
 
+    @pytest.mark.statistical
     def test_no_word_comes_twice(self) -> None:
         words = SystemGenerator().bits(100_000)  # equal words by chance: 3e-10
         assert np.unique(words).size == words.size
 
+    @pytest.mark.statistical
     def test_every_bit_is_fair(self) -> None:
-        """z-test per bit at 5.5: false alarm 64 * 4e-8."""
-        words = SystemGenerator().bits(200_000)
-        for bit in range(64):
-            ones = int(((words >> np.uint64(bit)) & np.uint64(1)).sum())
-            assert abs(ones - 100_000) / np.sqrt(50_000) < 5.5
+        """False alarm 1.3e-7: 64 z-tests at 6."""
+        assert fair(SystemGenerator().bits(200_000))
 
+    def test_a_bit_that_is_set_too_often_is_seen(self) -> None:
+        """Set in 52.5 % of words, it is 16 deviations beyond the threshold."""
+        words, other = SimulationGenerator(5).bits(200_000), SimulationGenerator(6).bits(200_000)
+        assert fair(words)
+        assert not fair(words | ((other % np.uint64(20) == 0).astype(np.uint64) << np.uint64(17)))
+
+    @pytest.mark.statistical
     def test_leading_bits_are_uniform(self) -> None:
-        """Chi-square, false alarm 1e-4."""
+        """Chi-square, false alarm 1e-7."""
         counts = np.bincount((SystemGenerator().bits(400_000) >> np.uint64(56)).astype(np.int64), minlength=256)
-        assert stats.chisquare(counts).pvalue > 1e-4
+        assert stats.chisquare(counts).pvalue > 1e-7
 
     @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
     def test_forked_children_differ_from_parent_and_from_each_other(self) -> None:

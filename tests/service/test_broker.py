@@ -14,7 +14,7 @@ from core.service.broker import MOST_PENDING, MOST_QUEUED, NOTIFY, BrokerNotifie
 from core.service.notifier import SilentNotifier, make_notifier
 from tests.support.cluster import Reaper, Redis
 
-SOON_SECONDS = 0.2
+SOON_SECONDS = 5.0
 
 
 @pytest.fixture
@@ -80,11 +80,12 @@ def test_a_broker_that_is_away_or_hangs_delays_nobody_and_is_used_again(redis: R
     began = time.monotonic()
     for number in range(2 * MOST_PENDING):
         notifier.notify(f"job_{number}", "auto")
-    assert time.monotonic() - began < SOON_SECONDS * 10
+    assert time.monotonic() - began < SOON_SECONDS
     redis.process.send_signal(signal.SIGCONT)
     redis.stop()
     began = time.monotonic()
-    notifier.notify("job_2", "cpu")
+    for number in range(100):
+        notifier.notify(f"job_{number}", "cpu")
     assert time.monotonic() - began < SOON_SECONDS
     redis.start()
     with redis.client() as client:

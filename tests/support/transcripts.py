@@ -3,8 +3,8 @@
 From what its trainer wrote down (see `listened`), the records as they are stored, and the ledger. Each client is judged
 alone and with the full noise of its own question; `check_own_noise` compares clients with each other.
 
-False alarms, with noise from the system: 2e-5 for each client's law (variance and distribution at p < 1e-5 each), 7e-6
-for each pair of clients and each client's lag-1 correlation (|z| > 4.5): about 1e-4 for an audit of three.
+False alarms, with noise from the system: 1e-7 for each client's law (variance and distribution at p < 5e-8 each), and
+2.1e-8 for each z-score beyond 5.6, of which there are two a client and one a pair: 5e-7 for an audit of three.
 """
 
 import json
@@ -39,8 +39,8 @@ from core.training.fitting import make_problem
 from core.training.order import AttemptInput, stored_order
 from tests.support.federated import Federation
 
-LEAST_P = 1e-5
-MOST_Z = 4.5
+LEAST_P = 5e-8
+MOST_Z = 5.6
 HEADER_BYTES, SCALE_BYTES = 41, 8
 QUESTION: TypeAdapter[Question] = TypeAdapter(Question)
 
@@ -137,15 +137,17 @@ def check_own_noise(found: Sequence[Transcript]) -> None:
         below = float(stats.chi2.cdf((drawn**2).sum(), drawn.size))
         assert 2 * min(below, 1 - below) > LEAST_P, f"full noise: {sqrt((drawn**2).mean()):.3f} of it"
         assert stats.kstest(drawn, "norm").pvalue > LEAST_P, "noise is Gaussian"
-        assert abs(correlation(drawn[1:], drawn[:-1])) < MOST_Z, "noise is drawn afresh"
+        for first in (0, 1):  # neighbours in pairs that share no draw: the z-score of each is normal
+            former, later = drawn[first : first + (drawn.size - first) // 2 * 2].reshape(-1, 2).T
+            assert abs(correlation(former, later)) < MOST_Z, "noise is drawn afresh"
     for place, drawn in enumerate(noises):
         for other in noises[:place]:
             assert abs(correlation(drawn, other)) < MOST_Z, "everybody's own noise"
 
 
 def correlation(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
-    """Return the z-score of the correlation of two streams of noise."""
-    return float((one * other).mean() * sqrt(one.size))
+    """Return the z-score of two streams' product: exactly normal where one is independent of the other."""
+    return float(one @ other / np.linalg.norm(other))
 
 
 def check_single_use(one: Transcript) -> None:

@@ -100,7 +100,7 @@ class TestTheNotifier:
                 took.append(time.monotonic() - began)
         finally:
             quiet.redis.process.send_signal(signal.SIGCONT)
-        assert sorted(took)[2] < 2.0, took
+        assert sorted(took)[2] < 5.0, took
 
     def test_workers_are_on_record(self, quiet: Cluster) -> None:
         found = quiet.get("/v1/workers")["data"]

@@ -52,7 +52,7 @@ def test_it_gives_up_after_a_lease(database: Database) -> None:
     began = time.monotonic()
     with pytest.raises(OperationalError if database.is_sqlite else DatabaseAway):
         writer(database, 0.3).commit(work)
-    assert 0.3 <= time.monotonic() - began < 3
+    assert 0.3 <= time.monotonic() - began < 10
 
 
 def test_a_refusal_is_final(database: Database) -> None:

@@ -280,7 +280,7 @@ def _seconds(act: Callable[[], object]) -> float:
     return process_time() - began
 
 
-@pytest.mark.slow  # some seconds of products of wide layers, timed one beside the other
+@pytest.mark.timing  # some seconds of products of wide layers, timed one beside the other
 @pytest.mark.parametrize(("places", "inputs", "units"), [(4, 512, 1024), (8, 1024, 512), (64, 512, 512), (32, 64, 192)])
 def test_the_cheaper_form_takes_less_time_where_costs_are_far_apart(places: int, inputs: int, units: int) -> None:
     count = 2**22 // (inputs * units)  # as many rows as a pass has room for
