@@ -59,6 +59,7 @@ def kill_where(service: Embedded, place: str, dataset: str, **body: Any) -> dict
 
 
 class TestPractical:
+    @pytest.mark.statistical
     @pytest.mark.parametrize(
         "optimizer",
         [
@@ -136,6 +137,7 @@ def test_noise_follows_from_any_target(
 
 
 class TestCertified:
+    @pytest.mark.statistical
     def test_costs_one_answer_and_learns(self, service: Embedded, data: str, rows: list[dict[str, str]]) -> None:
         asked = {"optimizer": CERTIFIED, "privacy": {"mu": "0.5"}}
         quoted, job, release = run(service, data, **asked)

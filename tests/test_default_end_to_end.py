@@ -55,6 +55,7 @@ def submit(service: Embedded, dataset: str, **body: Any) -> Any:
     return service.http.post("/v1/jobs", json=asked, headers={"Idempotency-Key": f"default-{next(SEEDS)}"})
 
 
+@pytest.mark.statistical
 def test_ordinary_data_are_covered_by_the_job_that_names_no_method(service: Embedded, dataset: str) -> None:
     """Of 17 intervals at least 9 hold (3e-8 by the binomial law), none is six standard errors off: 6e-8 in all.
 
@@ -138,6 +139,7 @@ def test_what_the_default_cannot_fit_is_refused_and_never_fitted_by_another_meth
     assert pointer in [one["pointer"] for one in answer.json()["errors"]], answer.text
 
 
+@pytest.mark.statistical
 def test_an_owner_declares_deviations_and_an_analyst_asks_what_finds_an_effect(service: Embedded) -> None:
     """Before and after: the width lies between the ends, or a fifth beyond.
 
@@ -169,6 +171,7 @@ def test_an_owner_declares_deviations_and_an_analyst_asks_what_finds_an_effect(s
 TOYS = {"kind": "logistic", "target": "y", "features": ["age", "job"]}
 
 
+@pytest.mark.statistical
 def test_three_owners_fit_one_model_together_with_intervals(service: Embedded) -> None:
     """Each with people of one age only: no estimate is six standard errors off; false alarm 1 in 10^8."""
     job = federated.submit(service, None, model=TOYS, optimizer={"kind": USUAL}, privacy={"mu": "1.2"}, inference={})

@@ -92,6 +92,7 @@ def test_the_plan_divides_the_price_and_all_of_it_is_spent(
     assert job["cost"]["spent"]["rho"] == job["cost"]["reserved"]["rho"] == estimate["cost"]["rho"]
 
 
+@pytest.mark.statistical
 def test_figures_hold_what_is_so_of_the_records(
     service: Embedded, people: People, described: tuple[dict[str, Any], str]
 ) -> None:
@@ -239,6 +240,7 @@ def test_the_command_line_describes(service: Embedded, dataset: str) -> None:
 LOGISTIC = {"kind": "logistic", "target": "y", "features": ["age", "income", "group"]}
 
 
+@pytest.mark.statistical
 def test_a_later_job_takes_the_look_from_a_description(
     service: Embedded, dataset: str, described: tuple[dict[str, Any], str]
 ) -> None:

@@ -71,6 +71,7 @@ def model(service: Embedded, dataset: str) -> str:
     return str(job["result"]["model"])
 
 
+@pytest.mark.statistical
 def test_names_intervals_and_notes_follow(service: Embedded, model: str) -> None:
     """Each within six of its standard errors: false alarm 1 in 10^8."""
     shown = service.get(f"/v1/models/{model}/summary")

@@ -80,6 +80,7 @@ def ended(service: Embedded, dataset: str, model: dict[str, Any]) -> dict[str, A
     return found
 
 
+@pytest.mark.statistical
 def test_it_is_the_default_costs_what_is_said_and_is_as_wide_as_foreseen(
     service: Embedded, dataset: str, job: dict[str, Any]
 ) -> None:
@@ -105,6 +106,7 @@ def test_it_is_the_default_costs_what_is_said_and_is_as_wide_as_foreseen(
     assert all(name in text for name in names)
 
 
+@pytest.mark.statistical
 def test_predictions_are_of_all_classes_and_their_intervals_hold_the_truth(
     service: Embedded, job: dict[str, Any]
 ) -> None:

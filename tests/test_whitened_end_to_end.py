@@ -61,6 +61,7 @@ def lines(service: Embedded, model: str) -> dict[str, dict[str, Any]]:
     return {line["name"]: line for line in service.get(f"/v1/models/{model}/summary")["coefficients"]}
 
 
+@pytest.mark.statistical
 def test_wide_bounds_cost_nothing_and_all_of_mu_is_spent(service: Embedded, dataset: str) -> None:
     """Estimates within six standard errors (2e-9 each), widths within 1.6 of the non-private ones.
 
@@ -90,6 +91,7 @@ def test_wide_bounds_cost_nothing_and_all_of_mu_is_spent(service: Embedded, data
     assert told.status_code == 200, told.text
 
 
+@pytest.mark.statistical
 def test_an_alias_is_named_and_its_interval_withheld_everywhere(service: Embedded, dataset: str) -> None:
     """The same column twice: no budget identifies either coefficient."""
     _, model = run(service, dataset, model=ALIASED)
@@ -119,6 +121,7 @@ def test_an_alias_is_named_and_its_interval_withheld_everywhere(service: Embedde
         assert "withheld" in refused.text
 
 
+@pytest.mark.statistical
 def test_a_budget_that_carries_nothing_gives_no_interval_at_all(service: Embedded, dataset: str) -> None:
     job, model = run(service, dataset, model=LOGISTIC, privacy={"mu": "0.002"})
     summary = service.get(f"/v1/models/{model}/summary")
@@ -127,6 +130,7 @@ def test_a_budget_that_carries_nothing_gives_no_interval_at_all(service: Embedde
     assert job["cost"]["spent"]["mu"] == "0.002"
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(
     ("model", "effect"),
     [(COUNTS, 0.3 * AGE), (SCORES, AGE), (SCORES | {"loss": {"kind": "squared"}}, AGE)],

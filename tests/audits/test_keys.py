@@ -186,6 +186,31 @@ def test_a_key_s_id_without_its_secret_opens_nothing(service: Service) -> None:
     assert service.client(made["key"]).get("/v1/me").status_code == 200
 
 
+def test_a_check_is_one_hash_whichever_secret_is_shown(database: Database) -> None:
+    """By the calls that it makes, so that no load fails it: a flood of wrong secrets costs a hash each."""
+    with database.write() as session:
+        person = principals.create(session, "Anna", "analyst")
+        key, secret = principals.create_key(session, person.id, "laptop")
+    called = []
+    for shown in (secret, secret[:-1] + "x", "x" + secret[1:]):
+        names: list[str] = []
+
+        def note(_: object, event: str, given: Any, names: list[str] = names) -> None:
+            if event == "c_call":
+                names.append(given.__name__)
+
+        sys.setprofile(note)
+        opened = principals.opens(key.digest, key.salt, shown)
+        sys.setprofile(None)
+        assert opened == (shown == secret)
+        called.append(names)
+    assert called[0] == called[1] == called[2]
+    assert called[0].count("digest") + called[0].count("hexdigest") == 1, called[0]
+    assert called[0].count("compare_digest") == 1, called[0]
+    assert len(called[0]) < 10, called[0]
+
+
+@pytest.mark.timing
 def test_a_check_costs_no_more_than_a_hundredth_of_a_millisecond(database: Database) -> None:
     """CPU of one salted hash and its comparison, against one SHA-256, interleaved; the best of many rounds."""
     with database.write() as session:

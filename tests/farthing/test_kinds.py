@@ -54,6 +54,7 @@ def estimates(model: Model) -> dict[str, float]:
     return {one.name: one.estimate or 0.0 for one in model.table().coefficients}
 
 
+@pytest.mark.statistical
 def test_an_unknown_scale_is_estimated_beside_the_coefficients(train: Train) -> None:
     """Balance is 5 + age/10 with normal errors of 2; bounds of the test are many of the model's own standard errors."""
     model = train("joint", JOINT)
@@ -61,7 +62,7 @@ def test_an_unknown_scale_is_estimated_beside_the_coefficients(train: Train) -> 
     assert [one.name for one in table.coefficients] == ["intercept", "age"]
     assert table.scale is not None
     assert table.scale.std_error is not None
-    assert abs(table.scale.estimate - 2) < 4.5 * table.scale.std_error + 0.5
+    assert abs(table.scale.estimate - 2) < 6 * table.scale.std_error + 0.5
     assert abs(estimates(model)["age"] - 0.1) < 0.1
     assert "residual scale estimated" in model.methods()
     assert "(residual scale)" in model.summary()

@@ -65,6 +65,7 @@ def schedule(row: Job) -> Counter[Event]:
     return Counter(EVENT.validate_python(event) for event in row.schedule)
 
 
+@pytest.mark.statistical
 def test_three_owners_are_charged_each_for_its_own_answers(service: Embedded) -> None:
     job = submit(service, None)
     ended = job.wait()
