@@ -16,7 +16,7 @@ def test_second_time():
 """
 
 
-def test_a_failure_in_any_run_is_named_and_told_by_the_status(
+def test_a_failure_in_any_run_is_named_and_ends_with_status_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # they take seconds to start

@@ -1,7 +1,7 @@
 """The fast part of the gate of multinomial models, and planted bugs that it must see. Fresh data sets for every job.
 
-False alarms: a cell's rules are those of `benchmarks.trust.verdicts`, with slacks of 2 and 2.8 simulation deviations;
-seeds of data are fixed, noise is the system's own.
+A cell's rules are those of `benchmarks.trust.verdicts`, with slacks of 2 and 2.8 simulation deviations. Seeds of data
+are fixed and the noise follows from a test's name, so a run repeats and none fails by chance.
 """
 
 from dataclasses import replace

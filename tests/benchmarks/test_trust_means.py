@@ -1,6 +1,6 @@
 """Does least squares find a mean where large residuals of one sign carry much of it? With bugs that must be seen.
 
-Data sets have fixed seeds; the noise is the system's own, so each run is a new draw.
+Data sets have fixed seeds and the noise follows from a test's name, so a run repeats and none fails by chance.
 """
 
 from collections.abc import Callable
@@ -33,8 +33,8 @@ def covered(cell: Cell = SKEWED) -> float:
 
 
 def test_the_mean_of_skewed_errors_is_covered_where_noise_hides_most_of_the_tail() -> None:
-    """Of twelve jobs nine at least: one run in five hundred fails at .93 a job, three in a million twice."""
-    assert covered() >= 0.75 or covered() >= 0.75
+    """Of twelve jobs nine at least: after a change of what is drawn one in five hundred fails, at .93 a job."""
+    assert covered() >= 0.75
 
 
 def _uncorrected(tails: Tails, cut: float, intercept: float | None = None) -> tuple[float, float]:
@@ -61,9 +61,8 @@ def _seen_alone(side: Side, cut: float) -> tuple[float, float]:
     ids=["no correction", "a tail that noise hides not counted"],
 )
 def test_planted_bugs_lose_the_mean(where: object, name: str, planted: Callable[..., object]) -> None:
-    """A second lot of jobs may notice what the first did not."""
     with patch.object(where, name, planted):
-        assert covered() < 0.75 or covered() < 0.75
+        assert covered() < 0.75
 
 
 def test_normal_errors_are_not_taken_for_tails() -> None:

@@ -9,7 +9,7 @@ from tests.support.terms import MAINS, fitted, people, plan
 
 JOBS = 12
 LEAST = 8
-"""Of those flagged: on other seeds 15 of 16, and 3 of 16 with the planted bug. At .94, a false alarm in 2,000 runs."""
+"""Of those flagged: 15 of 16 on other draws, and 3 of 16 with the planted bug. Draws repeat from run to run."""
 
 
 def flagged() -> int:

@@ -2,7 +2,7 @@
 
     python -m tests.support.repeat --times 30 --busy 10 -m 'statistical and not slow' -- -n 2
 
-One line a run tells how many tests passed, failed and were left out, and how long it took; each failing test is named.
+The log has one line a run: how many tests passed, failed and were skipped, and how long it took. It names each failure.
 Exits with 1 where a run failed, or ran nothing.
 """
 

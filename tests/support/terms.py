@@ -110,7 +110,7 @@ def problem(planned: PlannedJob, read: Encoded) -> LinearProblem:
 
 
 def oracle(planned: PlannedJob, table: Table) -> FullOracle:
-    """Return an oracle over the records with the system's own noise, that answers what was priced and no more."""
+    """Return an oracle over the records with a system generator's noise, that answers what was priced and no more."""
     payments = CountingFilter(compose(Counter(planned.schedule)))
     return FullOracle(problem(planned, records(planned, table)), planned.facts, payments, SystemGenerator())
 

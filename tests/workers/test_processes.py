@@ -63,6 +63,7 @@ def gone(processes: list[psutil.Process]) -> bool:
     return not psutil.wait_procs(processes, timeout=SOON_SECONDS)[1]
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("method", ["noisy_newton", "whitened_newton"])
 def test_a_job_over_two_processes_is_the_same_job(service: Embedded, dataset: str, method: str) -> None:
     """Same chunks, same price, same questions read by either process, and a model that agrees within its noise."""
