@@ -413,6 +413,7 @@ class TestWatching:
         assert answer.json()["state"] == "queued"
         assert 0.9 < time.monotonic() - begun < 5
 
+    @pytest.mark.timing
     def test_progress_and_ends_appear_on_the_grid(self, admin: httpx.Client, worker: Worker) -> None:
         worker.start()
         seen: list[tuple[float, int]] = []

@@ -136,11 +136,12 @@ class TestDeadline:
             assert [account.reserved_1, account.reserved_2] == cost[:2]
 
     def test_one_that_has_started_does_not_expire_when_it_is_put_back(self, database: Database, place: Place) -> None:
-        made = waiting(database, place, max_queue_seconds=0.2)
+        made = waiting(database, place, max_queue_seconds=1000.0)
         claim = claim_one(database)
         assert claim is not None
         database.run(jobs.release_claim, claim)
-        time.sleep(0.25)
+        with database.write() as session:
+            session.get_one(Job, made).expires_at = time.time() - 1  # as if it had waited so long
         assert database.run(sweep, LEASE, 3, 1e9).expired == []
         assert take(database) == made
 
