@@ -87,6 +87,7 @@ MEMBERS: dict[str, dict[str, Form]] = {
     "upload": {"dataset": TEXT, "fingerprint": TEXT, "rows": COUNT, "actor": TEXT},
     "grant": {"account": TEXT, "terms": TERMS, "principal": TEXT, "actor": TEXT, "closed": FLAG},
     "reserve": {"schedule": RUNS, "retry_allowance": typed(int, 0), "draws": DRAWS, "dataset": TEXT, "actor": TEXT},
+    "read": {},
     "spend": {"event": RUNS, "again": FLAG},
     "charge": {"event": RUNS, "reason": TEXT},
     "settle": {"reason": TEXT, "draws": DRAWS},
@@ -102,6 +103,8 @@ LEAVES = {"gaussian": "sigma", "zcdp": "rho", "pure": "epsilon", "bounded_range"
 WEIGHTS = ("0.699", "0.1", "0.1", "0.1")
 NOTHING = {"kind": "composed", "events": []}
 ZERO = [0, 0, 0, 0]
+STILL = MEMBERS.keys() - {"reserve", "read", "spend", "charge", "settle", "compensate"}
+"""Kinds that are about no job."""
 
 
 class Broken(Exception):
@@ -265,7 +268,7 @@ class Ledger:
     """What the entries of a scope add up to."""
 
     def __init__(self) -> None:
-        self.head, self.seq, self.at = "sha256:" + 64 * "0", 0, 0.0
+        self.head, self.seq, self.at, self.v = "sha256:" + 64 * "0", 0, 0.0, 1
         self.heads = {self.head}
         self.scope, self.owner, self.units = "", "", 0
         self.accounts: dict[str, Body] = {}
@@ -285,7 +288,12 @@ class Ledger:
         body = json.loads(text)
         need(canonical(body) == text, "its body is not in the canonical form")
         json.dumps(body, ensure_ascii=False).encode()  # no half of a surrogate pair
-        need(body["v"] == 1, f"it is of version {body['v']}, and this program reads 1")
+        need(
+            type(body["v"]) is int and body["v"] in (1, 2),
+            f"it is of version {body['v']}, and this program reads 1 and 2",
+        )
+        need(body["v"] >= self.v, "its version is lower than that of the entry before")
+        self.v = body["v"]
         shown = ("seq", "kind", "job", "attempt", "chunk")
         need([entry[name] for name in shown] == [body[name] for name in shown], "it is shown as something else")
         self.scope = self.scope or body["scope"]
@@ -299,7 +307,7 @@ class Ledger:
         due: Moves = getattr(self, body["kind"])(body) or {}
         moved = {name: (one["spent"], one["reserved"]) for name, one in body["accounts"].items()}
         need(canonical(moved) == canonical(due), f"it moves {moved}, and {due} follows")
-        if not due or body["kind"] == "reconcile":
+        if body["kind"] in STILL:
             need((body["job"], body["attempt"], body["chunk"]) == (None, None, None), "it names a job")
         for name, (spent, reserved) in due.items():
             account = self.accounts[name]
@@ -391,6 +399,8 @@ class Ledger:
             "held": dict(held),
             "over": False,
             "compensated": False,
+            "reader": 0,
+            "kept": False,
         }
         job |= {"charged": dict.fromkeys(held, ZERO), "drawn": Counter(), "paid": 0, "attempt": 0, "due": 0}
         job["draws"] = body["draws"]
@@ -418,6 +428,13 @@ class Ledger:
         self.charged.update(drawn)
         return {name: (amount, add(ZERO, amount, -1)) for name, amount in amounts.items()}
 
+    def read(self, body: Body) -> None:
+        """Let an attempt read records: what its job is charged is kept from here on."""
+        job, attempt = self.live(body), body["attempt"]
+        need(self.v > 1, "version 1 has no such kind")
+        need(body["chunk"] == 0 and attempt > job["reader"] and attempt >= max(1, job["attempt"]), "it is out of turn")
+        job |= {"reader": attempt, "kept": True}
+
     def spend(self, body: Body) -> Moves:
         """Pay for a chunk before it is read."""
         job, k, attempt = self.live(body), body["chunk"], body["attempt"]
@@ -428,6 +445,7 @@ class Ledger:
             k <= job["paid"] and (attempt == job["attempt"] or k == job["paid"] or not is_stream(job["events"])),
             "it is not due",
         )
+        need(self.v == 1 or attempt == job["reader"], "no entry says that its attempt may read")
         need(body["again"] is (k < job["paid"]), "whether it pays again is told wrongly")
         need(canonical(body["event"]) == f"[[1,{job['events'][k]}]]", "its event is not that of its chunk")
         amounts = {}
@@ -437,7 +455,7 @@ class Ledger:
                 amounts[name] = price([job["events"][k]], self.accounts[name]["orders"])
                 job["left"][name] = add(job["left"][name], amounts[name], -1)
                 need(min(job["left"][name]) >= 0, "the allowance does not pay for it")
-        job |= {"attempt": attempt, "due": k + 1, "paid": max(job["paid"], k + 1)}
+        job |= {"attempt": attempt, "due": k + 1, "paid": max(job["paid"], k + 1), "kept": True}
         return self.pay(job, amounts, [job["events"][k]])
 
     def charge(self, body: Body) -> Moves:
@@ -453,7 +471,7 @@ class Ledger:
         drawn = events[job["paid"] :] + [dearest] * min((rest // once for rest, once in pairs if once), default=0)
         told = [canonical(event) for times, event in body["event"] for _ in range(min(times, 999))]
         need(told == drawn and all(x[1] != y[1] for x, y in pairwise(body["event"])), "its events are not those left")
-        job |= {"over": True, "paid": len(events)}
+        job |= {"over": True, "paid": len(events), "kept": job["kept"] or self.v == 1}
         return self.pay(job, dict(job["held"]), drawn)
 
     def settle(self, body: Body) -> Moves:
@@ -469,6 +487,7 @@ class Ledger:
         """Give back a share of a charge, once."""
         job = self.jobs.get(body["job"], {})
         need(job and job["over"] and job["paid"] and not job["compensated"], "its job has no charge to give back")
+        need(self.v == 1 or not job["kept"], "its job may have read records")
         part = Fraction(body["fraction"])
         need(0 < part <= 1 and (body["attempt"], body["chunk"]) == (0, 0), "its share is none")
         need(sum(at > body["at"] - 86_399 for at in self.given_back) < 10, "ten were made within a day")  # noqa: PLR2004 - the page's

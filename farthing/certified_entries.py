@@ -51,6 +51,7 @@ def differs(told: Certificate, payload: Mapping[str, Any], entries: Sequence[Ent
         "times in which payments may be missing": _reconciled(entries[:last]) == told_before,
         f"the records that {job} reads": mine[0]["dataset"] == told.dataset.id,
         f"the entries about {job}": _spans(told, mine),
+        f"what {job} may have read": _may_read(mine),
         f"what {job} drew and cost": _sums(mine, payload) == _sums_told(payload),
     }
     return next((what for what, same in agrees.items() if not same), None)
@@ -91,6 +92,17 @@ def _spans(told: Certificate, mine: Sequence[Mapping[str, Any]]) -> bool:
     """Say whether a job's entries begin and end where its certificate says, and end it: charged or settled."""
     ends = told.ledger.before.seq + 1, told.ledger.first.seq, told.ledger.last.seq
     return ends == (mine[0]["seq"], mine[0]["seq"], mine[-1]["seq"]) and any("reason" in body for body in mine)
+
+
+def _may_read(mine: Sequence[Mapping[str, Any]]) -> bool:
+    """Say whether an entry allows each attempt to read before it pays, and nothing that was read is given back.
+
+    Version 1 has no such entries.
+    """
+    readers = [body["attempt"] for body in mine if body["kind"] == "read"]
+    paying = [body["attempt"] for body in mine if body["kind"] == "spend" and body["v"] > 1]
+    given_back = any(body["kind"] == "compensate" and body["v"] > 1 for body in mine)
+    return set(paying) <= set(readers) and not (given_back and readers)
 
 
 def _sums(mine: Sequence[Mapping[str, Any]], payload: Mapping[str, Any]) -> tuple[object, ...]:

@@ -11,6 +11,8 @@ from typing import Any, Final
 
 from farthing.views import Entry
 
+VERSIONS: Final = (1, 2)
+"""Of entries; none of a lower one follows one of a higher."""
 GENESIS: Final = "sha256:" + "0" * 64
 
 
@@ -39,15 +41,19 @@ def follow(entries: Iterable[Entry]) -> Followed:
         entries: all of them, oldest first, as `Client.entries` brings them.
 
     Raises:
-        BrokenChainError: an entry is missing, was changed, or is of another scope.
+        BrokenChainError: an entry is missing, was changed, or is of another scope or of no known version.
     """
-    hashes, scope = {0: GENESIS}, ""
+    hashes, scope, version = {0: GENESIS}, "", VERSIONS[0]
     for seq, entry in enumerate(entries, start=1):
         body = _read(entry, seq, hashes[seq - 1])
         scope = scope or body["scope"]
         if body["scope"] != scope:
             raise BrokenChainError(seq, f"it is of {body['scope']}, not of {scope}")
-        hashes[seq] = entry.hash
+        if type(body["v"]) is not int or body["v"] not in VERSIONS:
+            raise BrokenChainError(seq, f"it is of version {body['v']}, and this program reads {VERSIONS}")
+        if body["v"] < version:
+            raise BrokenChainError(seq, f"it is of version {body['v']}, after one of version {version}")
+        hashes[seq], version = entry.hash, body["v"]
     if not scope:
         raise BrokenChainError(1, "there is none")
     return Followed(scope, hashes)
@@ -64,7 +70,7 @@ def _read(entry: Entry, seq: int, previous: str) -> dict[str, Any]:
     try:
         body: dict[str, Any] = json.loads(entry.body)
         told = (body["seq"], body["kind"], body["job"], body["attempt"], body["chunk"])
-        has_scope = isinstance(body["scope"], str)
+        has_scope = isinstance(body["scope"], str) and "v" in body
     except (KeyError, RecursionError, TypeError, ValueError):
         has_scope = False
     if not has_scope:

@@ -238,8 +238,8 @@ class Entry(View):
     seq: int
     """Its number in the scope's chain, from 1."""
     kind: str
-    """What it did: open, upload, grant, reserve, spend, charge, settle, compensate, freeze, unfreeze, reconcile,
-    unwitnessed, accept."""
+    """What it did: open, upload, grant, reserve, read, spend, charge, settle, compensate, freeze, unfreeze,
+    reconcile, unwitnessed, accept."""
     job: str | None = None
     """That it is about; None: none."""
     attempt: int | None = None

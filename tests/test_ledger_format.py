@@ -16,6 +16,7 @@ from decimal import Decimal
 from fractions import Fraction
 from hashlib import sha256
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, get_args
 
 import pytest
@@ -29,7 +30,10 @@ from core.db.tables import Dataset, Scope
 from core.jobs import jobs
 from core.ledger import gaps, kinds, ledger
 from core.ledger.accounts import balance_of, terms_of
+from core.ledger.chain import GENESIS
 from core.ledger.claims import Claim
+from core.ledger.tally import BrokenChain, Tally
+from core.ledger.verification import follow
 from core.ledger.witness.comparing import guard
 from core.ledger.witness.witness import Witness
 from core.operations.reconciling import reconcile
@@ -202,8 +206,7 @@ class Story:
         self.database.run(jobs.fail, later, "diverged", charge="spent")
         for fraction in (Fraction(1), Fraction(2, 7)):
             unread = self.job((Gaussian(sigma=33.0),) * 2)
-            self.pay(unread, 0)
-            self.database.run(jobs.fail, unread, "worker-lost", charge="spent")
+            self.database.run(jobs.fail, unread, "trainer-failed", charge="all")
             given_back = (self.place.scope_id, unread.job_id, fraction, "never opened", self.place.principal_id)
             self.database.run(ledger.compensate, *given_back)
 
@@ -343,6 +346,21 @@ def hashed_anew(told: list[dict[str, Any]], *, renumber: bool = True) -> list[st
     return made
 
 
+def follow_here(lines: list[str]) -> str:
+    """Follow an export by the service's own rules; return its head."""
+    told = [json.loads(line) for line in lines]
+    tally, head = Tally(json.loads(told[0]["body"])["scope"]), GENESIS
+    for one in told:
+        row = one | {"job_id": one["job"], "created_at": json.loads(one["body"])["at"]}
+        head = follow(tally, head, SimpleNamespace(**row))
+    return head
+
+
+def of_version_1(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return entries as 0.1.0 wrote them."""
+    return [body | {"v": 1} for body in told if body["kind"] != "read"]
+
+
 def the(told: list[dict[str, Any]], kind: str, **wanted: Any) -> dict[str, Any]:
     """Return the first entry of a kind that says so."""
     return next(body for body in told if body["kind"] == kind and all(body[key] == at for key, at in wanted.items()))
@@ -375,7 +393,7 @@ def make_noise_louder(told: list[dict[str, Any]]) -> None:
     body = next(
         one for one in told if one["kind"] == "reserve" and one["schedule"][0][1] == {"kind": "gaussian", "sigma": 33.0}
     )
-    for one in (body, *(other for other in told if other["job"] == body["job"] and other["kind"] == "spend")):
+    for one in (body, *(other for other in told if other["job"] == body["job"] and other["kind"] == "charge")):
         for run in one.get("schedule", one.get("event")):
             run[1]["sigma"] = 3.3
 
@@ -456,6 +474,49 @@ def refund_ten_and_one(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
     copies = [json.loads(json.dumps(body).replace(job, f"job_{copy}")) for copy in range(10) for body in mine]
     last = told.index(mine[-1]) + 1
     return [*told[:last], *(body | {"at": mine[-1]["at"]} for body in copies), *told[last:]]
+
+
+def refund_what_was_read(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The chain's own correction, of a job that had paid for what it read."""
+    read, refund = the(told, "read"), the(told, "compensate")
+    spent = [body for body in told if body["job"] == read["job"] and body["kind"] == "spend"]
+    moved = {name: [body["accounts"][name]["spent"] for body in spent] for name in spent[0]["accounts"]}
+    sums = {name: [-sum(slot) for slot in zip(*paid, strict=True)] for name, paid in moved.items()}
+    back = {name: {"spent": amounts, "reserved": 4 * [0]} for name, amounts in sums.items()}
+    end = told.index(next(body for body in told if body["job"] == read["job"] and body["kind"] == "settle")) + 1
+    made = refund | {"job": read["job"], "fraction": "1", "accounts": back, "at": told[end - 1]["at"]}
+    return [*told[:end], made, *told[end:]]
+
+
+def refund_what_was_read_unsaid(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """As before, and no entry says that the job has read."""
+    forged = refund_what_was_read(told)
+    return [body for body in forged if body["kind"] != "read" or body["job"] != the(told, "read")["job"]]
+
+
+def refund_what_version_1_does_not_say(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """As before, and all but the correction is of a version that has no entry for it."""
+    forged = refund_what_was_read(told)
+    place = forged.index(the(forged, "compensate"))
+    return [*of_version_1(forged[:place]), *forged[place:]]
+
+
+def read_once_for_two_attempts(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    gone = next(body for body in told if body["kind"] == "read" and body["attempt"] == 2)
+    return [body for body in told if body is not gone]
+
+
+def read_for_nano_nats(told: list[dict[str, Any]]) -> None:
+    scope = told[0]["scope"]
+    the(told, "read")["accounts"] = {scope: {"spent": [-1, 0, 0, 0], "reserved": [0] * 4}}
+
+
+def go_back_to_version_1(told: list[dict[str, Any]]) -> None:
+    told[-1]["v"] = 1
+
+
+def take_another_version(told: list[dict[str, Any]]) -> None:
+    told[-1]["v"] = 3
 
 
 def settle_more_than_is_left(told: list[dict[str, Any]]) -> None:
@@ -567,6 +628,13 @@ def add_a_word(told: list[dict[str, Any]]) -> None:
 
 
 FORGERIES: dict[Change, str] = {
+    refund_what_was_read: "its job may have read records",
+    refund_what_was_read_unsaid: "no entry says that its attempt may read",
+    refund_what_version_1_does_not_say: "its job may have read records",
+    read_once_for_two_attempts: "no entry says that its attempt may read",
+    read_for_nano_nats: "it moves .* follows",
+    go_back_to_version_1: "its version is lower",
+    take_another_version: "it is of version 3",
     lower_a_price: "it moves .* follows",
     move_a_nano_for_a_job: "it moves .* follows",
     make_noise_louder: "it moves .* follows",
@@ -615,12 +683,33 @@ FORGERIES: dict[Change, str] = {
 def test_a_forgery_is_found_though_every_hash_is_right(lines: list[str], change: Change) -> None:
     told = bodies(lines)
     forged = change(told)
+    written = hashed_anew(told if forged is None else forged)
     with pytest.raises(outsider.Broken, match=f"^entry \\d+: {FORGERIES[change]}"):
-        outsider.verify(hashed_anew(told if forged is None else forged))
+        outsider.verify(written)
+    with pytest.raises((BrokenChain, ValueError, KeyError)):
+        follow_here(written)
+
+
+def test_entries_of_version_1_are_held_to_their_own_rules(lines: list[str]) -> None:
+    """What 0.1.0 wrote: no entry said that a job reads, and a correction of a job that read followed.
+
+    A job of one version goes on in the other.
+    """
+    told, refunded = bodies(lines), refund_what_was_read(bodies(lines))
+    told = told[: told.index(the(told, "reconcile")) + 1]
+    refund, second = refunded.index(the(refunded, "compensate")), told.index(the(told, "read", attempt=2))
+    for changed in (
+        of_version_1(told),
+        [*of_version_1(told[:second]), *told[second:]],
+        [*of_version_1(refunded[: refund + 1]), *refunded[refund + 1 : refund + 6]],
+    ):
+        written = hashed_anew(changed)
+        assert outsider.verify(written).head == follow_here(written)
 
 
 def test_bodies_that_were_hashed_anew_unchanged_are_good(lines: list[str]) -> None:
-    assert outsider.verify(hashed_anew(bodies(lines))).head == json.loads(lines[-1])["hash"]
+    written = hashed_anew(bodies(lines))
+    assert outsider.verify(written).head == json.loads(lines[-1])["hash"] == follow_here(written)
 
 
 @pytest.mark.parametrize(

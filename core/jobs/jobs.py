@@ -246,7 +246,9 @@ def beat(session: Session, claim: Claim, lease_seconds: float) -> Beat:
 
 
 def mark_opened(session: Session, claim: Claim, software: Mapping[str, Any] | None = None) -> None:
-    """Note, before it happens, that the attempt opens the records: from here on no fault of ours is proven.
+    """Note, before it happens, that the attempt opens the records: from here on its job's charge stands.
+
+    The entry in the scope's chain decides; the time in the attempt's row is for people.
 
     Args:
         session: an open write transaction.
@@ -255,9 +257,11 @@ def mark_opened(session: Session, claim: Claim, software: Mapping[str, Any] | No
 
     Raises:
         StaleAttempt: the claim no longer holds the job.
+        LedgerFrozen: the ledger is behind its witness.
     """
     parent = federations.lock_parent(session, claim.job_id)
     job, at = hold(session, claim)
+    ledger.note_reading(session, job, at)
     for opened in (job, parent):
         if opened is not None:
             attempt = session.get_one(Attempt, (opened.id, opened.attempt))

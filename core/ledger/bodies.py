@@ -1,6 +1,7 @@
 """The text of an entry: what every body says, how it is written, and how it is read back.
 
-A body is canonical JSON with the version of its form, `v`. There is one version so far.
+A body is canonical JSON with the version of its form, `v`. What is written has the newest; older ones are read, each by
+the rules of its own version.
 """
 
 from collections.abc import Sequence
@@ -13,7 +14,8 @@ from core.base.canonical import canonical
 if TYPE_CHECKING:
     from core.ledger.tally import Tally
 
-VERSION: Final = 1
+VERSION: Final = 2
+"""Of what is written. Before an attempt of version 1 read records, no entry said so."""
 SLOTS: Final = 4
 _MOST: Final = 2**63 - 1
 
@@ -41,7 +43,7 @@ class Body(BaseModel):
     """What every entry says; each kind adds its own fields.
 
     Attributes:
-        v: the version of the form.
+        v: the version of the form, never less than that of the entry before.
         scope: whose chain it is.
         seq: its number, from 1.
         kind: one of `core.ledger.kinds.KINDS`.
@@ -56,7 +58,7 @@ class Body(BaseModel):
 
     KIND: ClassVar[str]
 
-    v: Literal[1]
+    v: Literal[1, 2]
     scope: str
     seq: Annotated[int, Field(ge=1)]
     kind: str

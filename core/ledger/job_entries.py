@@ -78,6 +78,22 @@ class Reserve(Body):
         )
 
 
+class Reading(Body):
+    """An attempt may read records from here on: what its job is charged is never given back."""
+
+    KIND: ClassVar[str] = "read"
+
+    def follow(self, tally: Tally) -> None:
+        """Demand that it is the first of its attempt, of a live job, and moves nothing."""
+        job = tally.live_job(self)
+        demand(self.v > 1, "version 1 has no such kind")
+        demand(not self.accounts, "it moves amounts")
+        demand(self.chunk == 0 and self.attempt is not None, "it is of a chunk")
+        assert self.attempt is not None, "demanded above"
+        demand(self.attempt > job.reader and self.attempt >= max(job.attempt, 1), "it is of an attempt before the last")
+        job.reader, job.may_have_read = self.attempt, True
+
+
 class Spend(Body):
     """A payment for a chunk, before it is read; `again`: it was paid before and lost, and the allowance pays."""
 
@@ -90,6 +106,7 @@ class Spend(Body):
         """Demand that the chunk is due, and price it: C(k + 1) - C(k), or by itself out of the allowance."""
         job = tally.live_job(self)
         chunk = self._due_chunk(job)
+        demand(self.v == 1 or self.attempt == job.reader, "no entry says that its attempt may read records")
         demand(self.event == ((1, job.schedule.events[chunk]),), "its event is not the one of its chunk")
         demand(self.again == (chunk < job.paid), "whether it pays again is told wrongly")
         due = {account_id: self._price(job, tally.accounts[account_id].terms) for account_id in job.held}
@@ -101,6 +118,7 @@ class Spend(Body):
                 job.left[account_id] = plus(job.left[account_id], minus(moved.spent))
         assert self.attempt is not None, "looked at with the chunk"
         job.attempt, job.due, job.paid = self.attempt, chunk + 1, max(job.paid, chunk + 1)
+        job.may_have_read = True
         _draw(tally, job, self.event)
 
     def _due_chunk(self, job: JobTally) -> int:
@@ -147,6 +165,7 @@ class Charge(Body):
         tally.move(self, dict(job.held), {one: minus(amount) for one, amount in job.held.items()})
         _charge(job, self)
         job.paid = len(job.schedule.events)
+        job.may_have_read = job.may_have_read or self.v == 1
         job.left = {one: list(ZERO) for one in job.left}
         _draw(tally, job, self.event)
         tally.end(self.job)
@@ -199,6 +218,7 @@ class Compensate(Body):
         demand(job.is_over, f"{self.job} was not over")
         demand(not job.is_compensated, f"{self.job} was compensated before")
         demand(job.paid > 0, f"{self.job} was charged nothing")
+        demand(self.v == 1 or not job.may_have_read, f"{self.job} may have read records")
         fraction = Fraction(self.fraction)
         demand(0 < fraction <= 1, "its share of the charge is none")
         recent = sum(at > self.at + 1 - DAY_SECONDS for at in tally.compensations)

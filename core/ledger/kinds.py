@@ -9,7 +9,7 @@ import json
 from typing import Final
 
 from core.ledger.bodies import Body
-from core.ledger.job_entries import Charge, Compensate, Reserve, Settle, Spend
+from core.ledger.job_entries import Charge, Compensate, Reading, Reserve, Settle, Spend
 from core.ledger.scope_entries import Accept, Freeze, Grant, Open, Reconcile, Unfreeze, Unwitnessed, Upload
 from core.ledger.tally import Tally
 
@@ -21,6 +21,7 @@ __all__ = [
     "Freeze",
     "Grant",
     "Open",
+    "Reading",
     "Reconcile",
     "Reserve",
     "Settle",
@@ -39,6 +40,7 @@ KINDS: Final[dict[str, type[Body]]] = {
         Upload,
         Grant,
         Reserve,
+        Reading,
         Spend,
         Charge,
         Settle,

@@ -1,5 +1,6 @@
 """The ledger: reserve at submit, spend ahead of every reading, settle what was never spent.
 
+Before an attempt opens the records a line of the chain says so, and nothing that its job is charged is given back then.
 Each movement is one line of its scope's chain and one change of the accounts, in one transaction, under locks that
 are always taken in the same order: principal, job, scope, accounts by id. A cap is checked by the admission rule and
 again by the table's CHECK; a committed spend is never returned, except by the owner's visible correction.
@@ -67,6 +68,7 @@ __all__ = [
     "last_kept",
     "lock_accounts",
     "lock_scope",
+    "note_reading",
     "note_upload",
     "open_scope",
     "price",
@@ -77,6 +79,26 @@ __all__ = [
     "unfreeze",
     "verify",
 ]
+
+
+def note_reading(session: Session, job: Job, at: float) -> None:
+    """Write into the chain, once an attempt, that it may read records from here on; the caller holds the job's lock.
+
+    Args:
+        session: an open write transaction.
+        job: that is running.
+        at: the database's time.
+
+    Raises:
+        LedgerFrozen: the ledger is behind its witness.
+    """
+    refuse_if_frozen(session)
+    mine = select(Entry.seq).where(
+        Entry.job_id == job.id, Entry.attempt == job.attempt, Entry.kind == kinds.Reading.KIND
+    )
+    if session.execute(mine).first() is None:
+        scope, told = lock_scope(session, job.scope_id), {"accounts": {}}
+        chain.append(session, scope, kinds.Reading, at=at, job_id=job.id, attempt=job.attempt, chunk=0, content=told)
 
 
 def spend(session: Session, claim: Claim, chunk: int, state: bytes | None, step: int) -> None:
@@ -104,6 +126,7 @@ def spend(session: Session, claim: Claim, chunk: int, state: bytes | None, step:
         return
     ensure(chunk == due, f"chunk {chunk} of {job.id} cannot be paid where chunk {due} is due")
     ensure(chunk < len(job.schedule), f"{job.id} has {len(job.schedule)} chunks only")
+    note_reading(session, job, at)
     if state is not None:
         _store(session, job, state, chunk, at)
     if chunk < job.chunks_spent:

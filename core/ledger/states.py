@@ -24,6 +24,7 @@ BLOCK: Final = 128
 _PLAIN: Final = (
     "seq",
     "at",
+    "version",
     "owner",
     "units",
     "adjacency",
@@ -46,6 +47,8 @@ _OF_JOBS: Final = (
     "is_over",
     "is_compensated",
     "draws",
+    "reader",
+    "may_have_read",
 )
 _ACCOUNTS: Final = TypeAdapter(dict[str, AccountTally])
 _TERMS: Final = TypeAdapter(dict[str, Terms])

@@ -100,6 +100,9 @@ class JobTally:
         drawn: the events that it was charged for.
         terms: of its accounts, when it was reserved for.
         draws: the most units of draws that it may make.
+        reader: the last attempt that an entry has allowed to read records, 0 before.
+        may_have_read: whether any attempt may have read records. Entries of version 1 say so of none: there, whatever
+            was paid for is counted as read.
     """
 
     actor: str
@@ -116,6 +119,8 @@ class JobTally:
     drawn: Counter[Event] = field(default_factory=Counter)
     terms: dict[str, Terms] = field(default_factory=dict)
     draws: int = 0
+    reader: int = 0
+    may_have_read: bool = False
 
     @property
     def totals(self) -> dict[str, list[list[int]]]:
@@ -144,6 +149,7 @@ class Tally:
     Attributes:
         seq: the number of the last entry.
         at: its time.
+        version: of its form.
         owner: who answers for the scope.
         units: n, the number of units.
         adjacency: of the scope.
@@ -174,6 +180,7 @@ class Tally:
         self._was_seen = was_seen or (lambda job: find(job) is not None)
         self.seq = 0
         self.at = 0.0
+        self.version = 1
         self.owner = ""
         self.units = 0
         self.adjacency = ""
@@ -212,12 +219,13 @@ class Tally:
         """
         demand(body.scope == self.scope, f"it is of {body.scope}")
         demand((body.seq == 1) == (body.kind == "open"), "the first entry opens the scope, and no other does")
+        demand(body.v >= self.version, f"it is of version {body.v}, after one of version {self.version}")
         demand(body.at == int(body.at), "its time is not in whole seconds")
         demand(body.at >= self.at, "its time lies before that of the entry before")
 
     def leave(self, body: Body) -> None:
         """Count an entry as the last one."""
-        self.seq, self.at = body.seq, body.at
+        self.seq, self.at, self.version = body.seq, body.at, body.v
         if body.kind in RECONCILED:
             self.reconciled.append(body.seq)
 

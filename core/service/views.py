@@ -258,7 +258,8 @@ class EntryView(View):
     seq: Operational[int]
     """Its number in the scope's chain, from 1."""
     kind: Operational[str]
-    """What it did: open, upload, grant, reserve, spend, settle, compensate, freeze, unfreeze or reconcile."""
+    """What it did: open, upload, grant, reserve, read, spend, charge, settle, compensate, freeze, unfreeze,
+    reconcile, unwitnessed or accept."""
     job: Drawn[str | None]
     """That it is about; null: none."""
     attempt: Paid[int | None]

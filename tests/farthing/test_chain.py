@@ -95,3 +95,15 @@ def test_an_entry_of_another_scope_is_none_of_this_ledger(written: list[Entry]) 
     bodies[-1]["scope"] = "sc_other"
     with pytest.raises(BrokenChainError, match=f"entry {len(bodies)}: it is of sc_other"):
         follow(chained(written, [json.dumps(body) for body in bodies]))
+
+
+@pytest.mark.parametrize(
+    ("version", "fault"), [(1, "after one of version 2"), (3, "this program reads"), (True, "reads")]
+)
+def test_a_version_that_is_lower_or_not_known_is_refused(written: list[Entry], version: int, fault: str) -> None:
+    bodies = [json.loads(one.body) for one in written]
+    bodies[-1]["v"] = version
+    with pytest.raises(BrokenChainError, match=f"entry {len(bodies)}: it is of version {version}, .*{fault}"):
+        follow(chained(written, [json.dumps(body) for body in bodies]))
+    older = [json.dumps(body | {"v": 1}) for body in bodies[:2]]
+    assert follow(chained(written[:2], older)).scope == bodies[0]["scope"], "what 0.1.0 wrote is followed"

@@ -327,9 +327,9 @@ def test_a_forged_grant_is_bad(database: Database) -> None:
 
 
 BROKEN = [
-    "UPDATE entries SET body = '{}' WHERE seq = 3",
-    "UPDATE entries SET body = 'nothing' WHERE seq = 3",
-    """UPDATE entries SET body = replace(body, '"kind":"spend"', '"kind":"gift"') WHERE seq = 3""",
+    "UPDATE entries SET body = '{}' WHERE seq = 4",
+    "UPDATE entries SET body = 'nothing' WHERE seq = 4",
+    """UPDATE entries SET body = replace(body, '"kind":"spend"', '"kind":"gift"') WHERE seq = 4""",
     "UPDATE scopes SET seq = 1",
     "UPDATE scopes SET head = ''",
 ]
@@ -385,13 +385,12 @@ def test_a_prefix_that_was_rewritten_does_not_carry_new_entries(database: Databa
 
 
 def pay(database: Database, place: Place, price: Event) -> str:
-    """Have a job of one chunk pay, and end; return it."""
+    """Have a job of one chunk charged whole that never read a record; return it."""
     with database.write() as session:
         submit(session, place, [price])
     claim = database.run(jobs.claim, "w", 600.0)
     assert claim is not None
-    database.run(ledger.spend, claim, 0, None, 0)
-    database.run(jobs.fail, claim, "gpu-unavailable", charge="spent")
+    database.run(jobs.fail, claim, "gpu-unavailable", charge="all")
     return claim.job_id
 
 
@@ -413,7 +412,7 @@ def test_a_correction_gives_back_no_more_although_what_it_gives_back_was_rewritt
         session.flush()
         scope = ledger.lock_scope(session, place.scope_id)
         account = lock_accounts(session, [place.scope_id])[0]
-        back = [-one for one in dear_ones["spend"]["accounts"][place.scope_id]["spent"]]
+        back = [-one for one in dear_ones["charge"]["accounts"][place.scope_id]["spent"]]
         moved = {place.scope_id: move(account, spent=back, reserved=slots([]))}
         content = {"accounts": moved, "fraction": "1", "reason": "no driver", "actor": place.principal_id}
         at = clock.read(session)
@@ -463,6 +462,8 @@ def test_verification_goes_on_where_it_was(database: Database, price: tuple[Even
         assert rounds.go() == {}
         database.run(jobs.fail, claim, "gpu-unavailable", charge="all")
         assert rounds.go() == {}
-        database.run(ledger.compensate, place.scope_id, claim.job_id, Fraction(1, 2), "no driver", place.principal_id)
+        unread = pay(database, place, Gaussian(sigma=50.0))
+        assert rounds.go() == {}
+        database.run(ledger.compensate, place.scope_id, unread, Fraction(1, 2), "no driver", place.principal_id)
         assert rounds.go() == {}
     assert job_id

@@ -422,13 +422,37 @@ class TestCompensation:
         assert after == tuple(amount - amount // 3 for amount in before)
 
     def test_needs_a_proven_fault(self, database: Database, place: Place) -> None:
-        with pytest.raises(Conflict, match="opened"):
+        with pytest.raises(Conflict, match="read the records"):
             self.compensate(database, place, self.charged(database, place, opened=True))
         queued = submit_alone(database, place)
         with pytest.raises(Conflict, match="ended"):
             self.compensate(database, place, queued)
         with pytest.raises(Invalid):
             self.compensate(database, place, queued, Fraction(3, 2))
+
+    def test_no_column_that_nobody_verifies_gives_back_what_was_read(self, database: Database, place: Place) -> None:
+        """Whoever can write into the database forgets when records were opened: the chain does not."""
+        for end in ("model", "failure"):
+            submit_alone(database, place)
+            claim = claim_one(database)
+            database.run(jobs.mark_opened, claim)
+            database.run(ledger.spend, claim, 0, None, 0)
+            if end == "model":
+                database.run(jobs.finish, claim, {}, "not-needed")
+            else:
+                database.run(jobs.fail, claim, "diverged", charge="spent")
+            self.forget_openings(database)
+            with pytest.raises(Conflict, match="records"):
+                self.compensate(database, place, claim.job_id)
+        job_id = self.charged(database, place, opened=True)
+        self.forget_openings(database)
+        with pytest.raises(Conflict, match="records"):
+            self.compensate(database, place, job_id)
+        assert verify(database, place.scope_id).ok
+
+    def forget_openings(self, database: Database) -> None:
+        with database.write() as session:
+            session.execute(text("UPDATE attempts SET opened_at = NULL"))
 
     def test_is_limited_per_day(self, database: Database, place: Place) -> None:
         for _ in range(10):
@@ -453,8 +477,8 @@ class TestVerification:
             ("UPDATE entries SET created_at = created_at + 1 WHERE seq = 2", 2),
             ("UPDATE entries SET prev_hash = 'sha256:0' WHERE seq = 3", 3),
             ("DELETE FROM entries WHERE seq = 3", 3),
-            ("DELETE FROM entries WHERE seq = 7", 7),
-            ("UPDATE scopes SET head = 'sha256:0'", 7),
+            ("DELETE FROM entries WHERE seq = 8", 8),
+            ("UPDATE scopes SET head = 'sha256:0'", 8),
             ("UPDATE accounts SET spent_1 = 0", None),
             ("UPDATE accounts SET cap_1 = cap_1 + 1", None),
         ],
@@ -468,7 +492,7 @@ class TestVerification:
             database.run(ledger.spend, claim, chunk, None, chunk)
         database.run(jobs.finish, claim, {}, "not-needed")
         honest = verify(database, place.scope_id)
-        assert (honest.ok, honest.entries, honest.first_bad_seq) == (True, 7, None)
+        assert (honest.ok, honest.entries, honest.first_bad_seq) == (True, 8, None)
         with database.write() as session:
             self.drop_triggers(session)
             session.execute(text(statement))

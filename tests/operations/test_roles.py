@@ -78,8 +78,7 @@ def test_what_it_charges_and_gives_back_changes_the_sums_too(ground: Ground) -> 
     assert claim is None, "this job was made for no site"
     claim = ground.login.run(jobs.claim, "w", 60.0)
     assert claim is not None
-    ground.login.run(ledger.spend, claim, 0, None, 0)
-    ground.login.run(jobs.fail, claim, "gpu-unavailable", charge="spent")
+    ground.login.run(jobs.fail, claim, "gpu-unavailable", charge="all")
     told = (ground.place.scope_id, claim.job_id, Fraction(1), "no driver", ground.place.principal_id)
     ground.login.run(ledger.compensate, *told)
     with ground.login.read() as session:
