@@ -80,6 +80,7 @@ class History:
         content = {"schedule": schedule.runs, "retry_allowance": 0, "draws": made.draws}
         content |= {"dataset": made.dataset_id, "actor": made.owner_id}
         self._append(kinds.Reserve.KIND, made, 0, 0, slots([]), whole, content)
+        self._append(kinds.Reading.KIND, made, 1, 0, None, None, {"accounts": {}})
         for chunk in range(CHUNKS):
             one = difference(total_at(made, self._scope.id, chunk + 1), total_at(made, self._scope.id, chunk))
             content = {"event": runs_of(made.schedule[chunk : chunk + 1]), "again": False}
@@ -95,11 +96,13 @@ class History:
         job: Job,
         attempt: int,
         chunk: int,
-        spent: list[int],
-        reserved: list[int],
+        spent: list[int] | None,
+        reserved: list[int] | None,
         content: dict[str, Any],
     ) -> None:
-        moved = {"accounts": {self._scope.id: move(self._account, spent=spent, reserved=reserved)}}
+        moved: dict[str, Any] = {}
+        if spent is not None and reserved is not None:
+            moved = {"accounts": {self._scope.id: move(self._account, spent=spent, reserved=reserved)}}
         place = {"kind": kind, "attempt": attempt, "chunk": chunk}
         head = {"v": VERSION, "scope": self._scope.id, "seq": self._scope.seq + 1, "at": self._at, "job": job.id}
         body = chain.canonical(head | place | moved | content)

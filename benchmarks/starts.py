@@ -65,12 +65,11 @@ def make(context: Context, entries: int) -> Ledger:
     with context.database.write() as session:
         dataset = session.get_one(Dataset, place.dataset_id)
         dataset.location, dataset.location_digest = "rec_none", "sha256:none"
-        ledger.note_upload(session, place.scope_id, dataset)
         submit(session, place, [Gaussian(sigma=9e6)] * CHUNKS)
     first = claim_next(context)
     pay(context, first, CHUNKS)
     context.database.run(jobs.fail, first, "diverged", charge="spent")
-    stored = fill(context.database, [place.dataset_id], entries // (CHUNKS + 2)) if entries else 0
+    stored = fill(context.database, [place.dataset_id], entries // (CHUNKS + 3)) if entries else 0
     rounds = ledger.Rounds(context.database, 1e9, lambda: mark_keys(context.settings))
     assert rounds.go() == {}
     with context.database.write() as session:

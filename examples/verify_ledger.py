@@ -103,6 +103,7 @@ LEAVES = {"gaussian": "sigma", "zcdp": "rho", "pure": "epsilon", "bounded_range"
 WEIGHTS = ("0.699", "0.1", "0.1", "0.1")
 NOTHING = {"kind": "composed", "events": []}
 ZERO = [0, 0, 0, 0]
+ADJACENCIES = ("zero_out", "replace_one")
 STILL = MEMBERS.keys() - {"reserve", "read", "spend", "charge", "settle", "compensate"}
 """Kinds that are about no job."""
 
@@ -175,6 +176,24 @@ def sampled(numerator: int, sigma: float, a: int) -> int:
         if low == high:
             return low
         digits *= 2
+
+
+def parts_of(event: Any) -> list[Any]:  # noqa: ANN401 - any JSON
+    """Return the events inside an event; none inside a leaf."""
+    return [event["event"]] if event["kind"] == "repeated" else event.get("events", [])
+
+
+def is_sampled(event: Any) -> bool:  # noqa: ANN401 - as above
+    """Say whether any part of an event is of a sample."""
+    return event["kind"] == "sampled" or any(map(is_sampled, parts_of(event)))
+
+
+def answers(event: Any) -> int:  # noqa: ANN401 - as above
+    """Section 6: the least units of draws that an event takes."""
+    inner = [answers(part) for part in parts_of(event)]
+    if event["kind"] in LEAVES:
+        return 1
+    return max(inner, default=0) if event["kind"] == "disjoint" else sum(inner) * event.get("times", 1)
 
 
 def nano(total: int) -> int:
@@ -270,7 +289,7 @@ class Ledger:
     def __init__(self) -> None:
         self.head, self.seq, self.at, self.v = "sha256:" + 64 * "0", 0, 0.0, 1
         self.heads = {self.head}
-        self.scope, self.owner, self.units = "", "", 0
+        self.scope, self.owner, self.units, self.unit, self.adjacency = "", "", 0, None, ""
         self.accounts: dict[str, Body] = {}
         self.jobs: dict[str, Body] = {}
         self.frozen, self.waits = False, 0
@@ -327,7 +346,11 @@ class Ledger:
 
     def open(self, body: Body) -> None:
         """Open the scope's account."""
-        self.owner, self.units = body["actor"], body["units"]
+        self.owner, self.units, self.unit = body["actor"], body["units"], body["unit"]
+        self.adjacency = body["adjacency"]
+        by_user = fits({"user_column": TEXT, "max_records": COUNT}, self.unit)
+        need(self.v == 1 or self.adjacency in ADJACENCIES, "there is no such adjacency")
+        need(self.v == 1 or self.unit == "record" or by_user, "there is no such unit")
         need(body["account"] == self.scope, "the scope's account has another name")
         self.set_terms(body, None)
 
@@ -373,13 +396,17 @@ class Ledger:
         """Reserve a job's worst case."""
         need(body["job"] is not None and body["job"] not in self.jobs, "its job was reserved for before, or is none")
         need((body["attempt"], body["chunk"]) == (0, 0) and not self.frozen and not self.waits, "the scope was frozen")
-        need(
-            body["dataset"] in self.datasets or not self.datasets, "the records that it reads never came into the scope"
-        )
+        has = body["dataset"] in self.datasets or (self.v == 1 and not self.datasets)
+        need(has, "the records that it reads never came into the scope")
         runs = body["schedule"]
         need(all(one[1] != two[1] for one, two in pairwise(runs)), "two runs of its schedule are alike")
         need(1 <= sum(times for times, _ in runs) <= 100, "a job has 1 to 100 chunks")  # noqa: PLR2004 - the page's
         events = [canonical(event) for times, event in runs for _ in range(times)]
+        if self.v > 1:
+            sampled_at = self.adjacency != "zero_out" and any(is_sampled(event) for _, event in runs)
+            need(not sampled_at, "samples have no price under this adjacency")
+            least = sum(times * answers(event) for times, event in runs)
+            need(body["draws"] >= least, "it reserves fewer draws than it has answers")
         payers = {name for name in body["accounts"] if name != self.scope}
         need(self.scope in body["accounts"], "the scope's account pays nothing")
         need(not any(self.accounts[name]["closed"] for name in payers), "it pays from a grant that was closed")
@@ -500,6 +527,11 @@ class Ledger:
     def upload(self, body: Body) -> None:
         """Note records that came into the scope."""
         need(body["dataset"] not in self.datasets, "its dataset came into the scope before")
+        is_first = self.v > 1 and self.unit == "record" and not self.datasets
+        need(
+            not is_first or body["rows"] == self.units,
+            "the scope's first records are of another number than its budget",
+        )
         self.datasets.add(body["dataset"])
 
     def freeze(self, _: Body) -> None:

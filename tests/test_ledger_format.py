@@ -94,7 +94,9 @@ def open_place(session: Session, declared: dict[str, str], units: int = 1000, ad
         declared=request.model_dump(mode="json"),
     )
     place = Place(owner, scope.id, make_dataset(session, owner, scope.id))
-    ledger.note_upload(session, scope.id, session.get_one(Dataset, place.dataset_id))
+    dataset = session.get_one(Dataset, place.dataset_id)
+    dataset.rows = units
+    ledger.note_upload(session, scope.id, dataset)
     return place
 
 
@@ -519,6 +521,46 @@ def take_another_version(told: list[dict[str, Any]]) -> None:
     told[-1]["v"] = 3
 
 
+def protect_nobody(told: list[dict[str, Any]]) -> None:
+    told[0]["adjacency"] = "anything"
+
+
+def protect_otherwise_than_samples_do(told: list[dict[str, Any]]) -> None:
+    told[0]["adjacency"] = "replace_one"
+
+
+def count_something_else(told: list[dict[str, Any]]) -> None:
+    told[0]["unit"] = "household"
+
+
+def count_users_without_a_bound(told: list[dict[str, Any]]) -> None:
+    told[0]["unit"] = {"user_column": "who", "max_records": 0}
+
+
+def count_fewer_records(told: list[dict[str, Any]]) -> None:
+    the(told, "upload")["rows"] -= 1
+
+
+def bring_no_records(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [body for body in told if body["kind"] != "upload"]
+
+
+def bring_records_after_they_are_read(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    upload, first = the(told, "upload"), the(told, "reserve")
+    rest = [body for body in told if body is not upload]
+    place = rest.index(first) + 1
+    return [*rest[:place], upload | {"at": first["at"]}, *rest[place:]]
+
+
+def draw_nothing(told: list[dict[str, Any]]) -> None:
+    the(told, "reserve")["draws"] = 0
+
+
+def draw_less_than_is_answered(told: list[dict[str, Any]]) -> None:
+    """Seven samples, and more: as many as there are chunks are fewer."""
+    the(told, "reserve")["draws"] = len(EVENTS)
+
+
 def settle_more_than_is_left(told: list[dict[str, Any]]) -> None:
     body = the(told, "settle")
     shift(body, "reserved", -1)
@@ -628,6 +670,15 @@ def add_a_word(told: list[dict[str, Any]]) -> None:
 
 
 FORGERIES: dict[Change, str] = {
+    protect_nobody: "there is no such adjacency",
+    protect_otherwise_than_samples_do: "samples have no price under this adjacency",
+    count_something_else: "there is no such unit",
+    count_users_without_a_bound: "there is no such unit",
+    count_fewer_records: "the scope's first records are of another number",
+    bring_no_records: "the records that it reads never came into the scope",
+    bring_records_after_they_are_read: "the records that it reads never came into the scope",
+    draw_nothing: "it reserves fewer draws than it has answers",
+    draw_less_than_is_answered: "it reserves fewer draws than it has answers",
     refund_what_was_read: "its job may have read records",
     refund_what_was_read_unsaid: "no entry says that its attempt may read",
     refund_what_version_1_does_not_say: "its job may have read records",
@@ -688,6 +739,45 @@ def test_a_forgery_is_found_though_every_hash_is_right(lines: list[str], change:
         outsider.verify(written)
     with pytest.raises((BrokenChain, ValueError, KeyError)):
         follow_here(written)
+
+
+def cut_the_tail(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return told[:-1]
+
+
+def forget_a_job(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """All of its entries, before anything was put back."""
+    job = the(told, "charge")["job"]
+    rest = [body for body in told if body["job"] != job]
+    return rest[: rest.index(the(rest, "reconcile"))]
+
+
+def draw_less_than_it_may(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    the(told, "reserve")["draws"] -= 1
+    return told
+
+
+def protect_otherwise(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Before any sample was drawn."""
+    told[0]["adjacency"] = "replace_one"
+    return told[:4]
+
+
+UNSEEN: tuple[Change, ...] = (
+    cut_the_tail,
+    forget_a_job,
+    draw_less_than_it_may,
+    protect_otherwise,
+)
+"""Ledgers that could be: only a head that was kept elsewhere tells."""
+
+
+@pytest.mark.parametrize("change", UNSEEN, ids=lambda change: change.__name__)
+def test_what_only_a_kept_head_can_tell(lines: list[str], change: Change) -> None:
+    forged = change(bodies(lines))
+    assert forged is not None
+    found = outsider.verify(hashed_anew(forged))
+    assert json.loads(lines[-1])["hash"] not in found.heads
 
 
 def test_entries_of_version_1_are_held_to_their_own_rules(lines: list[str]) -> None:

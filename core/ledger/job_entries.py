@@ -12,7 +12,9 @@ from core.ledger.bodies import SLOTS, Body, slots
 from core.ledger.schedules import MAX_CHUNKS, Schedule, is_stream
 from core.ledger.tally import Amounts, JobTally, Tally, demand, minus, plus
 from core.privacy.budget import Terms, covers
-from core.privacy.events import Event
+from core.privacy.draws import least_draws
+from core.privacy.events import Composed, Disjoint, Event, Repeated, Sampled
+from core.privacy.facts import Adjacency
 from core.privacy.renyi import cost_nano
 
 DAY_SECONDS: Final = 86400.0
@@ -43,7 +45,10 @@ class Reserve(Body):
         assert self.job is not None, "demanded above"
         demand(not tally.is_known(self.job), f"{self.job} was reserved for before")
         demand(not tally.is_frozen and tally.pending is None, "the scope was frozen")
-        demand(tally.has(self.dataset), "the records that it reads never came into the scope")
+        has = self.dataset in tally.uploads if self.v > 1 else tally.has(self.dataset)
+        demand(has, "the records that it reads never came into the scope")
+        if self.v > 1:
+            self._demand_possible(tally)
         demand(self.scope in self.accounts, "the scope's account pays nothing")
         for account_id in self.accounts.keys() - {self.scope}:
             owner = tally.accounts[account_id].principal if account_id in tally.accounts else None
@@ -61,6 +66,16 @@ class Reserve(Body):
         tally.move(self, dict.fromkeys(self.accounts, ZERO), held)
         tally.count(self.accounts, self.draws)
         self.begin(tally, priced)
+
+    def _demand_possible(self, tally: Tally) -> None:
+        """Demand that a job may draw its events under the scope's adjacency, and with as many draws as it reserves."""
+        is_sampled = any(_is_sampled(event) for _, event in self.schedule)
+        demand(
+            not is_sampled or tally.adjacency == Adjacency.ZERO_OUT,
+            f"samples have no price under {tally.adjacency}",
+        )
+        least = sum(times * least_draws(event) for times, event in self.schedule)
+        demand(self.draws >= least, f"it reserves {self.draws} draws, and has {least} answers at least")
 
     def begin(self, tally: Tally, priced: Schedule) -> None:
         """Count the job as live, with what was reserved for it."""
@@ -245,6 +260,16 @@ def _draw(tally: Tally, job: JobTally, runs: Runs) -> None:
     for times, event in runs:
         job.drawn[event] += times
         tally.charged[event] += times
+
+
+def _is_sampled(event: Event) -> bool:
+    match event:
+        case Repeated(event=inner):
+            return _is_sampled(inner)
+        case Composed(events=parts) | Disjoint(events=parts):
+            return any(map(_is_sampled, parts))
+        case _:
+            return isinstance(event, Sampled)
 
 
 @lru_cache(maxsize=1024)

@@ -10,7 +10,7 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from core.base.errors import BudgetExhausted, BudgetReserved, DrawsExhausted, FieldError, ScopeFrozen
+from core.base.errors import BudgetExhausted, BudgetReserved, DrawsExhausted, FieldError, ScopeFrozen, ensure
 from core.db.tables import Account, Job, Scope
 from core.ledger import allowance, chain, gaps, kinds
 from core.ledger.accounts import (
@@ -27,7 +27,7 @@ from core.ledger.bodies import slots
 from core.ledger.claims import time_unless_frozen
 from core.ledger.schedules import Schedule
 from core.privacy.budget import Terms, admits, smallest_change
-from core.privacy.draws import most_draws
+from core.privacy.draws import least_draws, most_draws
 from core.privacy.renyi import MAX_NANO
 
 RETRY_SECONDS: Final = 30
@@ -122,6 +122,7 @@ class Reservation:
                 "Entries of this scope's ledger may be missing: it admits no job until its owner accepts that."
             )
         terms = {account_id: self._accounts.terms[account_id] for account_id in paying(job)}
+        ensure(schedule.draws >= sum(map(least_draws, schedule.events)), "each answer is a draw at least")
         price(job, schedule, terms)
         balances = [(account_id, self._balance(account_id)) for account_id in terms]
         _admit(job, balances)

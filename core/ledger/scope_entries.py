@@ -14,6 +14,7 @@ from core.privacy.budget import NANO, Terms, renewed
 from core.privacy.caps import part_of
 from core.privacy.draws import most_draws
 from core.privacy.events import Event, Zcdp
+from core.privacy.facts import Adjacency
 
 _ZERO: Final = [0] * SLOTS
 ACCEPTANCES: Final = ("accept_delta", "accept_weak_privacy")
@@ -91,6 +92,9 @@ class Open(Still):
         """Derive the terms, and open the scope's account."""
         super().follow(tally)
         demand(self.account == self.scope, "the scope's account has another name")
+        if self.v > 1:
+            demand(self.adjacency in set(Adjacency), f"there is no adjacency {self.adjacency}")
+            demand(_is_unit(self.unit), "its unit is neither a record nor a user's records")
         told = self.terms.terms
         demand(
             told == self.terms.due(self.units),
@@ -99,6 +103,15 @@ class Open(Still):
         tally.owner, tally.units = self.actor, self.units
         tally.adjacency, tally.unit = self.adjacency, self.unit
         tally.accounts[self.account] = AccountTally(told, self.terms.declared, None)
+
+
+def _is_unit(unit: JsonValue) -> bool:
+    """Say whether a unit is a record, or at most so many records of one user."""
+    if not isinstance(unit, dict):
+        return unit == "record"
+    column, most = unit.get("user_column"), unit.get("max_records")
+    named = unit.keys() == {"user_column", "max_records"} and isinstance(column, str)
+    return named and type(most) is int and most >= 1
 
 
 class Upload(Still):
@@ -123,6 +136,9 @@ class Upload(Still):
         told = "identity" not in self.model_fields_set or self.identity is not None
         demand(told, "what is kept of its records is null")
         demand(self.dataset not in tally.uploads, f"{self.dataset} came into the scope before")
+        if self.v > 1 and tally.unit == "record" and not tally.uploads:
+            same = self.rows == tally.units
+            demand(same, f"the first records of the scope are {self.rows}, and its budget is for {tally.units}")
         tally.uploads[self.dataset] = Uploaded(self.fingerprint, self.rows, self.actor, self.identity, self.seq)
 
 

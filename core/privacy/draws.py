@@ -49,6 +49,7 @@ from functools import lru_cache
 from typing import Final
 
 from core.privacy.budget import NANO, Terms
+from core.privacy.events import Composed, Disjoint, Event, Repeated
 from core.privacy.facts import Frozen
 
 DRAW_BITS: Final = 108
@@ -79,6 +80,19 @@ class JobDraws(Frozen):
     def most(self) -> int:
         """All that it may ever draw."""
         return self.run * self.runs
+
+
+def least_draws(event: Event) -> int:
+    """Return the least units with which an event can be drawn: one for each answer; of disjoint parts, the most."""
+    match event:
+        case Repeated(event=inner, times=times):
+            return times * least_draws(inner)
+        case Composed(events=parts):
+            return sum(map(least_draws, parts))
+        case Disjoint(events=parts):
+            return max(map(least_draws, parts), default=0)
+        case _:
+            return 1
 
 
 def jobs_with_room(terms: Terms, counted: int, draws: int) -> int:

@@ -11,7 +11,7 @@ from sqlalchemy import select, update
 
 from core.base.errors import StaleAttempt
 from core.db.database import Database
-from core.db.tables import TERMINAL_STATES, Account, Job, Model
+from core.db.tables import TERMINAL_STATES, Account, Dataset, Job, Model
 from core.jobs import federations, jobs
 from core.jobs.federations import FederationClaim
 from core.ledger import ledger
@@ -35,6 +35,7 @@ class Play:
         with database.write() as session:
             session.execute(update(Job).values(state="expired", finished_at=1.0).where(Job.state == "queued"))
             twin = Place(one.principal_id, one.scope_id, make_dataset(session, one.principal_id, one.scope_id))
+            ledger.note_upload(session, twin.scope_id, session.get_one(Dataset, twin.dataset_id))
             self.job_id = queue_federated(session, [one, other, twin], quorum)
         self.quorum = quorum
         self.scopes = [one.scope_id, other.scope_id]

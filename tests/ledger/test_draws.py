@@ -109,7 +109,7 @@ def test_draws_are_given_back_where_nothing_was_ever_paid(database: Database, *,
         jobs.cancel(session, job_id)
     database.run(jobs.acknowledge_cancel, claim)
     assert draws(database, place.scope_id) == (DRAWS if paid else 0)
-    told = [("reserve", DRAWS), *([("spend", None)] if paid else []), ("settle", 0 if paid else DRAWS)]
+    told = [("reserve", DRAWS), *([("read", None), ("spend", None)] if paid else []), ("settle", 0 if paid else DRAWS)]
     assert bodies(database, job_id) == told
     assert is_verified(database, place.scope_id)
 

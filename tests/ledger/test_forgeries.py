@@ -321,15 +321,15 @@ def test_a_forged_grant_is_bad(database: Database) -> None:
         small = plan_orders(Decimal(1), Decimal("1e-6"))
         ledger.set_grant(session, place.scope_id, analyst, small, {"epsilon": "1", "delta": "1e-6"})
     assert verify(database, place.scope_id).ok
-    rewrite(database, place.scope_id, lambda bodies: bodies[1]["terms"]["caps_nano"].reverse())
+    rewrite(database, place.scope_id, lambda bodies: bodies[2]["terms"]["caps_nano"].reverse())
     found = verify(database, place.scope_id)
-    assert (found.ok, found.first_bad_seq) == (False, 2)
+    assert (found.ok, found.first_bad_seq) == (False, 3)
 
 
 BROKEN = [
-    "UPDATE entries SET body = '{}' WHERE seq = 4",
-    "UPDATE entries SET body = 'nothing' WHERE seq = 4",
-    """UPDATE entries SET body = replace(body, '"kind":"spend"', '"kind":"gift"') WHERE seq = 4""",
+    "UPDATE entries SET body = '{}' WHERE seq = 5",
+    "UPDATE entries SET body = 'nothing' WHERE seq = 5",
+    """UPDATE entries SET body = replace(body, '"kind":"spend"', '"kind":"gift"') WHERE seq = 5""",
     "UPDATE scopes SET seq = 1",
     "UPDATE scopes SET head = ''",
 ]

@@ -122,7 +122,7 @@ def test_a_refusal_stores_nothing(database: Database, place: Place) -> None:
         submit_alone(database, place, [Gaussian(sigma=0.5)])
     with database.read() as session:
         assert session.query(Job).count() == 0
-    assert verify(database, place.scope_id).entries == 1
+    assert verify(database, place.scope_id).entries == 2
 
 
 def test_what_fits_without_the_reservations_is_told_apart(database: Database, place: Place) -> None:
@@ -187,7 +187,7 @@ def test_a_frozen_scope_admits_nothing_until_it_thaws(database: Database, place:
     database.run(ledger.unfreeze, place.scope_id, "found again", "pr_owner")
     submit_alone(database, place)
     assert verify(database, place.scope_id) == verify(database, place.scope_id)
-    assert verify(database, place.scope_id).entries == 4
+    assert verify(database, place.scope_id).entries == 5
 
 
 def test_the_table_repeats_the_cap(database: Database) -> None:
@@ -477,8 +477,8 @@ class TestVerification:
             ("UPDATE entries SET created_at = created_at + 1 WHERE seq = 2", 2),
             ("UPDATE entries SET prev_hash = 'sha256:0' WHERE seq = 3", 3),
             ("DELETE FROM entries WHERE seq = 3", 3),
-            ("DELETE FROM entries WHERE seq = 8", 8),
-            ("UPDATE scopes SET head = 'sha256:0'", 8),
+            ("DELETE FROM entries WHERE seq = 9", 9),
+            ("UPDATE scopes SET head = 'sha256:0'", 9),
             ("UPDATE accounts SET spent_1 = 0", None),
             ("UPDATE accounts SET cap_1 = cap_1 + 1", None),
         ],
@@ -492,7 +492,7 @@ class TestVerification:
             database.run(ledger.spend, claim, chunk, None, chunk)
         database.run(jobs.finish, claim, {}, "not-needed")
         honest = verify(database, place.scope_id)
-        assert (honest.ok, honest.entries, honest.first_bad_seq) == (True, 8, None)
+        assert (honest.ok, honest.entries, honest.first_bad_seq) == (True, 9, None)
         with database.write() as session:
             self.drop_triggers(session)
             session.execute(text(statement))

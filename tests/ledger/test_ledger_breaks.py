@@ -135,7 +135,6 @@ def test_rows_beside_the_chain_are_what_its_entries_say(
 ) -> None:
     """With the database alone, no entry touched: the records of one scope are read at the cost of another's."""
     with database.write() as session:
-        ledger.note_upload(session, place.scope_id, the_dataset(session, place))
         submit(session, place, SCHEDULE)
     assert verify(database, place.scope_id).ok
     with database.write() as session:
@@ -166,7 +165,6 @@ def test_an_attempt_begins_with_nothing_but_what_the_ledger_says(
     witness = Witness(tmp_path / "elsewhere" / "witness.jsonl")
     assert guard(database, witness) == []
     with database.write() as session:
-        ledger.note_upload(session, place.scope_id, the_dataset(session, place))
         dataset = the_dataset(session, place)
         dataset.location, dataset.location_digest, dataset.wrapped_key = "rec_a", "sha256:a", "v1.a.b"
         submit(session, place, SCHEDULE)
@@ -185,9 +183,7 @@ def test_an_attempt_begins_with_nothing_but_what_the_ledger_says(
 def test_records_of_another_scope_are_not_read_at_this_one_s_cost(database: Database, place: Place) -> None:
     """The dataset is moved before the job is sent, so that all that is stored agrees: but no entry brought it here."""
     with database.write() as session:
-        ledger.note_upload(session, place.scope_id, the_dataset(session, place))
         poor = open_place(session, place.principal_id)
-        ledger.note_upload(session, poor.scope_id, the_dataset(session, poor))
         the_dataset(session, poor).scope_id = place.scope_id
         submit(session, Place(place.principal_id, place.scope_id, poor.dataset_id), SCHEDULE)
     assert not verify(database, place.scope_id).ok
@@ -247,7 +243,7 @@ def test_draws_that_a_backup_forgets_are_counted_again(database: Database, place
     with database.read() as session:
         before = session.get_one(Account, place.scope_id).draws
     assert before == DRAWS
-    roll_back(database, place, 1)
+    roll_back(database, place, 2)
     with database.write() as session:
         session.execute(text("UPDATE accounts SET draws = 0"))
     reconcile(database, witness)

@@ -76,14 +76,19 @@ def half_the_noise(bodies: Bodies) -> None:
     bodies[0]["adjacency"] = "replace_one"
 
 
+def serve_one_unit_more(bodies: Bodies) -> None:
+    bodies[0]["units"] = of(bodies, "upload")["rows"] = 1001
+
+
 REWRITTEN: dict[str, Callable[[Database, Place], None]] = {
     "the first entry's adjacency": lambda database, place: (
         rewrite(database, place.scope_id, half_the_noise),
         change(database, update(Scope).values(adjacency="replace_one")),
     )[0],
     "a larger n": lambda database, place: (
-        rewrite(database, place.scope_id, lambda bodies: bodies[0].update(units=1001)),
+        rewrite(database, place.scope_id, serve_one_unit_more),
         change(database, update(Scope).values(units=1001)),
+        change(database, update(Dataset).values(rows=1001)),
     )[0],
     "a job less": lambda database, place: (
         rewrite(database, place.scope_id, without_the_first_job),
@@ -141,7 +146,6 @@ def test_rows_changed_for_one_moment_begin_no_attempt_though_the_mark_holds(
 ) -> None:
     place = make_place(database)
     with database.write() as session:
-        ledger.note_upload(session, place.scope_id, session.get_one(Dataset, place.dataset_id))
         submit(session, place, SCHEDULE)
     claim = begun(database, witness, place, marked=True)
     assert start(database, witness, place, claim).adjacency == "zero_out"
@@ -172,7 +176,7 @@ def test_old_rows_decide_nothing_and_the_next_whole_pass_finds_them(database: Da
     honest = start(database, witness, place, claim)
     with database.write() as session:
         drop_triggers(session)
-        statement = update(Entry).where(Entry.scope_id == place.scope_id, Entry.seq == 3)
+        statement = update(Entry).where(Entry.scope_id == place.scope_id, Entry.seq == 5)
         session.execute(statement.values(body=func.replace(Entry.body, "spend", "spent")))
     assert start(database, witness, place, claim) == honest
     assert list(ledger.Rounds(database, whole_seconds=1e9).go()) == [place.scope_id]

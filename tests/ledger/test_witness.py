@@ -93,7 +93,7 @@ def test_a_ledger_that_only_grows_agrees(database: Database, place: Place, witne
     with database.read() as session:
         held = ledger.balance(session, place.scope_id)
         assert seen.head == ledger.verify(session, place.scope_id).head
-    assert seen.seq == 3
+    assert seen.seq == 4
     assert seen.taken[place.scope_id][: len(held.reserved)] == list(held.reserved)
 
 
@@ -119,7 +119,7 @@ def test_what_is_reconciled_was_paid_though_the_entries_that_said_so_are_lost(
     database: Database, place: Place, witness: Witness
 ) -> None:
     pay_witnessed(database, place, witness)
-    roll_back(database, place, 1)
+    roll_back(database, place, 2)
     with database.read() as session:
         assert not was_paid(session, place.scope_id)
     reconcile(database, witness)
@@ -135,7 +135,7 @@ def test_a_restored_dump_freezes_the_ledger_until_it_is_reconciled(
 ) -> None:
     claim = pay_witnessed(database, place, witness)
     taken = witness.read()[place.scope_id].taken[place.scope_id]
-    roll_back(database, place, 1)
+    roll_back(database, place, 2)
     with database.write() as session:
         restored = submit(session, place, [Zcdp(rho=0.001)]).id
     assert any("lost entries" in problem for problem in guard(database, witness))
@@ -172,7 +172,7 @@ def test_a_forked_history_is_noticed_and_never_overwrites_the_evidence(
 ) -> None:
     submit_witnessed(database, place, witness)
     known = witness.read()
-    roll_back(database, place, 1)
+    roll_back(database, place, 2)
     for _ in range(3):
         with database.write() as session:
             submit(session, place)
@@ -210,7 +210,7 @@ def test_a_crash_while_appending_loses_that_line_only(database: Database, place:
         file.write('{"scope": "sc_half')
     assert witness.read() == known
     submit_witnessed(database, place, witness)
-    assert witness.read()[place.scope_id].seq == 3
+    assert witness.read()[place.scope_id].seq == 4
 
 
 def test_a_large_witness_is_rewritten(
@@ -284,7 +284,7 @@ def test_processes_that_share_a_file_see_what_the_others_wrote_and_rewrote(
     reconcile(database, other)
     assert witness.erased() == other.erased() == {"ds_gone"}
     assert compare(database, witness) == []
-    assert witness.read()[place.scope_id].seq == 1 + 2 * 5 + 1  # opened, five jobs begun and failed, reconciled
+    assert witness.read()[place.scope_id].seq == 2 + 2 * 5 + 1  # with five jobs begun and failed, and reconciled
 
 
 def test_a_process_reads_what_is_new_and_no_more(
@@ -310,10 +310,10 @@ def test_a_job_s_payment_looks_at_its_own_scopes_only(database: Database, place:
         submit(session, elsewhere)
     witness.keep(database, job_id)
     seen = witness.read()
-    assert seen[place.scope_id].seq == 2
+    assert seen[place.scope_id].seq == 3
     assert elsewhere.scope_id not in seen
     witness.keep(database)
-    assert witness.read()[elsewhere.scope_id].seq == 2
+    assert witness.read()[elsewhere.scope_id].seq == 3
 
 
 def test_threads_and_processes_at_once_lose_nothing(database: Database, place: Place, witness: Witness) -> None:
@@ -323,5 +323,5 @@ def test_threads_and_processes_at_once_lose_nothing(database: Database, place: P
 
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(work, [witness, witness, *(Witness(witness.path) for _ in range(4))]))
-    assert Witness(witness.path).read()[place.scope_id].seq == 31
+    assert Witness(witness.path).read()[place.scope_id].seq == 32
     assert compare(database, witness) == []

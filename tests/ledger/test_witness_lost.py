@@ -100,7 +100,7 @@ def test_a_witness_that_has_lost_what_it_knew_freezes_the_ledger(
 ) -> None:
     put(witness, lose(contents(witness)))
     if restored:
-        roll_back(database, place, 1)
+        roll_back(database, place, 2)
     for process in (witness, Witness(witness.path)):  # one that has read it before, and one that starts now
         assert watch(database, process)
     assert guard(database, Witness(witness.path))
@@ -246,10 +246,10 @@ def test_a_copy_from_before_a_reconciliation_is_reconciled_again(
     pay_witnessed(database, place, witness)
     with database.read() as session:
         name = session.execute(text("SELECT value FROM secrets WHERE name = 'ledger-witness'")).scalar_one()
-    roll_back(database, place, 1)
+    roll_back(database, place, 2)
     assert guard(database, witness)
     reconcile(database, witness)
-    roll_back(database, place, 1)
+    roll_back(database, place, 2)
     with database.write() as session:
         session.execute(text("UPDATE secrets SET value = :name WHERE name = 'ledger-witness'"), {"name": name})
     assert any("before a reconciliation" in problem for problem in guard(database, Witness(witness.path)))
@@ -266,7 +266,7 @@ class TestUnwitnessed:
         witness = Witness(tmp_path / "witness.jsonl")
         assert guard(database, witness) == []
         pay_witnessed(database, place, witness)
-        roll_back(database, place, 1)
+        roll_back(database, place, 2)
         witness.path.unlink()  # type: ignore[union-attr]  # a file
         assert guard(database, Witness(tmp_path / "witness.jsonl"))
         failed, waiting = reconcile(database, Witness(tmp_path / "witness.jsonl"), without=True)

@@ -69,7 +69,7 @@ def test_a_restored_dump_freezes_the_ledger_until_it_is_reconciled(
     add_job(database, place)
     witness.keep(database)
     taken = witness.read()[place.scope_id].taken[place.scope_id]
-    roll_back(database, place, 1)
+    roll_back(database, place, 2)
     restored = add_job(database, place)
     assert any("another history" in problem for problem in guard(database, other(witness)))
     with pytest.raises(LedgerFrozen):
@@ -88,7 +88,7 @@ def test_a_forked_history_never_overwrites_the_evidence(database: Database, plac
     add_job(database, place)
     witness.keep(database)
     known = witness.read()
-    roll_back(database, place, 1)
+    roll_back(database, place, 2)
     for _ in range(3):
         forked = add_job(database, place)
     for one in (witness, other(witness)):
@@ -189,7 +189,7 @@ def test_a_stopped_writer_that_goes_on_after_a_restore_writes_nothing(
     with ThreadPoolExecutor(1) as pool:
         late = pool.submit(witness.keep, database, job_id)
         assert slow.stopped.wait(30)
-        roll_back(database, place, 1)
+        roll_back(database, place, 2)
         reconcile(database, other(witness))
         slow.go_on.set()
         late.result(30)
@@ -230,7 +230,7 @@ def test_many_writers_leave_the_newest_head_and_none_ever_goes_back(
         looking.result(30)
     assert seen == sorted(seen)
     assert len(wrote) <= 24
-    assert other(witness).read()[place.scope_id].seq == 1 + 24
+    assert other(witness).read()[place.scope_id].seq == 2 + 24
     assert compare(database, other(witness)) == []
 
 
@@ -295,7 +295,7 @@ def test_a_store_that_is_away_is_worth_another_try(
         with pytest.raises(LedgerBusy):
             witness.keep(database, job_id)
     witness.keep(database, job_id)
-    assert other(witness).read()[place.scope_id].seq == 2
+    assert other(witness).read()[place.scope_id].seq == 3
 
 
 def test_conditions_name_the_very_object(bucket_url: str) -> None:

@@ -276,7 +276,7 @@ class TestYesterdaysDump:
         assert guard(database, witness) == []
         read = sum(self.train(database, place, witness) for _ in range(2))
         assert (read, self.train(database, place, witness)) == (2, False), "the budget is used up"
-        roll_back(database, place, 1)
+        roll_back(database, place, 2)
         compare(database, witness)
         return read + sum(self.train(database, place, witness) for _ in range(2))
 

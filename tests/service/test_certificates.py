@@ -60,14 +60,6 @@ def begin(context: Context, place: Place, schedule: Sequence[Event] = (STEP,) * 
     return claim
 
 
-def uploaded(context: Context) -> Place:
-    """Return a scope with records that its ledger has noted, as an upload does."""
-    place = make_place(context.database)
-    with context.database.write() as session:
-        ledger.note_upload(session, place.scope_id, session.get_one(Dataset, place.dataset_id))
-    return place
-
-
 def failed(context: Context, claim: Claim, charge: str = "spent") -> str:
     context.database.run(jobs.fail, claim, "trainer-failed", charge=charge)
     return claim.job_id
@@ -178,11 +170,11 @@ def test_no_digest_of_records_is_in_a_certificate(context: Context, admin: Calle
     place = make_place(context.database)
     with context.database.write() as session:
         dataset = session.get_one(Dataset, place.dataset_id)
-        dataset.fingerprint, dataset.location_digest = "fp_drawn", "sha256:" + "cd" * 32
+        dataset.location_digest, drawn = "sha256:" + "cd" * 32, dataset.fingerprint
         dataset.location, dataset.wrapped_key, dataset.validation = "rec_gh", "v1.ef.gh", {"sealed": "ij"}
     job_id = failed(context, begin(context, place, chunks=1))
     said = read(context, admin, job_id).payload
-    assert said["dataset"] == {"id": place.dataset_id, "fingerprint": None, "rows": None, "entry": None}
+    assert (said["dataset"]["fingerprint"], said["dataset"]["rows"]) == (drawn, 1000)
     for computed in ("cd" * 8, "rec_gh", "v1.ef.gh", '"ij"', "hmac"):
         assert computed not in json.dumps(said)
 
@@ -346,7 +338,7 @@ def test_a_row_that_was_changed_is_not_signed(
     context: Context, admin: Caller, change: Callable[[Session, Place, str], None], *, marked: bool
 ) -> None:
     """With the database alone: no entry is touched, so the chain's hashes are what they were."""
-    place = uploaded(context)
+    place = make_place(context.database)
     job_id = failed(context, begin(context, place, chunks=2))
     honest = read(context, admin, job_id)
     checker.contained(honest, chain(context, admin, place.scope_id))
@@ -411,7 +403,7 @@ def test_an_entry_that_was_changed_far_below_the_mark_is_not_signed(
     context: Context, admin: Caller, change: Callable[[Session, Place, str], None]
 ) -> None:
     """Nothing that a mark says depends on it: it is hashed again because it is shown."""
-    place = uploaded(context)
+    place = make_place(context.database)
     job_id = failed(context, begin(context, place, chunks=2))
     for _ in range(2):
         failed(context, begin(context, place, chunks=1))
@@ -424,7 +416,7 @@ def test_an_entry_that_was_changed_far_below_the_mark_is_not_signed(
 
 
 def test_a_charge_given_back_before_the_mark_cannot_be_left_out(context: Context, admin: Caller) -> None:
-    place = uploaded(context)
+    place = make_place(context.database)
     with context.database.write() as session:
         submit(session, place)
     claim = context.database.run(jobs.claim, "worker", 60.0)
@@ -441,7 +433,7 @@ def test_a_charge_given_back_before_the_mark_cannot_be_left_out(context: Context
 
 
 def test_a_gap_before_the_mark_cannot_be_left_out(context: Context, admin: Caller) -> None:
-    place = uploaded(context)
+    place = make_place(context.database)
     job_id = failed(context, begin(context, place, chunks=1))
     with context.database.write() as session:
         gaps.note(session, ledger.lock_scope(session, place.scope_id), "operator", "the witness is lost")
@@ -457,7 +449,7 @@ def test_a_gap_before_the_mark_cannot_be_left_out(context: Context, admin: Calle
 def test_a_database_put_back_to_before_an_entry_that_was_witnessed_signs_nothing(
     context: Context, admin: Caller
 ) -> None:
-    place = uploaded(context)
+    place = make_place(context.database)
     job_id = failed(context, begin(context, place, chunks=1))
     leave_mark(context, place)
     assert read(context, admin, job_id)
@@ -474,7 +466,7 @@ def test_a_database_put_back_to_before_an_entry_that_was_witnessed_signs_nothing
 
 
 def test_a_certificate_leaves_a_mark_where_nobody_else_did(context: Context, admin: Caller) -> None:
-    place = uploaded(context)
+    place = make_place(context.database)
     job_id = failed(context, begin(context, place, [STEP] * 40, chunks=40))
     first = certificates.certificate(context, admin, job_id)
     with context.database.read() as session:

@@ -84,6 +84,7 @@ def described(session: Session, owner: Caller, scope_id: str, columns: Sequence[
     dataset_id = make_dataset(session, owner.id, scope_id)
     dataset = session.get_one(Dataset, dataset_id)
     dataset.columns, dataset.rows = list(columns), 100
+    ledger.note_upload(session, scope_id, dataset)
     return dataset_id
 
 

@@ -147,6 +147,7 @@ def open_place(
     dataset_id = make_dataset(session, owner_id, scope.id)
     dataset = session.get_one(Dataset, dataset_id)
     dataset.columns, dataset.rows = list(columns), units
+    ledger.note_upload(session, scope.id, dataset)
     return Place(owner_id, scope.id, dataset_id)
 
 

@@ -9,7 +9,7 @@ import torch
 from core.base.errors import Diverged
 from core.methods.fits import fit_and_infer
 from core.planning.planner import PlannedJob
-from core.privacy.draws import MOST_RUNS, SAMPLE_DRAWS
+from core.privacy.draws import MOST_RUNS, SAMPLE_DRAWS, least_draws
 from core.privacy.facts import Adjacency
 from core.queries.gradients import Gradient, GradientNorm
 from core.training.draws import DrawCount
@@ -64,6 +64,7 @@ def test_every_method_draws_within_what_its_job_reserves(name: str) -> None:
     drawn, writer = run(planned)
     reserved = planned.draws
     assert 0 < drawn <= reserved.run
+    assert 0 < sum(map(least_draws, planned.schedule)) <= reserved.most, "the ledger's own bound"
     assert exact is None or drawn == exact
     assert reserved.most == reserved.run * (1 if name == "stream" else MOST_RUNS)
     if len(writer.chunks) > 1:
