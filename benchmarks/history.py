@@ -30,6 +30,7 @@ from core.jobs import jobs
 from core.ledger import chain, kinds, ledger
 from core.ledger.accounts import difference, lock_accounts, lock_scope, move, terms_of, total_at
 from core.ledger.bodies import VERSION, slots
+from core.ledger.digests import digest_of
 from core.ledger.reserving import price
 from core.ledger.schedules import runs_of
 from core.privacy.events import Event, Gaussian, Zcdp
@@ -78,14 +79,15 @@ class History:
         price(made, schedule, {self._scope.id: terms_of(self._account)})
         whole = total_at(made, self._scope.id, CHUNKS)
         content = {"schedule": schedule.runs, "retry_allowance": 0, "draws": made.draws}
-        content |= {"dataset": made.dataset_id, "actor": made.owner_id}
+        content |= {"dataset": made.dataset_id, "actor": made.owner_id, "spec": digest_of(made.spec)}
         self._append(kinds.Reserve.KIND, made, 0, 0, slots([]), whole, content)
         self._append(kinds.Reading.KIND, made, 1, 0, None, None, {"accounts": {}})
         for chunk in range(CHUNKS):
             one = difference(total_at(made, self._scope.id, chunk + 1), total_at(made, self._scope.id, chunk))
             content = {"event": runs_of(made.schedule[chunk : chunk + 1]), "again": False}
             self._append(kinds.Spend.KIND, made, 1, chunk, one, [-part for part in one], content)
-        self._append(kinds.Settle.KIND, made, 0, 0, slots([]), slots([]), {"reason": "succeeded", "draws": 0})
+        ended = {"reason": "succeeded", "draws": 0, "release": digest_of({})}
+        self._append(kinds.Settle.KIND, made, 0, 0, slots([]), slots([]), ended)
         self._account.draws += made.draws
         made.state, made.finished_at, made.chunks_spent, made.attempt = "succeeded", self._at, CHUNKS, 1
         self._session.add(made)

@@ -98,6 +98,12 @@ MEMBERS: dict[str, dict[str, Form]] = {
     "unwitnessed": {"since": TIME, "until": TIME, **WHY},
     "accept": {"entry": COUNT, **WHY},
 }
+SINCE_2: dict[str, dict[str, Form]] = {
+    "upload": {"columns": DIGEST},
+    "reserve": {"spec": DIGEST},
+    "settle": {"release": or_null(DIGEST)},
+}
+"""Members that version 1 has not."""
 FIGURE = "[0-9]{1,6}([.][0-9]{1,12})?(e-[0-9]{1,2})?"
 LEAVES = {"gaussian": "sigma", "zcdp": "rho", "pure": "epsilon", "bounded_range": "epsilon", "sampled": "sigma"}
 WEIGHTS = ("0.699", "0.1", "0.1", "0.1")
@@ -318,6 +324,7 @@ class Ledger:
         self.scope = self.scope or body["scope"]
         need((body["scope"], body["seq"]) == (self.scope, self.seq), "it is missing, or of another scope")
         beside = {"identity": DIGEST} if body["kind"] == "upload" and "identity" in body else {}
+        beside |= SINCE_2.get(body["kind"], {}) if self.v > 1 else {}
         need(fits(COMMON | MEMBERS[body["kind"]] | beside, body), "its members are not those of its kind")
         shown_at = datetime.fromtimestamp(body["at"], UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         need(entry["created_at"] == shown_at, "it is shown as of another time")
@@ -506,6 +513,8 @@ class Ledger:
         job = self.live(body)
         need((body["attempt"], body["chunk"]) == (0, 0), "it is of a chunk")
         job["over"] = True
+        named = self.v == 1 or (body["release"] is not None) == (body["reason"] == "succeeded")
+        need(named, "it names a release where there is none, or none where there is one")
         need(body["draws"] == (0 if job["paid"] else job["draws"]), "it gives back draws that may have been made")
         self.count(job, -body["draws"])
         return {name: (ZERO, add(ZERO, held, -1)) for name, held in job["held"].items()}

@@ -214,6 +214,13 @@ class Ledger(Form):
     reconciled: list[Reconciled]
 
 
+class Named(Form):
+    """Digests that a job's entries name: of the job as it was stored, and of what it released; None: no entry says."""
+
+    spec: Hash | None
+    release: Hash | None
+
+
 class Certificate(Form):
     """A job's certificate, or that of one client of a federated job."""
 
@@ -226,6 +233,9 @@ class Certificate(Form):
     nano_nats: Amounts
     promise: Promise
     software: list[Attempt]
+    entries: Named | None = None
+    """None: an earlier release signed it, and compared no digests."""
+    uncovered: list[str] = []
     ledger: Ledger
 
 

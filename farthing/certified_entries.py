@@ -51,6 +51,7 @@ def differs(told: Certificate, payload: Mapping[str, Any], entries: Sequence[Ent
         "times in which payments may be missing": _reconciled(entries[:last]) == told_before,
         f"the records that {job} reads": mine[0]["dataset"] == told.dataset.id,
         f"the entries about {job}": _spans(told, mine),
+        f"what {job} asked and released": _named(told, mine),
         f"what {job} may have read": _may_read(mine),
         f"what {job} drew and cost": _sums(mine, payload) == _sums_told(payload),
     }
@@ -92,6 +93,15 @@ def _spans(told: Certificate, mine: Sequence[Mapping[str, Any]]) -> bool:
     """Say whether a job's entries begin and end where its certificate says, and end it: charged or settled."""
     ends = told.ledger.before.seq + 1, told.ledger.first.seq, told.ledger.last.seq
     return ends == (mine[0]["seq"], mine[0]["seq"], mine[-1]["seq"]) and any("reason" in body for body in mine)
+
+
+def _named(told: Certificate, mine: Sequence[Mapping[str, Any]]) -> bool:
+    """Say whether a job's entries name the digests that its certificate does, and end it as that says."""
+    ends = [body for body in mine if body["kind"] in ("settle", "charge")]
+    succeeded = any(body["kind"] == "settle" and body["reason"] == "succeeded" for body in ends)
+    release = next((body["release"] for body in ends if body.get("release") is not None), None)
+    same = told.entries is None or (told.entries.spec, told.entries.release) == (mine[0].get("spec"), release)
+    return same and succeeded == (told.job.state == "succeeded")
 
 
 def _may_read(mine: Sequence[Mapping[str, Any]]) -> bool:

@@ -131,6 +131,7 @@ def shown(signed: "Signed") -> RenderableType:
     rows += [("computed with", _software(one)) for one in [one.software for one in told.software] or [None]]
     ledger = told.ledger
     rows.append(("ledger", f"entries {ledger.first.seq} to {ledger.last.seq}, {ledger.last.hash}"))
+    rows += [("no entry covers", ", ".join(told.uncovered))] if told.uncovered else []
     for one in ledger.reconciled:
         missing = "" if one.since is None else f": payments of {one.since:.0f} to {one.until:.0f} may be missing"
         rows.append((one.kind, f"entry {one.seq}{missing}"))

@@ -360,7 +360,9 @@ def follow_here(lines: list[str]) -> str:
 
 def of_version_1(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return entries as 0.1.0 wrote them."""
-    return [body | {"v": 1} for body in told if body["kind"] != "read"]
+    since = ("spec", "release", "columns")
+    kept = [{name: one for name, one in body.items() if name not in since} for body in told]
+    return [body | {"v": 1} for body in kept if body["kind"] != "read"]
 
 
 def the(told: list[dict[str, Any]], kind: str, **wanted: Any) -> dict[str, Any]:
@@ -561,6 +563,26 @@ def draw_less_than_is_answered(told: list[dict[str, Any]]) -> None:
     the(told, "reserve")["draws"] = len(EVENTS)
 
 
+def forget_what_was_asked(told: list[dict[str, Any]]) -> None:
+    del the(told, "reserve")["spec"]
+
+
+def forget_what_was_declared(told: list[dict[str, Any]]) -> None:
+    del the(told, "upload")["columns"]
+
+
+def forget_whether_it_released(told: list[dict[str, Any]]) -> None:
+    del the(told, "settle")["release"]
+
+
+def fail_with_a_release(told: list[dict[str, Any]]) -> None:
+    the(told, "settle")["release"] = "sha256:" + 64 * "0"
+
+
+def succeed_without_one(told: list[dict[str, Any]]) -> None:
+    the(told, "settle")["reason"] = "succeeded"
+
+
 def settle_more_than_is_left(told: list[dict[str, Any]]) -> None:
     body = the(told, "settle")
     shift(body, "reserved", -1)
@@ -679,6 +701,11 @@ FORGERIES: dict[Change, str] = {
     bring_records_after_they_are_read: "the records that it reads never came into the scope",
     draw_nothing: "it reserves fewer draws than it has answers",
     draw_less_than_is_answered: "it reserves fewer draws than it has answers",
+    forget_what_was_asked: "its members are not those of its kind",
+    forget_what_was_declared: "its members are not those of its kind",
+    forget_whether_it_released: "its members are not those of its kind",
+    fail_with_a_release: "it names a release where there is none",
+    succeed_without_one: "it names a release where there is none",
     refund_what_was_read: "its job may have read records",
     refund_what_was_read_unsaid: "no entry says that its attempt may read",
     refund_what_version_1_does_not_say: "its job may have read records",

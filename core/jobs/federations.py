@@ -244,10 +244,12 @@ def finish(session: Session, claim: Claim, release: Mapping[str, Any]) -> Model 
         LedgerFrozen: the ledger is behind its witness.
     """
     parent, client, at = _hold_with_parent(session, claim)
-    if _handed_in(session, parent) is None:
-        kept = chain.canonical(dict(release)).encode()
+    handed_in = _handed_in(session, parent)
+    if handed_in is None:
+        handed_in = dict(release)
+        kept = chain.canonical(handed_in).encode()
         session.add(Checkpoint(job_id=parent.id, chunk=0, attempt=parent.attempt, state=kept, created_at=at))
-    _succeed(session, client, at)
+    _succeed(session, client, handed_in, at)
     clients = clients_of(session, parent.id, lock=True)
     if any(one.state in RUNNING for one in clients):
         session.flush()
@@ -313,10 +315,10 @@ def _by_scope(clients: Sequence[Job]) -> list[Job]:
     return sorted(clients, key=lambda client: (client.scope_id, client.place))
 
 
-def _succeed(session: Session, client: Job, at: float) -> None:
-    """End a client that has nothing more to do."""
+def _succeed(session: Session, client: Job, release: Mapping[str, Any], at: float) -> None:
+    """End a client that has nothing more to do; the release is that of the federated job."""
     client.step = client.steps
-    settle(session, client, "succeeded")
+    settle(session, client, "succeeded", release)
     if client.state != "queued":
         leave_attempt(session, client, at, "succeeded")
     end(session, client, "succeeded", at)
@@ -360,7 +362,7 @@ def _decide(session: Session, job: Job, clients: Sequence[Job], at: float, code:
     if release is None:
         return False
     for client in left:
-        _succeed(session, client, at)
+        _succeed(session, client, release, at)
     _publish(session, job, clients, release, at)
     return True
 

@@ -314,7 +314,7 @@ def finish(session: Session, claim: Claim, release: Mapping[str, Any], approval:
     )
     session.add(model)
     job.step = job.steps
-    ledger.settle(session, job, reason="succeeded")
+    ledger.settle(session, job, reason="succeeded", release=model.release)
     leave_attempt(session, job, at, "succeeded")
     end(session, job, "succeeded", at, model=model.id)
     session.flush()

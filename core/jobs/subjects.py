@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from core.base.errors import ensure
 from core.db.tables import Job, Model
 from core.inference.error_bound import Records
+from core.ledger.releases import is_as_settled
 
 OPEN: Final = ("not-needed", "approved")
 """Of a model that everybody may have for whom its job exists."""
@@ -74,6 +75,8 @@ def subjects_of(session: Session, job: Job) -> Subjects | None:
         return None
     found = {model.id: model for model in session.execute(select(Model).where(Model.id.in_(named))).scalars()}
     ensure(all(name in found and found[name].approval in OPEN for name in named), "they stay while the job is live")
+    same = all(is_as_settled(session, model, session.get_one(Job, model.job_id)) for model in found.values())
+    ensure(same, "they are what the ledger says that their jobs released")
     readers = _payers(session, [job])
     relation = origin(session, named).relation(
         {reader.dataset_id for reader in readers}, {reader.scope_id for reader in readers}

@@ -3,7 +3,8 @@
 A federated job itself has nothing reserved: its clients have, and each of them goes through these same transitions.
 """
 
-from typing import Final, Literal
+from collections.abc import Mapping
+from typing import Any, Final, Literal
 
 from sqlalchemy.orm import Session
 
@@ -47,10 +48,10 @@ def end(session: Session, job: Job, state: str, at: float, **data: object) -> No
     add_event(session, job, state, at, **data)
 
 
-def settle(session: Session, job: Job, reason: str) -> None:
-    """Give back what a job reserved and never spent."""
+def settle(session: Session, job: Job, reason: str, release: Mapping[str, Any] | None = None) -> None:
+    """Give back what a job reserved and never spent; `release` is what it has released, None otherwise."""
     if not job.is_federated:
-        ledger.settle(session, job, reason=reason)
+        ledger.settle(session, job, reason=reason, release=release)
 
 
 def end_failed(session: Session, job: Job, at: float, code: str, *, charge: Literal["spent", "all"]) -> None:

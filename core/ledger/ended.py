@@ -5,6 +5,7 @@ from typing import Any
 from core.db.tables import Entry, Job
 from core.ledger import kinds
 from core.ledger.bodies import SLOTS, Body
+from core.ledger.digests import digest_of
 from core.ledger.remembered import remind
 from core.ledger.rereading import Rereader
 from core.ledger.statements import Statement
@@ -38,6 +39,7 @@ def compare_ended(rereader: Rereader, tally: Tally, job: Job, said: Statement) -
     for entry, body in zip(said.entries, bodies, strict=True):
         _confirm(rereader, entry, body)
     _compare_row(job, first, bodies)
+    _compare_end(job, ends[-1])
 
 
 def _confirm(rereader: Rereader, entry: Entry, body: Body) -> None:
@@ -47,12 +49,21 @@ def _confirm(rereader: Rereader, entry: Entry, body: Body) -> None:
     remind(told == kept, "an entry's columns say something else than its body")
 
 
+def _compare_end(job: Job, end: kinds.Settle | kinds.Charge) -> None:
+    """Compare what became of a job with the reason of the entry that ended it."""
+    is_state = isinstance(end, kinds.Settle) and end.reason in ("succeeded", "cancelled", "expired")
+    due = (end.reason, None) if is_state else ("failed", end.reason)
+    remind((job.state, job.error_code) == due, f"{job.id} has ended otherwise than its entries say")
+
+
 def _compare_row(job: Job, first: kinds.Reserve, bodies: list[Body]) -> None:
     """Compare whose job it was, what it drew and what that cost with its entries; what it never drew costs nothing."""
     payers = {job.scope_id, job.grant_id or job.scope_id}
     remind(payers == first.accounts.keys(), f"{job.id} pays from other accounts than its entries say")
     remind(job.owner_id == first.actor, f"{job.id} is another's than its entries say")
     remind(first.dataset == job.dataset_id, f"{job.id} reads other records than its entries say")
+    same = first.spec is None or digest_of(job.spec) == first.spec
+    remind(same, f"the specification that {job.id} remembers is not that of its entries")
     remind(job.finished_at is not None, f"{job.id} has ended, and its row does not say so")
     told = first.model_dump(mode="json")["schedule"]
     events = [event for times, event in told for _ in range(times)]

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from core.ledger import allowance
 from core.ledger.bodies import SLOTS, Body, slots
+from core.ledger.digests import Digest
 from core.ledger.schedules import MAX_CHUNKS, Schedule, is_stream
 from core.ledger.tally import Amounts, JobTally, Tally, demand, minus, plus
 from core.privacy.budget import Terms, covers
@@ -19,6 +20,8 @@ from core.privacy.renyi import cost_nano
 
 DAY_SECONDS: Final = 86400.0
 COMPENSATIONS_PER_DAY: Final = 10
+SUCCEEDED: Final = "succeeded"
+"""The reason of a settlement that comes with a release."""
 ZERO: Final = [0] * SLOTS
 Draws = Annotated[int, Field(ge=0, le=2**63 - 1)]
 """Units of draws, see `core.privacy.draws`."""
@@ -38,6 +41,8 @@ class Reserve(Body):
     dataset: str
     """Whose records it reads."""
     actor: str
+    spec: Digest | None = None
+    """Of its specification as it is stored, filled by the planner; entries of version 1 are without it."""
 
     def follow(self, tally: Tally) -> None:
         """Price the schedule and the allowance at each account; the job is live from here on."""
@@ -47,6 +52,8 @@ class Reserve(Body):
         demand(not tally.is_frozen and tally.pending is None, "the scope was frozen")
         has = self.dataset in tally.uploads if self.v > 1 else tally.has(self.dataset)
         demand(has, "the records that it reads never came into the scope")
+        fits = self.spec is not None if self.v > 1 else "spec" not in self.model_fields_set
+        demand(fits, "its specification is not that of its version")
         if self.v > 1:
             self._demand_possible(tally)
         demand(self.scope in self.accounts, "the scope's account pays nothing")
@@ -90,6 +97,7 @@ class Reserve(Body):
             left={one: list(priced.amounts(tally.accounts[one].terms)[1]) for one in self.accounts},
             terms={one: tally.accounts[one].terms for one in self.accounts},
             draws=self.draws,
+            spec=self.spec,
         )
 
 
@@ -202,11 +210,18 @@ class Settle(Body):
     reason: str
     draws: Draws
     """Units that it gives back: all where nothing was ever paid for it, and else none."""
+    release: Digest | None = None
+    """Of what the job released, as it is stored; null where it released nothing, left out in version 1."""
 
     def follow(self, tally: Tally) -> None:
         """Demand that all that is held is given back, and draws only where nothing was paid; the job is over."""
         job = tally.live_job(self)
         demand((self.attempt, self.chunk) == (0, 0), "it is of a chunk")
+        demand(("release" in self.model_fields_set) == (self.v > 1), "its release is not that of its version")
+        released = self.release is not None
+        demand(
+            self.v == 1 or released == (self.reason == SUCCEEDED), "it ends well without a release, or with one badly"
+        )
         held = job.held
         tally.move(self, dict.fromkeys(held, ZERO), {one: minus(amount) for one, amount in held.items()})
         demand(

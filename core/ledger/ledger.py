@@ -36,6 +36,7 @@ from core.ledger.bodies import Body, slots
 from core.ledger.charged import executed, executed_by
 from core.ledger.claims import Claim, hold, refuse_if_frozen
 from core.ledger.corrections import compensate, freeze, unfreeze
+from core.ledger.digests import digest_of
 from core.ledger.opening import close_grant, note_upload, open_scope, set_grant
 from core.ledger.reserving import LockedAccounts, Reservation, accounts_of, price, reserve
 from core.ledger.rounds import Rounds
@@ -258,8 +259,14 @@ def last_kept(session: Session, job_id: str) -> Checkpoint | None:
     ).scalar_one_or_none()
 
 
-def settle(session: Session, job: Job, *, reason: str) -> None:
+def settle(session: Session, job: Job, *, reason: str, release: Mapping[str, Any] | None = None) -> None:
     """Give back what a job reserved and never spent; the caller holds its lock and ends it in this transaction.
+
+    Args:
+        session: an open write transaction.
+        job: that ends.
+        reason: for people; `succeeded` where it releases something, and nowhere else.
+        release: what it releases, JSON-ready, as it is stored.
 
     Raises:
         LedgerFrozen: the ledger is behind its witness.
@@ -272,6 +279,7 @@ def settle(session: Session, job: Job, *, reason: str) -> None:
         moved[account.id] = move(account, spent=slots([]), reserved=[-part for part in allowance.held(job, account.id)])
         account.draws -= undrawn
     content = {"accounts": moved, "reason": reason, "draws": undrawn}
+    content |= {"release": None if release is None else digest_of(release)}
     at = clock.read(session)
     chain.append(session, scope, kinds.Settle, at=at, job_id=job.id, attempt=0, chunk=0, content=content)
     session.flush()

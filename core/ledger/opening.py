@@ -16,6 +16,7 @@ from core.db import clock
 from core.db.tables import Account, Dataset, Scope
 from core.ledger import chain, kinds
 from core.ledger.accounts import balance_of, described, lock_accounts, lock_scope, set_terms, terms_of
+from core.ledger.digests import digest_of
 from core.privacy.budget import Terms, admits
 
 
@@ -77,6 +78,7 @@ def note_upload(session: Session, scope_id: str, dataset: Dataset, identity: str
         "fingerprint": dataset.fingerprint,
         "rows": dataset.rows,
         "actor": dataset.owner_id,
+        "columns": digest_of(dataset.columns),
         "accounts": {},
     }
     if identity is not None:

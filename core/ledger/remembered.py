@@ -13,6 +13,7 @@ from core.db.tables import Account, Dataset, Job, Scope
 from core.ledger import gaps, identities
 from core.ledger.accounts import read_slots, terms_of
 from core.ledger.charged import executed, totals_of
+from core.ledger.digests import digest_of
 from core.ledger.tally import BrokenChain, JobTally, Tally, demand
 
 
@@ -45,14 +46,20 @@ def compare_datasets(session: Session, scope_id: str, tally: Tally) -> None:
 
     Where every entry was followed, also what is kept of them to compare later uploads with.
     """
-    of_it = select(Dataset.id, Dataset.fingerprint, Dataset.rows, Dataset.owner_id).where(Dataset.scope_id == scope_id)
-    kept = {row.id: (row.fingerprint, row.rows, row.owner_id) for row in session.execute(of_it)}
+    of_it = select(Dataset.id, Dataset.fingerprint, Dataset.rows, Dataset.owner_id, Dataset.columns).where(
+        Dataset.scope_id == scope_id
+    )
+    kept = {row.id: row for row in session.execute(of_it)}
     for dataset_id, facts in tally.uploads.items():
-        told = facts.fingerprint, facts.rows, facts.owner
+        row, told = kept.get(dataset_id), (facts.fingerprint, facts.rows, facts.owner)
+        demand(row is not None, f"{dataset_id} is not here, where its entry says that it came")
+        assert row is not None, "just demanded"
         if tally.before is None and facts.identity is not None:
             same = identities.digest_of(session, dataset_id) == facts.identity
             demand(same, f"what later uploads are compared with of {dataset_id} is gone, or was changed")
-        demand(kept.get(dataset_id) == told, f"{dataset_id} is not, or not here, what its entry says")
+        demand((row.fingerprint, row.rows, row.owner_id) == told, f"{dataset_id} is not what its entry says")
+        same = facts.columns is None or digest_of(row.columns) == facts.columns
+        demand(same, f"{dataset_id} is declared otherwise than its entry says")
 
 
 def compare_accounts(session: Session, scope_id: str, tally: Tally) -> None:
@@ -88,7 +95,7 @@ def jobs_where(session: Session, *conditions: ColumnElement[bool]) -> dict[str, 
     """Return what the database remembers of some jobs that pay for themselves."""
     remembered = (Job.schedule, Job.chunks, Job.chunks_spent, Job.allowance, Job.allowance_spent, Job.draws)
     pays = Job.federation_id.is_(None) | Job.place.is_not(None)
-    belongs = (Job.id, Job.scope_id, Job.grant_id, Job.owner_id, Job.dataset_id, Job.finished_at)
+    belongs = (Job.id, Job.scope_id, Job.grant_id, Job.owner_id, Job.dataset_id, Job.finished_at, Job.spec)
     found = session.execute(select(*belongs, *remembered).where(pays, *conditions))
     return {row.id: row for row in found}
 
@@ -103,6 +110,8 @@ def compare_jobs(scope_id: str, due: Mapping[str, JobTally], rows: Mapping[str, 
         remind(row.owner_id == job.actor, f"{job_id} is another's than its entries say")
         remind(job.dataset == row.dataset_id, f"{job_id} reads other records than its entries say")
         remind(job.is_over == (row.finished_at is not None), f"{job_id} has ended without an entry that ends it")
+        same = job.spec is None or digest_of(row.spec) == job.spec
+        remind(same, f"the specification that {job_id} remembers is not that of its entries")
         remind(row.schedule == job.schedule.chunks, f"the schedule that {job_id} remembers is not that of its entries")
         remind(row.draws == job.draws, f"the draws that {job_id} remembers are not those of its entries")
         remind(row.chunks_spent == job.paid, f"{job_id} remembers other chunks as paid than its entries")

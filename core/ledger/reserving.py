@@ -25,6 +25,7 @@ from core.ledger.accounts import (
 )
 from core.ledger.bodies import slots
 from core.ledger.claims import time_unless_frozen
+from core.ledger.digests import digest_of
 from core.ledger.schedules import Schedule
 from core.privacy.budget import Terms, admits, smallest_change
 from core.privacy.draws import least_draws, most_draws
@@ -154,6 +155,7 @@ class Reservation:
             locked.accounts[account_id].draws += job.draws
         content = {"accounts": moved, "schedule": schedule.runs, "retry_allowance": schedule.retry_allowance}
         content |= {"draws": job.draws, "dataset": job.dataset_id, "actor": job.owner_id}
+        content |= {"spec": digest_of(job.spec)}
         chain.append(
             locked.session, scope, kinds.Reserve, at=locked.at, job_id=job.id, attempt=0, chunk=0, content=content
         )

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Final
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
 
 from core.ledger.bodies import SLOTS, Body, Seconds
+from core.ledger.digests import Digest
 from core.ledger.tally import AccountTally, Amounts, Tally, Uploaded, demand, terms_of_budget
 from core.privacy.amounts import parse_figure
 from core.privacy.budget import NANO, Terms, renewed
@@ -129,6 +130,8 @@ class Upload(Still):
     identity: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")] | None = None
     """SHA-256 over sealed, padded texts under fresh random nonces: that they are there, and nothing of what they say.
     Entries of datasets of which nothing is kept are without it."""
+    columns: Digest | None = None
+    """Of the columns as they were declared; entries of version 1 are without it."""
 
     def follow(self, tally: Tally) -> None:
         """Demand that they came into it once, and note them."""
@@ -136,10 +139,14 @@ class Upload(Still):
         told = "identity" not in self.model_fields_set or self.identity is not None
         demand(told, "what is kept of its records is null")
         demand(self.dataset not in tally.uploads, f"{self.dataset} came into the scope before")
+        fits = self.columns is not None if self.v > 1 else "columns" not in self.model_fields_set
+        demand(fits, "its columns are not those of its version")
         if self.v > 1 and tally.unit == "record" and not tally.uploads:
             same = self.rows == tally.units
             demand(same, f"the first records of the scope are {self.rows}, and its budget is for {tally.units}")
-        tally.uploads[self.dataset] = Uploaded(self.fingerprint, self.rows, self.actor, self.identity, self.seq)
+        tally.uploads[self.dataset] = Uploaded(
+            self.fingerprint, self.rows, self.actor, self.identity, self.seq, self.columns
+        )
 
 
 class Grant(Still):

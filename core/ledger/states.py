@@ -49,6 +49,7 @@ _OF_JOBS: Final = (
     "draws",
     "reader",
     "may_have_read",
+    "spec",
 )
 _ACCOUNTS: Final = TypeAdapter(dict[str, AccountTally])
 _TERMS: Final = TypeAdapter(dict[str, Terms])

@@ -35,6 +35,8 @@ class Uploaded(NamedTuple):
     identity: str | None
     """SHA-256 of the sealed rows that later uploads are compared with; None where the entry does not say."""
     seq: int
+    columns: str | None = None
+    """Digest of what they were declared as; None where the entry, of version 1, does not say."""
 
 
 class BrokenChain(ValueError):
@@ -103,6 +105,7 @@ class JobTally:
         reader: the last attempt that an entry has allowed to read records, 0 before.
         may_have_read: whether any attempt may have read records. Entries of version 1 say so of none: there, whatever
             was paid for is counted as read.
+        spec: the digest of its specification; None where the entry, of version 1, does not say.
     """
 
     actor: str
@@ -121,6 +124,7 @@ class JobTally:
     draws: int = 0
     reader: int = 0
     may_have_read: bool = False
+    spec: str | None = None
 
     @property
     def totals(self) -> dict[str, list[list[int]]]:

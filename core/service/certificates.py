@@ -170,7 +170,19 @@ def _of_scope(session: Session, job: Job, ledger: Trusted) -> dict[str, Any]:
         "nano_nats": said.amounts(len(terms.orders)),
         "promise": _promise(session, job),
         "software": _software(session, job),
+        **_covered(said),
         "ledger": _ledger(session, ledger, said),
+    }
+
+
+def _covered(said: Statement) -> dict[str, Any]:
+    """Return the digests that a job's entries name, and which members of the certificate no entry covers."""
+    reserved, ended = said.bodies[0], next((body for body in said.bodies if body["kind"] == "settle"), None)
+    release = None if ended is None else ended.get("release")
+    old = ["method"] * ("spec" not in reserved) + ["result"] * (ended is not None and "release" not in ended)
+    return {
+        "entries": {"spec": reserved.get("spec"), "release": release},
+        "uncovered": [*old, "job/created_at", "job/started_at", "job/finished_at", "software"],
     }
 
 

@@ -14,6 +14,7 @@ from core.inference.network import AnyReleased, ReleasedNetwork, make_onnx, read
 from core.inference.released import Released, declared, residual_scale
 from core.jobs import approvals, subjects
 from core.jobs.subjects import OPEN
+from core.ledger import releases
 from core.operations.retention import RETIRED
 from core.service.context import Caller, Context
 from core.service.scopes import viewer
@@ -29,6 +30,7 @@ def find(session: Session, context: Context, caller: Caller, model_id: str) -> t
     Raises:
         NotFound: it does not exist for the caller.
         ModelRetired: it was kept as long as models are kept here.
+        ScopeFrozen: it is not what the ledger says that its job released.
     """
     found = queries.model(session, viewer(caller), model_id)
     if found is None:
@@ -40,6 +42,7 @@ def find(session: Session, context: Context, caller: Caller, model_id: str) -> t
     judges = caller.role == "admin" or caller.id in queries.judges(session, model, job)
     if model.created_at > until or not (model.approval in OPEN or judges):
         raise NotFound("There is no such model.")
+    releases.refuse_changed(session, model, job)
     return found
 
 

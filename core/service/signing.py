@@ -3,20 +3,22 @@
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from core.base.canonical import canonical
 from core.base.errors import ScopeFrozen
 from core.db import clock
-from core.db.tables import Entry, Scope
+from core.db.tables import Entry, Job, Model, Scope
 from core.ledger.ended import compare_ended
+from core.ledger.releases import is_as_settled
 from core.ledger.rounds import freeze_unverified
 from core.ledger.signing import installation, load_signing_keys
 from core.ledger.statements import jobs_telling, statement_of
-from core.ledger.tally import BrokenChain
+from core.ledger.tally import BrokenChain, demand
 from core.ledger.witness.trusting import Trust, Trusted, follow, leave_mark
+from core.operations.retention import RETIRED
 from core.service import witnessing
 from core.service.context import Caller, Context
 
@@ -79,6 +81,8 @@ def _changed(session: Session, ledgers: Ledgers, job_id: str) -> dict[str, str]:
         tally = one.state.tally
         try:
             shown = list(tally.reconciled)
+            for model, made in _models(session, job_id):
+                demand(is_as_settled(session, model, made), f"{model.id} is not what the ledger says of it")
             for job in jobs_telling(session, job_id, scope_id):
                 if job.id not in tally.live:
                     compare_ended(one.entries, tally, job, statement_of(session, job))
@@ -91,6 +95,13 @@ def _changed(session: Session, ledgers: Ledgers, job_id: str) -> dict[str, str]:
         except Exception as error:  # noqa: BLE001 - what cannot be read is not what was verified
             bad[scope_id] = str(error) if isinstance(error, BrokenChain) else "an entry or a job cannot be read"
     return bad
+
+
+def _models(session: Session, job_id: str) -> list[tuple[Model, Job]]:
+    """Return what a job, or the federated job that it is a client of, has released and is kept."""
+    ids = select(func.coalesce(Job.federation_id, Job.id)).where(Job.id == job_id).scalar_subquery()
+    found = select(Model, Job).join(Job, Job.id == Model.job_id).where(Job.id == ids, Model.approval != RETIRED)
+    return [(row[0], row[1]) for row in session.execute(found)]
 
 
 def entries_at(session: Session, scope_id: str, places: Collection[int]) -> list[Entry]:

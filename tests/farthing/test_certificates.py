@@ -360,7 +360,7 @@ def bodies(scope: str = "sc_a", spent: int = 5) -> list[dict[str, Any]]:
         ("upload", {}, {"dataset": "ds_a", "fingerprint": "fp_a", "rows": 700}),
         ("reserve", {"reserved": [9]}, {"schedule": SCHEDULE, "dataset": "ds_a"}),
         ("spend", {"spent": [spent], "reserved": [-spent]}, {"event": [[1, SCHEDULE[0][1]]]}),
-        ("settle", {"reserved": [spent - 9]}, {"reason": "spent"}),
+        ("settle", {"reserved": [spent - 9]}, {"reason": "succeeded"}),
     ]
     made = []
     for seq, (kind, moved, more) in enumerate(told, start=1):
@@ -463,6 +463,9 @@ LIES: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
         lambda told: told["events"].update(reserved=[[1, SCHEDULE[0][1]]]),
         "job_a drew and cost",
     ),
+    "another end": (lambda told: told["job"].update(state="failed"), "job_a asked and released"),
+    "another job asked": (lambda told: told.update(entries={"spec": AA, "release": None}), "job_a asked and released"),
+    "another model": (lambda told: told.update(entries={"spec": None, "release": AA}), "job_a asked and released"),
     "another fingerprint": (lambda told: told["dataset"].update(fingerprint="fp_b"), "the records that came"),
     "more rows": (lambda told: told["dataset"].update(rows=7000), "the records that came"),
     "records without an entry": (lambda told: told["dataset"].update(entry=None), "the records that came"),

@@ -283,7 +283,7 @@ class TestUnwitnessed:
             ]
         told = bodies[-1]
         assert (told["kind"], told["since"], told["until"]) == ("unwitnessed", gap.since, gap.until)
-        assert told["since"] == bodies[0]["at"]
+        assert told["since"] == bodies[1]["at"]
         assert not any("brought up" in str(body.get("reason")) for body in bodies)
         with database.read() as session:
             assert ledger.verify(session, alone.scope_id).ok
@@ -296,16 +296,16 @@ class TestUnwitnessed:
         with pytest.raises(ScopeFrozen, match="may be missing"), database.write() as session:
             submit(session, alone)
         with pytest.raises(Invalid, match="waits for nobody"):
-            database.run(gaps.accept, alone.scope_id, 1, "what of it", alone.principal_id)
-        database.run(gaps.accept, alone.scope_id, 2, "nothing ran that day", alone.principal_id)
+            database.run(gaps.accept, alone.scope_id, 2, "what of it", alone.principal_id)
+        database.run(gaps.accept, alone.scope_id, 3, "nothing ran that day", alone.principal_id)
         with pytest.raises(Conflict):
-            database.run(gaps.accept, alone.scope_id, 2, "again", alone.principal_id)
+            database.run(gaps.accept, alone.scope_id, 3, "again", alone.principal_id)
         with database.write() as session:
             submit(session, alone)
         with database.read() as session:
             assert ledger.verify(session, alone.scope_id).ok
             (gap,) = gaps.gaps_of(session.get_one(Scope, alone.scope_id))
-        assert gap.accepted == 5
+        assert gap.accepted == 6
 
     @pytest.mark.parametrize("statement", ["UPDATE scopes SET unwitnessed = '[]'"])
     def test_a_gap_is_not_taken_out_of_the_database_unseen(
@@ -318,7 +318,7 @@ class TestUnwitnessed:
         assert (found.ok, found.first_bad_seq) == (False, None)
 
     def test_another_s_word_is_a_broken_chain(self, database: Database, alone: Place) -> None:
-        database.run(gaps.accept, alone.scope_id, 2, "never mind", "pr_operator")
+        database.run(gaps.accept, alone.scope_id, 3, "never mind", "pr_operator")
         with database.read() as session:
             found = ledger.verify(session, alone.scope_id)
         assert (found.ok, found.reason) == (False, "it is not the owner's")
@@ -328,9 +328,9 @@ class TestUnwitnessed:
         path.unlink()
         assert guard(database, Witness(path))
         reconcile(database, Witness(path), without=True)
-        database.run(gaps.accept, alone.scope_id, 3, "lost twice", alone.principal_id)
+        database.run(gaps.accept, alone.scope_id, 4, "lost twice", alone.principal_id)
         with database.read() as session:
-            assert [gap.accepted for gap in gaps.gaps_of(session.get_one(Scope, alone.scope_id))] == [4, 4]
+            assert [gap.accepted for gap in gaps.gaps_of(session.get_one(Scope, alone.scope_id))] == [5, 5]
             assert ledger.verify(session, alone.scope_id).ok
 
 

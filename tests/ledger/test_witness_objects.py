@@ -57,7 +57,7 @@ def test_every_process_knows_what_any_of_them_has_witnessed(database: Database, 
     seen = other(witness).read()[place.scope_id]
     assert seen == witness.read()[place.scope_id]
     with database.read() as session:
-        assert (seen.seq, seen.head) == (3, ledger.verify(session, place.scope_id).head)
+        assert (seen.seq, seen.head) == (4, ledger.verify(session, place.scope_id).head)
         held = ledger.balance(session, place.scope_id)
     assert seen.taken[place.scope_id][: len(held.reserved)] == list(held.reserved)
     assert compare(database, other(witness)) == []
@@ -170,7 +170,7 @@ def race(database: Database, place: Place, witness: Witness, slow: Slow) -> int:
 def test_a_writer_that_was_stopped_never_replaces_a_newer_head(
     database: Database, place: Place, witness: Witness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert race(database, place, witness, Slow(witness, monkeypatch)) == 5
+    assert race(database, place, witness, Slow(witness, monkeypatch)) == 6
     assert compare(database, witness) == []
 
 
@@ -178,7 +178,7 @@ def test_without_the_condition_it_would(
     database: Database, place: Place, witness: Witness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planted bug: whoever writes last wins."""
-    assert race(database, place, witness, Slow(witness, monkeypatch, conditional=False)) == 2
+    assert race(database, place, witness, Slow(witness, monkeypatch, conditional=False)) == 3
 
 
 def test_a_stopped_writer_that_goes_on_after_a_restore_writes_nothing(

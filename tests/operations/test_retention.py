@@ -146,8 +146,6 @@ class TestModels:
         made, _ = uploads.create(context, caller, parse_metadata(metadata()), None, [csv(100)], None)
         claim = finished(database, Place(caller.id, made["scope"], made["id"]))
         with database.write() as session:
-            job = session.get_one(Job, claim.job_id)
-            job.spec = {**job.spec, "model": {}, "privacy": {}, "inference": {}}
             model = session.execute(select(Model.id)).scalar_one()
         assert models.get(context, caller, model).release == {"theta": [1.0]}
         age(database, DAY)

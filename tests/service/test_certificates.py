@@ -6,15 +6,17 @@ They are read as their holders read them, by `farthing.certificates`, which shar
 import json
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from core.base.errors import Conflict, NotFound, NotReady, ScopeFrozen
+from core.base.identifiers import new_id
 from core.base.version import software
 from core.db.service_tables import VerifiedHead
-from core.db.tables import Account, Attempt, Dataset, Job, Scope
+from core.db.tables import Account, Attempt, Dataset, Job, Model, Scope
 from core.db.tables import Entry as Row
 from core.jobs import jobs
 from core.ledger import gaps, ledger
@@ -23,7 +25,7 @@ from core.ledger.claims import Claim
 from core.ledger.signing import rotate_signing_key
 from core.ledger.witness.trusting import mark_keys
 from core.privacy.events import EVENT, Event, Gaussian, Sampled
-from core.service import certificates
+from core.service import certificates, models, readings
 from core.service import jobs as cases
 from core.service.context import Caller, Context, Role
 from core.service.scopes import entries as read_entries
@@ -203,8 +205,6 @@ def test_a_federated_job_has_one_certificate_and_each_client_its_own(context: Co
     with context.database.write() as session:
         job_id = queue_federated(session, places, None)
         clients = session.execute(select(Job).where(Job.federation_id == job_id).order_by(Job.place)).scalars().all()
-        for row in (*clients,):
-            row.spec = row.spec | {"model": {}, "optimizer": {"kind": "noisy_gd"}, "privacy": {}, "inference": {}}
         ids = [row.id for row in clients if row.place is not None]
     context.database.run(jobs.cancel, job_id)
     whole = read(context, admin, job_id)
@@ -244,7 +244,7 @@ def test_a_signed_head_is_the_head_and_a_later_one_extends_it(context: Context, 
         scope = session.get_one(Scope, place.scope_id)
         assert newer.places == {scope.seq: scope.head}
     checker.extends(newer, older, chain(context, admin, place.scope_id))
-    with pytest.raises(checker.BadCertificateError, match="put back: it has 1 entries, and had 5"):
+    with pytest.raises(checker.BadCertificateError, match="put back: it has 2 entries, and had 6"):
         checker.extends(older, newer, chain(context, admin, place.scope_id))
 
 
@@ -304,7 +304,35 @@ def pay_from_another_scope(session: Session, _: Place, job_id: str) -> None:
     session.get_one(Job, job_id).scope_id = open_place(session, owner).scope_id
 
 
+def have_asked_otherwise(session: Session, _: Place, job_id: str) -> None:
+    job = session.get_one(Job, job_id)
+    job.spec = job.spec | {"model": {"kind": "logistic", "target": "another"}}
+
+
+def have_ended_well(session: Session, _: Place, job_id: str) -> None:
+    job = session.get_one(Job, job_id)
+    job.state, job.error_code = "succeeded", None
+
+
+def have_failed_otherwise(session: Session, _: Place, job_id: str) -> None:
+    session.get_one(Job, job_id).error_code = "worker-lost"
+
+
+def declare_other_columns(session: Session, place: Place, _: str) -> None:
+    session.get_one(Dataset, place.dataset_id).columns = [{"name": "x", "type": "binary"}]
+
+
+def release_what_failed(session: Session, place: Place, job_id: str) -> None:
+    made = {"id": new_id("mdl"), "job_id": job_id, "dataset_id": place.dataset_id, "created_at": 1.0}
+    session.add(Model(**made, release=released().model_dump(mode="json"), approval="not-needed"))
+
+
 CHANGES = (
+    have_asked_otherwise,
+    have_ended_well,
+    have_failed_otherwise,
+    declare_other_columns,
+    release_what_failed,
     pay_from_another_scope,
     rename_the_records,
     have_more_rows,
@@ -347,6 +375,33 @@ def test_a_row_that_was_changed_is_not_signed(
     with context.database.write() as session:
         change(session, place, job_id)
     refused(context, admin, place, job_id)
+
+
+def triple_the_parameters(release: dict[str, Any]) -> dict[str, Any]:
+    return release | {"theta": [3 * one for one in release["theta"]]}
+
+
+def aim_at_something_else(release: dict[str, Any]) -> dict[str, Any]:
+    return release | {"design": release["design"] | {"target": release["design"]["target"] | {"name": "another"}}}
+
+
+@pytest.mark.parametrize("change", [triple_the_parameters, aim_at_something_else])
+def test_a_model_that_was_changed_is_neither_signed_nor_served(
+    context: Context, admin: Caller, change: Callable[[dict[str, Any]], dict[str, Any]]
+) -> None:
+    place = make_place(context.database)
+    claim = begin(context, place, chunks=3)
+    content = released().model_dump(mode="json")
+    model = context.database.run(jobs.finish, claim, content, "not-needed")
+    for ask in (models.get, models.export_json):
+        assert ask(context, admin, model.id)
+    assert read(context, admin, claim.job_id)
+    with context.database.write() as session:
+        session.get_one(Model, model.id).release = change(content)
+    for ask in (models.get, models.export_json, readings.methods):
+        with pytest.raises(ScopeFrozen, match="is not what the ledger says"):
+            ask(context, admin, model.id)
+    refused(context, admin, place, claim.job_id)
 
 
 def pay_less(session: Session, place: Place, job_id: str) -> None:

@@ -189,7 +189,7 @@ def test_from_the_request_to_three_ledgers(context: Context, three: Owners) -> N
     assert (ended.state, states(ended)) == ("succeeded", ["succeeded"] * 3)
     assert ended.result is not None
     assert models.get(context, three.owners[2], ended.result.model).dataset is None
-    kinds = ["reserve", "settle", *["spend"] * 8]
+    kinds = ["read", "reserve", "settle", *["spend"] * 8]
     assert [sorted(kind for scope, kind in entries(context) if scope == one) for one in three.scopes] == [kinds] * 3
     for account, (spent, reserved) in held(context).items():
         assert not any(reserved), account
