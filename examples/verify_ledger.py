@@ -295,7 +295,8 @@ class Ledger:
     def __init__(self) -> None:
         self.head, self.seq, self.at, self.v = "sha256:" + 64 * "0", 0, 0.0, 1
         self.heads = {self.head}
-        self.scope, self.owner, self.units, self.unit, self.adjacency = "", "", 0, None, ""
+        self.scope, self.owner, self.units, self.adjacency = "", "", 0, ""
+        self.unit: Any = None
         self.accounts: dict[str, Body] = {}
         self.jobs: dict[str, Body] = {}
         self.frozen, self.waits = False, 0
@@ -323,7 +324,7 @@ class Ledger:
         need([entry[name] for name in shown] == [body[name] for name in shown], "it is shown as something else")
         self.scope = self.scope or body["scope"]
         need((body["scope"], body["seq"]) == (self.scope, self.seq), "it is missing, or of another scope")
-        beside = {"identity": DIGEST} if body["kind"] == "upload" and "identity" in body else {}
+        beside: dict[str, Form] = {"identity": DIGEST} if body["kind"] == "upload" and "identity" in body else {}
         beside |= SINCE_2.get(body["kind"], {}) if self.v > 1 else {}
         need(fits(COMMON | MEMBERS[body["kind"]] | beside, body), "its members are not those of its kind")
         shown_at = datetime.fromtimestamp(body["at"], UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -86,6 +86,9 @@ class Result(Form):
 
     model: str | None
     digest: str | None
+    """Of the member `released` of its export."""
+    export: str | None = None
+    """Of all of its export as JSON; None where an earlier release signed it."""
 
 
 class Client(Form):

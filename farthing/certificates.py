@@ -25,6 +25,7 @@ ALGORITHM: Final = "Ed25519"
 KINDS: Final = {"farthing-certificate": "certificate", "farthing-head": "head"}
 VERSION: Final = 1
 MOST_BYTES: Final = 4 * 2**20
+_COVERED: Final = {"format", "version", "model", "job", "released"}
 _HEADER: Final = {"alg", "iat", "kid", "typ"}
 
 Keys = Mapping[str, Any]
@@ -190,13 +191,20 @@ def released(signed: Signed, model: Mapping[str, Any]) -> None:
 
     Args:
         signed: a job's certificate.
-        model: its export as JSON, whose member `released` has all that was released.
+        model: its export as JSON. A certificate that an earlier release signed covers the member `released` alone: of a
+            file with more than that and its names, it says nothing.
 
     Raises:
-        BadCertificateError: it is another.
+        BadCertificateError: it is another, or has members that the certificate does not cover.
     """
-    if (signed.payload.get("result") or {}).get("digest") != _digest(model.get("released")):
+    told = signed.payload.get("result") or {}
+    if told.get("digest") != _digest(model.get("released")):
         raise BadCertificateError("the model is not the one that it speaks of")
+    if told.get("export") is None and set(model) - _COVERED:
+        beside = ", ".join(sorted(set(model) - _COVERED))
+        raise BadCertificateError(f"it does not cover {beside} of this file: have the certificate anew")
+    if told.get("export") not in (None, _digest(model)):
+        raise BadCertificateError("the model is not the one that it speaks of: its file was changed beside `released`")
 
 
 def of_job(signed: Signed, job: str) -> None:

@@ -20,6 +20,7 @@ from core.base.canonical import canonical
 from core.base.errors import Conflict
 from core.db import reads as queries
 from core.db.tables import TERMINAL_STATES, Account, Dataset, Job, Model, Scope
+from core.inference.exports import export_of
 from core.inference.network import read_released
 from core.jobs import federations
 from core.jobs.subjects import OPEN
@@ -117,8 +118,11 @@ def _result(model: Model | None) -> dict[str, Any] | None:
     if model is None:
         return None
     shown = model.approval in OPEN
-    digest = _digest(read_released(model.release).model_dump(mode="json")) if shown else None
-    return {"model": model.id if shown else None, "digest": digest, "approval": model.approval}
+    if not shown:
+        return {"model": None, "digest": None, "export": None, "approval": model.approval}
+    exported = export_of(read_released(model.release), model.id, model.job_id)
+    digests = {"digest": _digest(exported["released"]), "export": _digest(exported)}
+    return {"model": model.id, **digests, "approval": model.approval}
 
 
 def _of_clients(session: Session, issuer: str, job: Job, grid_seconds: float, ledgers: Ledgers) -> dict[str, Any]:

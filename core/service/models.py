@@ -10,8 +10,9 @@ from sqlalchemy.orm import Session
 from core.base.errors import Conflict, FieldError, Forbidden, Invalid, ModelRetired, NotFound
 from core.db import reads as queries
 from core.db.tables import Job, Model, Scope
+from core.inference.exports import export_of
 from core.inference.network import AnyReleased, ReleasedNetwork, make_onnx, read_released, shown, with_coefficients
-from core.inference.released import Released, declared, residual_scale
+from core.inference.released import Released, declared
 from core.jobs import approvals, subjects
 from core.jobs.subjects import OPEN
 from core.ledger import releases
@@ -139,16 +140,7 @@ def export_json(context: Context, caller: Caller, model_id: str) -> dict[str, An
         NotFound: it does not exist for the caller.
     """
     released, job = released_by(context, caller, model_id)
-    told = {"format": "farthing-model", "version": 1, "model": model_id, "job": job.id}
-    if not isinstance(released, Released):
-        return told | {"released": released.model_dump(mode="json")}
-    table, scale = declared(released), residual_scale(released)
-    return told | {
-        "coefficients": dict(zip(table.names, table.estimate, strict=True)),
-        "covariance": table.covariance,
-        "scale": None if scale is None else scale.model_dump(),
-        "released": released.model_dump(mode="json"),
-    }
+    return export_of(released, model_id, job.id)
 
 
 def export_safetensors(context: Context, caller: Caller, model_id: str) -> bytes:

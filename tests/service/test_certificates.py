@@ -191,13 +191,22 @@ def test_a_model_is_named_with_its_digest_once_those_who_are_asked_approved(
     model = context.database.run(jobs.finish, claim, content, approval)
     said = read(context, admin, claim.job_id)
     if approval == "pending":
-        assert said.payload["result"] == {"model": None, "digest": None, "approval": "pending"}
+        assert said.payload["result"] == {"model": None, "digest": None, "export": None, "approval": "pending"}
         return
     assert said.payload["result"]["model"] == model.id
     assert said.payload["promise"]["label"] == "guarantee"
-    checker.released(said, {"released": content})
-    with pytest.raises(checker.BadCertificateError, match="not the one"):
-        checker.released(said, {"released": content | {"theta": [1.0]}})
+    file = json.loads(json.dumps(models.export_json(context, admin, model.id)))
+    checker.released(said, file)
+    flipped = {name: -10 * one for name, one in file["coefficients"].items()}
+    changes: list[dict[str, Any]] = [{"released": content | {"theta": [1.0]}}, {"coefficients": flipped}]
+    changes += [{"covariance": None}, {"scale": 1.0}, {"model": "mdl_other"}, {"note": "more"}]
+    for change in changes:
+        with pytest.raises(checker.BadCertificateError, match="not the one"):
+            checker.released(said, file | change)
+    said.payload["result"]["export"] = None  # as 0.1.0 signed it
+    checker.released(said, {"format": "farthing-model", "released": content})
+    with pytest.raises(checker.BadCertificateError, match="does not cover coefficients, covariance, scale of this"):
+        checker.released(said, file | {"coefficients": flipped})
 
 
 def test_a_federated_job_has_one_certificate_and_each_client_its_own(context: Context, admin: Caller) -> None:
