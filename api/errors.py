@@ -18,6 +18,7 @@ STATUS: dict[type[Refusal], int] = {
     errors.NotOfferedYet: 422,
     errors.Unauthenticated: 401,
     errors.Forbidden: 403,
+    errors.KeyNotOwn: 403,
     errors.NotFound: 404,
     errors.ModelRetired: 410,
     errors.Conflict: 409,

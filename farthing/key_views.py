@@ -16,8 +16,12 @@ class Key(View):
     """That it was given; None: not told."""
     key: str | None = None
     """The secret; None but in the answer that made it."""
+    made_by: str | None = None
+    """Who asked for it and has seen it, `pr_...`; None: the operator, or not told."""
     created_at: str | None = None
     """When it was made; None in the answer that made it."""
+    starts_at: str | None = None
+    """When it begins to open anything; None: it does at once."""
     expires_at: str | None = None
     """When it ends; None: it does not."""
     revoked_at: str | None = None

@@ -24,7 +24,7 @@ from core.ledger.signing import load_signing_keys, rotate_signing_key
 from core.ledger.witness import comparing
 from core.ledger.witness.witness import Witness
 from core.operations import backup as copies
-from core.operations import reconciling, roles
+from core.operations import reconciling, recovery, roles
 from core.records import datasets
 from core.records.master_key import add_master_key, check_master_keys, fingerprint_of
 from core.records.storage import open_storage
@@ -207,6 +207,27 @@ def admin_key(settings: ServiceSettings) -> None:
     say(secret)
 
 
+def owner_key(settings: ServiceSettings, principal_id: str) -> None:
+    """Make a key for a principal who has lost all of its own; it opens nothing for `key_recovery_seconds`.
+
+    Raises:
+        NotFound: there is no database in this home, or no such principal.
+        Conflict: the principal is disabled.
+    """
+    database = _open(settings)
+    try:
+        key, secret = database.run(recovery.recover_key, principal_id, settings.key_recovery_seconds)
+    finally:
+        database.dispose()
+    hours = f"{settings.key_recovery_seconds / 3600:g}"
+    say(
+        f"key {key.id} of {principal_id} opens nothing for {hours} hours; until then that principal sees it among its "
+        "keys and can revoke it. Keep the line below, it is shown once:",
+        error=True,
+    )
+    say(secret)
+
+
 def make_site(settings: ServiceSettings, name: str) -> None:
     """Make the role by which a site's processes log in to the shared database, or bring its rights up to date.
 
@@ -265,6 +286,7 @@ TOOLS: Final[dict[str, Callable[[ServiceSettings, argparse.Namespace], None]]] =
     "overlaps": lambda settings, options: overlaps(settings, options.above),
     "rotate-signing-key": lambda settings, options: rotate(settings, leaked=options.leaked),
     "archive-audit": lambda settings, options: archive_audit(settings, options.to, check=options.check),
+    "owner-key": lambda settings, options: owner_key(settings, options.principal),
     "admin-key": lambda settings, _: admin_key(settings),
     "site": lambda settings, options: make_site(settings, options.name),
 }
@@ -298,6 +320,7 @@ def main(arguments: list[str] | None = None) -> None:
     tools.choices["overlaps"].add_argument(
         "--above", type=_share, default=0.5, help="of the smaller dataset's rows, from 0 to 1; default .5"
     )
+    tools.choices["owner-key"].add_argument("principal", help="pr_..., whose keys are lost")
     tools.choices["site"].add_argument("name", help="of the site")
     options = parser.parse_args(arguments)
     given = {name: value for name in ("home", "witness") if (value := getattr(options, name)) is not None}

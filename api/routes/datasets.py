@@ -21,6 +21,7 @@ from core.base.errors import (
     IdempotencyKeyInFlight,
     IdempotencyKeyReused,
     Invalid,
+    KeyNotOwn,
     NearCopy,
     NotFound,
     NotOfferedYet,
@@ -70,7 +71,9 @@ _CONTENT = {
     "description": f"The file as it is; its Content-Type is one of {', '.join(_KINDS)}, the last for whichever it is.",
     "content": {"application/octet-stream": _BINARY},
 }
-_UPLOAD = problems(Forbidden, Invalid, NotOfferedYet, TooLarge, UnsupportedMedia, DuplicateDataset, NearCopy, Conflict)
+_UPLOAD = problems(
+    Forbidden, KeyNotOwn, Invalid, NotOfferedYet, TooLarge, UnsupportedMedia, DuplicateDataset, NearCopy, Conflict
+)
 
 
 @router.post(

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Response, status
 
 from api.body import StrictRoute
-from api.cost import CHANGE, FEW_VALUES, READ, Cost, by, costs
+from api.cost import CHANGE, POST, READ, costs
 from api.deps import After, Caller, Db, Limit, MaybeIdempotencyKey, capped, page
 from api.errors import problems
 from api.schemas import NewKey, Page
@@ -30,9 +30,12 @@ KeyId = Annotated[str, Path(max_length=60)]
     status_code=status.HTTP_201_CREATED,
     responses=problems(Forbidden, NotFound, Conflict, IdempotencyKeyReused, IdempotencyKeyInFlight),
 )
-@costs(Cost(by("admin"), body_bytes=None, values=FEW_VALUES))
+@costs(POST)
 def create_key(body: NewKey, caller: Caller, db: Db, response: Response, key: MaybeIdempotencyKey = None) -> NewKeyView:
-    """Make a key, for a new principal unless one is named. The secret is in this answer and nowhere else."""
+    """Make a key: of one's own principal, or as an admin of a new one or of one that holds no records.
+
+    The secret is in this answer and nowhere else.
+    """
     view, replayed = service.create(
         db,
         caller,
@@ -61,7 +64,7 @@ def revoke_key(key_id: KeyId, caller: Caller, db: Db) -> KeyView:
     return service.revoke(db, caller, key_id)
 
 
-@router.post("/keys/{key_id}/rotate", responses=problems(NotFound))
+@router.post("/keys/{key_id}/rotate", responses=problems(NotFound, Forbidden))
 @costs(CHANGE)
 def rotate_key(key_id: KeyId, caller: Caller, db: Db) -> NewKeyView:
     """Replace a key by a fresh one; the old one stops at once."""

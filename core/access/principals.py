@@ -38,6 +38,8 @@ class KeyHolder:
     name: str
     role: str
     key_id: str
+    made_by: str | None
+    """The principal that asked for the key, and so has seen it; None: an operator, or nobody knows."""
     touch_due: bool
     """The key's `last_used_at` is more than a minute old: call `touch`."""
 
@@ -58,7 +60,14 @@ def create(session: Session, name: str, role: str) -> Principal:
 
 
 def create_key(
-    session: Session, principal_id: str, name: str, *, expires_at: float | None = None, secret: str | None = None
+    session: Session,
+    principal_id: str,
+    name: str,
+    *,
+    made_by: str | None = None,
+    starts_at: float | None = None,
+    expires_at: float | None = None,
+    secret: str | None = None,
 ) -> tuple[ApiKey, str]:
     """Add a key to a principal; return it with its secret, which is kept nowhere and shown once.
 
@@ -66,6 +75,8 @@ def create_key(
         session: an open write transaction.
         principal_id: whose key it is.
         name: for people.
+        made_by: the principal that asks for it; None: an operator.
+        starts_at: when it begins to open anything, as `expires_at`; None: at once.
         expires_at: seconds since the epoch by the database's clock, None for never.
         secret: an operator's own; None makes one.
 
@@ -87,6 +98,8 @@ def create_key(
         salt=salt,
         digest=_digest(told, salt),
         supplied=secret is not None,
+        made_by=made_by,
+        starts_at=starts_at,
         created_at=clock.read(session),
         expires_at=expires_at,
     )
@@ -106,21 +119,21 @@ def find(session: Session, secret: str) -> KeyHolder | None:
 
 
 def find_all(session: Session, secrets: Iterable[str]) -> dict[str, KeyHolder]:
-    """Return who holds each of some keys; unknown, revoked, expired and disabled ones are left out. Reads only."""
+    """Return who holds each of some keys; those that open nothing now are left out. Reads only."""
     by_id, supplied = _candidates(secrets)
     at = clock.now()
     due = or_(ApiKey.last_used_at.is_(None), ApiKey.last_used_at < at - TOUCH_SECONDS)
     asked = or_(ApiKey.id.in_(by_id), ApiKey.supplied) if supplied else ApiKey.id.in_(by_id)
     rows = session.execute(
         # Columns and no objects: it runs with every request.
-        select(ApiKey.id, ApiKey.digest, ApiKey.salt, Principal.id, Principal.name, Principal.role, due)
+        select(ApiKey.id, ApiKey.digest, ApiKey.salt, Principal.id, Principal.name, Principal.role, ApiKey.made_by, due)
         .select_from(ApiKey)
         .join(Principal, Principal.id == ApiKey.principal_id)
         .where(asked, *_valid(at))
     )
     return {
-        secret: KeyHolder(principal_id, name, role, key_id, bool(touch_due))
-        for key_id, digest, salt, principal_id, name, role, touch_due in rows
+        secret: KeyHolder(principal_id, name, role, key_id, made_by, bool(touch_due))
+        for key_id, digest, salt, principal_id, name, role, made_by, touch_due in rows
         for secret in (*by_id.get(key_id, ()), *supplied)
         if opens(digest, salt, secret)
     }
@@ -143,6 +156,7 @@ def _valid(at: clock.now) -> tuple[ColumnElement[bool], ...]:
     """Return the conditions of a key that opens anything, joined with its principal."""
     return (
         ApiKey.revoked_at.is_(None),
+        or_(ApiKey.starts_at.is_(None), ApiKey.starts_at <= at),
         or_(ApiKey.expires_at.is_(None), ApiKey.expires_at > at),
         Principal.disabled_at.is_(None),
     )
@@ -201,14 +215,21 @@ def touch(session: Session, key_ids: Iterable[str]) -> None:
     session.execute(update(ApiKey).where(ApiKey.id.in_(found)).values(last_used_at=at))
 
 
-def rotate(session: Session, key_id: str) -> tuple[ApiKey, str]:
-    """Replace a key by a fresh one of the same principal, name and expiry; the old one stops at once.
+def rotate(session: Session, key_id: str, made_by: str | None = None) -> tuple[ApiKey, str]:
+    """Replace a key by a fresh one of the same principal, name, start and expiry; the old one stops at once.
+
+    Args:
+        session: an open write transaction.
+        key_id: the old one.
+        made_by: the principal that asks for it, and sees the fresh one.
 
     Raises:
         NotFound: there is no such key, or it was revoked.
     """
     old = revoke(session, key_id)
-    return create_key(session, old.principal_id, old.name, expires_at=old.expires_at)
+    return create_key(
+        session, old.principal_id, old.name, made_by=made_by, starts_at=old.starts_at, expires_at=old.expires_at
+    )
 
 
 def revoke(session: Session, key_id: str) -> ApiKey:
@@ -225,6 +246,17 @@ def revoke(session: Session, key_id: str) -> ApiKey:
     key.revoked_at = clock.read(session)
     session.flush()
     return key
+
+
+def revoke_others(session: Session, principal_id: str, kept: str) -> list[str]:
+    """Stop all keys of a principal but one; return their identifiers. The caller holds the principal's lock."""
+    others = select(ApiKey).where(ApiKey.principal_id == principal_id, ApiKey.id != kept, ApiKey.revoked_at.is_(None))
+    found = session.execute(others.order_by(ApiKey.id).with_for_update()).scalars().all()
+    at = clock.read(session)
+    for key in found:
+        key.revoked_at = at
+    session.flush()
+    return [key.id for key in found]
 
 
 def _digest(secret: str, salt: str) -> str:

@@ -60,6 +60,12 @@ class Forbidden(Refusal):
     code = "forbidden"
 
 
+class KeyNotOwn(Forbidden):
+    """Somebody else made this key and has seen it: rotate it, then send records."""
+
+    code = "key-not-own"
+
+
 class NotFound(Refusal):
     """There is no such thing, or not for this key."""
 

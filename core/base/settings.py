@@ -155,6 +155,10 @@ class ServiceSettings(BaseSettings):
     )
     min_free_disk_bytes: int = Field(default=512 * 2**20, ge=0, description="with less, uploads are refused")
 
+    key_recovery_seconds: float = Field(
+        default=86400.0, ge=0, description="until a key that `owner-key` made opens anything: its owner may revoke it"
+    )
+
     audit_retention_seconds: float = Field(
         default=366 * 86400.0, gt=0, description="older lines of the audit log go where `archive-audit` is run"
     )

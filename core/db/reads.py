@@ -151,6 +151,11 @@ def principal(session: Session, principal_id: str) -> Principal | None:
     return session.get(Principal, principal_id)
 
 
+def holds_records(session: Session, principal_id: str) -> bool:
+    """Tell whether a principal has ever brought records: it owns a scope, and no scope goes away."""
+    return session.execute(select(Scope.id).where(Scope.owner_id == principal_id).limit(1)).first() is not None
+
+
 def principals(session: Session, after: str | None, limit: int) -> Sequence[Principal]:
     """Return up to `limit` principals, newest first."""
     statement = select(Principal)

@@ -71,6 +71,8 @@ class ApiKey(Base):
     salt: Mapped[str] = mapped_column(String(32))
     digest: Mapped[str] = mapped_column(String(64))  # BLAKE2b of the whole text under the salt
     supplied: Mapped[bool] = mapped_column(server_default="0")  # by an operator: no id in its text
+    made_by: Mapped[str | None] = mapped_column(Id)  # the principal that asked for it; None: an operator, or 0.1.0
+    starts_at: Mapped[float | None] = mapped_column(Float)  # it opens nothing before
     created_at: Mapped[float] = mapped_column(Float)
     expires_at: Mapped[float | None] = mapped_column(Float)
     revoked_at: Mapped[float | None] = mapped_column(Float)

@@ -40,6 +40,8 @@ class Caller:
     key_id: str
     request_id: str | None = None
     """The request that is being answered, for the operator's log."""
+    key_made_by: str | None = None
+    """The principal that asked for the key; None: an operator, or nobody knows."""
 
     def require(self, *roles: Role) -> None:
         """Refuse callers of other roles.

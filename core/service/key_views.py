@@ -18,8 +18,12 @@ class KeyView(View):
     """owner, analyst, auditor or admin."""
     principal: Drawn[str]
     """Who it speaks for, `pr_...`."""
+    made_by: Drawn[str | None]
+    """Who asked for it and has seen it, `pr_...`; null: the operator, or it is not known."""
     created_at: Timed[str]
     """When it was made."""
+    starts_at: Timed[str | None]
+    """When it begins to open anything; null: it does at once."""
     expires_at: Timed[str | None]
     """When it ends; null: it does not."""
     revoked_at: Timed[str | None]

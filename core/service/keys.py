@@ -39,7 +39,7 @@ def is_valid(context: Context, caller: Caller) -> bool:
 
 def _caller(found: principals.KeyHolder) -> Caller:
     role: Role = found.role  # type: ignore[assignment] # the table's CHECK allows no other
-    return Caller(id=found.principal_id, name=found.name, role=role, key_id=found.key_id)
+    return Caller(id=found.principal_id, name=found.name, role=role, key_id=found.key_id, key_made_by=found.made_by)
 
 
 def whoami(caller: Caller) -> PrincipalView:
@@ -62,12 +62,13 @@ def create(
     A replayed answer holds no secret: it was shown once.
 
     Raises:
-        Forbidden: the caller is no admin.
+        Forbidden: the caller is neither that principal nor an admin, or it is another one who holds records.
         NotFound: there is no such principal with that role.
         Conflict: the principal is disabled.
         IdempotencyKeyReused: the idempotency key belongs to another request.
     """
-    caller.require("admin")
+    if principal_id is None or principal_id != caller.id:
+        caller.require("admin")
     request = {"name": name, "role": role, "principal": principal_id, "lasts": lasts_seconds}
     digest = idempotency.hash_body(request)
 
@@ -76,9 +77,9 @@ def create(
             stored = idempotency.begin(session, caller.id, ROUTE, idempotency_key, digest)
             if stored is not None:
                 return NewKeyView(**stored.body), True
-        principal = _principal(session, name, role, principal_id)
+        principal = _principal(session, caller, name, role, principal_id)
         expires_at = None if lasts_seconds is None else clock.read(session) + lasts_seconds
-        key, secret = principals.create_key(session, principal.id, name, expires_at=expires_at)
+        key, secret = principals.create_key(session, principal.id, name, made_by=caller.id, expires_at=expires_at)
         view = _new(key, principal, secret)
         if idempotency_key is not None:
             body: dict[str, Any] = {**view.model_dump(mode="json"), "key": None}
@@ -88,13 +89,30 @@ def create(
     return context.database.run(work)
 
 
-def _principal(session: Session, name: str, role: Role, principal_id: str | None) -> Principal:
+def _principal(session: Session, caller: Caller, name: str, role: Role, principal_id: str | None) -> Principal:
     if principal_id is None:
         return principals.create(session, name, role)
     found = queries.principal(session, principal_id)
     if found is None or found.role != role:
         raise NotFound("There is no such principal with this role.")
+    _refuse_taking_over(session, caller, principal_id)
     return found
+
+
+def _refuse_taking_over(session: Session, caller: Caller, principal_id: str) -> None:
+    """Refuse a key of somebody who holds records to everybody else: whoever sees it is the owner from then on.
+
+    It takes the principal's lock, as the first upload does: no key is made beside it.
+
+    Raises:
+        Forbidden: the principal holds records, and is not the caller.
+    """
+    principals.lock(session, principal_id)
+    if principal_id != caller.id and queries.holds_records(session, principal_id):
+        raise Forbidden(
+            "This principal holds records: it alone makes and rotates its keys. If it has lost them all, the operator "
+            f"makes one on the service's host: python -m workers.upkeep owner-key {principal_id}"
+        )
 
 
 def _new(key: ApiKey, principal: Principal, secret: str) -> NewKeyView:
@@ -121,7 +139,9 @@ def _view(key: ApiKey, principal: Principal) -> KeyView:
         name=key.name,
         role=principal.role,
         principal=principal.id,
+        made_by=key.made_by,
         created_at=rfc3339(key.created_at),
+        starts_at=rfc3339(key.starts_at),
         expires_at=rfc3339(key.expires_at),
         revoked_at=rfc3339(key.revoked_at),
         last_used_at=rfc3339(key.last_used_at),
@@ -141,12 +161,14 @@ def rotate(context: Context, caller: Caller, key_id: str) -> NewKeyView:
     """Replace a key; the old one stops at once, the new secret is in the answer, once.
 
     Raises:
+        Forbidden: it is the key of somebody else, who holds records.
         NotFound: there is no such key of the caller's, or it was revoked.
     """
 
     def work(session: Session) -> NewKeyView:
         principal = _require_own(session, caller, key_id)
-        key, secret = principals.rotate(session, key_id)
+        _refuse_taking_over(session, caller, principal.id)
+        key, secret = principals.rotate(session, key_id, caller.id)
         return _new(key, principal, secret)
 
     return context.database.run(work)

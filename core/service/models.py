@@ -25,8 +25,8 @@ from core.service.views import ModelView, rfc3339
 def find(session: Session, context: Context, caller: Caller, model_id: str) -> tuple[Model, Job, Scope]:
     """Return a model with its job and scope, of a federated job its first client's, if the caller may have it by now.
 
-    Before an asked-for approval only the owners of scopes that ask, and admins, do; right after it was made nobody
-    does, until the next point of the time grid.
+    Before an asked-for approval only the owners of scopes that ask do, whatever else a role sees. Right after it was
+    made nobody does, until the next point of the time grid.
 
     Raises:
         NotFound: it does not exist for the caller.
@@ -40,7 +40,7 @@ def find(session: Session, context: Context, caller: Caller, model_id: str) -> t
     if model.approval == RETIRED:
         raise ModelRetired("This model is kept no more. Its job, report and charges are; clone the job to pay anew.")
     until = queries.grid_time(session, context.settings.visible_grid_seconds)
-    judges = caller.role == "admin" or caller.id in queries.judges(session, model, job)
+    judges = caller.id in queries.judges(session, model, job)
     if model.created_at > until or not (model.approval in OPEN or judges):
         raise NotFound("There is no such model.")
     releases.refuse_changed(session, model, job)
@@ -100,7 +100,7 @@ def _view(session: Session, context: Context, caller: Caller, model: Model, job:
 
 
 def judge(context: Context, caller: Caller, model_id: str, verdict: Literal["approved", "rejected"]) -> ModelView:
-    """Approve or reject a release, where the scope asks for that: its owner or an admin.
+    """Approve or reject a release, where the scope asks for that: its owner alone.
 
     A federated job's is approved once every scope that asks has approved it, and rejected by one.
 
@@ -112,8 +112,8 @@ def judge(context: Context, caller: Caller, model_id: str, verdict: Literal["app
 
     def work(session: Session) -> ModelView:
         model, job, _ = find(session, context, caller, model_id)
-        if caller.role != "admin" and caller.id not in queries.judges(session, model, job):
-            raise Forbidden("Only the owner of the data, or an admin, may judge this release.")
+        if caller.id not in queries.judges(session, model, job):
+            raise Forbidden("Only the owner of the data may judge this release.")
         subjects.take(session, model)
         if model.approval not in {"pending", verdict}:
             raise Conflict(f"This release is {model.approval}.")
@@ -128,9 +128,9 @@ def judge(context: Context, caller: Caller, model_id: str, verdict: Literal["app
 
 
 def _judged(session: Session, caller: Caller, model: Model) -> list[str]:
-    """Return the scopes for which a caller judges a federated job's model: its own, for an admin all."""
+    """Return the scopes for which a caller judges a federated job's model: its own."""
     asked = [row.scope_id for row in approvals.approvals_of(session, model.id)]
-    return [one for one in asked if caller.role == "admin" or session.get_one(Scope, one).owner_id == caller.id]
+    return [one for one in asked if session.get_one(Scope, one).owner_id == caller.id]
 
 
 def export_json(context: Context, caller: Caller, model_id: str) -> dict[str, Any]:

@@ -134,12 +134,12 @@ def _federation(job: Job, clients: Sequence[ClientView]) -> FederationView:
 
 
 def visible(session: Session, viewer: Viewer, job: Job, model: Model | None) -> Model | None:
-    """Return a job's model if the viewer may have it: before approval only its judges and admins do."""
+    """Return a job's model if the viewer may have it: before approval only its judges do."""
     if model is None or model.approval in OPEN:
         return model
     if model.approval == RETIRED:
         return None
-    return model if viewer.role == "admin" or viewer.id in queries.judges(session, model, job) else None
+    return model if viewer.id in queries.judges(session, model, job) else None
 
 
 def queued_federation(job: Job, clients: Sequence[tuple[Job, JobCost]]) -> JobView:

@@ -9,12 +9,13 @@ from typing import Any, Final, Self, TypeVar
 
 from sqlalchemy.orm import Session
 
-from core.access import principals
+from core.access import audit, principals
 from core.base.errors import (
     Conflict,
     FieldError,
     Forbidden,
     Invalid,
+    KeyNotOwn,
     NotFound,
     NotOfferedYet,
     NotReady,
@@ -52,12 +53,18 @@ def parse(context: Context, caller: Caller, metadata: Metadata) -> None:
 
     Raises:
         Forbidden: the key's role owns no data.
+        KeyNotOwn: somebody else made the key.
         NotOfferedYet: user-level units.
         NotFound: the scope to join does not exist for the caller.
         Forbidden: it is somebody else's.
         Invalid: a budget that cannot be kept, or a unit or adjacency other than the scope's.
     """
     caller.require("owner", "admin")
+    if caller.key_made_by not in {None, caller.id}:
+        raise KeyNotOwn(
+            "Another principal made this key and has seen it. Rotate it first (farthing rotate, or POST "
+            f"/v1/keys/{caller.key_id}/rotate), and send records by the fresh one, which nobody else has."
+        )
     if isinstance(metadata.unit, UserColumn):
         raise NotOfferedYet("User-level units are not offered yet.", FieldError("/unit", 'use "record"'))
     if len(metadata.columns) > context.settings.max_columns:
@@ -319,12 +326,22 @@ def _limits(settings: ServiceSettings, room_bytes: int) -> Limits:
     )
 
 
+def _end_other_keys(session: Session, caller: Caller) -> None:
+    """Stop all other keys of who brings records for the first time: others may have made some, and have seen them."""
+    gone = principals.revoke_others(session, caller.id, caller.key_id)
+    request = caller.request_id or new_id("req")
+    audit.append(session, [audit.Line(caller.id, "key ended: first records", key, 200, None, request) for key in gone])
+
+
 def _fill(session: Session, caller: Caller, dataset: Dataset, metadata: Metadata, arrived: Arrived) -> None:
     """Make a pending dataset ready: its scope, its public facts and where its records are."""
     assert dataset.id == arrived.dataset_id, "the records are encrypted for this dataset and no other"
     decoded = arrived.decoded
     if not principals.still_valid(session, [caller.key_id]):
         raise Unauthenticated("The key of this upload was revoked, or its principal disabled: nothing was stored.")
+    principals.lock(session, dataset.owner_id)
+    if not queries.holds_records(session, dataset.owner_id):
+        _end_other_keys(session, caller)
     identities.wrapped_key(session, dataset.owner_id, arrived.site, lock=True)
     leaving, overlaps = arrived.compared.check(session, metadata)
     if metadata.scope is not None:

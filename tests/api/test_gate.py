@@ -216,7 +216,8 @@ class TestBodies:
 
     def test_none_is_read_of_whose_role_may_not(self, service: Service) -> None:
         _, made = service.someone("analyst")
-        for path, method in (("/v1/datasets", "POST"), ("/v1/datasets/ds_1/content", "PUT"), ("/v1/keys", "POST")):
+        shut_out = "/v1/principals/pr_1/disable"
+        for path, method in (("/v1/datasets", "POST"), ("/v1/datasets/ds_1/content", "PUT"), (shut_out, "POST")):
             with opened(service, head(path, made["key"], 1000, method=method)) as connection:
                 assert status_of(connection, 5) == 403, path
 

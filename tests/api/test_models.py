@@ -310,12 +310,16 @@ class TestApproval:
         assert analyst.get(f"/v1/models/{model}/summary").status_code == 404
         assert analyst.post(f"/v1/models/{model}/approve").status_code == 404
         assert owner.get(f"/v1/models/{model}/summary").status_code == 200
+        assert admin.get(f"/v1/jobs/{job_id}").json()["result"] is None
+        for answer in (admin.get(f"/v1/models/{model}/summary"), admin.post(f"/v1/models/{model}/{verdict}")):
+            assert answer.status_code == 404, "a role is no owner"
 
         judged = owner.post(f"/v1/models/{model}/{verdict}")
         assert judged.status_code == 200
         seen = analyst.get(f"/v1/models/{model}/summary").status_code
         assert seen == (200 if verdict == "approve" else 404)
         other = {"approve": "reject", "reject": "approve"}[verdict]
-        assert admin.post(f"/v1/models/{model}/{other}").status_code == 409
+        assert owner.post(f"/v1/models/{model}/{other}").status_code == 409
+        assert admin.post(f"/v1/models/{model}/{other}").status_code == (403 if verdict == "approve" else 404)
         result: dict[str, Any] | None = analyst.get(f"/v1/jobs/{job_id}").json()["result"]
         assert result == ({"model": model} if verdict == "approve" else None)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from core.access import principals
 from core.access.supplied import refuse_weak
 from core.base.errors import Refusal
 from core.db.database import Database
-from tests.support.api import ROOT, Service, joined, running
+from tests.support.api import ROOT, Service, joined, metadata, post_dataset, running, upload
 
 WEAK = ("admin", "letmein", "hunter2", "a" * 40, "ab" * 20, "password1password1password1", "abcdefghijklmnopqrstuvwxyz")
 
@@ -228,3 +229,87 @@ def test_a_check_costs_no_more_than_a_hundredth_of_a_millisecond(database: Datab
         salted.append(one / 500)
         plain.append(other / 500)
     assert min(salted) - min(plain) < 1e-5
+
+
+def owner_key(service: Service, principal: str, **environment: str) -> str:
+    """Make a key for an owner who lost his, as the operator does; return its secret."""
+    command = [sys.executable, "-m", "workers.upkeep", "owner-key", principal, "--home", str(service.home)]
+    told = subprocess.run(
+        command, cwd=ROOT, env=os.environ | environment, capture_output=True, text=True, timeout=120, check=True
+    )
+    return told.stdout.strip()
+
+
+class TestTakingOver:
+    """An admin makes principals; nobody but an owner ever holds a key that reaches the owner's records."""
+
+    def test_an_admin_gets_no_key_of_who_holds_records(self, service: Service) -> None:
+        owner, made = service.someone("owner")
+        upload(owner)
+        admin, body = service.client(), {"name": "x", "role": "owner", "principal": made["principal"]}
+        for answer in (admin.post("/v1/keys", json=body), admin.post(f"/v1/keys/{made['id']}/rotate")):
+            assert (answer.status_code, answer.json()["code"]) == (403, "forbidden"), answer.text
+            assert "owner-key" in answer.json()["detail"]
+            assert "frt_" not in answer.text
+        assert owner.get("/v1/me").status_code == 200, "nothing was revoked"
+        assert admin.post(f"/v1/keys/{made['id']}/revoke").status_code == 200, "to end a key is harmless"
+
+    def test_an_owner_makes_and_rotates_his_own(self, service: Service) -> None:
+        owner, made = service.someone("owner")
+        upload(owner)
+        body = {"name": "second", "role": "owner", "principal": made["principal"]}
+        second = owner.post("/v1/keys", json=body)
+        assert second.status_code == 201, second.text
+        third = service.client(second.json()["key"]).post(f"/v1/keys/{made['id']}/rotate")
+        assert service.client(third.json()["key"]).get("/v1/me").json()["id"] == made["principal"]
+        assert owner.get("/v1/me").status_code == 401
+        for wrong in ({"principal": None}, {"role": "admin"}, {"principal": service.someone("owner")[1]["principal"]}):
+            refused = service.client(third.json()["key"]).post("/v1/keys", json=body | wrong)
+            assert refused.status_code in {403, 404}, refused.text
+
+    def test_a_lost_key_is_made_anew_on_the_host_and_begins_later(self, service: Service) -> None:
+        owner, made = service.someone("owner")
+        upload(owner)
+        secret = owner_key(service, made["principal"])
+        assert service.client(secret).get("/v1/me").status_code == 401
+        (waits,) = (one for one in owner.get("/v1/keys").json()["data"] if one["starts_at"] is not None)
+        seconds = [datetime.fromisoformat(waits[name]).timestamp() for name in ("created_at", "starts_at")]
+        assert (waits["made_by"], round(seconds[1] - seconds[0])) == (None, 86400)
+        lines = service.client().get("/v1/audit").json()["data"]
+        assert ("farthing owner-key", waits["id"]) in {(one["action"], one["target"]) for one in lines}
+        assert owner.post(f"/v1/keys/{waits['id']}/revoke").status_code == 200, "an owner who lost nothing ends it"
+        soon = service.client(owner_key(service, made["principal"], FARTHING_KEY_RECOVERY_SECONDS="2"))
+        assert soon.get("/v1/me").status_code == 401
+        time.sleep(2)
+        assert soon.get("/v1/me").json()["id"] == made["principal"]
+
+    @pytest.mark.parametrize("role", ["owner", "admin"])
+    def test_a_key_that_somebody_else_made_uploads_nothing(self, service: Service, role: str) -> None:
+        """Its maker has seen it, and would be the owner from the first record on."""
+        made = service.client().post("/v1/keys", json={"name": "x", "role": role}).json()
+        client = service.client(made["key"])
+        for answer in (post_dataset(client), client.post("/v1/datasets", json=metadata())):
+            assert (answer.status_code, answer.json()["code"]) == (403, "key-not-own"), answer.text
+            assert "rotate" in answer.json()["detail"]
+        listed = client.get("/v1/keys").json()["data"]
+        assert made["id"] in {
+            one["id"] for one in listed if one["made_by"] == service.client().get("/v1/me").json()["id"]
+        }
+        fresh = client.post(f"/v1/keys/{made['id']}/rotate").json()
+        assert upload(service.client(fresh["key"]))["owner"] == made["principal"]
+
+    def test_the_first_records_end_every_other_key(self, service: Service) -> None:
+        """An admin who kept the first key makes others by it, as the owner, before the owner rotates it."""
+        admin = service.client()
+        made = admin.post("/v1/keys", json={"name": "x", "role": "owner"}).json()
+        body = {"name": "y", "role": "owner", "principal": made["principal"]}
+        kept = [one.post("/v1/keys", json=body).json() for one in (admin, service.client(made["key"]))]
+        fresh = service.client(made["key"]).post(f"/v1/keys/{made['id']}/rotate").json()
+        owner = service.client(fresh["key"])
+        upload(owner)
+        assert {service.client(one["key"]).get("/v1/me").status_code for one in kept} == {401}
+        live = [one["id"] for one in owner.get("/v1/keys").json()["data"] if one["revoked_at"] is None]
+        assert live == [fresh["id"]]
+        later = owner.post("/v1/keys", json=body).json()
+        upload(owner, shift=1)
+        assert service.client(later["key"]).get("/v1/me").status_code == 200, "only the first records end keys"

@@ -33,6 +33,7 @@ from core.db.database import Database
 from core.service import uploads
 from core.service.provenance import KEYWORD, VARIES, Provenance
 from tests.support import embedded
+from tests.support.api import own_key
 
 Schema = dict[str, Any]
 METHODS = ("get", "post", "put", "delete", "patch")
@@ -238,7 +239,7 @@ def _played(
     people = {}
     for role in ("owner", "analyst", "auditor", "stranger"):
         made = admin.post("/v1/keys", json={"name": role, "role": "analyst" if role == "stranger" else role}).json()
-        people[role] = connect(made["key"]), made["principal"]
+        people[role] = connect(own_key(connect(made["key"]), made)["key"]), made["principal"]
     owner, analyst = people["owner"][0], people["analyst"]
     metadata = {"name": "toy", "budget": {"epsilon": "8", "delta": "1e-6"}, "columns": embedded.COLUMNS}
     parts: list[tuple[str, Any]] = [
@@ -375,6 +376,7 @@ def marks_of_two_uploads(home: Path) -> tuple[set[str], set[str]]:
             "/v1/keys", json={"name": "owner", "role": "owner"}, headers={"Authorization": f"Bearer {admin}"}
         )
         client.headers["Authorization"] = f"Bearer {made.json()['key']}"
+        client.headers["Authorization"] = f"Bearer {own_key(client, made.json())['key']}"
         declared = {"name": "toy", "budget": {"epsilon": "8", "delta": "1e-6"}, "columns": embedded.COLUMNS}
         parts: list[tuple[str, Any]] = [
             ("metadata", (None, json.dumps(declared), "application/json")),

@@ -85,12 +85,16 @@ class Ground:
         return Database(next(iter(self.contexts.values())).settings.url)
 
     def secret(self, role: Role) -> str:
-        """Make a principal, and return its key."""
+        """Make a principal, and return a key of its own."""
         made, _ = keys.create(
             self.service, self.admin, name=role, role=role, principal_id=None, lasts_seconds=None, idempotency_key=None
         )
         assert made.key is not None
-        return made.key
+        holder = entry.holder(self.service, made.key)
+        assert holder is not None
+        fresh = keys.rotate(self.service, holder, made.id)
+        assert fresh.key is not None
+        return fresh.key
 
     def someone(self, role: Role) -> Caller:
         """Make a principal."""
