@@ -90,13 +90,17 @@ def test_a_job_over_its_wall_clock_limit_is_charged_whole(service: Embedded) -> 
     assert float(percent["spent"]) == pytest.approx(whole(job), rel=1e-3)
 
 
-def test_a_job_that_cannot_have_its_memory_fails_whole(service: Embedded) -> None:
+@pytest.mark.parametrize("memory", [50_000_000, 1_000_000_000])
+def test_too_little_memory_is_refused_with_the_figure_that_is_enough(service: Embedded, memory: int) -> None:
+    """Such jobs were accepted, failed, and paid their whole price."""
     dataset = service.upload()
-    job = service.wait(service.submit(dataset, resources={"memory_bytes": 50_000_000}))
-    assert job["state"] == "failed"
-    assert job["error"]["code"] in ("limit-exceeded", "trainer-failed")
-    percent = service.get(f"/v1/datasets/{dataset}/budget")["percent"]
-    assert float(percent["spent"]) == pytest.approx(whole(job), rel=1e-3)
+    refused = service.try_submit(dataset, resources={"memory_bytes": memory})
+    assert refused.status_code == 422, refused.text
+    (field,) = refused.json()["errors"]
+    assert field["pointer"] == "/resources/memory_bytes"
+    enough = next(int(word) for word in field["detail"].replace(",", "").split() if word.isdigit())
+    job = service.wait(service.submit(dataset, resources={"memory_bytes": enough}))
+    assert job["state"] == "succeeded", job["error"]
 
 
 def test_missing_records_fail_the_job_with_one_code(service: Embedded) -> None:

@@ -31,7 +31,17 @@ from core.db.tables import (
     Model,
     Scope,
 )
-from core.jobs.transitions import LOST, add_event, end, end_cancelled, end_failed, leave_attempt, requeue, settle
+from core.jobs.transitions import (
+    LOST,
+    Charge,
+    add_event,
+    end,
+    end_cancelled,
+    end_failed,
+    leave_attempt,
+    requeue,
+    settle,
+)
 from core.ledger import chain, ledger
 from core.ledger.claims import Claim, hold, next_fence
 
@@ -172,7 +182,7 @@ def put_back(session: Session, job: Job, at: float, outcome: Literal["drained", 
     session.flush()
 
 
-def end_all(session: Session, job: Job, at: float, code: str, *, charge: Literal["spent", "all"]) -> None:
+def end_all(session: Session, job: Job, at: float, code: str, *, charge: Charge) -> None:
     """Fail a federated job, whose lock the caller holds, and every client that is left, with one code."""
     for client in _by_scope(_live(clients_of(session, job.id, lock=True))):
         end_failed(session, client, at, code, charge=charge)

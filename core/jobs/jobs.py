@@ -12,7 +12,7 @@ with it, and a client is locked after the job that it is a client of (`core.jobs
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from sqlalchemy import insert, select, update
 from sqlalchemy.orm import Session
@@ -24,7 +24,17 @@ from core.db import clock
 from core.db.tables import Attempt, Job, JobEvent, Label, Model
 from core.jobs import federations, withdrawals
 from core.jobs.queue import DEVICES, next_job
-from core.jobs.transitions import DRAINED, LOST, add_event, end, end_cancelled, end_failed, leave_attempt, requeue
+from core.jobs.transitions import (
+    DRAINED,
+    LOST,
+    Charge,
+    add_event,
+    end,
+    end_cancelled,
+    end_failed,
+    leave_attempt,
+    requeue,
+)
 from core.ledger import ledger
 from core.ledger.claims import Claim, epoch, hold, lock_job, next_fence, refuse_if_frozen
 from core.privacy.events import EVENT, NOTHING
@@ -321,7 +331,7 @@ def finish(session: Session, claim: Claim, release: Mapping[str, Any], approval:
     return model
 
 
-def fail(session: Session, claim: Claim, code: str, *, charge: Literal["spent", "all"]) -> None:
+def fail(session: Session, claim: Claim, code: str, *, charge: Charge) -> None:
     """End a running job with one of the public failure codes; a federated one with all clients that are left.
 
     A client that fails alone is lost to its federated job, which goes on or ends once its other clients have stopped
@@ -331,7 +341,8 @@ def fail(session: Session, claim: Claim, code: str, *, charge: Literal["spent", 
         session: an open write transaction.
         claim: who asks.
         code: from the closed list.
-        charge: ``all`` where the failure may depend on the records, else ``spent``.
+        charge: ``opened`` where the failure may depend on records that were opened, ``all`` where nobody knows
+            whether they were, else ``spent``.
 
     Raises:
         StaleAttempt: the claim no longer holds the job.

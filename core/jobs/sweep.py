@@ -44,7 +44,7 @@ def sweep(session: Session, lease_seconds: float, max_attempts: int, queue_deadl
 
     A lost lease puts its job back into the queue if the rest of its allowance pays again, at every order, for each
     chunk that was paid and not kept; else the job fails with `worker-lost`, charged what was spent. After
-    `max_attempts` lost attempts it fails with the whole reservation charged.
+    `max_attempts` lost attempts it fails; if one has opened the records, the whole reservation is charged.
 
     Args:
         session: an open write transaction.
@@ -129,9 +129,9 @@ def _free(session: Session, job: Job, at: float, max_attempts: int, swept: Swept
     ).scalar_one()
     if lost + 1 >= max_attempts:
         if job.is_federated:
-            federations.end_all(session, job, at, jobs.LOST, charge="all")
+            federations.end_all(session, job, at, jobs.LOST, charge="opened")
         else:
-            jobs.end_failed(session, job, at, jobs.LOST, charge="all")
+            jobs.end_failed(session, job, at, jobs.LOST, charge="opened")
         swept.failed.append(job.id)
     elif job.is_federated:
         federations.put_back(session, job, at, jobs.LOST)

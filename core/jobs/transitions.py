@@ -6,12 +6,16 @@ A federated job itself has nothing reserved: its clients have, and each of them 
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from core.base.errors import ensure
 from core.db.tables import FAILURE_CODES, TERMINAL_STATES, Attempt, Job, JobEvent
 from core.ledger import ledger
 
+Charge = Literal["spent", "opened", "all"]
+"""What a failed job is charged: what it has spent; the whole reservation once an attempt has opened the records, what
+it has spent before that; the whole reservation."""
 LOST: Final = "worker-lost"
 DRAINED: Final = "drained"
 
@@ -54,10 +58,17 @@ def settle(session: Session, job: Job, reason: str, release: Mapping[str, Any] |
         ledger.settle(session, job, reason=reason, release=release)
 
 
-def end_failed(session: Session, job: Job, at: float, code: str, *, charge: Literal["spent", "all"]) -> None:
+def has_opened(session: Session, job: Job) -> bool:
+    """Tell whether any attempt at a job is on record as having opened the records: it is noted before it happens."""
+    opened = select(Attempt.number).where(Attempt.job_id == job.id, Attempt.opened_at.is_not(None)).limit(1)
+    return session.execute(opened).first() is not None
+
+
+def end_failed(session: Session, job: Job, at: float, code: str, *, charge: Charge) -> None:
     """Fail a job with one of the public codes."""
     ensure(code in FAILURE_CODES, f"{code} is not a failure code")
-    if charge == "all" and not job.is_federated:
+    whole = charge == "all" or (charge == "opened" and has_opened(session, job))
+    if whole and not job.is_federated:
         ledger.charge_all(session, job, code)
     else:
         settle(session, job, code)

@@ -1,5 +1,6 @@
 """What a job would cost and what the theory predicts, from public facts alone."""
 
+import os
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -11,6 +12,7 @@ from pydantic import Field, TypeAdapter
 from sqlalchemy.orm import Session
 
 from core.base.errors import Conflict, FieldError, Invalid, Refusal
+from core.base.settings import ServiceSettings
 from core.data.columns import Column
 from core.db import reads as queries
 from core.db.tables import Dataset, Scope
@@ -26,6 +28,7 @@ from core.planning.excess import ExcessForecast, ReachedExcess, foresee_excess, 
 from core.planning.federating import refuse_absent
 from core.planning.forecast import Asker, Forecast, Goal, Reached, forecast, reach
 from core.planning.job import JobSpec
+from core.planning.memory import refuse_small_memory
 from core.planning.networks import multiplications
 from core.planning.planner import PlannedJob
 from core.privacy.amounts import PrivacyTarget, write_figure
@@ -180,11 +183,12 @@ def quote(session: Session, context: Context, caller: Caller, spec: JobSpec) -> 
     Raises:
         NotFound: the dataset does not exist for the caller.
         Conflict: the dataset has no records yet, or none any more.
-        Invalid: the job does not fit the dataset, or asks for more processes than there may be.
+        Invalid: the job does not fit the dataset, asks for more processes than there may be, or for too little memory.
     """
     asker, dataset, scope, account = _asked(session, context, caller, spec)
     grant = queries.grant(session, scope.id, caller.id)
     planned = _plan(asker)
+    refuse_small_memory(planned, most_memory(context.settings))
     if isinstance(planned.spec.model, NetworkModel):
         weights.check(session, caller, planned.spec.model, planned.design, {dataset.site})
     about.check(session, context, caller, planned, [dataset])
@@ -200,6 +204,13 @@ def quote(session: Session, context: Context, caller: Caller, spec: JobSpec) -> 
         grant=None if grant is None else balance_of(grant),
         columns=tuple(asker.columns),
     )
+
+
+def most_memory(settings: ServiceSettings) -> int:
+    """Return the memory that a trainer gets: as the settings say, of a service on one machine no more than that has."""
+    if settings.cluster:
+        return settings.max_memory_bytes
+    return min(settings.max_memory_bytes, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
 
 
 def _plan(asker: Asker) -> PlannedJob:

@@ -15,6 +15,7 @@ from core.models.kinds import NetworkModel
 from core.models.term_words import term_notes
 from core.planning.federating import POINTER, PlannedFederation, PublicSite, plan_federation
 from core.planning.job import JobSpec
+from core.planning.memory import refuse_small_memory
 from core.privacy.facts import Adjacency
 from core.service import about, weights
 from core.service.budgets import estimated_cost, has_room, still_fit
@@ -24,6 +25,7 @@ from core.service.estimates import (
     EstimatedJob,
     EstimateSpec,
     composed,
+    most_memory,
     most_reserved,
     plan_of,
 )
@@ -83,6 +85,8 @@ def quote(session: Session, context: Context, caller: Caller, spec: JobSpec) -> 
             "These settings lead to numbers that are too large or too small to compute with.",
             FieldError("/optimizer", "give ordinary figures, or leave them out"),
         ) from error
+    for alone in planned.clients:
+        refuse_small_memory(alone, most_memory(context.settings))
     if isinstance(planned.clients[0].spec.model, NetworkModel):
         sites = {dataset.site for dataset in found}
         weights.check(session, caller, planned.clients[0].spec.model, planned.clients[0].design, sites)

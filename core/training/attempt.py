@@ -25,7 +25,7 @@ from core.planning.job import JobSpec
 from core.planning.planner import PlannedJob, plan_job
 from core.queries.sums.sharded import ShardedProblem
 from core.records.weights import read_weights
-from core.training.device import make_sure_of_device, prepare_processor
+from core.training.device import make_sure_of_device, make_sure_of_memory, prepare_processor
 from core.training.fitting import train
 from core.training.ledger_writer import FencedLedgerWriter
 from core.training.network import NO_WEIGHTS, PublicWeights
@@ -93,6 +93,7 @@ def planned_here(order: AttemptInput, settings: ServiceSettings) -> tuple[Planne
     """Return what follows from the stored job, and its public weights, in a process that is ready to compute it."""
     planned = replan(order)
     weights = NO_WEIGHTS if order.weights is None else read_weights(settings, order.weights)
+    make_sure_of_memory(planned)
     make_sure_of_device(planned)
     prepare_processor(planned)
     rehearse(planned, weights)

@@ -6,13 +6,16 @@ no room for the records, whose number is public, is found out before any record 
 
 import ctypes
 import os
+import resource
 from math import prod
+from pathlib import Path
 from typing import Final
 
 import torch
 
 from core.models.kinds import NetworkModel
 from core.models.network.layers import Layer, Shape
+from core.planning.memory import working_bytes
 from core.planning.planner import PlannedJob
 from core.queries.sums.network.problem import pass_numbers
 from core.training.order import NoGpu
@@ -24,6 +27,8 @@ _BESIDE: Final = 5
 _WORK_BYTES: Final = 2**29
 """For blocks and sums, and what the libraries take."""
 
+_SPARE_BYTES: Final = 150_000_000
+"""Of `working_bytes`, that libraries may have taken already when a trainer looks at what is left."""
 _NUMBERS_A_PARAMETER: Final = 8
 """In single precision: two iterates and an answer in double, what records meet, and their sum."""
 
@@ -84,6 +89,29 @@ def _keep_freed_memory() -> None:
     if hasattr(library, "mallopt"):  # glibc
         library.mallopt(_MMAP_THRESHOLD, _LARGEST_KEPT_BYTES)
         library.mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
+
+
+def make_sure_of_memory(planned: PlannedJob) -> None:
+    """Find out whether the records fit what is left of this process's limit; from public facts, before they are opened.
+
+    Raises:
+        MemoryError: they do not.
+    """
+    needed = working_bytes(planned) - _SPARE_BYTES
+    for what, field in ((resource.RLIMIT_AS, "VmSize"), (resource.RLIMIT_DATA, "VmData")):
+        most, _ = resource.getrlimit(what)
+        taken = _taken_bytes(field)
+        if most != resource.RLIM_INFINITY and taken is not None and most - taken < needed:
+            raise MemoryError(f"{most - taken} bytes are left, {needed} are needed")
+
+
+def _taken_bytes(field: str) -> int | None:
+    """Return what this process takes, as the system counts for a limit; None where it does not say."""
+    try:
+        lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    except OSError:  # no Linux
+        return None
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:")), None)
 
 
 def make_sure_of_device(planned: PlannedJob) -> None:

@@ -262,12 +262,12 @@ class JobRepository:
         self._run(jobs.fail, claim, code, charge="spent")
 
     def fail(self, claim: Claim, code: str) -> None:
-        """Fail a job for a reason that may depend on the records: the whole reservation is charged.
+        """Fail a job for a reason that may depend on the records: once they were opened, all of it is charged.
 
         Raises:
             StaleAttempt, LedgerFrozen, Unreachable: as above.
         """
-        self._run(jobs.fail, claim, code, charge="all")
+        self._run(jobs.fail, claim, code, charge="opened")
 
     def sweep(self) -> Swept:
         """Free what is lost, expire what waited too long, and delete what was kept long enough.

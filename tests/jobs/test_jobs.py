@@ -279,7 +279,8 @@ def test_a_kept_release_makes_a_retry_free(database: Database, place: Place) -> 
         assert session.execute(select(Model.approval)).scalar_one() == "pending"
 
 
-def test_drained_attempts_do_not_count_and_lost_ones_do(database: Database, place: Place) -> None:
+@pytest.mark.parametrize("opened", [True, False])
+def test_drained_attempts_do_not_count_and_lost_ones_do(database: Database, place: Place, *, opened: bool) -> None:
     job_id = bring(database, place, "queued").job_id
     for _ in range(5):
         claim = database.run(jobs.claim, "w", LEASE)
@@ -288,13 +289,16 @@ def test_drained_attempts_do_not_count_and_lost_ones_do(database: Database, plac
         claim = database.run(jobs.claim, "w", LEASE)
         assert claim is not None
         assert claim.attempt == 5 + lost
+        if opened and lost == 1:
+            database.run(jobs.mark_opened, claim)
         lose_lease(database, job_id)
         sweep_in_contact(database, max_attempts=3)
     job = read_job(database, job_id)
     assert (job.state, job.error_code) == ("failed", "worker-lost")
     with database.read() as session:
         balance = ledger.balance(session, place.scope_id)
-    assert list(balance.spent) == job.chunks[place.scope_id][-1][: len(balance.spent)]
+    whole = job.chunks[place.scope_id][-1][: len(balance.spent)]
+    assert list(balance.spent) == (whole if opened else [0] * len(whole)), "who opened nothing pays nothing"
 
 
 def test_a_lost_lease_ends_a_cancelling_job(database: Database, place: Place) -> None:
@@ -314,16 +318,21 @@ def test_jobs_that_waited_too_long_expire(database: Database, place: Place) -> N
 
 
 @pytest.mark.parametrize("code", FAILURE_CODES)
-@pytest.mark.parametrize("charge", ["spent", "all"])
-def test_failures_charge_what_they_must(database: Database, place: Place, code: str, charge: str) -> None:
+@pytest.mark.parametrize(("charge", "opened"), [("spent", True), ("all", False), ("opened", True), ("opened", False)])
+def test_failures_charge_what_they_must(
+    database: Database, place: Place, code: str, charge: str, *, opened: bool
+) -> None:
     claim = bring(database, place, "running")
+    if opened:
+        database.run(jobs.mark_opened, claim)
     database.run(ledger.spend, claim, 0, None, 0)
     database.run(jobs.fail, claim, code, charge=charge)
     job = read_job(database, claim.job_id)
     with database.read() as session:
         balance = ledger.balance(session, place.scope_id)
-        assert sum(ledger.executed(session, place.scope_id).values()) == (1 if charge == "spent" else CHUNKS)
-    upto = 1 if charge == "spent" else CHUNKS
+        whole = charge == "all" or (charge == "opened" and opened)
+        upto = CHUNKS if whole else 1
+        assert sum(ledger.executed(session, place.scope_id).values()) == upto
     assert list(balance.spent) == job.chunks[place.scope_id][upto - 1][: len(balance.spent)]
     assert not any(balance.reserved)
     assert job.error_code == code

@@ -53,6 +53,17 @@ def test_denormal_numbers_are_zero_where_networks_are_trained_and_kept_elsewhere
     assert told.stdout.split() == [left]
 
 
+def test_records_that_do_not_fit_end_a_trainer_before_they_are_opened() -> None:
+    program = PROGRAM.replace("units=1000", "units=100_000_000").replace(
+        "torch.set_num_threads",
+        "from workers.process import limit_memory; limit_memory(2_500_000_000)\ntorch.set_num_threads",
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", program, "logistic"], cwd=ROOT, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert told.stderr.splitlines()[-1].startswith("MemoryError: "), told.stderr
+
+
 PASSES = ((Reshape(shape=(64, 1000)), MeanOver(), Linear(units=2)), (64_000,), 128, 2002)
 PARAMETERS = ((Linear(units=1000),), (1000,), 128, 1_001_000)
 KEPT = """
