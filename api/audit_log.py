@@ -47,8 +47,14 @@ class AuditLog:
         """Write into this service's database."""
         self._context = context
 
-    def line(self, request: Request, status: int) -> Line | None:
-        """Return what the audit log is to say of a request; unknown callers leave a line in the log only."""
+    def line(self, request: Request, status: int, made: str | None = None) -> Line | None:
+        """Return what the audit log is to say of a request; unknown callers leave a line in the log only.
+
+        Args:
+            request: with its caller, and its `target` where the path does not name what it made.
+            status: of the answer.
+            made: the address of what it made, as the answer's header has it.
+        """
         caller = getattr(request.state, "caller", None)
         route = getattr(request.scope.get("route"), "path", "unknown")
         if caller is None or not _is_audited(request.method, route):
@@ -57,7 +63,7 @@ class AuditLog:
         return Line(
             principal_id=caller.id,
             action=f"{request.method} {route}",
-            target=getattr(request.state, "target", None) or request.url.path.removeprefix("/v1/"),
+            target=getattr(request.state, "target", None) or (made or request.url.path).removeprefix("/v1/"),
             status=status,
             code=code,
             request_id=request.state.request_id,

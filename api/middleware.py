@@ -138,7 +138,11 @@ class Envelope:
             headers["Connection"] = "close"
         for name, value in getattr(request.state, "rate_headers", {}).items():
             headers[name] = value
-        line = None if getattr(request.state, "audited", False) else self._audit_log.line(request, status)
+        line = (
+            None
+            if getattr(request.state, "audited", False)
+            else self._audit_log.line(request, status, headers.get("Location"))
+        )
         if line is not None:
             await to_thread.run_sync(self._audit_log.record, line)
         status, code = public_outcome(method, route, status, getattr(request.state, "code", None))

@@ -369,7 +369,10 @@ class Client(LedgerCalls, SignedResources, PeopleResources):
     # The audit log -----------------------------------------------------------------------------------------------
 
     def audit(self) -> Iterator[AuditLine]:
-        """Yield who asked for what, newest first: all of it for admins and auditors, one's own otherwise."""
+        """Yield who asked for what, newest first: all of it for admins and auditors.
+
+        Others have their own lines, and those about their own scopes, datasets, jobs, models and keys.
+        """
         return map(AuditLine.model_validate, self._wire.pages("/v1/audit"))
 
     def workers(self) -> Iterator[Worker]:
@@ -377,7 +380,7 @@ class Client(LedgerCalls, SignedResources, PeopleResources):
         return map(Worker.model_validate, self._wire.pages("/v1/workers"))
 
     def audit_export(self, kind: str = "jsonl") -> Iterator[str]:
-        """Yield the lines of the whole audit log, oldest first, as `jsonl` or `csv`; for admins and auditors."""
+        """Yield the lines of the audit log, oldest first, as `jsonl` or `csv`; for an owner those that `audit` has."""
         with self._wire.http.stream("GET", "/v1/audit/export", params={"format": kind}) as answer:
             if not answer.is_success:
                 answer.read()

@@ -314,7 +314,7 @@ def audit(
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
-    """Print who asked for what, oldest first. For admins and auditors."""
+    """Print who asked for what, oldest first: all for admins and auditors, for an owner what is about his data."""
     with Client(url, secret) as client:
         for text in client.audit_export(form):
             line(text)

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from api.body import StrictRoute
-from api.cost import READ, WATCHERS, Cost, Work, costs
+from api.cost import HEAVY_READ, OWNERS, WATCHERS, Cost, Work, costs
 from api.deps import After, Caller, Db, Limit, capped, page
 from api.errors import problems
 from api.schemas import Page
@@ -32,25 +32,25 @@ TEXT = {"schema": {"type": "string"}}
 
 
 @router.get("")
-@costs(READ)
+@costs(HEAVY_READ)
 def list_audit(caller: Caller, db: Db, after: After = None, limit: Limit = 100) -> Page[AuditView]:
-    """List requests, newest first: all for admins and auditors, one's own otherwise."""
+    """List requests, newest first: all for admins and auditors, one's own and those about one's data otherwise."""
     return page(service.page(db, caller, after, capped(limit) + 1), capped(limit))
 
 
 @router.get(
     "/export", response_class=Response, responses={200: {"content": {"application/x-ndjson": TEXT, "text/csv": TEXT}}}
 )
-@costs(Cost(WATCHERS, Work.HEAVY))
+@costs(Cost(OWNERS | WATCHERS, Work.HEAVY))
 def export_audit(
     caller: Caller,
     db: Db,
     request: Request,
     kind: Annotated[Literal["jsonl", "csv"], Query(alias="format")] = "jsonl",
 ) -> StreamingResponse:
-    """Download the whole audit log, oldest first; admins and auditors only."""
-    caller.require("admin", "auditor")
-    batches = while_valid(db, caller, service.export(db))
+    """Download the audit log, oldest first: all for admins and auditors, for an owner what `GET /v1/audit` has."""
+    caller.require("owner", "admin", "auditor")
+    batches = while_valid(db, caller, service.export(db, caller))
     lines = _csv(batches) if kind == "csv" else _jsonl(batches)
     media = "text/csv" if kind == "csv" else "application/x-ndjson"
     headers = {"Content-Disposition": f'attachment; filename="audit.{kind}"'}

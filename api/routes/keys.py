@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Response, status
+from fastapi import APIRouter, Path, Request, Response, status
 
 from api.body import StrictRoute
 from api.cost import CHANGE, POST, READ, costs
@@ -31,7 +31,9 @@ KeyId = Annotated[str, Path(max_length=60)]
     responses=problems(Forbidden, NotFound, Conflict, IdempotencyKeyReused, IdempotencyKeyInFlight),
 )
 @costs(POST)
-def create_key(body: NewKey, caller: Caller, db: Db, response: Response, key: MaybeIdempotencyKey = None) -> NewKeyView:
+def create_key(
+    body: NewKey, caller: Caller, db: Db, request: Request, response: Response, key: MaybeIdempotencyKey = None
+) -> NewKeyView:
     """Make a key: of one's own principal, or as an admin of a new one or of one that holds no records.
 
     The secret is in this answer and nowhere else.
@@ -45,6 +47,7 @@ def create_key(body: NewKey, caller: Caller, db: Db, response: Response, key: Ma
         lasts_seconds=body.expires_in_seconds,
         idempotency_key=key,
     )
+    request.state.target = f"keys/{view.id}"
     if replayed:
         response.headers["Idempotency-Replayed"] = "true"
     return view
@@ -66,9 +69,11 @@ def revoke_key(key_id: KeyId, caller: Caller, db: Db) -> KeyView:
 
 @router.post("/keys/{key_id}/rotate", responses=problems(NotFound, Forbidden))
 @costs(CHANGE)
-def rotate_key(key_id: KeyId, caller: Caller, db: Db) -> NewKeyView:
+def rotate_key(key_id: KeyId, caller: Caller, db: Db, request: Request) -> NewKeyView:
     """Replace a key by a fresh one; the old one stops at once."""
-    return service.rotate(db, caller, key_id)
+    view = service.rotate(db, caller, key_id)
+    request.state.target = f"keys/{key_id}/rotate/{view.id}"
+    return view
 
 
 @router.get("/me")

@@ -7,12 +7,12 @@ import secrets
 import time
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
-_LENGTH = 26
+LETTERS = 26
 _RANDOM_BITS = 80
 
 
 def new_id(prefix: str) -> str:
     """Return a fresh identifier such as ``job_01j9...``: 48 bits of milliseconds, then 80 random bits, in base 32."""
     number = (time.time_ns() // 1_000_000 % 2**48) << _RANDOM_BITS | secrets.randbits(_RANDOM_BITS)
-    digits = [_ALPHABET[number >> 5 * place & 31] for place in range(_LENGTH - 1, -1, -1)]
+    digits = [_ALPHABET[number >> 5 * place & 31] for place in range(LETTERS - 1, -1, -1)]
     return f"{prefix}_{''.join(digits)}"

@@ -8,6 +8,7 @@ from typing import Final
 from sqlalchemy import ColumnElement, String, cast, func, or_, select, true
 from sqlalchemy.orm import Session, aliased
 
+from core.base.identifiers import LETTERS
 from core.db import clock
 from core.db.service_tables import Audit, Idempotency
 from core.db.tables import (
@@ -334,14 +335,46 @@ def last_lines(session: Session, job_ids: Iterable[str]) -> dict[str, tuple[str,
     return {job_id: (state, seq) for job_id, state, seq in session.execute(statement)}
 
 
-def audit(session: Session, principal_id: str | None, after: str | None, limit: int) -> Sequence[Audit]:
-    """Return up to `limit` lines of the audit log, newest first: of one principal, or of all."""
-    statement = select(Audit)
-    if principal_id is not None:
-        statement = statement.where(Audit.principal_id == principal_id)
+def audit(
+    session: Session, viewer: Viewer, after: str | None, limit: int, *, oldest_first: bool = False
+) -> Sequence[Audit]:
+    """Return up to `limit` lines of the audit log that exist for the viewer, newest first unless asked otherwise."""
+    statement = select(Audit).where(_sees_line(viewer))
     if after:
-        statement = statement.where(Audit.id < after)
-    return session.execute(statement.order_by(Audit.id.desc()).limit(limit)).scalars().all()
+        statement = statement.where(Audit.id > after if oldest_first else Audit.id < after)
+    order = Audit.id if oldest_first else Audit.id.desc()
+    return session.execute(statement.order_by(order).limit(limit)).scalars().all()
+
+
+def _sees_line(viewer: Viewer) -> ColumnElement[bool]:
+    """Tell of a line of the audit log whether it exists for the viewer: one's own, and what is about one's own data.
+
+    A line names what it is about as a path: the room, the identifier, and what follows.
+    """
+    if viewer.sees_everything:
+        return true()
+    scopes = select(Scope.id).where(Scope.owner_id == viewer.id)
+    client = aliased(Job)
+    joined = select(client.federation_id).where(client.place.is_not(None), client.scope_id.in_(scopes))
+    jobs_there = select(Job.id).where(or_(Job.scope_id.in_(scopes), Job.id.in_(joined)))
+    about = {
+        "scopes/sc_": scopes,
+        "datasets/ds_": select(Dataset.id).where(Dataset.owner_id == viewer.id),
+        "jobs/job_": jobs_there,
+        "models/mdl_": select(Model.id).where(Model.job_id.in_(jobs_there)),
+        "keys/key_": select(ApiKey.id).where(ApiKey.principal_id == viewer.id),
+        "principals/pr_": select(Principal.id).where(Principal.id == viewer.id),
+    }
+    named = [
+        _named(start).in_(owned) & Audit.target.startswith(start, autoescape=True) for start, owned in about.items()
+    ]
+    return or_(Audit.principal_id == viewer.id, *named)
+
+
+def _named(start: str) -> ColumnElement[str]:
+    """Return the identifier that a line's target has after its room; all identifiers of a kind are of one length."""
+    room, prefix = start.split("/")
+    return func.substr(Audit.target, len(room) + 2, len(prefix) + LETTERS)
 
 
 def is_answered(session: Session, principal_id: str, route: str, key: str) -> bool:

@@ -28,5 +28,5 @@ def recover_key(session: Session, principal_id: str, delay_seconds: float) -> tu
     principals.lock(session, principal_id)
     starts_at = clock.read(session) + delay_seconds
     key, secret = principals.create_key(session, principal_id, "recovered", starts_at=starts_at)
-    audit.append(session, [audit.Line(None, "farthing owner-key", key.id, 201, None, new_id("req"))])
+    audit.append(session, [audit.Line(None, "farthing owner-key", f"keys/{key.id}", 201, None, new_id("req"))])
     return key, secret

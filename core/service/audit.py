@@ -23,19 +23,22 @@ def record(context: Context, line: Line) -> None:
 
 
 def page(context: Context, caller: Caller, after: str | None, limit: int) -> list[AuditView]:
-    """Return up to `limit` lines, newest first: all for admins and auditors, the caller's own otherwise."""
+    """Return up to `limit` lines, newest first: all for admins and auditors.
+
+    Otherwise they are the caller's own, and those about scopes, datasets, jobs, models and keys that are the caller's.
+    """
     with context.database.read() as session:
-        viewer = Viewer(caller.id, caller.role)
-        own = None if viewer.sees_everything else caller.id
-        return [AuditView(**line) for line in map(_public, queries.audit(session, own, after, limit))]
+        lines = queries.audit(session, Viewer(caller.id, caller.role), after, limit)
+        return [AuditView(**_public(line)) for line in lines]
 
 
-def export(context: Context) -> Iterator[list[AuditView]]:
-    """Yield all lines, oldest first, batch by batch; each is read in a snapshot of its own, so none is held open."""
+def export(context: Context, caller: Caller) -> Iterator[list[AuditView]]:
+    """Yield the lines that `page` has, oldest first, batch by batch; each has a snapshot of its own, none stays open."""
+    viewer = Viewer(caller.id, caller.role)
     after: str | None = None
     while True:
         with context.database.read() as session:
-            rows = audit.page(session, after=after, limit=_BATCH)
+            rows = queries.audit(session, viewer, after, _BATCH, oldest_first=True)
             views = [AuditView(**_public(row)) for row in rows]
             after = rows[-1].id if rows else after
         if views:

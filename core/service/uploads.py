@@ -330,7 +330,9 @@ def _end_other_keys(session: Session, caller: Caller) -> None:
     """Stop all other keys of who brings records for the first time: others may have made some, and have seen them."""
     gone = principals.revoke_others(session, caller.id, caller.key_id)
     request = caller.request_id or new_id("req")
-    audit.append(session, [audit.Line(caller.id, "key ended: first records", key, 200, None, request) for key in gone])
+    audit.append(
+        session, [audit.Line(caller.id, "key ended: first records", f"keys/{key}", 200, None, request) for key in gone]
+    )
 
 
 def _fill(session: Session, caller: Caller, dataset: Dataset, metadata: Metadata, arrived: Arrived) -> None:

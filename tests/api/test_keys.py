@@ -1,10 +1,11 @@
 import json
+from typing import Any
 from uuid import uuid4
 
 import httpx
 import pytest
 
-from tests.support.api import Service
+from tests.support.api import Service, job, metadata, submit, upload
 
 
 class TestKeys:
@@ -104,6 +105,12 @@ class TestAuthentication:
         assert answer.headers["content-type"] == "application/problem+json"
 
 
+def only_own(client: httpx.Client, who: dict[str, Any]) -> bool:
+    """Tell whether somebody without data reads its own lines alone, and those about its keys."""
+    lines = client.get("/v1/audit").json()["data"]
+    return all(line["principal"] == who["principal"] or line["target"] == f"keys/{who['id']}" for line in lines)
+
+
 class TestAudit:
     def test_who_asked_for_what(self, service: Service, admin: httpx.Client) -> None:
         client, made = service.someone("analyst")
@@ -114,8 +121,54 @@ class TestAudit:
         assert line["target"] == "datasets/ds_nowhere/budget"
         assert (line["status"], line["code"]) == (404, "not-found")
         assert line["request_id"] == missing.json()["request_id"]
-        assert {entry["principal"] for entry in client.get("/v1/audit").json()["data"]} == {made["principal"]}
+        assert only_own(client, made)
         assert len({entry["principal"] for entry in admin.get("/v1/audit").json()["data"]}) > 1
+
+    def test_a_line_names_what_was_made(self, service: Service, admin: httpx.Client) -> None:
+        owner, made = service.someone("owner")
+        data = upload(owner)
+        declared = owner.post("/v1/datasets", json=metadata(name="later")).json()["id"]
+        asked = submit(owner, job(data["id"])).json()["id"]
+        fresh = owner.post("/v1/keys", json={"name": "x", "role": "owner", "principal": made["principal"]}).json()["id"]
+        rotated = owner.post(f"/v1/keys/{fresh}/rotate").json()["id"]
+        lines = admin.get("/v1/audit").json()["data"]
+        named = [line["target"] for line in lines if line["principal"] == made["principal"]][:5]
+        assert named == [
+            f"keys/{fresh}/rotate/{rotated}",
+            f"keys/{fresh}",
+            f"jobs/{asked}",
+            f"datasets/{declared}",
+            f"datasets/{data['id']}",
+        ]
+
+    def test_an_owner_reads_who_asked_about_his_data_and_of_nobody_else(
+        self, service: Service, admin: httpx.Client
+    ) -> None:
+        (owner, who), (other, _), (ann, analyst) = (service.someone(role) for role in ("owner", "owner", "analyst"))
+        data, theirs = upload(owner), upload(other)
+        owner.put(f"/v1/datasets/{data['id']}/access/{analyst['principal']}", json={"budget_cap": "all"})
+        asked = submit(ann, job(data["id"])).json()["id"]
+        ann.get(f"/v1/datasets/{theirs['id']}/budget")
+        for path in (f"datasets/{data['id']}/budget", f"scopes/{data['scope']}", f"jobs/{asked}/report"):
+            ann.get(f"/v1/{path}")
+        admin.post(f"/v1/keys/{service.someone('owner')[1]['id']}/revoke")
+        admin.post(f"/v1/keys/{who['id']}/rotate")
+        exported = [json.loads(line) for line in owner.get("/v1/audit/export").text.splitlines()]
+        listed = owner.get("/v1/audit?limit=100").json()["data"]
+        for lines in (exported, listed[::-1]):
+            own = [line["target"] for line in lines if line["principal"] == analyst["principal"]]
+            assert own == [
+                f"jobs/{asked}",
+                f"datasets/{data['id']}/budget",
+                f"scopes/{data['scope']}",
+                f"jobs/{asked}/report",
+            ]
+            mine = {who["principal"], analyst["principal"]}
+            rest = [line["target"] for line in lines if line["principal"] not in mine]
+            assert [target.partition("_")[0] for target in rest] == ["keys/key"] * 2, "his first key, and the attempt"
+            assert rest[1] == f"keys/{who['id']}/rotate"
+        assert ann.get("/v1/audit/export").status_code == 403
+        assert only_own(ann, analyst)
 
     def test_export(self, service: Service, admin: httpx.Client) -> None:
         analyst, _ = service.someone("analyst")

@@ -276,7 +276,7 @@ class TestTakingOver:
         seconds = [datetime.fromisoformat(waits[name]).timestamp() for name in ("created_at", "starts_at")]
         assert (waits["made_by"], round(seconds[1] - seconds[0])) == (None, 86400)
         lines = service.client().get("/v1/audit").json()["data"]
-        assert ("farthing owner-key", waits["id"]) in {(one["action"], one["target"]) for one in lines}
+        assert ("farthing owner-key", f"keys/{waits['id']}") in {(one["action"], one["target"]) for one in lines}
         assert owner.post(f"/v1/keys/{waits['id']}/revoke").status_code == 200, "an owner who lost nothing ends it"
         soon = service.client(owner_key(service, made["principal"], FARTHING_KEY_RECOVERY_SECONDS="2"))
         assert soon.get("/v1/me").status_code == 401
