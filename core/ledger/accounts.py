@@ -28,8 +28,8 @@ class Balance:
     terms: Terms
     spent: Vector
     reserved: Vector
-    draws: int | None = 0
-    """Units of draws that its jobs have reserved, see `core.privacy.draws`; None for a cap, which promises nothing."""
+    draws: int = 0
+    """Units of draws that its jobs have reserved, see `core.privacy.draws`."""
 
 
 def read_slots(account: Account, name: str) -> list[int]:
@@ -65,7 +65,7 @@ def balance_of(account: Account, terms: Terms | None = None) -> Balance:
     terms = terms or terms_of(account)
     used = len(terms.orders)
     spent, reserved = (tuple(read_slots(account, name)[:used]) for name in ("spent", "reserved"))
-    return Balance(terms, spent, reserved, None if account.principal_id else account.draws)
+    return Balance(terms, spent, reserved, account.draws)
 
 
 def move(account: Account, *, spent: Iterable[int], reserved: Iterable[int]) -> dict[str, list[int]]:

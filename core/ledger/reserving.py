@@ -28,6 +28,7 @@ from core.ledger.claims import time_unless_frozen
 from core.ledger.digests import digest_of
 from core.ledger.schedules import Schedule
 from core.privacy.budget import Terms, admits, smallest_change
+from core.privacy.caps import part_of_draws
 from core.privacy.draws import least_draws, most_draws
 from core.privacy.renyi import MAX_NANO
 
@@ -127,9 +128,10 @@ class Reservation:
         price(job, schedule, terms)
         balances = [(account_id, self._balance(account_id)) for account_id in terms]
         _admit(job, balances)
-        counted = self._draws.get(job.scope_id, self._accounts.accounts[job.scope_id].draws)
-        _count(job, terms[job.scope_id], counted)
-        self._draws[job.scope_id] = counted + job.draws
+        drawn = {one: self._draws.get(one, self._accounts.accounts[one].draws) for one in terms}
+        for account_id, counted in drawn.items():
+            _count(job, account_id, counted, terms)
+        self._draws |= {one: counted + job.draws for one, counted in drawn.items()}
         for account_id, held in balances:
             # Counted as spent: what is asked for together would not be given back so that the rest of it fits.
             taken = zip(held.spent, allowance.held(job, account_id), strict=False)
@@ -192,20 +194,24 @@ def whose_of(job: Job, account_id: str) -> str:
     return "the budget" if account_id == job.scope_id else "this principal's budget cap"
 
 
-def _count(job: Job, terms: Terms, counted: int) -> None:
+def _count(job: Job, account_id: str, counted: int, terms: Mapping[str, Terms]) -> None:
     """Refuse a job with which a scope's jobs may draw more than the proof of its promise has room for.
 
-    A cap inside the scope's budget promises nobody anything more, and needs no proof.
+    A cap inside the scope's budget needs no proof. It has a part of the scope's room, so that nobody uses up all of it.
 
     Raises:
         DrawsExhausted: with the numbers.
     """
-    most = most_draws(terms)
+    own, scope = account_id == job.scope_id, terms[job.scope_id]
+    most = most_draws(scope) if own else part_of_draws(terms[account_id], scope)
     if counted + job.draws > most:
+        fix = (
+            "open a scope with a smaller epsilon: it has more room" if own else "ask the data's owner for a larger cap"
+        )
         raise DrawsExhausted(
-            f"The job may draw {job.draws} units of noise; at epsilon {terms.epsilon} and delta {terms.delta} the "
-            f"budget has room for {most}, of which jobs before it have reserved {counted}. Ask for fewer steps, or "
-            "open a scope with a smaller epsilon: it has more room.",
+            f"The job may draw {job.draws} units of noise; at epsilon {scope.epsilon} and delta {scope.delta} "
+            f"{whose_of(job, account_id)} has room for {most}, of which jobs before it have reserved {counted}. "
+            f"Ask for fewer steps, or {fix}.",
             draws=str(job.draws),
             reserved_draws=str(counted),
             most_draws=str(most),

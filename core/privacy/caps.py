@@ -6,6 +6,10 @@ floor(s cap_j) at order j. So a principal is admitted while, at some order, what
 that order's cap, which is while its use is at most the share s of the budget in the ledger's own per cent. "all" is the
 share 1. The scope's own budget is checked beside every cap: a cap promises nobody anything more.
 
+Draws of noise (`core.privacy.draws`) are held to the same part of the scope's room: `part_of_draws`. That protects no
+record, for the scope's own room does. It keeps one principal's jobs, cheap ones in great number, from using up the room
+of all others.
+
 A cap that was used keeps its orders, weights and delta, for what was charged is counted at these.
 """
 
@@ -15,6 +19,7 @@ from math import floor
 from core.base.errors import Conflict, FieldError, Invalid
 from core.privacy.amounts import BudgetCap, write_figure
 from core.privacy.budget import Terms, plan_orders, renewed, terms_from_rho
+from core.privacy.draws import most_draws
 
 POINTER = "/budget_cap"
 
@@ -70,6 +75,15 @@ def changed_terms(asked: BudgetCap, scope: Terms, held: Terms) -> Terms:
     if fresh.delta != held.delta:
         raise Conflict("This cap was used: its delta is fixed.", FieldError(f"{POINTER}/delta", f"give {held.delta}"))
     return renewed(held, fresh.epsilon)
+
+
+def part_of_draws(cap: Terms, scope: Terms) -> int:
+    """Return how many units of draws a cap has room for: as large a part of the scope's as the cap is of the budget.
+
+    Each is worth the largest rho that it admits at one of its orders; a cap as large as the budget has all its room.
+    """
+    worth, whole = (max(map(Fraction, one.caps_nano, one.orders)) for one in (cap, scope))
+    return most_draws(scope) if worth >= whole else floor(worth / whole * most_draws(scope))
 
 
 def part_of(scope: Terms, share: Fraction) -> Terms:

@@ -31,11 +31,12 @@ So N = (delta - sum_j d_j) / ((1 + e^epsilon) tau), worked out here in decimals 
 side: it follows from epsilon, delta, orders and caps, and from nothing else. Weights add up to .999, so that N is about
 delta/(1000 (1 + e^epsilon) tau): 1e20 at (8, 1e-6), 6e14 at (20, 1e-6), 3e10 at (30, 1e-6), and none above epsilon 54.
 
-What counts. Each job reserves the most that it may draw, `JobDraws`, before it is admitted, and the units of a
-scope's reservations never pass its N: so no transcript has more. A cap inside the budget promises nobody anything more,
-and has no N. Draws that no record has a part in, such as random starts, need no count: their law is the same for both
-neighbours, whatever it is. So are the draws of a federated job's other clients, for whoever is in one client's records
-alone; who is in several has a promise from each.
+What counts. Each job reserves the most that it may draw, `JobDraws`, before it is admitted, and the units of a scope's
+reservations never pass its N: so no transcript has more. A cap inside the budget promises nobody anything more, and
+has no N; a part of the scope's is all that it may use (`core.privacy.caps.part_of_draws`). Draws that no record has a
+part in, such as random starts, need no count: their law is the same for both neighbours, whatever it is. So are the
+draws of a federated job's other clients, for whoever is in one client's records alone; who is in several has a promise
+from each.
 
 What one job may draw. A method asks at most so many questions in a run, and goes on after a loss from what was kept; a
 loss takes at most all answers of a run with it. Attempts that lose something have paid, and a job is not queued again
@@ -95,9 +96,9 @@ def least_draws(event: Event) -> int:
             return 1
 
 
-def jobs_with_room(terms: Terms, counted: int, draws: int) -> int:
-    """Return how many jobs that may draw so many units each have room beside those that are counted."""
-    return max(most_draws(terms) - counted, 0) // max(draws, 1)
+def jobs_with_room(most: int, counted: int, draws: int) -> int:
+    """Return how many jobs that may draw so many units each have room within `most`, beside those that are counted."""
+    return max(most - counted, 0) // max(draws, 1)
 
 
 @lru_cache(maxsize=1024)

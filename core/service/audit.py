@@ -33,7 +33,7 @@ def page(context: Context, caller: Caller, after: str | None, limit: int) -> lis
 
 
 def export(context: Context, caller: Caller) -> Iterator[list[AuditView]]:
-    """Yield the lines that `page` has, oldest first, batch by batch; each has a snapshot of its own, none stays open."""
+    """Yield the lines that `page` has, oldest first, batch by batch; each in a snapshot of its own: none stays open."""
     viewer = Viewer(caller.id, caller.role)
     after: str | None = None
     while True:

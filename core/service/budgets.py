@@ -14,6 +14,7 @@ from core.ledger.charged import executed, totals_of
 from core.ledger.ledger import balance
 from core.privacy.amounts import write_figure
 from core.privacy.budget import NANO, Terms, admits, jobs_that_still_fit, standing
+from core.privacy.caps import part_of_draws
 from core.privacy.conversions import cks_epsilon, gdp_epsilon, renyi_epsilon
 from core.privacy.draws import JobDraws, jobs_with_room
 from core.privacy.events import Event, compose
@@ -30,16 +31,16 @@ _MOST_KEPT = 4096
 NO_COST = CostFigures(percent="0", epsilon_alone="0", rho="0", mu="0")
 
 
-def has_room(account: Balance, price: Sequence[int], draws: JobDraws) -> bool:
-    """Say whether an account admits a job of this price, and has room for what it may draw."""
-    room = account.draws is None or jobs_with_room(account.terms, account.draws, draws.most) > 0
+def has_room(account: Balance, price: Sequence[int], draws: JobDraws, scope: Terms) -> bool:
+    """Say whether an account of a scope with these terms admits a job of this price, and has room for what it draws."""
+    room = jobs_with_room(part_of_draws(account.terms, scope), account.draws, draws.most) > 0
     return room and admits(account.terms, account.spent, account.reserved, price)
 
 
-def still_fit(account: Balance, price: Sequence[int], draws: JobDraws) -> int:
-    """Return how many such jobs an account would admit one after the other."""
+def still_fit(account: Balance, price: Sequence[int], draws: JobDraws, scope: Terms) -> int:
+    """Return how many such jobs an account of a scope with these terms would admit one after the other."""
     fit = jobs_that_still_fit(account.terms, account.spent, account.reserved, price)
-    return fit if account.draws is None else min(fit, jobs_with_room(account.terms, account.draws, draws.most))
+    return min(fit, jobs_with_room(part_of_draws(account.terms, scope), account.draws, draws.most))
 
 
 def cost_figures(event: Event | None, account: Balance, *, at_head: bool) -> CostFigures:

@@ -392,8 +392,10 @@ def estimate(context: Context, caller: Caller, spec: EstimateSpec) -> EstimateVi
         method=source_of(planned.spec.optimizer.kind),
         plan=plan_of(planned),
         bound=planned.bound,
-        fits=all(has_room(account, price, planned.draws) for account, price in paired),
-        jobs_that_still_fit=min(still_fit(account, price, planned.draws) for account, price in paired),
+        fits=all(has_room(account, price, planned.draws, quoted.account.terms) for account, price in paired),
+        jobs_that_still_fit=min(
+            still_fit(account, price, planned.draws, quoted.account.terms) for account, price in paired
+        ),
         steps=quoted.steps,
         chunks=len(planned.schedule),
         rows=rows,

@@ -180,11 +180,10 @@ def _estimate(session: Session, caller: Caller, part: EstimatedJob, held: dict[s
     for account_id, own in accounts.items():
         account = held.get(account_id, own)
         price = most_reserved(planned, account)
-        fits = fits and has_room(account, price, planned.draws)
-        still.append(still_fit(account, price, planned.draws))
+        fits = fits and has_room(account, price, planned.draws, part.account.terms)
+        still.append(still_fit(account, price, planned.draws, part.account.terms))
         reserved = tuple(one + more for one, more in zip(account.reserved, price, strict=True))
-        draws = None if account.draws is None else account.draws + planned.draws.most
-        held[account_id] = Balance(account.terms, account.spent, reserved, draws)
+        held[account_id] = Balance(account.terms, account.spent, reserved, account.draws + planned.draws.most)
     times = planned.spec.retry_allowance
     return ClientEstimate(
         dataset=part.dataset_id,

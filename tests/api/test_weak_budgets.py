@@ -5,7 +5,7 @@ import json
 import httpx
 import pytest
 
-from tests.support.api import csv, job, metadata, post_dataset, submit, upload
+from tests.support.api import Service, csv, job, metadata, post_dataset, submit, upload
 from tests.support.verified import verified
 
 FORTY = {"epsilon": "45", "delta": "1e-6", "accept_weak_privacy": True}
@@ -98,3 +98,23 @@ def test_a_job_that_may_draw_more_than_the_proof_has_room_for_is_refused(admin: 
     reserved = json.loads(entries[-1]["body"])["draws"]
     assert 0 < reserved <= int(told["most_draws"])
     assert verified(admin, made["scope"])["ok"]
+
+
+def test_an_analyst_s_cheap_jobs_leave_the_owner_his_room_for_draws(service: Service) -> None:
+    """At epsilon 20 an analyst with a thousandth of the budget used up all its draws, by samples that cost nothing."""
+    (owner, _), (ann, who) = service.someone("owner"), service.someone("analyst")
+    dataset = upload(owner, budget={"epsilon": "20", "delta": "1e-6"})
+    owner.put(f"/v1/datasets/{dataset['id']}/access/{who['principal']}", json={"budget_cap": {"share": "0.1"}})
+    sampled = {"kind": "clipped_sgd", "steps": 60_000, "batch": 4, "clip": 1.0}
+    body = job(dataset["id"], mu="0.0002", optimizer=sampled, inference={"intervals": False})
+    answers = [submit(ann, body) for _ in range(10)]
+    assert answers[0].status_code == 202, answers[0].text
+    assert (answers[-1].status_code, answers[-1].json()["code"]) == (403, "draws-exhausted")
+    refused = answers[-1].json()
+    assert "budget cap has room for" in refused["detail"]
+    assert ann.post("/v1/estimates", json=body).json()["jobs_that_still_fit"] == 0
+    made = [answer.json()["id"] for answer in answers if answer.status_code == 202]
+    assert len(made) * int(refused["draws"]) <= int(refused["most_draws"]), "a tenth of the room, and no more"
+    assert submit(owner, body).status_code == 202
+    ann.post(f"/v1/jobs/{made[0]}/cancel")
+    assert submit(ann, body).status_code == 202, "a job that paid nothing gives its draws back"

@@ -2,6 +2,7 @@
 
 import json
 from decimal import Decimal
+from fractions import Fraction
 
 import pytest
 from sqlalchemy import select, text, update
@@ -14,6 +15,7 @@ from core.db.tables import Account, Entry, Job, Scope
 from core.jobs import jobs
 from core.ledger import chain, ledger
 from core.privacy.budget import plan_orders
+from core.privacy.caps import part_of, part_of_draws
 from core.privacy.draws import MOST_RUNS, most_draws
 from tests.support.store import DRAWS, STEP, Place, make_place, submit
 
@@ -84,7 +86,30 @@ def test_jobs_admitted_together_are_counted_one_after_the_other(database: Databa
             reservation.add(drafted[1], much)
 
 
-def test_a_cap_counts_and_bounds_no_draws_for_it_promises_nothing(database: Database) -> None:
+def test_a_cap_s_jobs_draw_no_more_than_its_part_of_the_room(database: Database) -> None:
+    """A thousandth of the budget used all the room, with cheap jobs that draw much; then nobody else had any."""
+    place = make_place(database)
+    with database.read() as session:
+        scope = ledger.balance(session, place.scope_id).terms
+    cap = part_of(scope, Fraction(1, 10))
+    most = part_of_draws(cap, scope)
+    assert most_draws(scope) // 11 < most <= most_draws(scope) // 10
+    assert part_of_draws(scope, scope) == most_draws(scope)
+    with database.write() as session:
+        analyst = principals.create(session, "b", "analyst")
+        grant = ledger.set_grant(session, place.scope_id, analyst.id, cap, {"share": "0.1"}).id
+        session.get_one(Account, grant).draws = session.get_one(Account, place.scope_id).draws = most - DRAWS
+    with database.write() as session:
+        submit(session, place, grant=(analyst.id, grant))
+    with (
+        pytest.raises(DrawsExhausted, match=f"budget cap has room for {most}.*larger cap"),
+        database.write() as session,
+    ):
+        submit(session, place, grant=(analyst.id, grant))
+    submit_one(database, place)
+
+
+def test_a_cap_larger_than_the_budget_has_all_its_room(database: Database) -> None:
     """So a cap of a large epsilon leaves the scope's own budget as the only limit."""
     place, wide = make_place(database), plan_orders(Decimal(100), Decimal("1e-6"))
     assert most_draws(wide) == 0

@@ -86,7 +86,7 @@ def test_units_are_what_the_mechanisms_promise() -> None:
 def test_jobs_have_room_beside_those_that_are_counted() -> None:
     terms = plan_orders(Decimal(30), Decimal("1e-6"))
     most = most_draws(terms)
-    assert jobs_with_room(terms, 0, most) == 1
-    assert jobs_with_room(terms, 1, most) == 0
-    assert jobs_with_room(terms, most - 10, 3) == 3
-    assert jobs_with_room(terms, most + 5, 1) == 0
+    assert jobs_with_room(most, 0, most) == 1
+    assert jobs_with_room(most, 1, most) == 0
+    assert jobs_with_room(most, most - 10, 3) == 3
+    assert jobs_with_room(most, most + 5, 1) == 0
