@@ -1,6 +1,7 @@
 """The envelope of every request: an id, headers, the access log, metrics, and a problem when something broke."""
 
 import asyncio
+import errno
 import re
 from collections.abc import Sequence
 from contextlib import suppress
@@ -17,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from api.audit_log import AuditLog, is_upload, public_outcome
 from api.errors import problem
 from api.metrics import Metrics
-from core.base.errors import Invalid, NotFound
+from core.base.errors import DiskFull, Invalid, NotFound
 from core.base.identifiers import new_id
 from core.base.logs import describe
 
@@ -48,6 +49,7 @@ _SEALS = {
 """Of every answer: a page of ours loads nothing and runs nothing, whatever its texts say, and no other frames it."""
 
 
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 _SAID_ONCE = (b"authorization", b"content-type", b"idempotency-key", b"if-match", b"last-event-id")
 """Headers of which two servers in a row could each heed another one."""
 
@@ -119,7 +121,14 @@ class Envelope:
                 log.info("client-gone")
             except Exception as error:  # noqa: BLE001 - the last net: the answer must not carry the error's text
                 log.error("unhandled", **describe(error))  # noqa: TRY400 - a traceback may hold data
-                if not begun:
+                if not begun and isinstance(error, OSError) and error.errno in _NO_ROOM:
+                    full = DiskFull("The service's disk is full; try again later.")
+                    answer = problem(
+                        request, 503, full.code, full.detail, retryable=True, actor="operator",
+                        headers={"Retry-After": "60"},
+                    )  # fmt: skip
+                    await answer(scope, receive, reply)
+                elif not begun:
                     answer = problem(
                         request, 500, "internal-error", "Something broke here; the operator's log has the request id.",
                         actor="operator",

@@ -231,7 +231,7 @@ class QuotaExceeded(Refusal):
 
 
 class DiskFull(Refusal):
-    """The service has too little free disk for uploads."""
+    """The service has too little free disk."""
 
     code = "disk-full"
     retryable = True

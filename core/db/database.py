@@ -6,6 +6,7 @@ its directory synced too. PostgreSQL: row locks with a limit of two seconds, dea
 retried three times; a server that may forget a commit is refused.
 """
 
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +19,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import DBAPIError, InvalidatePoolError, OperationalError
 from sqlalchemy.orm import Session, sessionmaker
 
-from core.base.errors import DatabaseAway, Forbidden, LedgerBusy, NotReady, ensure
+from core.base.errors import DatabaseAway, DiskFull, Forbidden, LedgerBusy, NotReady, ensure
 
 try:
     from pysqlite3 import dbapi2 as sqlite
@@ -47,6 +48,11 @@ RETRIES: Final = 3
 _RETRIED: Final = ("40P01", "40001")  # deadlock, serialization failure
 _GONE: Final = ("57P01", "57P02", "57P03", "08000", "08003", "08006")  # shut down, crashed, starting; connections
 LOCK_TIMEOUT: Final = "55P03"
+_FULL: Final = "53100"
+_FULL_SECONDS: Final = 60
+"""After which a writer may try a full disk again."""
+_ROOM_BYTES: Final = 2**20
+"""With less room on its disk, an error of SQLite in writing is a full disk's."""
 _NO_RIGHT: Final = "42501"
 _FIRST_SAFE_LOG: Final = (3, 51, 3)
 _NETWORK: Final = frozenset(
@@ -178,6 +184,7 @@ class Database:
 
         Raises:
             LedgerBusy: a lock could not be had in time, or others' locks crossed ours; nothing was written.
+            DiskFull: there is no room on the database's disk; nothing was written.
             DatabaseAway: the server does not answer; if it went during the commit, that may have been done.
         """
         if not self._turn.acquire(timeout=BUSY_SECONDS):
@@ -196,6 +203,9 @@ class Database:
         except DBAPIError as error:
             if _is_busy(error):
                 raise LedgerBusy("The ledger is busy; try again.", retry_after_seconds=1) from error
+            if self._is_full(error):
+                detail = "The disk of the service's database is full: nothing was written."
+                raise DiskFull(detail, retry_after_seconds=_FULL_SECONDS) from error
             if not self.is_sqlite and _is_away(error):
                 raise DatabaseAway("The database does not answer; try again.", retry_after_seconds=2) from error
             if sqlstate(error) == _NO_RIGHT:
@@ -204,6 +214,15 @@ class Database:
                     "that of the site whose records they are."
                 ) from error
             raise
+
+    def _is_full(self, error: DBAPIError) -> bool:
+        """Tell whether the database's disk has no room; the transaction was rolled back then."""
+        if not self.is_sqlite:
+            return sqlstate(error) == _FULL
+        told, folder = str(error.orig), Path(self.url.database or "").parent
+        # The log's index and its syncing fail by another word than the pages do.
+        failed = told == "disk I/O error" and shutil.disk_usage(folder).free < _ROOM_BYTES
+        return failed or told == "database or disk is full"
 
     @contextmanager
     def read(self) -> Iterator[Session]:

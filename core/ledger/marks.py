@@ -17,6 +17,8 @@ from hashlib import sha256
 from typing import Final
 
 from sqlalchemy import delete, select
+from sqlalchemy.dialects.postgresql import insert as insert_postgresql
+from sqlalchemy.dialects.sqlite import insert as insert_sqlite
 from sqlalchemy.orm import Session
 
 from core.db import clock
@@ -78,11 +80,11 @@ def write_mark(session: Session, state: State, key: MarkKey) -> None:
         key: of this process.
     """
     at, text = clock.read(session), state.text()
-    row = session.get(VerifiedHead, (state.tally.scope, key.name), with_for_update=True)
-    if row is None:
-        row = VerifiedHead(scope_id=state.tally.scope, maker=key.name)
-        session.add(row)
-    row.seq, row.state, row.code, row.made_at = state.tally.seq, text, key.code(text), at
+    told = {"seq": state.tally.seq, "state": text, "code": key.code(text), "made_at": at}
+    insert = insert_sqlite if session.get_bind().dialect.name == "sqlite" else insert_postgresql
+    statement = insert(VerifiedHead).values(scope_id=state.tally.scope, maker=key.name, **told)
+    # Two processes may verify one chain at a time: whoever comes second finds a row, which it did not see before.
+    session.execute(statement.on_conflict_do_update(index_elements=["scope_id", "maker"], set_=told))
     old = VerifiedHead.scope_id == state.tally.scope, VerifiedHead.made_at < at - KEPT_SECONDS
     session.execute(delete(VerifiedHead).where(*old, VerifiedHead.maker != key.name))
     session.flush()

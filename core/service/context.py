@@ -9,6 +9,7 @@ from core.db.database import Database
 from core.service.labels import Labels
 from core.service.notifier import Notifier, SilentNotifier
 from core.service.passes import Passes
+from core.service.probing import WriteProbe
 
 Role = Literal["owner", "analyst", "auditor", "admin"]
 
@@ -22,6 +23,7 @@ class Context:
     notifier: Notifier = field(default_factory=SilentNotifier)
     labels: Labels = field(default_factory=Labels)
     passes: Passes = field(default_factory=Passes)
+    write_probe: WriteProbe = field(default_factory=WriteProbe)
 
     def stop(self) -> None:
         """End what is done beside requests, and the connections to the database."""

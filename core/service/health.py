@@ -50,6 +50,7 @@ def check(context: Context) -> dict[str, str]:
     if not migrated:
         detail = "The database has other tables than this code: run `python -m workers.upkeep prepare`."
         raise NotReady(detail, retry_after_seconds=5)
+    context.write_probe.check(context)
     open_storage(context.settings).check()
     with context.database.read() as session:
         frozen = frozen_reason(session)

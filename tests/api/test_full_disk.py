@@ -1,0 +1,52 @@
+"""A disk without room: what is asked then is refused by name, and goes on once there is room."""
+
+import time
+from pathlib import Path
+
+import httpx
+
+from tests.support.api import Service, job, running, submit, upload
+
+
+def fill(service: Service) -> Path:
+    """Take all room on the disk of the service's home."""
+    filler = Path(f"/proc/{service.process.pid}/root{service.home}/filler")
+    with filler.open("wb", buffering=0) as file:
+        for size in (2**20, 4096, 1):
+            try:
+                while file.write(bytes(size)) == size:
+                    pass
+            except OSError:
+                continue
+    return filler
+
+
+def test_a_full_disk_is_refused_by_name_and_told_by_readyz(tmp_path: Path) -> None:
+    """Ten submits got plain 500 and broken connections, and `/readyz` said ready."""
+    settings = {"FARTHING_MIN_FREE_DISK_BYTES": "0"}
+    with running(tmp_path / "home", module="tests.support.small_disk_api", **settings) as service:
+        admin = service.client()
+        dataset = upload(admin)["id"]
+        assert submit(admin, job(dataset, mu="0.01")).status_code == 202
+        filler = fill(service)
+        for _ in range(10):
+            refused = submit(admin, job(dataset, mu="0.01"))
+            assert (refused.status_code, refused.json()["code"]) == (503, "disk-full"), refused.text
+        assert "Retry-After" in refused.headers
+        assert admin.get(f"/v1/datasets/{dataset}/budget").status_code == 200, "what only reads goes on"
+        not_ready = httpx.get(f"{service.url}/readyz")
+        assert (not_ready.status_code, not_ready.json()["code"]) == (503, "not-ready"), not_ready.text
+        assert "disk" in not_ready.json()["detail"]
+        filler.unlink()
+        assert submit(admin, job(dataset, mu="0.01")).status_code == 202
+        assert ready_again(service)
+
+
+def ready_again(service: Service) -> bool:
+    """Tell whether the service says so within some probes."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if httpx.get(f"{service.url}/readyz").status_code == 200:
+            return True
+        time.sleep(0.5)
+    return False
