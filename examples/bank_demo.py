@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from examples import bank
-from farthing import Client, FarthingError, job_tables, ledger_tables, tables
+from farthing import Client, FarthingError, estimate_tables, job_tables, ledger_tables, tables
 
 out = Console(width=110)
 
@@ -127,7 +127,7 @@ def run(client: Client) -> None:
         "labels": {"study": "demo"},
     }
     say("2. The analyst asks what a job would cost and what the theory predicts; no record is read")
-    out.print(tables.estimate(client.estimate(job | {"assume": ASSUMED})))
+    out.print(estimate_tables.estimate(client.estimate(job | {"assume": ASSUMED})))
 
     say("3. The job is queued, runs in a process of its own, and is polled")
     queued = client.submit(job)

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from examples import bank
 from examples.bank_demo import service
-from farthing import Client, describing, tables
+from farthing import Client, describing, estimate_tables
 
 out = Console(width=110)
 COLUMNS: Final = ["age", "duration", "campaign", "marital", "housing", "y"]
@@ -29,9 +29,7 @@ def run(client: Client) -> None:
     """Upload the bank data, and describe it."""
     dataset = client.upload(io.BytesIO(bank.records()), bank.metadata())
     asked = {"dataset": dataset.id, "model": WHAT, "privacy": {"mu": "0.1"}}
-    price = client.estimate(asked)
-    out.print(tables.estimate(price))
-    out.print_json(data={"shares": price.plan["shares"], "noise on counts": price.plan["figures"]})
+    out.print(estimate_tables.description_price(client.estimate(asked)))
     described = client.train(asked)
     sys.stdout.write(f"\n{described.summary()}\n")
     narrow = described.description(about="records").column("age").mean

@@ -7,7 +7,7 @@
 
 from farthing.client import Client
 from farthing.descriptions import Description, describing
-from farthing.errors import FarthingError, JobFailed, Unreachable
+from farthing.errors import FarthingError, JobFailed, ReleaseWithheld, Unreachable
 from farthing.estimate_views import Estimate
 from farthing.job_views import Event, Job
 from farthing.key_views import Key, Principal
@@ -53,6 +53,7 @@ __all__ = [
     "Plan",
     "Principal",
     "RateRatio",
+    "ReleaseWithheld",
     "RestrictionError",
     "Scope",
     "Summary",

@@ -15,7 +15,7 @@ import httpx
 from farthing import federated
 from farthing.arrays import write_npz
 from farthing.descriptions import describing
-from farthing.errors import FarthingError, JobFailed
+from farthing.errors import FarthingError, JobFailed, ReleaseWithheld
 from farthing.estimate_views import Estimate
 from farthing.job_views import Event, Job
 from farthing.ledger_calls import LedgerCalls
@@ -272,8 +272,17 @@ class Client(LedgerCalls, SignedResources, PeopleResources):
         return seen
 
     def train(self, job: Spec) -> Model:
-        """Submit a job, wait until it has succeeded, and return its model; raises as `submit` and `wait` do."""
-        return self.model(str(self.wait(self.submit(job).id).model))
+        """Submit a job, wait until it has succeeded, and return its model.
+
+        Raises:
+            FarthingError: as of `submit`; nothing was paid.
+            JobFailed: as of `wait`.
+            ReleaseWithheld: the job succeeded, and its release waits for the owner's approval or was rejected.
+        """
+        done = self.wait(self.submit(job).id)
+        if done.model is None:
+            raise ReleaseWithheld(done.id, str(done.approval), str(done.withheld))
+        return self.model(done.model)
 
     def describe(
         self, dataset: str, privacy: Spec, what: Spec | None = None, *, shares: Mapping[str, float] | None = None

@@ -73,6 +73,16 @@ def site_name(site: str | None) -> str:
     return "-" if site is None else site or "(service)"
 
 
+def number(value: float | None, digits: int = 4) -> str:
+    """Write a number in a few digits; a dash where there is none."""
+    return "-" if value is None else f"{value:.{digits}g}"
+
+
+def figure(value: str | None) -> str:
+    """Write a figure as the service gave it; a dash where there is none."""
+    return "-" if value is None else value
+
+
 def plain_table(
     title: str, rows: Sequence[Sequence[str]], *, left: Sequence[str] = (), right: Sequence[str] = ()
 ) -> RenderableType:

@@ -37,6 +37,20 @@ class JobFailed(FarthingError):
         super().__init__(200, {"code": code or state, "detail": detail})
 
 
+class ReleaseWithheld(FarthingError):
+    """The job succeeded and is paid for, and its model is not to be had with this key, now or any more.
+
+    Attributes:
+        job: its id. Where `code` is `release-pending`, `client.job(job).model` has the model after the approval.
+    """
+
+    def __init__(self, job_id: str, approval: str, why: str) -> None:
+        """Say why; codes are release-pending, release-rejected and release-retired."""
+        self.job = job_id
+        detail = f"job {job_id} succeeded; its release {why}"
+        super().__init__(200, {"code": f"release-{approval}", "detail": detail})
+
+
 class Unreachable(FarthingError):
     """No answer came from the service."""
 

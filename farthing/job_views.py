@@ -163,6 +163,14 @@ class Job(View):
         return self.state in {"succeeded", "failed", "cancelled", "expired"}
 
     @property
+    def withheld(self) -> str | None:
+        """In words, what became of the release of a job that succeeded; None where it is open to this key."""
+        if self.state != "succeeded" or self.model is not None:
+            return None
+        said = {"pending": "waits for the owner's approval", "retired": "is past its time of keeping"}
+        return said.get(self.approval or "", f"was {self.approval} by the owner")
+
+    @property
     def spec(self) -> dict[str, Any] | None:
         """What was asked, filled: `client.submit` takes it for the same job once more, at a new charge.
 

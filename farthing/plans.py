@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from farthing.console import plain_table
+from farthing.console import number, plain_table
 from farthing.views import View
 
 
@@ -141,13 +141,13 @@ def _escape(found: EscapePlan) -> RenderableType:
     """Return the settings that would run, and what is looked for with them."""
     asked = ("batch", "difference_batch", "rounds", "round_steps", "error_radius", "escape_distance", "step_size")
     filled = found.settings or {}
-    run = [(name.replace("_", " "), _number(filled[name])) for name in asked if filled.get(name) is not None]
+    run = [(name.replace("_", " "), number(filled[name])) for name in asked if filled.get(name) is not None]
     gradient = found.settings is not None and found.settings.get("claims") == "gradient"
     looked = [
-        ("added to the told norm" if gradient else "gradient of at most", _number(found.alpha)),
-        ("without training", _number(found.trivial)),
+        ("added to the told norm" if gradient else "gradient of at most", number(found.alpha)),
+        ("without training", number(found.trivial)),
         *_curvature(found) * (not gradient),
-        ("with probability", _number(found.confidence)),
+        ("with probability", number(found.confidence)),
         ("verdict", f"vacuous: {found.because}" if found.vacuous else "informative"),
         ("source", found.source),
     ]
@@ -162,8 +162,8 @@ def _escape(found: EscapePlan) -> RenderableType:
 def _curvature(found: EscapePlan) -> list[tuple[str, str]]:
     """Return what rounds look for beside the gradient, and how surely."""
     return [
-        ("no curvature below minus", _number(found.figures.get("gamma_star"))),
-        ("a round leaves it with", _number(found.figures.get("chance_of_escape_per_round"))),
+        ("no curvature below minus", number(found.figures.get("gamma_star"))),
+        ("a round leaves it with", number(found.figures.get("chance_of_escape_per_round"))),
     ]
 
 
@@ -171,23 +171,23 @@ def _clipped(found: Plan) -> RenderableType:
     run = [
         ("batch", f"{found.batch:,} of {found.units:,}"),
         ("steps", f"{found.steps:,}"),
-        ("clip", _number(found.clip)),
+        ("clip", number(found.clip)),
         (
             "step size",
-            _number(found.step_size) + ("" if found.active_cap is None else f", limited by {found.active_cap}"),
+            number(found.step_size) + ("" if found.active_cap is None else f", limited by {found.active_cap}"),
         ),
-        ("practical step size", _number(found.practical_step_size)),
-        ("noise", f"{_number(found.noise)}, multiplier {_number(found.multiplier)}"),
+        ("practical step size", number(found.practical_step_size)),
+        ("noise", f"{number(found.noise)}, multiplier {number(found.multiplier)}"),
         ("trained by", found.trained_by or "nothing here"),
     ]
     certified = [
-        ("bound", _number(found.certified_bound)),
+        ("bound", number(found.certified_bound)),
         ("of", f"{found.quantity.replace('_', ' ')} of {found.certified_for}"),
-        ("with probability", _number(found.confidence)),
-        ("without training", _number(found.trivial_bound)),
+        ("with probability", number(found.confidence)),
+        ("without training", number(found.trivial_bound)),
         ("verdict", "vacuous: no better than what is known without training" if found.vacuous else "informative"),
-        ("without privacy", _number((found.without_privacy or {}).get("bound"))),
-        ("orders of magnitude", f"{_number(found.order.get('bound'))}, {_number(found.order.get('radius'))} stays"),
+        ("without privacy", number((found.without_privacy or {}).get("bound"))),
+        ("orders of magnitude", f"{number(found.order.get('bound'))}, {number(found.order.get('radius'))} stays"),
         ("source", found.source),
     ]
     parts: list[RenderableType] = [plain_table("plan", run), "", plain_table("certificate", certified)]
@@ -203,10 +203,6 @@ def _clipped(found: Plan) -> RenderableType:
         rows = [
             (name, str(value)) for name in ("units", "epsilon", "sigma") if (value := getattr(wanted, name)) is not None
         ]
-        parts += ["", plain_table("found", [*rows, ("for a bound of", _number(wanted.target))])]
+        parts += ["", plain_table("found", [*rows, ("for a bound of", number(wanted.target))])]
     parts += ["", *(Text(f"Note: {warning}.") for warning in found.warnings)]
     return Group(*parts)
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4g}"

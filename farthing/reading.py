@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -186,13 +186,17 @@ def export(
     to: Annotated[
         Path | None, typer.Option("--to", "-o", help="a file; its ending .safetensors or .onnx chooses that")
     ] = None,
+    form: Annotated[
+        Literal["json", "safetensors", "onnx"] | None,
+        typer.Option("--format", help="default: by the file's ending, else json"),
+    ] = None,
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
     """Download a model as JSON or safetensors, a network as ONNX. To standard output or a file."""
     kind = to.suffix[1:] if to is not None and to.suffix in {".safetensors", ".onnx"} else "json"
     with Client(url, secret) as client:
-        content = client.export(model, kind)
+        content = client.export(model, form or kind)
     if to is None:
         sys.stdout.buffer.write(content + b"\n")
     else:

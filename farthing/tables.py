@@ -1,15 +1,13 @@
 """What the command line shows: one function for each answer of the service."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from farthing import federated, network_tables
-from farthing.console import plain_table, site_name
+from farthing.console import figure, number, plain_table, site_name
 from farthing.descriptions import Description
-from farthing.estimate_views import Estimate, Excess, ExcessGoal, Goal, PredictedWidth, Prediction
 from farthing.key_views import Key, Principal
 from farthing.results import Coefficient, Comparison, Ellipsoid, Interval, OddsRatio, RateRatio, Summary
 from farthing.views import Access, Cap, Dataset, Validation, Worker
@@ -22,23 +20,15 @@ def _said(text: str) -> Text:
     return Text(text)
 
 
-def _number(value: float | None, digits: int = 4) -> str:
-    return "-" if value is None else f"{value:.{digits}g}"
-
-
-def _figure(value: str | None) -> str:
-    return "-" if value is None else value
-
-
 def dataset(found: Dataset) -> RenderableType:
     """Show a dataset's public facts."""
     rows = [
         ("id", found.id),
-        ("scope", _figure(found.scope)),
+        ("scope", figure(found.scope)),
         ("site", site_name(found.site)),
         ("rows", "-" if found.rows is None else f"{found.rows:,}"),
         ("columns", str(len(found.columns))),
-        ("fingerprint", _figure(found.fingerprint)),
+        ("fingerprint", figure(found.fingerprint)),
     ]
     return plain_table(f"dataset {found.name}", rows)
 
@@ -46,7 +36,7 @@ def dataset(found: Dataset) -> RenderableType:
 def datasets(found: Sequence[Dataset]) -> RenderableType:
     """Show datasets, one a line."""
     rows = [
-        (one.id, one.name, _figure(one.state), _figure(one.scope), "-" if one.rows is None else f"{one.rows:,}")
+        (one.id, one.name, figure(one.state), figure(one.scope), "-" if one.rows is None else f"{one.rows:,}")
         for one in found
     ]
     return plain_table("", rows, left=("id", "name", "state", "scope"), right=("rows",))
@@ -61,147 +51,9 @@ def validation(found: Validation) -> RenderableType:
     return plain_table(title, rows, left=("column",), right=right)
 
 
-def _plain(value: Any) -> str:  # noqa: ANN401 - a plan's values are JSON
-    """Write a planned value for people: short numbers, no braces."""
-    if isinstance(value, float):
-        return _number(value)
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {_plain(item)}" for name, item in value.items() if item is not None)
-    if isinstance(value, list):
-        return ", ".join(map(_plain, value))
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return str(value)
-
-
-def _plan(plan: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return the settings that the planner filled: the optimizer's, then the weights and the inference."""
-    own = {name: value for name, value in plan.items() if name not in {"model", "inference", "resources", "extremes"}}
-    own |= {"weights": (plan.get("model") or {}).get("weights"), "inference": plan.get("inference")}
-    return [(name.replace("_", " "), _plain(value)) for name, value in own.items() if value is not None]
-
-
-def estimate(found: Estimate) -> RenderableType:
-    """Show price, plan and prediction."""
-    cost = found.cost
-    rows = [
-        *([] if found.method is None else [("method", f"{found.method.title} ({found.method.source})")]),
-        ("of the budget", f"{_figure(cost.percent)} %"),
-        ("epsilon, alone", _figure(cost.epsilon_alone)),
-        ("rho", _figure(cost.rho)),
-        ("mu", _figure(cost.mu)),
-        ("retry allowance", "-" if cost.retry_allowance is None else f"{_figure(cost.retry_allowance.percent)} %"),
-        *([("if its worker is lost", found.if_lost)] if found.chunks == 1 and found.if_lost else []),
-        ("fits", "yes" if found.fits else "no"),
-        ("such jobs still fit", "-" if found.jobs_that_still_fit is None else str(found.jobs_that_still_fit)),
-    ]
-    parts: list[RenderableType] = [plain_table("price", rows), "", plain_table("plan", _plan(found.plan))]
-    if found.bound is not None:
-        bound = found.bound
-        said = "vacuous: no better than what is known without training" if bound.vacuous else "informative"
-        if not bound.vacuous and found.prediction is not None and not found.prediction.informative:
-            said = "better than nothing; how wide intervals are hangs on what is not known yet"
-        theory = [
-            ("bounds", bound.quantity),
-            ("value", _number(bound.value)),
-            ("with probability", _number(bound.confidence)),
-            ("without training", _number(bound.trivial)),
-            ("verdict", said),
-            ("source", bound.source),
-        ]
-        parts += ["", plain_table("theory", theory)]
-    if found.excess is not None:
-        parts += ["", _excess(found.excess)]
-    if found.goal is not None:
-        shown = _goal(found.goal) if isinstance(found.goal, Goal) else _excess_goal(found.goal)
-        parts += ["", shown]
-    if found.prediction is not None:
-        parts += ["", *_prediction(found.prediction)]
-    return Group(*parts, *(Text(f"Note: {note}") for note in found.notes))
-
-
-def _goal(found: Goal) -> RenderableType:
-    """Show what a wanted width takes."""
-    rows = [
-        ("coefficient", found.coefficient),
-        ("wanted width", _number(found.at_most)),
-        ("predicted", f"{_number(found.predicted)}, {'met' if found.met else 'not met'}"),
-        ("at most", "-" if found.highest is None else _number(found.highest)),
-        ("without privacy", _number(found.nonprivate_width)),
-        *([] if found.power is None else [("found so often", f"{found.power:.2f}")]),
-        *([] if found.detectable is None else [("smallest effect found", _number(found.detectable))]),
-        ("smallest mu", "none: sampling alone is wider" if found.mu is None else found.mu),
-        ("smallest n", "-" if found.units is None else f"{found.units:,}"),
-    ]
-    return plain_table("goal", rows)
-
-
-def _excess(found: Excess) -> RenderableType:
-    """Show the bounds on the excess risk from above and below, and what they are made of."""
-    lower = found.lower or {}
-    about = "" if lower.get("exact", True) else ", in order of magnitude"
-    rows = [
-        ("at most", _number(found.value)),
-        ("without training", _number(found.trivial)),
-        ("nobody beats", f"{_number(lower.get('value'))}{about}"),
-        ("rounds", "-" if found.rounds is None else str(found.rounds)),
-    ]
-    rows += [(name.replace("_", " "), _number(value)) for name, value in (found.regimes or {}).items()]
-    return plain_table("excess risk", rows)
-
-
-def _excess_goal(found: ExcessGoal) -> RenderableType:
-    """Show what a wanted excess risk takes."""
-    rows = [
-        ("wanted excess risk", _number(found.at_most)),
-        ("promised", f"{_number(found.predicted)}, {'met' if found.met else 'not met'}"),
-        ("smallest mu", "none is enough" if found.mu is None else found.mu),
-        ("smallest rho", "-" if found.rho is None else found.rho),
-        ("smallest n", "-" if found.units is None else f"{found.units:,}"),
-    ]
-    return plain_table("goal", rows)
-
-
-def _prediction(found: Prediction) -> list[RenderableType]:
-    """Show the predicted widths of the intervals."""
-    rows = [
-        (one.name, _number(one.width), _range(one), _number(one.nonprivate_width), f"{one.ratio:.2f}")
-        for one in found.coefficients
-    ]
-    widths = plain_table(
-        f"predicted widths of {100 * found.level:g} % intervals",
-        rows,
-        left=("coefficient",),
-        right=("private", "between", "non-private", "ratio"),
-    )
-    useful = [
-        ("at this n, from mu", found.useful_from.mu or "-"),
-        ("at this mu, from n", "-" if found.useful_from.units is None else f"{found.useful_from.units:,}"),
-    ]
-    said: list[RenderableType] = []
-    if found.spread:
-        names = ", ".join(found.spread)
-        said = [
-            _said(
-                f"{names}: taken as spread over the whole declared range. What fills less of its range has wider "
-                'intervals; give its deviation in the job\'s "assume", or declare it with the column.'
-            ),
-            "",
-        ]
-    for one in found.flags:
-        said += [_said(f"{one.when}: {one.flag}; all intervals would be withheld."), ""]
-    return [widths, "", *said, plain_table("within twice the non-private width", useful)]
-
-
-def _range(one: PredictedWidth) -> str:
-    """Show between which ends a width may lie; without an upper end as far as anybody has said."""
-    low = "-" if one.lowest is None else _number(one.lowest, 3)
-    return f"{low} .. {'?' if one.highest is None else _number(one.highest, 3)}"
-
-
 def _between(interval: tuple[float | None, float | None] | None, digits: int = 4) -> str:
     low, high = interval or (None, None)
-    return "-" if low is None and high is None else f"[{_number(low, digits)}, {_number(high, digits)}]"
+    return "-" if low is None and high is None else f"[{number(low, digits)}, {number(high, digits)}]"
 
 
 def description(found: Description) -> RenderableType:
@@ -210,8 +62,8 @@ def description(found: Description) -> RenderableType:
         (
             line["columns"],
             " ".join(part for part in (line["statistic"], line["of"]) if part),
-            _number(line["estimate"]),
-            _number(line["std_error"]),
+            number(line["estimate"]),
+            number(line["std_error"]),
             line["note"] or _between((line["lower"], line["upper"])),
         )
         for line in found.lines()
@@ -230,17 +82,17 @@ def summary(found: Summary) -> RenderableType:
     rows = [
         (
             one.name,
-            _number(one.estimate),
-            _number(one.std_error),
-            _number(one.z),
-            _number(one.p_value),
+            number(one.estimate),
+            number(one.std_error),
+            number(one.z),
+            number(one.p_value),
             *_bands(one, len(levels)),
         )
         for one in found.coefficients
     ]
     if found.scale is not None:
         scale = found.scale
-        rows.append(("(residual scale)", _number(scale.estimate), _number(scale.std_error), "-", "-",
+        rows.append(("(residual scale)", number(scale.estimate), number(scale.std_error), "-", "-",
                      _between(scale.interval), *["-"] * (len(levels) - 1)))  # fmt: skip
     title = f"{found.optimizer}, n = {found.n:,}, model {found.model}"
     table = plain_table(title, rows, left=("coefficient",), right=("estimate", "std. error", "z", "p", *levels))
@@ -272,7 +124,7 @@ def ratios(found: Sequence[OddsRatio] | Sequence[RateRatio]) -> RenderableType:
     rows = [
         (
             one.name,
-            _number(one.odds_ratio if isinstance(one, OddsRatio) else one.rate_ratio, RATIO_DIGITS),
+            number(one.odds_ratio if isinstance(one, OddsRatio) else one.rate_ratio, RATIO_DIGITS),
             _between(one.interval, RATIO_DIGITS),
         )
         for one in found
@@ -284,7 +136,7 @@ def ratios(found: Sequence[OddsRatio] | Sequence[RateRatio]) -> RenderableType:
 def ellipsoid(found: Ellipsoid) -> RenderableType:
     """Show where some coefficients may be together."""
     centre = [
-        (name, _number(middle), _number(row[at] ** 0.5))
+        (name, number(middle), number(row[at] ** 0.5))
         for at, (name, middle, row) in enumerate(zip(found.coefficients, found.centre, found.shape, strict=True))
     ]
     parts: list[RenderableType] = [
@@ -294,9 +146,9 @@ def ellipsoid(found: Ellipsoid) -> RenderableType:
         (
             f"{100 * one.level:g} %",
             "-" if one.inside is None else "inside" if one.inside else "outside",
-            _number(one.radius),
-            _number(one.volume),
-            ", ".join(map(_number, one.half_axes)),
+            number(one.radius),
+            number(one.volume),
+            ", ".join(map(number, one.half_axes)),
         )
         for one in found.regions
     ]
@@ -311,15 +163,11 @@ def comparison(found: Comparison) -> RenderableType:
     rows = [
         (
             one.name,
-            *(
-                _number((side or {}).get(name))
-                for side in (one.first, one.second)
-                for name in ("estimate", "std_error")
-            ),
-            _number(one.difference),
-            _number(one.difference_in_std_errors),
-            _number(one.p_value_bound),
-            _number(one.width_ratio),
+            *(number((side or {}).get(name)) for side in (one.first, one.second) for name in ("estimate", "std_error")),
+            number(one.difference),
+            number(one.difference_in_std_errors),
+            number(one.p_value_bound),
+            number(one.width_ratio),
         )
         for one in found.coefficients
     ]
@@ -362,8 +210,8 @@ def keys(found: Sequence[Key]) -> RenderableType:
             one.name or "-",
             one.role,
             one.principal,
-            _figure(one.last_used_at),
-            f"revoked {one.revoked_at}" if one.revoked_at else _figure(one.expires_at),
+            figure(one.last_used_at),
+            f"revoked {one.revoked_at}" if one.revoked_at else figure(one.expires_at),
         )
         for one in found
     ]

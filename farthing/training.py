@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from farthing import federated, job_tables, plans, tables
+from farthing import estimate_tables, federated, job_tables, plans, tables
 from farthing.client import Client
 from farthing.console import DEFAULT_URL, WRONG_INPUT, Json, Secret, Url, app, bar, complain, line, out, say
 from farthing.console import read_json as read
@@ -57,7 +57,7 @@ def estimate(
         asked = {**asked, "goal": {"effect": {"coefficient": name, "size": size, "power": power}}}
     with Client(url, secret) as client:
         found = client.estimate(asked, datasets=clients, models=models)
-    out.print_json(found.model_dump_json()) if as_json else out.print(tables.estimate(found))
+    out.print_json(found.model_dump_json()) if as_json else out.print(estimate_tables.estimate(found))
     if found.clients and not as_json:
         out.print(federated.prices(found.clients))
 
@@ -140,8 +140,7 @@ def describe(
     with Client(url, secret) as client:
         if dry:
             found = client.estimate(asked)
-            out.print(tables.estimate(found))
-            out.print_json(data={"shares": found.plan["shares"], "noise": found.plan.get("figures", {})})
+            out.print(estimate_tables.description_price(found))
             return
         queued = client.submit(asked)
         say(f"{queued.id} is {queued.state}; Ctrl-C leaves it running")
@@ -234,10 +233,7 @@ def _follow(client: Client, job: Job) -> None:
                 out.print(job_tables.job(looks[-1]))
             raise
     if done.model is None:
-        said = {"pending": "waits for the owner's approval", "retired": "is past its time of keeping"}.get(
-            done.approval or "", f"was {done.approval} by the owner"
-        )
-        line(f"{done.id} {done.state}; its release {said}")
+        line(f"{done.id} {done.state}; its release {done.withheld}")
         return
     found = client.summary(done.model)
     if found.kind == "description":

@@ -129,6 +129,30 @@ def test_every_command_that_a_page_shows_exists(page: Path) -> None:
     assert set(lines) <= {*_commands(), "import"}  # `from farthing import` is Python
 
 
+@pytest.mark.parametrize("page", PAGES, ids=shown)
+def test_every_option_that_a_page_gives_a_command_exists(page: Path) -> None:
+    assert unknown_options(page.read_text()) == []
+
+
+def test_an_option_that_a_command_lacks_would_be_seen() -> None:
+    text = "`farthing export mdl_1 --formt json`\n```sh\nfarthing verify sc_1 --all \\\n  --nowhere x | jq --raw\n```\n"
+    assert unknown_options(text) == ["verify --all", "verify --nowhere", "export --formt"]
+
+
+def unknown_options(text: str) -> list[str]:
+    """Return the options of our commands, in a page's code, that these commands lack; unknown commands are not here."""
+    lines = "\n".join(_code(text)).replace("\\\n", " ").splitlines()
+    found = []
+    for call in (call for line in lines for call in re.findall(r"(?:^|[/ ])farthing ([a-z][^|;&#`]*)", line)):
+        words, at = call.split(), get_command(app)
+        while words and words[0] in getattr(at, "commands", {}):
+            at = at.commands[words.pop(0)]  # type: ignore[attr-defined]  # a group
+        options = {"--help", *(option for one in at.params for option in (*one.opts, *one.secondary_opts))}
+        given = [word.partition("=")[0] for word in words if re.match(r"--[a-z]", word)]
+        found += [f"{at.name} {option}" for option in given if option not in options]
+    return found
+
+
 def _code(text: str) -> list[str]:
     """Return the blocks and quoted pieces of a page."""
     return [*re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL), *re.findall(r"`([^`\n]+)`", text)]

@@ -21,7 +21,7 @@ from typing import Final
 
 from core.access.bootstrap import first_admin, is_admin_key
 from core.access.supplied import refuse_weak
-from core.base.errors import Refusal
+from core.base.errors import Conflict, Refusal
 from core.base.settings import ServiceSettings
 from core.db import clock
 from core.db.database import Database
@@ -29,7 +29,7 @@ from core.ledger.signing import prepare_signing_key
 from core.ledger.witness.comparing import guard
 from core.ledger.witness.witness import Witness
 from core.records import datasets
-from core.records.master_key import prepare_master_key
+from core.records.master_key import load_master_keys, prepare_master_key
 from workers.process import clock_seconds
 
 SUPERVISOR: Final = "workers.supervisor"
@@ -151,35 +151,71 @@ def prepare(settings: ServiceSettings) -> None:
     """Bring the database up to date, make the keys that are missing, and compare the ledger with its witness.
 
     A ledger that is behind is frozen, and the service starts all the same: everything but training works, and every
-    answer says what to do.
+    answer says what to do. The first admin's key comes last, since it is printed once.
+
+    Raises:
+        NotReady: a master key or the witness is missing or wrong; no admin key was made.
+        Conflict: the database is empty, and the witness is another ledger's.
+        Invalid: FARTHING_ADMIN_KEY is too weak.
     """
+    witness = Witness(settings.witness_path)
+    _refuse_unprepared(settings, witness)
     settings.records_path.mkdir(parents=True, exist_ok=True)
     database = Database(settings.url)
     try:
         database.migrate()
-        if settings.admin_key is not None:
-            refuse_weak(settings.admin_key)
-        made = database.run(first_admin, settings.admin_key)
-        if made is not None and settings.admin_key is None:
-            say(f"Admin key, shown this once: {made}")
-        if made is None and settings.admin_key is not None:
-            with database.read() as session:
-                known = is_admin_key(session, settings.admin_key)
-            if not known:
-                say(
-                    "FARTHING_ADMIN_KEY is not taken: there are keys already, and it is no admin's. If those are lost, "
-                    "`farthing admin-key` makes another.",
-                    error=True,
-                )
-        for problem in guard(database, Witness(settings.witness_path)):
-            say(f"The ledger is frozen: {problem} Run `farthing reconcile`.", error=True)
         with database.read() as session:
             wrapped = datasets.wrapped_keys(session, settings.site)
             at = clock.read(session)
         prepare_master_key(settings, wrapped.values())
         prepare_signing_key(settings, at)
+        for problem in guard(database, witness):
+            say(f"The ledger is frozen: {problem} Run `farthing reconcile`.", error=True)
+        _prepare_admin(settings, database)
     finally:
         database.dispose()
+
+
+def _refuse_unprepared(settings: ServiceSettings, witness: Witness) -> None:
+    """Check what can be checked before a database is opened or made; raises as `prepare`."""
+    if settings.admin_key is not None:
+        refuse_weak(settings.admin_key)
+    if settings.cluster or settings.master_key is not None or settings.master_key_path.exists():
+        load_master_keys(settings)
+    witness.check()
+    if witness.exists() and _is_empty(settings.url):  # in this order: a rival migrates before it makes the witness
+        raise Conflict(
+            f"There is a witness of another ledger at {settings.witness_path}, and this database is empty. If the "
+            "database was lost, restore its backup. For a new ledger, name another place with FARTHING_WITNESS."
+        )
+
+
+def _is_empty(url: str) -> bool:
+    """Tell whether a database has no tables; looking makes no SQLite file."""
+    path = url.removeprefix("sqlite+pysqlite:///")
+    if path != url and not Path(path).exists():
+        return True
+    database = Database(url)
+    try:
+        return database.is_empty()
+    finally:
+        database.dispose()
+
+
+def _prepare_admin(settings: ServiceSettings, database: Database) -> None:
+    """Make the first admin's key, and print it where the operator gave none."""
+    made = database.run(first_admin, settings.admin_key)
+    if made is not None and settings.admin_key is None:
+        say(f"Admin key, shown this once: {made}")
+    if made is None and settings.admin_key is not None:
+        with database.read() as session:
+            known = is_admin_key(session, settings.admin_key)
+        if not known:
+            say(
+                "FARTHING_ADMIN_KEY is not taken: there are keys already, and it is no admin's. If those are lost, "
+                "`farthing admin-key` makes another.",
+                error=True,
+            )
 
 
 @contextmanager
@@ -187,10 +223,16 @@ def holding(home: Path) -> Iterator[None]:
     """Hold a home, so that no second service uses it; the kernel lets go when this process ends, however it ends.
 
     Raises:
-        SystemExit: another process holds it.
+        SystemExit: another process holds it, or it cannot be made or written.
     """
-    home.mkdir(parents=True, exist_ok=True)
-    with (home / "lock").open("w") as file:
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        opened = (home / "lock").open("w")
+    except OSError as error:
+        raise SystemExit(
+            f"{home} cannot be the home ({error.strerror or error}); choose another with --home or FARTHING_HOME."
+        ) from None
+    with opened as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

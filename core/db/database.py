@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Connection, Engine, create_engine, event, inspect
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import DBAPIError, InvalidatePoolError, OperationalError
 from sqlalchemy.orm import Session, sessionmaker
@@ -282,6 +282,10 @@ class Database:
 
         with self._reader.connect() as connection:
             return revision_of(connection)
+
+    def is_empty(self) -> bool:
+        """Tell whether there are no tables at all, of whichever revision."""
+        return not inspect(self._reader).get_table_names()
 
     def ready(self) -> bool:
         """Tell whether this code can serve these tables: they are at its own revision or the next one."""

@@ -1,6 +1,6 @@
 """A job as data: what is posted, filled by the planner, priced, stored, and run unchanged by a trainer."""
 
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self, get_args
 
 from pydantic import (
     ConfigDict,
@@ -25,6 +25,7 @@ LabelValue = Annotated[str, StringConstraints(max_length=256)]
 ModelId = Annotated[str, identifier("mdl")]
 MOST_MODELS: Final = 1000
 RETRY_ALLOWANCE: Final = 1
+_KINDS: Final = frozenset(model.model_fields["kind"].default for model in get_args(get_args(AnyModel)[0]))
 
 
 MOST_PROCESSES: Final = 64
@@ -106,8 +107,11 @@ class JobSpec(Frozen):
         if not isinstance(given, dict) or "optimizer" in given:
             return given
         model = given.get("model")
-        kind = default_method(model.get("kind") if isinstance(model, dict) else getattr(model, "kind", None))
-        return given if kind is None else given | {"optimizer": {"kind": kind}}
+        kind = model.get("kind") if isinstance(model, dict) else getattr(model, "kind", None)
+        if not isinstance(kind, str) or kind not in _KINDS:  # the model is wrong; the method is not missing as well
+            kind = "logistic"
+        method = default_method(kind)
+        return given if method is None else given | {"optimizer": {"kind": method}}
 
     @model_validator(mode="after")
     def _one_of_them(self) -> Self:

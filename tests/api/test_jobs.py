@@ -118,6 +118,12 @@ class TestEstimate:
         assert answer.status_code == 422, answer.text
         assert any(error["pointer"].startswith(pointer) for error in answer.json()["errors"]), answer.text
 
+    def test_an_unknown_kind_of_model_is_the_models_fault_alone(self, admin: httpx.Client, dataset: str) -> None:
+        for kind in ("logistik", ["logistic"]):
+            body = {"dataset": dataset, "model": {"kind": kind, "target": "y"}, "privacy": {"mu": "0.1"}}
+            answer = admin.post("/v1/estimates", json=body)
+            assert answer.json()["detail"] == "The request is not valid at /model/kind."
+
 
 class TestSubmit:
     def test_has_the_promised_shape(self, admin: httpx.Client, dataset: str) -> None:

@@ -210,8 +210,18 @@ def test_what_a_model_says(farthing: Command, released: Released, tmp_path: Path
     (known,) = json.loads(ok(farthing("predict", model, "-", "--level", "0.9", stdin='[{"age": 40, "job": "b"}]')))
     assert known["interval"][0] < known["probability"] < known["interval"][1]
     assert json.loads(ok(farthing("export", model)))["model"] == model
+    assert json.loads(ok(farthing("export", model, "--format", "json")))["model"] == model
     ok(farthing("export", model, "--to", tmp_path / "model.safetensors"))
     assert (tmp_path / "model.safetensors").stat().st_size > 100
+    ok(farthing("export", model, "--format", "safetensors", "--to", tmp_path / "model"))
+    assert (tmp_path / "model").stat().st_size == (tmp_path / "model.safetensors").stat().st_size
+
+
+def test_the_price_of_a_description_is_a_table(farthing: Command, released: Released) -> None:
+    shown = ok(farthing("describe", released.dataset, "--mu", "0.1", "--price"))
+    assert re.search(r"^look +0\.\d+ +-$", shown, re.MULTILINE)
+    assert re.search(r"^frequencies +0\.\d+ +\d", shown, re.MULTILINE)
+    assert "{" not in shown
 
 
 def test_what_is_reckoned_from_a_model(farthing: Command, client: Client, released: Released, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 from sqlalchemy import select
 
 from core.base.errors import LedgerBusy
-from farthing import Client, FarthingError, JobFailed, RestrictionError, Unreachable
+from farthing import Client, FarthingError, JobFailed, ReleaseWithheld, RestrictionError, Unreachable
 from farthing.errors import FarthingError as Refused
 from tests.farthing.conftest import Released, body
 from tests.support.embedded import COLUMNS, KEY, Embedded
@@ -364,6 +364,10 @@ class TestModels:
             second = ana.wait(ana.submit(body(made.id, mu="0.1")).id)
             client.reject(str(client.job(second.id).model))
             assert ana.job(second.id).approval == "rejected"
+            with pytest.raises(ReleaseWithheld, match="waits for the owner's approval") as withheld:
+                ana.train(body(made.id, mu="0.1"))
+            assert withheld.value.code == "release-pending"
+            assert ana.job(withheld.value.job).state == "succeeded"  # nothing is lost: its model comes with approval
 
 
 class TestKeysAndAudit:

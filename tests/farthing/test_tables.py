@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.console import Console
 
-from farthing import job_tables, ledger_tables, tables
+from farthing import estimate_tables, job_tables, ledger_tables, tables
 from farthing.console import plain_table
 from farthing.estimate_views import Estimate
 from farthing.job_views import Job
@@ -75,7 +75,7 @@ def test_an_estimate_shows_what_is_reserved_beside_the_price() -> None:
     quoted = {"plan": {}, "bound": None, "fits": True, "jobs_that_still_fit": 30}
     for beside, said in (({"percent": "0.2"}, "0.2 %"), (None, "-")):
         found = Estimate.model_validate({**quoted, "cost": {**cost, "retry_allowance": beside}})
-        (line,) = (line for line in shown(tables.estimate(found)) if "allowance" in line)
+        (line,) = (line for line in shown(estimate_tables.estimate(found)) if "allowance" in line)
         assert line.split("  ", 1)[1].strip() == said
 
 
@@ -92,7 +92,7 @@ def test_an_estimate_shows_predicted_widths_and_what_a_goal_takes() -> None:
         "goal": goal | {"mu": None, "units": 12_345},
     }
     quoted["prediction"] |= {"spread": ["age", "income"], "flags": [{"flag": "too few events", "when": "at worst"}]}
-    lines = [" ".join(line.split()) for line in shown(tables.estimate(Estimate.model_validate(quoted)))]
+    lines = [" ".join(line.split()) for line in shown(estimate_tables.estimate(Estimate.model_validate(quoted)))]
     for said in (
         "predicted widths of 95 % intervals",
         "age 0.02 0.01 .. ? 0.016 1.25",
@@ -126,7 +126,7 @@ def test_an_estimate_shows_what_is_promised_of_the_excess_risk_and_what_a_goal_t
         },
         "goal": {"at_most": 0.1, "predicted": 0.2, "met": False, "mu": "3.5", "rho": "6.125", "units": None},
     }
-    lines = [" ".join(line.split()) for line in shown(tables.estimate(Estimate.model_validate(quoted)))]
+    lines = [" ".join(line.split()) for line in shown(estimate_tables.estimate(Estimate.model_validate(quoted)))]
     for said in (
         "mu -",
         "at most 0.2",

@@ -88,6 +88,40 @@ def test_a_key_that_comes_too_late_is_said_and_a_lost_one_is_replaced(
     assert (line.action, line.target) == ("farthing admin-key", found[made].key_id)
 
 
+def test_a_preparation_that_must_fail_fails_before_it_makes_or_prints_anything(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a master key, then with an empty database beside the witness of one that is gone."""
+    home = tmp_path / "home"
+    monkeypatch.setenv("FARTHING_CLUSTER", "1")
+    with pytest.raises(SystemExit) as ended:
+        upkeep(["prepare", "--home", str(home)])
+    said = capsys.readouterr()
+    assert (ended.value.code, said.out, "master key is missing" in said.err) == (1, "", True)
+    assert not list(tmp_path.rglob("*.sqlite"))
+    monkeypatch.delenv("FARTHING_CLUSTER")
+    upkeep(["prepare", "--home", str(home)])
+    assert "Admin key, shown this once" in capsys.readouterr().out
+    for file in home.glob("*.sqlite*"):
+        file.unlink()
+    with pytest.raises(SystemExit) as ended:
+        upkeep(["prepare", "--home", str(home)])
+    said = capsys.readouterr()
+    assert (ended.value.code, said.out) == (1, "")
+    assert "witness.jsonl, and this database is empty" in said.err
+    assert not list(home.glob("*.sqlite*"))
+
+
+def test_a_home_that_cannot_be_made_is_said_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    command = [sys.executable, "-m", "farthing.cli", "up", "--port", "0", "--home", str(tmp_path / "file" / "home")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert "home cannot be the home" in line
+    assert "--home" in line
+
+
 @pytest.mark.slow
 def test_everything_ends_when_the_parent_is_killed(tmp_path: Path) -> None:
     with embedded(tmp_path / "home") as service:

@@ -1,0 +1,156 @@
+"""What the command line shows of an estimate: price, plan, theory, predicted widths, and what a goal takes."""
+
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from farthing.console import figure, number, plain_table
+from farthing.estimate_views import Estimate, Excess, ExcessGoal, Goal, PredictedWidth, Prediction
+
+
+def _plain(value: Any) -> str:  # noqa: ANN401 - a plan's values are JSON
+    """Write a planned value for people: short numbers, no braces."""
+    if isinstance(value, float):
+        return number(value)
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_plain(item)}" for name, item in value.items() if item is not None)
+    if isinstance(value, list):
+        return ", ".join(map(_plain, value))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value)
+
+
+def _plan(plan: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the settings that the planner filled: the optimizer's, then the weights and the inference."""
+    own = {name: value for name, value in plan.items() if name not in {"model", "inference", "resources", "extremes"}}
+    own |= {"weights": (plan.get("model") or {}).get("weights"), "inference": plan.get("inference")}
+    return [(name.replace("_", " "), _plain(value)) for name, value in own.items() if value is not None]
+
+
+def estimate(found: Estimate) -> RenderableType:
+    """Show price, plan and prediction."""
+    cost = found.cost
+    rows = [
+        *([] if found.method is None else [("method", f"{found.method.title} ({found.method.source})")]),
+        ("of the budget", f"{figure(cost.percent)} %"),
+        ("epsilon, alone", figure(cost.epsilon_alone)),
+        ("rho", figure(cost.rho)),
+        ("mu", figure(cost.mu)),
+        ("retry allowance", "-" if cost.retry_allowance is None else f"{figure(cost.retry_allowance.percent)} %"),
+        *([("if its worker is lost", found.if_lost)] if found.chunks == 1 and found.if_lost else []),
+        ("fits", "yes" if found.fits else "no"),
+        ("such jobs still fit", "-" if found.jobs_that_still_fit is None else str(found.jobs_that_still_fit)),
+    ]
+    parts: list[RenderableType] = [plain_table("price", rows), "", plain_table("plan", _plan(found.plan))]
+    if found.bound is not None:
+        bound = found.bound
+        said = "vacuous: no better than what is known without training" if bound.vacuous else "informative"
+        if not bound.vacuous and found.prediction is not None and not found.prediction.informative:
+            said = "better than nothing; how wide intervals are hangs on what is not known yet"
+        theory = [
+            ("bounds", bound.quantity),
+            ("value", number(bound.value)),
+            ("with probability", number(bound.confidence)),
+            ("without training", number(bound.trivial)),
+            ("verdict", said),
+            ("source", bound.source),
+        ]
+        parts += ["", plain_table("theory", theory)]
+    if found.excess is not None:
+        parts += ["", _excess(found.excess)]
+    if found.goal is not None:
+        shown = _goal(found.goal) if isinstance(found.goal, Goal) else _excess_goal(found.goal)
+        parts += ["", shown]
+    if found.prediction is not None:
+        parts += ["", *_prediction(found.prediction)]
+    return Group(*parts, *(Text(f"Note: {note}") for note in found.notes))
+
+
+def description_price(found: Estimate) -> RenderableType:
+    """Show what a description would cost, how that is divided, and the noise on its counts in records."""
+    noise = found.plan.get("figures") or {}
+    rows = [(name, number(share), number(noise.get(f"{name}_noise"))) for name, share in found.plan["shares"].items()]
+    divided = plain_table("", rows, left=("statistic",), right=("share of mu squared", "noise on a count"))
+    plan = {name: value for name, value in found.plan.items() if name not in {"shares", "figures"}}
+    return Group(estimate(found.model_copy(update={"plan": plan})), "", divided)
+
+
+def _goal(found: Goal) -> RenderableType:
+    """Show what a wanted width takes."""
+    rows = [
+        ("coefficient", found.coefficient),
+        ("wanted width", number(found.at_most)),
+        ("predicted", f"{number(found.predicted)}, {'met' if found.met else 'not met'}"),
+        ("at most", "-" if found.highest is None else number(found.highest)),
+        ("without privacy", number(found.nonprivate_width)),
+        *([] if found.power is None else [("found so often", f"{found.power:.2f}")]),
+        *([] if found.detectable is None else [("smallest effect found", number(found.detectable))]),
+        ("smallest mu", "none: sampling alone is wider" if found.mu is None else found.mu),
+        ("smallest n", "-" if found.units is None else f"{found.units:,}"),
+    ]
+    return plain_table("goal", rows)
+
+
+def _excess(found: Excess) -> RenderableType:
+    """Show the bounds on the excess risk from above and below, and what they are made of."""
+    lower = found.lower or {}
+    about = "" if lower.get("exact", True) else ", in order of magnitude"
+    rows = [
+        ("at most", number(found.value)),
+        ("without training", number(found.trivial)),
+        ("nobody beats", f"{number(lower.get('value'))}{about}"),
+        ("rounds", "-" if found.rounds is None else str(found.rounds)),
+    ]
+    rows += [(name.replace("_", " "), number(value)) for name, value in (found.regimes or {}).items()]
+    return plain_table("excess risk", rows)
+
+
+def _excess_goal(found: ExcessGoal) -> RenderableType:
+    """Show what a wanted excess risk takes."""
+    rows = [
+        ("wanted excess risk", number(found.at_most)),
+        ("promised", f"{number(found.predicted)}, {'met' if found.met else 'not met'}"),
+        ("smallest mu", "none is enough" if found.mu is None else found.mu),
+        ("smallest rho", "-" if found.rho is None else found.rho),
+        ("smallest n", "-" if found.units is None else f"{found.units:,}"),
+    ]
+    return plain_table("goal", rows)
+
+
+def _prediction(found: Prediction) -> list[RenderableType]:
+    """Show the predicted widths of the intervals."""
+    rows = [
+        (one.name, number(one.width), _range(one), number(one.nonprivate_width), f"{one.ratio:.2f}")
+        for one in found.coefficients
+    ]
+    widths = plain_table(
+        f"predicted widths of {100 * found.level:g} % intervals",
+        rows,
+        left=("coefficient",),
+        right=("private", "between", "non-private", "ratio"),
+    )
+    useful = [
+        ("at this n, from mu", found.useful_from.mu or "-"),
+        ("at this mu, from n", "-" if found.useful_from.units is None else f"{found.useful_from.units:,}"),
+    ]
+    said: list[RenderableType] = []
+    if found.spread:
+        names = ", ".join(found.spread)
+        said = [
+            Text(
+                f"{names}: taken as spread over the whole declared range. What fills less of its range has wider "
+                'intervals; give its deviation in the job\'s "assume", or declare it with the column.'
+            ),
+            "",
+        ]
+    for one in found.flags:
+        said += [Text(f"{one.when}: {one.flag}; all intervals would be withheld."), ""]
+    return [widths, "", *said, plain_table("within twice the non-private width", useful)]
+
+
+def _range(one: PredictedWidth) -> str:
+    """Show between which ends a width may lie; without an upper end as far as anybody has said."""
+    low = "-" if one.lowest is None else number(one.lowest, 3)
+    return f"{low} .. {'?' if one.highest is None else number(one.highest, 3)}"
