@@ -7,18 +7,22 @@ from core.inference.released import Released
 _SAID: Final = {
     "not converged": "The last gradient is longer than noise explains: the steps had not arrived.",
     "too many coefficients": "Noise hides the Hessian: this budget does not carry so many coefficients.",
-    "separated": "The outcome may be separated: some combination of features tells it nearly without error, or the "
-    "answers are too noisy to exclude it.",
-    "too few events": "There are fewer than ten of the rarer outcome for each coefficient.",
+    "separated": "The outcome may be separated: the answers do not exclude that some combination of features predicts "
+    "it without error.",
+    "too few events": "Fewer than ten of the rarer outcome for each coefficient were counted, with noise.",
 }
 _SAID_OF_ONE: Final = {
     "not identified": "not identified: an alias of others, or no records there, or noise hides it",
-    "separated": "separated, or not seen: its records have nearly all one outcome",
-    "too few events": "fewer than ten records of its class, or of the baseline's, for each of its coefficients",
+    "separated": "it may be separated: the answers do not exclude that an outcome is missing among its records or "
+    "among all others, or the estimate is extreme",
+    "too few events": "fewer than ten records of its class, or of the baseline's, for each of its coefficients were "
+    "counted, with noise",
     "clipped": "the noise hides how far a few large residuals move this mean: declare tighter bounds of the target, "
     "spend more budget, or estimate a location that large residuals do not move (loss huber)",
-    "scale outside the plan": "no variation was seen: the column's bounds are too wide for its scale to be learned",
+    "scale outside the plan": "the answers show no variation: the column hardly varies within its declared bounds, or "
+    "noise hides it",
 }
+"""Answers are noised: a flag says what they do not exclude, and never that the records are so."""
 
 
 def checked(released: Released) -> list[str]:

@@ -28,7 +28,7 @@ thead th{border-bottom:2px solid var(--rule)}tbody tr{border-bottom:1px solid va
 figure{margin:0}svg{width:100%;height:auto;font:12px system-ui,sans-serif}svg text{fill:var(--ink)}
 .grid{stroke:var(--rule)}.zero{stroke:var(--soft);stroke-dasharray:4 3}
 .wide{stroke:var(--band);stroke-width:2}.narrow{stroke:var(--band);stroke-width:6;stroke-opacity:.55}
-.dot{fill:var(--band)}
+.dot{fill:var(--band)}svg .withheld{fill:var(--soft)}
 """
 MOST_LINES: Final = 60
 """Coefficients in the plot; the table has all."""
@@ -37,8 +37,8 @@ _NAME: Final = 32
 """Letters of a name in the plot; its tooltip has all."""
 SECOND_LEVEL: Final = 0.8
 """Of the plot's narrower intervals."""
-Mark = tuple[str, float, list[float]]
-"""A name, an estimate and the ends of its intervals."""
+Mark = tuple[str, float | None, list[float]]
+"""A name, an estimate, None where its interval is withheld, and the ends of its intervals."""
 
 
 def plot_levels(levels: Sequence[float]) -> list[float]:
@@ -108,15 +108,18 @@ def _row(line: Mapping[str, Any], levels: int, beside: int) -> str:
 def _figure(released: Released, plotted: Sequence[Mapping[str, Any]], levels: Sequence[float]) -> str:
     """Return the coefficients without intercepts as a plot, numbers for half their declared range."""
     features = list(released.design.features) * (len(released.levels) or 1)
-    every = [
-        (line["name"], *_times(line, feature.scale if feature.level is None else 1.0))
-        for line, feature in zip(plotted, features, strict=True)
+    every: list[Mark] = [
+        (line["name"], None, [])
+        if place in released.withheld
+        else (line["name"], *_times(line, feature.scale if feature.level is None else 1.0))
+        for place, (line, feature) in enumerate(zip(plotted, features, strict=True))
         if feature.column is not None
     ]
-    if not every:
+    if all(middle is None for _, middle, _ in every):
         return ""
     wide, narrow = sorted(levels, reverse=True)
-    bars = f"thin bars are {100 * wide:g} % intervals, thick ones {100 * narrow:g} %" if every[0][2] else "no intervals"
+    told = any(ends for _, _, ends in every)
+    bars = f"thin bars are {100 * wide:g} % intervals, thick ones {100 * narrow:g} %" if told else "no intervals"
     text = f"Effect of a change by half the declared range for numbers, of the level itself for categories; {bars}."
     left = len(every) - MOST_LINES
     more = f" {left} more coefficients are in the table." if left > 0 else ""
@@ -125,7 +128,7 @@ def _figure(released: Released, plotted: Sequence[Mapping[str, Any]], levels: Se
 
 def _drawing(lines: Sequence[Mark], text: str) -> str:
     """Return a plot of estimates and intervals as SVG, described by a text."""
-    numbers = [0.0, *(number for _, middle, ends in lines for number in (middle, *ends))]
+    numbers = [0.0, *(number for _, middle, ends in lines if middle is not None for number in (middle, *ends))]
     least, most = min(numbers), max(numbers)
     ticks = _ticks(least, most) if most > least else [-1.0, 0.0, 1.0]
     bottom = _TOP + _LINE * len(lines)
@@ -139,7 +142,8 @@ def _drawing(lines: Sequence[Mark], text: str) -> str:
         for tick in ticks
     ]
     for index, (name, middle, ends) in enumerate(lines):
-        drawn.append(_mark(name, across(middle), [across(end) for end in ends], _TOP + _LINE * index + _LINE // 2))
+        at = None if middle is None else across(middle)
+        drawn.append(_mark(name, at, [across(end) for end in ends], _TOP + _LINE * index + _LINE // 2))
     return (
         f'<svg viewBox="0 0 {_WIDTH} {bottom + 26}" role="img" aria-labelledby="plot-title plot-text">\n'
         f'<title id="plot-title">Coefficients and their intervals</title>\n<desc id="plot-text">{text}</desc>\n'
@@ -154,16 +158,20 @@ def _times(line: Mapping[str, Any], unit: float) -> tuple[float, list[float]]:
     return line["estimate"] * unit, [end * unit for one in several for end in one["interval"]]
 
 
-def _mark(name: str, middle: float, ends: Sequence[float], height: int) -> str:
-    """Return one line of the plot: its name, its bars and its dot."""
+def _mark(name: str, middle: float | None, ends: Sequence[float], height: int) -> str:
+    """Return one line of the plot: its name, its bars and its dot; a word in place of a dot that is withheld."""
     short = plain(name) if len(plain(name)) <= _NAME else plain(name)[: _NAME - 1] + "…"
-    bars = "".join(
+    drawn = "".join(
         f'<line class="{kind}" x1="{low}" x2="{high}" y1="{height}" y2="{height}"/>'
         for kind, low, high in zip(("wide", "narrow"), ends[::2], ends[1::2], strict=False)
     )
+    if middle is None:
+        drawn += f'<text class="withheld" x="{_LEFT + 6}" y="{height + 4}">withheld</text>'
+    else:
+        drawn += f'<circle class="dot" cx="{middle}" cy="{height}" r="3.5"/>'
     return (
         f'<g><title>{_text(name)}</title><text x="{_LEFT - 12}" y="{height + 4}" text-anchor="end">{escape(short)}'
-        f'</text>{bars}<circle class="dot" cx="{middle}" cy="{height}" r="3.5"/></g>'
+        f"</text>{drawn}</g>"
     )
 
 

@@ -5,14 +5,17 @@ from html.parser import HTMLParser
 from typing import Any
 from xml.etree import ElementTree as ET
 
+import numpy as np
 import pytest
 
 from core.data.columns import BinaryColumn, NumberColumn
+from core.inference.checks import Checks, ColumnLook, Learned
 from core.inference.comparison import compare
 from core.inference.pages import MOST_LINES, plot_levels, summary_page
 from core.inference.released import Released
 from core.inference.rendering import columns, comparison_text, number, plain, summary_text, wide
 from core.inference.results import summary, table
+from core.inference.wording import notes
 from core.losses.losses import Clip
 from core.methods.registry import source_of
 from core.models.design import make_design
@@ -179,6 +182,27 @@ def test_the_plot_has_a_title_a_description_and_two_levels(kind: str) -> None:
         assert 0 < low < left < float(dot.attrib["cx"]) < right < high < 760
     zero = root.find("line[@class='zero']")
     assert zero is not None
+
+
+def test_a_withheld_estimate_has_no_dot_and_its_words_claim_no_more_than_the_answers() -> None:
+    """Of 99 records without the outcome and 22 with it, a flag said that nearly all had one outcome."""
+    eye, far = np.eye(4), (0.3, 40.0, 0.5, 0.1)
+    learned = Learned(columns=(ColumnLook(centre=0, scale=1),) * 4, encoding=rows_of(eye), weight_bound=3.0)
+    figures = {"gradient_excess": 0.1, "hessian_noise": 0.1, "unidentified": (0.0,) * 4, "learned": learned}
+    flagged = released(checks=Checks(coefficients=((), ("separated",), (), ()), **figures), theta=far)
+    text = page(flagged)
+    (drawing,) = re.findall(r"<svg.*?</svg>", text, re.DOTALL)
+    age, *others = ET.fromstring(drawing).findall("g")
+    assert (age.findtext("title"), age.find("circle"), age.findall("text")[1].text) == ("age", None, "withheld")
+    assert all(one.find("circle") is not None for one in others)
+    assert max(float(one.text) for one in ET.fromstring(drawing).findall("text")) < 10, "nor does it stretch the axis"
+    assert "thin bars are 95 % intervals" in text
+    (note,) = (note for note in notes(flagged) if "The interval of age" in note)
+    assert "do not exclude" in note
+    assert "nearly all" not in note
+    everything = released(checks=Checks(job=("too few events",), coefficients=((),) * 4, **figures), covariance=None)
+    assert "<svg" not in page(everything)
+    assert "were counted, with noise" in " ".join(notes(everything))
 
 
 def test_where_zero_lies_in_the_plot_is_where_the_table_says() -> None:
