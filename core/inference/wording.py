@@ -3,14 +3,15 @@
 Every figure in it is public or released.
 """
 
-from typing import Final
+from collections.abc import Iterable
+from typing import Final, get_args
 
 from core.inference.check_words import checked
 from core.inference.checks import Checks
 from core.inference.error_bound import ErrorBound, NoisedNorm, SecondOrder, Selection
 from core.inference.released import Released
-from core.losses.bases import AbstractRobust
-from core.losses.losses import Clip, Huber, Mallows, Poisson, Schweppe
+from core.losses.bases import AbstractLoss, AbstractRobust
+from core.losses.losses import Clip, Huber, Loss, Mallows, Poisson, Schweppe
 from core.losses.nonconvex import AbstractPhase, SineLink
 from core.models.design import Design
 from core.models.term_words import term_notes
@@ -41,10 +42,29 @@ _OTHER_LOSSES: Final = {
     "squared": "squared loss",
     "multinomial": "multinomial logistic loss",
     "brier": "squared error of the probability",
+    "logistic": "logistic loss",
 }
+_WITH_FIGURES: Final = frozenset({"poisson", "sine_link", "smooth", "robust"})
+"""Kinds of losses whose words `loss_words` makes of their own figures."""
+LOSSES: Final[tuple[type[AbstractLoss], ...]] = get_args(get_args(Loss)[0])
 
-_USUALLY_CITED: Final = "Avella-Medina, Bradshaw and Loh, 2023"
-_CITED: Final = {
+
+def check_worded(losses: Iterable[type[AbstractLoss]]) -> None:
+    """Refuse a loss that would be printed under another one's name.
+
+    Raises:
+        TypeError: naming it.
+    """
+    for loss in losses:
+        kind = loss.model_fields["kind"].default
+        if kind not in {*_LOSSES, *_OTHER_LOSSES, *_WITH_FIGURES}:
+            raise TypeError(f"{kind}: core.inference.wording has no words for this loss")
+
+
+check_worded(LOSSES)
+
+CITED: Final = {
+    **dict.fromkeys(("noisy_gd", "noisy_newton", "sufficient_statistics"), "Avella-Medina, Bradshaw and Loh, 2023"),
     **dict.fromkeys(("kl_spider", "proximal_point", "adaptive_gd"), "Menart, Ullah, Arora, Bassily and Guzman, 2024"),
     "clipped_sgd": "Abadi, Chu, Goodfellow, McMahan, Mironov, Talwar and Zhang, 2016",
     "certified_clipped_sgd": "Vatan Khah, Chezhegov, Farahmand, Horvath and Gorbunov, preprint",
@@ -54,6 +74,7 @@ _CITED: Final = {
     "whitened_newton": "a method of the service's own, sandwich after Avella-Medina, Bradshaw and Loh, 2023",
     "perturbed_spider": "Liu, Ganesh, Oh and Thakurta, 2023; our reconstruction from prose",
 }
+"""By kind of method; the registry refuses one that is not here."""
 
 
 def title(released: Released) -> str:
@@ -85,7 +106,7 @@ def loss_words(released: Released) -> str:
     if isinstance(loss, AbstractPhase):
         error = "squared error" if loss.kind == "smooth" else "size of the error"
         return f"{error} of a square, targets up to {loss.cap:g}"
-    return _OTHER_LOSSES.get(loss.kind, "logistic loss")
+    return _OTHER_LOSSES[loss.kind]
 
 
 def weight_words(released: Released) -> str:
@@ -301,12 +322,13 @@ def methods_paragraph(released: Released) -> str:
             )
     ridge = "" if not released.ridge else f", a ridge penalty of {released.ridge:g}"
     ridge += "".join(f", {one}" for one in _terms(released.design))
+    cited = CITED.get(released.optimizer)
     return (
         f"We fitted a {_NAMES.get(released.kind, f'{released.kind} regression')} of {released.target} "
         f"({loss_words(released)}) on {len(released.theta)} parameters and {released.units:,} records with "
         f"{weight_words(released)}{ridge}, {scaled}, by "
-        f"{released.optimizer.replace('_', ' ')} with {released.steps} steps and Gaussian noise on every answer "
-        f"({_CITED.get(released.optimizer, _USUALLY_CITED)}). {inference} The release is differentially private with "
+        f"{released.optimizer.replace('_', ' ')} with {released.steps} steps and Gaussian noise on every answer"
+        f"{'' if cited is None else f' ({cited})'}. {inference} The release is differentially private with "
         f"{promise_phrase(report.promise)} for neighbouring data sets under {report.adjacency.value}"
         f"{', which implies ' + other if other else ''}."
     )

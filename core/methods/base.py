@@ -63,8 +63,8 @@ class Request(NamedTuple):
 class AbstractSettings(Frozen, ABC):
     """One method's public settings: frozen, on the wire and in the database as they are."""
 
-    offers_intervals: ClassVar[bool] = True
-    """Whether a covariance is known for its estimate; jobs that ask such a method for intervals are refused."""
+    offers_intervals: ClassVar[bool] = False
+    """Whether somebody derived a covariance for its estimate; jobs that ask other methods for intervals are refused."""
 
     has_covariance: ClassVar[bool] = False
     """Whether the estimate comes with its covariance, so that a job asks for no matrices after it."""

@@ -8,6 +8,7 @@ from typing import Annotated, get_args
 from pydantic import Field, TypeAdapter
 
 import core.methods
+from core.inference.wording import CITED
 from core.methods.base import AbstractSettings
 from core.methods.clipped.clipped_sgd.spec import ClippedSgd
 from core.methods.clipped.one_pass.spec import CertifiedClippedSgd
@@ -61,6 +62,8 @@ def check_registered(methods: Iterable[type[AbstractSettings]]) -> None:
             raise TypeError(f"{method.__name__} lacks {', '.join(sorted(method.__abstractmethods__))}")
         if method.card().kind != method.model_fields["kind"].default:
             raise TypeError(f"{method.__name__}: its card and its settings name different kinds")
+        if method.estimates and method.card().kind not in CITED:
+            raise TypeError(f"{method.card().kind}: core.inference.wording cites nobody for it, nor says it is our own")
     specs = {one.name for one in walk_packages(core.methods.__path__, "core.methods.") if one.name.endswith(".spec")}
     missing = specs - {method.__module__ for method in found}
     if missing:

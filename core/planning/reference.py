@@ -244,8 +244,10 @@ class _Score:
             case OstrovskiiBach():
                 slower: Array = 1 + np.sqrt(1 + 4 * (residual / loss.c) ** 2)
                 return 2 * residual / slower
-            case _:
+            case Huber():
                 return np.clip(residual, -loss.c, loss.c)
+            case _:
+                raise TypeError(f"{type(loss).__name__}: its score is not known here")
 
 
 def _score_of(loss: AbstractRobust) -> _Score:

@@ -1,6 +1,6 @@
 """What is read from models whose loss is not convex: estimates, notes and predictions, and no intervals anywhere."""
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from core.inference.predictions import predict
 from core.inference.released import Released, declared
 from core.inference.rendering import summary_text
 from core.inference.results import ratios, summary, table
-from core.inference.wording import loss_words, methods_paragraph, notes
+from core.inference.wording import LOSSES, check_worded, loss_words, methods_paragraph, notes
 from core.losses.losses import Clip, Loss
 from core.losses.nonconvex import Brier, Cauchy, GemanMcClure, RobustPhase, SineLink, SmoothPhase
 from core.methods.registry import source_of
@@ -97,3 +97,13 @@ def test_two_of_them_are_compared_without_a_test() -> None:
     found = compare(PHASE, other, "same_dataset")
     assert found["relation"] == "no_covariance"
     assert all(line["p_value_bound"] is None for line in found["coefficients"])
+
+
+class Welsch(Cauchy):
+    kind: Literal["welsch"] = "welsch"  # type: ignore[assignment]
+
+
+def test_a_loss_without_words_is_refused_where_words_are_imported() -> None:
+    check_worded(LOSSES)
+    with pytest.raises(TypeError, match=r"welsch: core\.inference\.wording has no words for this loss"):
+        check_worded([*LOSSES, Welsch])

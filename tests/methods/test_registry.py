@@ -7,10 +7,12 @@ from typing import Any, Literal
 
 import pytest
 
+from core.inference.wording import methods_paragraph
 from core.methods.base import AbstractSettings, Card
 from core.methods.fits import iterate_of
 from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent
 from core.methods.registry import METHODS, check_registered
+from tests.support.released import released
 
 PACKAGE = "core.methods.m_estimation.planted"
 
@@ -57,6 +59,19 @@ def test_what_is_registered_is_whole() -> None:
 def test_settings_that_lack_a_part_are_refused(method: type[AbstractSettings], said: str) -> None:
     with pytest.raises(TypeError, match=said):
         check_registered([*METHODS, method])
+
+
+def test_a_new_method_offers_no_intervals_and_is_refused_until_a_paper_may_cite_it() -> None:
+    """It would print p values that nobody derived, and cite the authors of another method."""
+    assert not Halved.offers_intervals
+    assert {method.model_fields["kind"].default for method in METHODS if method.offers_intervals} == {
+        "noisy_gd",
+        "noisy_newton",
+        "whitened_newton",
+    }
+    with pytest.raises(TypeError, match=r"planted: core\.inference\.wording cites nobody"):
+        check_registered([*METHODS, Planted])
+    assert "(" not in methods_paragraph(released(optimizer="planted")).split("noise on every answer")[1].split(".")[0]
 
 
 @pytest.mark.parametrize("left", METHODS)

@@ -50,7 +50,6 @@ def known(value: V | None) -> V:
 class SpiderFigures(AbstractSettings):
     """What every method says whose gradients are fresh ones, or noised changes of the last one; all of it public."""
 
-    offers_intervals: ClassVar = False
     federates: ClassVar = True
     per_client: ClassVar = frozenset({"batch", "difference_batch"})
 

@@ -49,7 +49,6 @@ class ClippedSgd(AbstractSettings):
     and divides by the expected size. What follows is post-processing: momentum, Adam, the pace, the average.
     """
 
-    offers_intervals: ClassVar = False
     federates: ClassVar = True
     spends_mu: ClassVar = False
     mu: ClassVar[None] = None

@@ -67,7 +67,6 @@ class CertifiedClippedSgd(AbstractSettings):
     really taken.
     """
 
-    offers_intervals: ClassVar = False
     federates: ClassVar = True
 
     kind: Literal["certified_clipped_sgd"] = "certified_clipped_sgd"

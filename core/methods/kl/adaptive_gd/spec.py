@@ -8,7 +8,7 @@ releases, a norm at a fixed price and then a gradient, each charged from the noi
 
 from collections.abc import Sequence
 from math import floor, hypot, log, nextafter, sqrt
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
@@ -42,8 +42,6 @@ class AdaptiveGradientDescent(AbstractSettings):
     cheap. It ends where the next answer cannot be afforded, or where N is so small that its gradient would cost half
     of the budget: the point is then as good as the budget can tell.
     """
-
-    offers_intervals: ClassVar = False
 
     kind: Literal["adaptive_gd"] = "adaptive_gd"
     mu: Mu | None = Field(default=None, description="for the estimate, its selection included; null: the job's share")

@@ -6,7 +6,7 @@ do not show the rate either; the weight scheduled here follows the falling targe
 """
 
 from math import hypot
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
@@ -50,8 +50,6 @@ class ProximalPoint(AbstractSettings):
     of the rest, is brought back into a ball around the centre that holds the exact minimiser, and returns the mean of
     its iterates with weights 1, 2, 3 and so on. Each gradient takes an equal share of what its noise leaves of `mu`.
     """
-
-    offers_intervals: ClassVar = False
 
     kind: Literal["proximal_point"] = "proximal_point"
     mu: Mu | None = Field(default=None, description="for the estimate alone; null: the job's share")

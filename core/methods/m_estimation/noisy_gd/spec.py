@@ -40,6 +40,7 @@ class NoisyGradientDescent(AbstractSettings):
     it the same whatever the target's units (the Hessian is as 1/scale), and the scale is kept above its public floor.
     """
 
+    offers_intervals: ClassVar = True
     federates: ClassVar = True
 
     kind: Literal["noisy_gd"] = "noisy_gd"

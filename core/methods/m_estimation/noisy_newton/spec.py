@@ -68,6 +68,7 @@ class NoisyNewton(NewtonOptions):
     Lipschitz estimate or gradient steps in front take is taken off mu^2 first.
     """
 
+    offers_intervals: ClassVar = True
     inverts_hessians: ClassVar = True
 
     kind: Literal["noisy_newton"] = "noisy_newton"

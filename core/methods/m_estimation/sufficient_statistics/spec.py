@@ -42,7 +42,6 @@ class SufficientStatistics(AbstractSettings):
     y_max, the largest that the declared bounds allow, so that nothing within them is cut.
     """
 
-    offers_intervals: ClassVar = False
     begins: ClassVar = False
 
     kind: Literal["sufficient_statistics"] = "sufficient_statistics"

@@ -32,6 +32,7 @@ Family = Annotated[Logistic | Multinomial | Huber | Poisson, Field(discriminator
 class WhitenedFigures(AbstractSettings):
     """What an analyst may say, what is planned, and what the method asks; all of it public."""
 
+    offers_intervals: ClassVar = True
     has_covariance: ClassVar = True
     federates: ClassVar = True
     about: ClassVar = (0, 1)

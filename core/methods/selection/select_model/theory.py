@@ -27,7 +27,6 @@ Asked = Gradient | Hessian | HessianProduct | FirstStationary | LikelyStationary
 class SelectModelFigures(AbstractSettings):
     """What an analyst may say, and what is planned; all of it public."""
 
-    offers_intervals: ClassVar = False
     federates: ClassVar = True
     per_client: ClassVar = frozenset()
     about: ClassVar = (1, MOST_CANDIDATES)
