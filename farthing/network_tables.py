@@ -13,7 +13,7 @@ from farthing.views import PretrainedWeights
 
 def summary(found: Summary) -> RenderableType:
     """Show a network's layers, what was trained of it, and what that promises."""
-    title = f"{found.optimizer}, n = {found.n:,}, model {found.model}"
+    title = f"{found.optimizer}, n = {found.n:,} declared, model {found.model}"
     lines = [(_named(one), " x ".join(map(str, one.output)), f"{one.parameters:,}") for one in found.layers]
     table = plain_table(title, lines, left=("layer",), right=("output", "parameters"))
     trained = f"trained: {found.trained}, {found.trained_parameters or 0:,} numbers, from {found.start}"

@@ -68,7 +68,7 @@ def description(found: Description) -> RenderableType:
         )
         for line in found.lines()
     ]
-    title = f"description, n = {found.n:,}, model {found.model}"
+    title = f"description, n = {found.n:,} declared, model {found.model}"
     right = ("estimate", "std. error", f"{found.level:g}")
     said = [found.claim, *(f"Note: {note}" for note in found.notes)]
     return Group(plain_table(title, rows, left=("column", "figure"), right=right), *said)
@@ -94,7 +94,7 @@ def summary(found: Summary) -> RenderableType:
         scale = found.scale
         rows.append(("(residual scale)", number(scale.estimate), number(scale.std_error), "-", "-",
                      _between(scale.interval), *["-"] * (len(levels) - 1)))  # fmt: skip
-    title = f"{found.optimizer}, n = {found.n:,}, model {found.model}"
+    title = f"{found.optimizer}, n = {found.n:,} declared, model {found.model}"
     table = plain_table(title, rows, left=("coefficient",), right=("estimate", "std. error", "z", "p", *levels))
     said = federated.promises(found)
     if any(one.std_error is not None for one in found.coefficients):

@@ -28,7 +28,11 @@ class Learned(Frozen):
     columns: tuple[ColumnLook, ...] = Field(description="by coefficient; the intercept has centre 0 and scale 1")
     encoding: tuple[tuple[float, ...], ...] = Field(description="E, shape (p, p), applied to encoded rows")
     weight_bound: float = Field(description="t of the weights min(1, t^2/|E x|^2)")
-    base_rate: float | None = Field(default=None, description="of a logistic model's target; a mean count")
+    base_rate: float | None = Field(
+        default=None,
+        description="of a logistic model: records with the second outcome as a part of all declared ones, which is "
+        "less than of complete ones; with sampling weights the weighted rate of complete ones; a mean count",
+    )
     class_rates: tuple[float, ...] | None = Field(default=None, description="of a category's values, in their order")
     residual_scale: float | None = Field(default=None, description="in encoded units")
     cap: float | None = Field(default=None, description="largest count of a Poisson model")

@@ -246,9 +246,10 @@ def methods_paragraph(released: ReleasedDescription) -> str:
     divided = ", ".join(f"{name} {share:.3g}" for name, share in released.shares.items())
     implied = "; ".join(f"{promise_phrase(one)} under {other.value}" for other, one in report.implies.items())
     return (
-        f"We described {len(released.columns)} columns of {released.units:,} records by counts and by sums of values "
-        f"cut at public ends, with Gaussian noise. The budget was divided before any record was read, in parts of "
-        f"mu squared: {divided}. Intervals count the noise, whose law is public, and the sampling of the records. The "
-        f"release is differentially private with {promise_phrase(report.promise)} for neighbouring data sets under "
+        f"We described {len(released.columns)} columns of {released.units:,} records declared (excluded ones are not "
+        f"counted) by counts and by sums of values cut at public ends, with Gaussian noise. The budget was divided "
+        f"before any record was read, in parts of mu squared: {divided}. Intervals count the noise, whose law is "
+        f"public, and the sampling of the records. The release is differentially private "
+        f"with {promise_phrase(report.promise)} for neighbouring data sets under "
         f"{report.adjacency.value}{', which implies ' + implied if implied else ''}."
     )

@@ -6,7 +6,7 @@ from textwrap import wrap
 from typing import Any, Final
 
 from core.inference.pages import document
-from core.inference.rendering import Head, bounds, centred, columns, number, pairs, plain, privacy_words, wide
+from core.inference.rendering import Head, bounds, centred, columns, declared, number, pairs, plain, privacy_words, wide
 
 _LEAST: Final = 78
 Table = tuple[str, list[list[str]]]
@@ -16,7 +16,7 @@ Table = tuple[str, list[list[str]]]
 def head_of(shown: Mapping[str, Any]) -> Head:
     """Return the facts at the head of a description, in the order to read them."""
     return [
-        ("Records", f"{shown['n']:,}"),
+        ("Records", declared(shown["n"])),
         ("Columns", str(len(shown["columns"]))),
         ("Method", shown["optimizer"]),
         ("About", shown["about"]),

@@ -10,7 +10,7 @@ from typing import Any
 
 from core.inference.network import ReleasedNetwork, layer_table
 from core.inference.pages import document
-from core.inference.rendering import Head, centred, columns, pairs, plain, privacy_words, wide
+from core.inference.rendering import Head, centred, columns, declared, pairs, plain, privacy_words, wide
 from core.inference.results import privacy_block
 from core.inference.wording import claim, promise_phrase
 from core.models.network.model import Lora
@@ -86,7 +86,7 @@ def methods_paragraph(released: ReleasedNetwork) -> str:
     sample = (
         ""
         if training.rate is None or training.batch is None
-        else f" Each step sampled records independently, {training.batch:,} expected of {released.units:,},"
+        else f" Each step sampled records independently, {training.batch:,} expected of {released.units:,} declared,"
         f" and added Gaussian noise of {training.sigma:.4g} times that length to their sum."
     )
     implied = "; ".join(f"{promise_phrase(one)} under {other.value}" for other, one in report.implies.items())
@@ -105,7 +105,7 @@ def head_of(shown: Mapping[str, Any]) -> Head:
     training = shown["training"]
     facts = [
         ("Target", plain(shown["target"])),
-        ("Records", f"{shown['n']:,}"),
+        ("Records", declared(shown["n"])),
         ("Method", shown["optimizer"].replace("_", " ")),
         ("Steps", f"{shown['steps']:,} ({shown['status']})"),
         ("Batch", "-" if training["batch"] is None else f"{training['batch']:,} expected"),

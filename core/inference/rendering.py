@@ -47,7 +47,9 @@ def comparison_text(shown: Mapping[str, Any]) -> str:
     head: list[str] = []
     for name, one in zip(("first", "second"), shown["models"], strict=True):
         privacy = one["privacy"]
-        text = f"{name}: {one['model']}, {one['optimizer']}, {one['loss']}, {one['weights']}, n = {one['n']:,}; "
+        text = (
+            f"{name}: {one['model']}, {one['optimizer']}, {one['loss']}, {one['weights']}, n = {one['n']:,} declared; "
+        )
         head += wrap(plain(text + f"cost {promise_words(privacy)}"), width, subsequent_indent="  ")
     joint = shown["joint"]
     foot = [shown["assumes"]]
@@ -73,7 +75,7 @@ def head_of(shown: Mapping[str, Any]) -> Head:
     """Return the facts at the head of a summary, in the order to read them."""
     return [
         ("Target", plain(shown["target"])),
-        ("Records", f"{shown['n']:,}"),
+        ("Records", declared(shown["n"])),
         ("Method", shown["optimizer"].replace("_", " ")),
         ("Steps", f"{shown['steps']:,} ({shown['status']})"),
         ("Loss", shown["loss"]),
@@ -81,6 +83,11 @@ def head_of(shown: Mapping[str, Any]) -> Head:
         ("Weights", shown["weights"]),
         ("Parameters", str(len(shown["coefficients"]) + (shown["scale"] is not None))),
     ]
+
+
+def declared(units: int) -> str:
+    """Say how many records there are: those of an upload, of which some may have no part in any answer."""
+    return f"{units:,} declared; excluded ones are not counted"
 
 
 def foot_of(shown: Mapping[str, Any]) -> list[str]:

@@ -325,8 +325,8 @@ def methods_paragraph(released: Released) -> str:
     cited = CITED.get(released.optimizer)
     return (
         f"We fitted a {_NAMES.get(released.kind, f'{released.kind} regression')} of {released.target} "
-        f"({loss_words(released)}) on {len(released.theta)} parameters and {released.units:,} records with "
-        f"{weight_words(released)}{ridge}, {scaled}, by "
+        f"({loss_words(released)}) on {len(released.theta)} parameters and {released.units:,} records declared "
+        f"(excluded ones are not counted) with {weight_words(released)}{ridge}, {scaled}, by "
         f"{released.optimizer.replace('_', ' ')} with {released.steps} steps and Gaussian noise on every answer"
         f"{'' if cited is None else f' ({cited})'}. {inference} The release is differentially private with "
         f"{promise_phrase(report.promise)} for neighbouring data sets under {report.adjacency.value}"

@@ -27,7 +27,8 @@ IDS = {"model": "mdl_1", "job": "job_1"}
 GOLDEN = """\
                Logistic regression of y, differentially private
 ==============================================================================
-Target:                             y   Records:                        1,000
+Target:                             y
+Records: 1,000 declared; excluded ones are not counted
 Method:                  noisy newton   Steps:                   8 (finished)
 Loss:                   logistic loss   Correction:                stationary
 Weights:    Mallows weights (bound 2)   Parameters:                         4

@@ -15,12 +15,15 @@ from statsmodels.stats.weightstats import ztost
 from core.base.errors import Invalid
 from core.inference.error_bound import ErrorBound
 from core.inference.hypotheses import contrast, wald_test
+from core.inference.pages import plot_levels, summary_page
 from core.inference.predictions import predict
 from core.inference.regions import intervals
 from core.inference.released import Released, declared, residual_scale
-from core.inference.results import line, ratios, summary
+from core.inference.rendering import summary_text
+from core.inference.results import line, ratios, summary, table
 from core.inference.wording import claim, loss_words, methods_paragraph, notes
 from core.losses.losses import Clip, LogCosh, Mallows, Poisson, Schweppe, Squared
+from core.methods.registry import source_of
 from core.models.features import Feature
 from core.privacy.budget import plan_orders
 from core.privacy.events import Sampled, compose
@@ -313,6 +316,16 @@ def test_both_promises_are_printed() -> None:
     assert "zero_out" in text
     assert "replace_one" in text
     assert "1,000 records" in text
+
+
+def test_texts_call_n_what_was_declared_since_nobody_counted_excluded_records() -> None:
+    """Of 8,000 records 3,300 lacked a value, and every text said 8,000 records."""
+    model = released(units=8000)
+    shown = {**summary(model), "model": "mdl_1", "job": "job_1", "method": source_of("noisy_newton").model_dump()}
+    said = "8,000 declared; excluded ones are not counted"
+    assert f"Records: {said}" in summary_text(shown)
+    assert said in summary_page(model, shown, table(model, plot_levels([0.95])))
+    assert "8,000 records declared (excluded ones are not counted)" in methods_paragraph(model)
 
 
 @pytest.mark.parametrize("kind", KINDS)
