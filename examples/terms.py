@@ -67,6 +67,7 @@ def show(client: Client) -> None:
     for note in estimate.notes:
         sys.stdout.write(f"{note}\n")
     for one in estimate.prediction.coefficients:
+        assert one.width is not None, "typical says about how many visits there are"
         sys.stdout.write(f"{one.name}: {one.width:.3g} wide, {one.nonprivate_width:.3g} without privacy\n")
     model = client.train(job)
     sys.stdout.write(f"\n{model.summary()}\n")

@@ -122,7 +122,7 @@ def _excess_goal(found: ExcessGoal) -> RenderableType:
 def _prediction(found: Prediction) -> list[RenderableType]:
     """Show the predicted widths of the intervals."""
     rows = [
-        (one.name, number(one.width), _range(one), number(one.nonprivate_width), f"{one.ratio:.2f}")
+        (one.name, number(one.width), _range(one), number(one.nonprivate_width), _ratio(one.ratio))
         for one in found.coefficients
     ]
     widths = plain_table(
@@ -145,9 +145,19 @@ def _prediction(found: Prediction) -> list[RenderableType]:
             ),
             "",
         ]
+    if found.unknown_rate is not None:
+        text = (
+            f"{found.unknown_rate}: nobody has said what its mean is, so widths are known between two ends alone. Give "
+            'base_rate in the job\'s "assume", or declare typical with the column.'
+        )
+        said += [Text(text), ""]
     for one in found.flags:
         said += [Text(f"{one.when}: {one.flag}; all intervals would be withheld."), ""]
     return [widths, "", *said, plain_table("within twice the non-private width", useful)]
+
+
+def _ratio(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
 
 
 def _range(one: PredictedWidth) -> str:

@@ -39,11 +39,11 @@ class PredictedWidth(View):
 
     name: str
     """The coefficient's."""
-    width: float
-    """In units of the declared columns."""
-    nonprivate_width: float
+    width: float | None
+    """In units of the declared columns; None, as the next two, where nobody has said the mean of counts."""
+    nonprivate_width: float | None
     """The same without privacy noise."""
-    ratio: float
+    ratio: float | None
     """The one over the other."""
     lowest: float | None = None
     """No median width is below it, whatever the columns are within what is declared; None: not told."""
@@ -82,6 +82,8 @@ class Prediction(View):
     """With which the job may end; of methods that check themselves."""
     useful_from: UsefulFrom
     """Where intervals begin to be worth having."""
+    unknown_rate: str | None = None
+    """Target of counts whose mean is neither declared nor assumed, so that widths are ranges alone; None: none."""
     spread: list[str] = Field(default_factory=list)
     """Columns taken as spread over their whole declared range, for want of a deviation in the job's `assume`."""
 

@@ -35,6 +35,7 @@ from core.planning.width_ranges import (
     informative,
     outcome_of,
     ranged,
+    unknown_rate,
     with_declared,
 )
 from core.privacy.amounts import PrivacyTarget, format_figure
@@ -93,8 +94,8 @@ class Goal(Frozen):
 class UsefulFrom(Frozen):
     """From where on private intervals are at most twice as wide as non-private ones, in the geometric mean."""
 
-    mu: str | None = Field(description="at this number of units; null: at no privacy target")
-    units: int | None = Field(description="at this privacy target; null: at no number of units")
+    mu: str | None = Field(description="at this number of units; null: at no privacy target, or not known")
+    units: int | None = Field(description="at this privacy target; null: at no number of units, or not known")
 
 
 class Forecast(Frozen):
@@ -110,6 +111,11 @@ class Forecast(Frozen):
         default=(), description="with which the job may end, without intervals then; of methods that check themselves"
     )
     useful_from: UsefulFrom
+    unknown_rate: str | None = Field(
+        default=None,
+        description="target of counts whose mean nobody has said: widths are given as ranges alone until `typical` is "
+        "declared with it, or `base_rate` assumed",
+    )
     spread: tuple[str, ...] = Field(
         default=(),
         description="numbers taken as spread over their declared range, for want of a declared deviation, or one in "
@@ -179,6 +185,13 @@ class Asker:
         """Return a plan's facts, weights as they are declared or assumed."""
         return planned.facts.model_copy(update={"sampling": sampling_of(planned.design, self.assumed(planned))})
 
+    def unknown_rate(self, planned: PlannedJob) -> str | None:
+        """Return the target of counts whose mean nobody has said; None: it is said, or the target is no count."""
+        model = planned.spec.model
+        if isinstance(model, NetworkModel | DescriptionModel):
+            return None
+        return unknown_rate(planned.design, model, self.assumed(planned))
+
     def predicted(self, planned: PlannedJob) -> tuple[PredictedWidth, ...] | None:
         """Return the widths of a plan; None where none are predicted."""
         outlook = self.outlook(planned)
@@ -211,14 +224,17 @@ def forecast(asker: Asker, planned: PlannedJob) -> Forecast | None:
     def useful(found: tuple[PredictedWidth, ...]) -> bool:
         return fmean(log(one.ratio) for one in found) <= log(USEFUL_RATIO)
 
-    mu, known = smallest_mu(asker, useful), asker.assumed(planned).deviations
+    unknown, known = asker.unknown_rate(planned), asker.assumed(planned).deviations
+    mu = smallest_mu(asker, useful) if unknown is None else None
+    units = smallest_units(asker, useful) if unknown is None else None
     is_informative, flags = _checked(asker, planned)
     return Forecast(
         level=planned.spec.inference.level,
         coefficients=asker.ranged(planned, widths),
         informative=is_informative,
         flags=flags,
-        useful_from=UsefulFrom(mu=None if mu is None else format_figure(mu, "up"), units=smallest_units(asker, useful)),
+        useful_from=UsefulFrom(mu=None if mu is None else format_figure(mu, "up"), units=units),
+        unknown_rate=unknown,
         spread=tuple(
             column.name
             for column in planned.design.used
@@ -305,6 +321,8 @@ def reach(asker: Asker, wanted: WantedWidth | WantedEffect, *, privacy_given: bo
         at_most = wanted.at_most
     if widths is None:
         raise unreachable(pointer, "no widths are predicted of such a job: ask for intervals, of a smaller model")
+    if (target := asker.unknown_rate(planned)) is not None:
+        raise unreachable(pointer, f"hangs on the mean of {target}: assume its base_rate, or declare its typical value")
     place = next((place for place, one in enumerate(widths) if one.name == wanted.coefficient), None)
     if place is None:
         names = ", ".join(one.name for one in widths[:10])

@@ -30,7 +30,7 @@ from core.methods.m_estimation.whitened_newton.shares import (
 from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
 from core.models.design import Design
 from core.models.features import Feature
-from core.models.kinds import RegressionModel
+from core.models.kinds import PoissonModel, RegressionModel
 from core.models.modelling import encoded_loss
 from core.planning.assumed import Assumed
 from core.planning.predicted_covariance import Outlook
@@ -50,9 +50,16 @@ EVENTS_PER_COEFFICIENT: Final = 10
 USEFUL_RATIO: Final = 2.0
 
 
-class RangedWidth(PredictedWidth):
-    """One coefficient's interval: a width as predicted, and between which ends it may lie."""
+class RangedWidth(Frozen):
+    """One coefficient's interval in declared units: a width as predicted, and between which ends it may lie."""
 
+    name: str
+    width: float | None = Field(
+        description="median width of the private interval; null, as the next two: it hangs on counts' mean, which "
+        "nobody has said"
+    )
+    nonprivate_width: float | None
+    ratio: float | None
     lowest: float = Field(description="no median width is below it, whatever the columns are within what is declared")
     highest: float | None = Field(description="nor above it; null: no upper end until something is declared or learned")
 
@@ -105,6 +112,10 @@ def ranged(
     """
     design, model, assumed = described
     outcome = outcome_of(outlook, design, encoded_loss(model, design), assumed)
+    worst, unknown = outcome.worst, unknown_rate(design, model, assumed) is not None
+    if unknown:  # with fewer counts a job shows no interval
+        fewest = EVENTS_PER_COEFFICIENT * facts.dimension / facts.units
+        worst = outcome.usual._replace(curvature=min(fewest, outcome.usual.curvature))
     least = _least(outlook, design, assumed)
     narrow = outcome.best.size * sqrt(outcome.usual.curvature / outcome.best.curvature)
     wide: list[bool] = [False] * len(widths)
@@ -115,18 +126,26 @@ def ranged(
     if isinstance(optimizer, WhitenedNewton):
         low = _widening(optimizer, best, outcome.best)
         wide = _known(design, assumed)
-        if outcome.worst is not None:
+        if worst is not None:
             others = 1 - (EXPLAINED if assumed.explained is None else assumed.explained)
-            times = _widening(optimizer, facts, outcome.worst)
-            high = HIGH * times * outcome.worst.size / sqrt(others)
+            times = _widening(optimizer, facts, worst) * sqrt(outcome.usual.curvature / worst.curvature)
+            high = HIGH * times * worst.size / sqrt(others)
+    hidden = dict.fromkeys(("width", "nonprivate_width", "ratio")) if unknown else {}
     return tuple(
         RangedWidth(
-            **one.model_dump(),
+            **{**one.model_dump(), **hidden},
             lowest=LOW * low * narrow * one.nonprivate_width * part,
             highest=high * one.nonprivate_width if high and known else None,
         )
         for one, part, known in zip(widths, _shared(least, len(widths)), _shared(wide, len(widths)), strict=True)
     )
+
+
+def unknown_rate(design: Design, model: RegressionModel, assumed: Assumed) -> str | None:
+    """Return the target of counts whose mean is neither declared nor assumed; None: it is, or it is no count."""
+    column = design.target_column
+    said = assumed.base_rate is not None or getattr(column, "typical", None) is not None
+    return column.name if isinstance(model, PoissonModel) and not said else None
 
 
 def foreseen_flags(outcome: Outcome, facts: Facts, optimizer: WhitenedNewton) -> tuple[ForeseenFlag, ...]:

@@ -79,6 +79,20 @@ def test_an_estimate_shows_what_is_reserved_beside_the_price() -> None:
         assert line.split("  ", 1)[1].strip() == said
 
 
+def test_widths_of_counts_without_a_rate_are_shown_as_ranges_with_the_targets_name() -> None:
+    none = dict.fromkeys(("width", "nonprivate_width", "ratio"))
+    prediction = {
+        "level": 0.95,
+        "coefficients": [{"name": "age", **none, "lowest": 0.01, "highest": 0.3}],
+        "useful_from": {"mu": None, "units": None},
+        "unknown_rate": "visits",
+    }
+    quoted = {"cost": {}, "plan": {}, "bound": None, "fits": True, "jobs_that_still_fit": 1, "prediction": prediction}
+    lines = [" ".join(line.split()) for line in shown(estimate_tables.estimate(Estimate.model_validate(quoted)))]
+    assert "age - 0.01 .. 0.3 - -" in lines
+    assert sum(line.startswith("visits: nobody has said what its mean is") for line in lines) == 1
+
+
 def test_an_estimate_shows_predicted_widths_and_what_a_goal_takes() -> None:
     width = {"name": "age", "width": 0.02, "nonprivate_width": 0.016, "ratio": 1.25, "lowest": 0.01, "highest": None}
     goal = {"coefficient": "age", "at_most": 0.01, "predicted": 0.02, "met": False, "nonprivate_width": 0.016}

@@ -134,6 +134,28 @@ def test_a_declared_range_that_is_not_filled_is_not_taken_for_a_promise() -> Non
     assert told.coefficients[1].width == pytest.approx(actual[1], rel=0.35)
 
 
+def test_counts_whose_rate_nobody_said_have_a_range_alone_and_the_target_is_named() -> None:
+    """Their mean was taken at the middle of its bounds: predicted widths were several times too narrow."""
+    cell = CELLS["counts"]
+    actual, _ = widths(cell)
+    data = drawn(cell, 99)
+    columns = known(declared_columns(data, cell.outcome), data)
+    _, found = foreseen(asker(cell, columns))
+    assert found.unknown_rate == "y"
+    assert {one.width for one in found.coefficients} == {None}
+    assert (found.useful_from.mu, found.useful_from.units, found.informative) == (None, None, False)
+    for width, one in zip(actual, found.coefficients, strict=True):
+        assert one.highest is not None, "the fewest counts with which a job shows intervals"
+        assert one.lowest <= width <= one.highest
+    goal = Goal.model_validate({"width": {"coefficient": "x1", "at_most": 0.1}})
+    assert goal.width is not None
+    with pytest.raises(Invalid, match="/goal/width hangs on the mean of y"):
+        reach(asker(cell, columns), goal.width, privacy_given=True)
+    _, told = foreseen(asker(cell, columns, assume={"base_rate": float(data.target.mean())}))
+    assert told.unknown_rate is None
+    assert told.coefficients[1].width == pytest.approx(actual[1], rel=0.35)
+
+
 def test_only_what_holds_over_the_whole_range_is_informative() -> None:
     cell = CELLS["logistic"]
     columns = declared_columns(drawn(cell, 0), cell.outcome)
