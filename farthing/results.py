@@ -102,7 +102,9 @@ class Summary(View):
     method: Method | None = None
     """Its name and whose it is; None of a network."""
     n: int
-    """Units it was made of, public by the owner's word."""
+    """Units that were declared, public by the owner's word; excluded records are among them."""
+    complete: dict[str, Any] | None = None
+    """Records with all values that the model needs: `estimate`, `interval` and `level`; None: nobody counted them."""
     level: float | None = None
     """Of the intervals in the table; None of a network."""
     levels: tuple[float, ...] = ()

@@ -65,6 +65,8 @@ class Found:
     offset: float | None = None
     """Mean of what is added to the predictor."""
     sampling: Sampling | None = None
+    complete: tuple[float, float] | None = None
+    """Records with all values, as counted, and the deviation of the noise on it."""
 
 
 def check(one: Found) -> Checks:
@@ -245,4 +247,6 @@ def _learned(one: Found) -> Learned:
         score_ratio_error=one.found.dispersed[1] if one.cut else None,
         offset=one.offset,
         sampling=one.sampling,
+        complete=one.complete[0] if one.complete else None,
+        complete_deviation=one.complete[1] if one.complete else None,
     )

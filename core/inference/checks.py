@@ -1,6 +1,6 @@
 """What a method found out about its own estimate, from answers already paid for, and how it encoded the records."""
 
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import Field
 
@@ -10,6 +10,10 @@ JobCheck = Literal["not converged", "too many coefficients", "separated", "too f
 """Said of a whole job: none of its coefficients has an interval then."""
 CoefficientCheck = Literal["not identified", "separated", "scale outside the plan", "too few events", "clipped"]
 """Said of one coefficient, whose interval is withheld; events of one of several classes."""
+
+
+CLEARLY: Final = 4.0
+"""Deviations of a count's noise below n, from where on records are taken to be excluded."""
 
 
 class ColumnLook(Frozen):
@@ -30,9 +34,14 @@ class Learned(Frozen):
     weight_bound: float = Field(description="t of the weights min(1, t^2/|E x|^2)")
     base_rate: float | None = Field(
         default=None,
-        description="of a logistic model: records with the second outcome as a part of all declared ones, which is "
-        "less than of complete ones; with sampling weights the weighted rate of complete ones; a mean count",
+        description="of a logistic model: the second outcome's part of the complete records, both counted with noise; "
+        "with sampling weights the weighted rate; a mean count",
     )
+    complete: float | None = Field(
+        default=None,
+        description="how many records have all values that the model needs, as counted; null: nobody counted them",
+    )
+    complete_deviation: float | None = Field(default=None, description="of the noise on it, in records")
     class_rates: tuple[float, ...] | None = Field(default=None, description="of a category's values, in their order")
     residual_scale: float | None = Field(default=None, description="in encoded units")
     cap: float | None = Field(default=None, description="largest count of a Poisson model")
@@ -64,6 +73,12 @@ class Learned(Frozen):
     score_ratio_error: float | None = Field(default=None, description="deviation of the noise on it")
     offset: float | None = Field(default=None, description="mean offset, encoded; null: none, or a linear model's")
     sampling: Sampling | None = Field(default=None, description="sampling weights over their declared upper bound")
+
+    def counted(self, units: int) -> float:
+        """Return how many records an answer is made of: all declared ones, unless clearly fewer were counted."""
+        if self.complete is None or self.complete_deviation is None:
+            return units
+        return max(self.complete, 1.0) if self.complete < units - CLEARLY * self.complete_deviation else units
 
 
 class Checks(Frozen):

@@ -60,6 +60,8 @@ class FoundClasses:
     events: Array
     """How many records each class has, noised, shape (K,)."""
     weight_bound: float
+    complete: tuple[float, float]
+    """Records with all values, as counted, and the deviation of the noise on it."""
 
 
 def check_classes(one: FoundClasses) -> Checks:
@@ -172,4 +174,6 @@ def _learned(one: FoundClasses) -> Learned:
         encoding=tuple(tuple(row) for row in one.encoding.tolist()),
         weight_bound=one.weight_bound,
         class_rates=tuple(one.rates.tolist()),
+        complete=one.complete[0],
+        complete_deviation=one.complete[1],
     )

@@ -75,7 +75,7 @@ def head_of(shown: Mapping[str, Any]) -> Head:
     """Return the facts at the head of a summary, in the order to read them."""
     return [
         ("Target", plain(shown["target"])),
-        ("Records", declared(shown["n"])),
+        ("Records", declared(shown["n"], shown.get("complete"))),
         ("Method", shown["optimizer"].replace("_", " ")),
         ("Steps", f"{shown['steps']:,} ({shown['status']})"),
         ("Loss", shown["loss"]),
@@ -85,9 +85,18 @@ def head_of(shown: Mapping[str, Any]) -> Head:
     ]
 
 
-def declared(units: int) -> str:
-    """Say how many records there are: those of an upload, of which some may have no part in any answer."""
-    return f"{units:,} declared; excluded ones are not counted"
+def declared(units: int, complete: Mapping[str, Any] | None = None) -> str:
+    """Say how many records there are: those of an upload, and those that answers are made of where they were counted.
+
+    Args:
+        units: n.
+        complete: `estimate`, `interval` and `level`; None: nobody counted them.
+    """
+    if complete is None:
+        return f"{units:,} declared; excluded ones are not counted"
+    low, high = complete["interval"]
+    between = f"{100 * complete['level']:g} % interval {low:,.0f} to {high:,.0f}"
+    return f"{units:,} declared, {complete['estimate']:,.0f} of them complete ({between}, counted with noise)"
 
 
 def foot_of(shown: Mapping[str, Any]) -> list[str]:

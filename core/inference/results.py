@@ -12,7 +12,7 @@ from scipy.special import ndtr, ndtri
 
 from core.base.errors import FieldError, Invalid
 from core.inference.released import Released, declared, residual_scale
-from core.inference.wording import loss_words, methods_paragraph, notes, title, weight_words
+from core.inference.wording import complete_records, loss_words, methods_paragraph, notes, title, weight_words
 from core.privacy.reports import Report
 
 RATIOS = {"logistic": "odds_ratio", "poisson": "rate_ratio", "multinomial": "odds_ratio"}
@@ -37,6 +37,7 @@ def summary(released: Released, levels: Sequence[float] = ()) -> dict[str, Any]:
         "loss": loss_words(released),
         "weights": weight_words(released),
         "n": released.units,
+        "complete": complete_records(released),
         "steps": released.steps,
         "status": released.status,
         "level": levels[0],

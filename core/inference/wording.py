@@ -4,12 +4,15 @@ Every figure in it is public or released.
 """
 
 from collections.abc import Iterable
-from typing import Final, get_args
+from typing import Any, Final, get_args
+
+from scipy.special import ndtri
 
 from core.inference.check_words import checked
 from core.inference.checks import Checks
 from core.inference.error_bound import ErrorBound, NoisedNorm, SecondOrder, Selection
 from core.inference.released import Released
+from core.inference.rendering import declared
 from core.losses.bases import AbstractLoss, AbstractRobust
 from core.losses.losses import Clip, Huber, Loss, Mallows, Poisson, Schweppe
 from core.losses.nonconvex import AbstractPhase, SineLink
@@ -301,6 +304,16 @@ def _other_correction(released: Released) -> str:
     return "The printed correction counts the optimizer's noise by a rule of thumb: intervals may be too short."
 
 
+def complete_records(released: Released) -> dict[str, Any] | None:
+    """Return how many records have all values, with the interval of the noise; None where nobody counted them."""
+    learned = None if released.checks is None else released.checks.learned
+    if learned is None or learned.complete is None or learned.complete_deviation is None:
+        return None
+    reach = float(ndtri((1 + released.level) / 2)) * learned.complete_deviation
+    middle, low, high = (min(max(learned.complete + step, 0.0), float(released.units)) for step in (0.0, -reach, reach))
+    return {"estimate": middle, "interval": (low, high), "level": released.level}
+
+
 def methods_paragraph(released: Released) -> str:
     """Return a paragraph for the methods section of a paper; every figure in it is public."""
     report = released.privacy
@@ -322,11 +335,14 @@ def methods_paragraph(released: Released) -> str:
             )
     ridge = "" if not released.ridge else f", a ridge penalty of {released.ridge:g}"
     ridge += "".join(f", {one}" for one in _terms(released.design))
-    cited = CITED.get(released.optimizer)
+    cited, counted = CITED.get(released.optimizer), complete_records(released)
+    records = f"{released.units:,} records declared (excluded ones are not counted)"
+    if counted is not None:
+        records = f"records ({declared(released.units, counted)})"
     return (
         f"We fitted a {_NAMES.get(released.kind, f'{released.kind} regression')} of {released.target} "
-        f"({loss_words(released)}) on {len(released.theta)} parameters and {released.units:,} records declared "
-        f"(excluded ones are not counted) with {weight_words(released)}{ridge}, {scaled}, by "
+        f"({loss_words(released)}) on {len(released.theta)} parameters and {records} "
+        f"with {weight_words(released)}{ridge}, {scaled}, by "
         f"{released.optimizer.replace('_', ' ')} with {released.steps} steps and Gaussian noise on every answer"
         f"{'' if cited is None else f' ({cited})'}. {inference} The release is differentially private with "
         f"{promise_phrase(report.promise)} for neighbouring data sets under {report.adjacency.value}"

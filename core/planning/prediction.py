@@ -160,6 +160,8 @@ def learned_errors(
         theta: the estimate in encoded units, shape (p,).
         to_declared: from encoded units, shape (p, p).
     """
+    if learned.sampling is None:  # else the mean weight counts excluded records
+        facts = facts.model_copy(update={"units": round(learned.counted(facts.units))})
     if isinstance(optimizer.planned_loss, Multinomial):
         return _learned_of_classes(optimizer, facts, learned, to_declared)
     match optimizer.planned_loss:

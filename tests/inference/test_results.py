@@ -13,6 +13,7 @@ from scipy.stats import chi2, norm
 from statsmodels.stats.weightstats import ztost
 
 from core.base.errors import Invalid
+from core.inference.checks import Checks, ColumnLook, Learned
 from core.inference.error_bound import ErrorBound
 from core.inference.hypotheses import contrast, wald_test
 from core.inference.pages import plot_levels, summary_page
@@ -326,6 +327,15 @@ def test_texts_call_n_what_was_declared_since_nobody_counted_excluded_records() 
     assert f"Records: {said}" in summary_text(shown)
     assert said in summary_page(model, shown, table(model, plot_levels([0.95])))
     assert "8,000 records declared (excluded ones are not counted)" in methods_paragraph(model)
+    look, eye = ColumnLook(centre=0, scale=1), rows_of(np.eye(4))
+    learned = Learned(columns=(look,) * 4, encoding=eye, weight_bound=3, complete=4700, complete_deviation=20)
+    checks = Checks(
+        coefficients=((),) * 4, learned=learned, gradient_excess=0.1, hessian_noise=0.1, unidentified=(0.0,) * 4
+    )
+    counted = released(units=8000, checks=checks)
+    said = "8,000 declared, 4,700 of them complete (95 % interval 4,661 to 4,739, counted with noise)"
+    assert said in methods_paragraph(counted)
+    assert said in " ".join(summary_text({**shown, **summary(counted)}).split())
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -6,7 +6,7 @@ Every answer names what the ones before told; counts are noised shares of record
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil, sqrt
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -56,6 +56,15 @@ class Quantiles:
     """Noised counts in both end cells, shape (columns, 2)."""
     deviation: float
     """Of the noise on a count."""
+    totals: tuple[float, ...]
+    """Noised counts of the records with a value, sums of two counts, by column."""
+
+
+class Complete(NamedTuple):
+    """How many records have all values that a model needs, as counted with noise."""
+
+    records: float
+    deviation: float
 
 
 def quantiles(ask: Ask, columns: int, fractions: Sequence[float], units: int) -> Quantiles:
@@ -64,6 +73,7 @@ def quantiles(ask: Ask, columns: int, fractions: Sequence[float], units: int) ->
     A level names the left children that ranks are compared with, each once; the first and the last level both children,
     and the last one the cells at both ends: a level costs the same however many disjoint cells it names.
     """
+    totals: tuple[float, ...] = ()
     cells = np.zeros((columns, len(fractions)), dtype=np.int64)
     ranks = np.zeros((columns, len(fractions)))
     counts: list[dict[int, float]] = []
@@ -77,8 +87,9 @@ def quantiles(ask: Ask, columns: int, fractions: Sequence[float], units: int) ->
         answer = ask(level, named)
         counts = _by_cell(answer, named, units)
         if level == 1:
-            totals = [_total(sum(found.values()), answer.scale * units, units) for found in counts]
-            ranks = np.array([[fraction * total for fraction in fractions] for total in totals])
+            totals = tuple(sum(found.values()) for found in counts)
+            present = [_total(total, answer.scale * units, units) for total in totals]
+            ranks = np.array([[fraction * total for fraction in fractions] for total in present])
         left = np.array([[found[int(2 * cell)] for cell in row] for row, found in zip(cells, counts, strict=True)])
         right_of = ranks >= left
         ranks = np.where(right_of, ranks - left, ranks)
@@ -90,7 +101,7 @@ def quantiles(ask: Ask, columns: int, fractions: Sequence[float], units: int) ->
     ]
     places = (cells + np.clip(inside, 0.0, 1.0)) / 2**LEVELS
     ends_seen = np.array([[found[0], found[2**LEVELS - 1]] for found in counts])
-    return Quantiles(places, ends_seen, answer.scale * units)
+    return Quantiles(places, ends_seen, answer.scale * units, totals)
 
 
 def _total(received: float, deviation: float, units: int) -> float:
@@ -168,15 +179,18 @@ def _ranges(oracle: Oracle) -> Ranges:
     return ranges
 
 
-def base_rate(settings: WhitenedNewton, oracle: Oracle) -> tuple[float, float]:
-    """Return a binary target's noised frequency, kept off 0 and 1, and how many of the rarer outcome were told."""
+def base_rate(settings: WhitenedNewton, oracle: Oracle) -> tuple[float, float, Complete]:
+    """Return a binary target's frequency, kept off 0 and 1, how many of the rarer outcome, and of both were counted."""
     question = settings.target_question()
     assert question is not None, "a binary target is asked about"
     answer = oracle.ask(question, _zero(oracle))
-    received, units = float(answer.value[0]), oracle.facts.units
-    least = max(3 * answer.scale, 2 / units)
-    rate = min(max(received, least), 1 - least) if least < 0.5 else 0.5  # noqa: PLR2004 - noise hides it altogether
-    return rate, units * min(received, 1 - received)
+    units = oracle.facts.units
+    first, second = (answer.value * units).tolist()
+    complete = Complete(first + second, sqrt(2) * answer.scale * units)
+    least = max(3 * answer.scale * units, 2.0) / max(complete.records, 1.0)
+    rate = second / max(complete.records, 1.0)
+    rate = min(max(rate, least), 1 - least) if least < 0.5 else 0.5  # noqa: PLR2004 - noise hides it altogether
+    return rate, min(first, second), complete
 
 
 def look_at_counts(settings: WhitenedNewton, oracle: Oracle) -> tuple[float, float]:
@@ -198,15 +212,16 @@ def look_at_counts(settings: WhitenedNewton, oracle: Oracle) -> tuple[float, flo
     return cap, float((kept * sizes**2).sum()) / units
 
 
-def target_centre(settings: WhitenedNewton, oracle: Oracle) -> float:
-    """Return a linear model's target's median."""
+def target_centre(settings: WhitenedNewton, oracle: Oracle) -> tuple[float, Complete]:
+    """Return a linear model's target's median, and how many records have one."""
     sigma, (lower, upper) = settings.target_cell_sigma(), _ranges(oracle).target
 
     def ask(level: int, named: tuple[Cells, ...]) -> Answer:
         return oracle.ask(CellCounts(sigma=sigma, of="target", level=level, cells=named), _zero(oracle))
 
-    (middle,) = quantiles(ask, 1, (0.5,), oracle.facts.units).places[0]
-    return float(lower + (upper - lower) * middle)
+    found = quantiles(ask, 1, (0.5,), oracle.facts.units)
+    (middle,), (total,) = found.places[0], found.totals
+    return float(lower + (upper - lower) * middle), Complete(total, sqrt(2) * found.deviation)
 
 
 def _zero(oracle: Oracle) -> Tensor:

@@ -94,17 +94,17 @@ def _look_at_target(settings: WhitenedNewton, oracle: Oracle) -> tuple[Logistic 
     assert not isinstance(loss, Multinomial), "several classes have steps of their own"
     match loss:
         case Logistic():
-            rate, events = base_rate(settings, oracle)
-            return loss, Target(0.0, 1.0, rate, events)
+            rate, events, complete = base_rate(settings, oracle)
+            return loss, Target(0.0, 1.0, rate, events, complete=complete)
         case Poisson():
             cap, square = look_at_counts(settings, oracle)
             return loss.model_copy(update={"cap": cap}), Target(0.0, 1.0, None, None, square)
         case Huber():
-            centre = target_centre(settings, oracle)
+            centre, complete = target_centre(settings, oracle)
             size = oracle.facts.dimension
             alone = sizes_at(settings, oracle, EncodedPoint(np.zeros(size), np.eye(size), 1.0), centre)
             unit = max(scale_of(alone), LEAST_UNIT * alone.edges[1])
-            return loss.model_copy(update={"scale": 1.0}), Target(centre, unit, None, None)
+            return loss.model_copy(update={"scale": 1.0}), Target(centre, unit, None, None, complete=complete)
 
 
 def _whiten(
@@ -304,6 +304,7 @@ def _received(
             weight_bound=settings.bound_of_weights,
             offset=None if encoded.shift is None else encoded.shift.mean,
             sampling=questions.sampling,
+            complete=target.complete,
         )
     )
     covariance, sampling = (back @ one @ back.T for one in (found.covariance, found.sampling))

@@ -8,6 +8,7 @@ Class k has the predictor sum_a U_ka theta_a' x on re-encoded rows x; coefficien
 rows of U theta, so no class is noisier for being the baseline.
 """
 
+from math import sqrt
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -29,7 +30,7 @@ from core.inference.looks import Columns
 from core.inference.shrinkage import TINY, positive_part
 from core.inference.whitened import NoisedAnswer
 from core.losses.losses import Multinomial
-from core.methods.m_estimation.whitened_newton.column_look import look_at_columns
+from core.methods.m_estimation.whitened_newton.column_look import Complete, look_at_columns
 from core.methods.m_estimation.whitened_newton.linear_walk import LONGEST_START, STEP_FLOOR
 from core.methods.m_estimation.whitened_newton.questions import EXPLAINED
 from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
@@ -55,6 +56,8 @@ class Classes(NamedTuple):
     """U, shape (K, m)."""
     expected: Array
     """S = U'(diag(rates) - rates rates')U, shape (m, m)."""
+    complete: Complete
+    """Records with all values, as counted."""
 
 
 def iterate(settings: WhitenedNewton, oracle: Oracle, looked: Columns | None = None) -> tuple[Estimate, Status]:
@@ -85,7 +88,9 @@ def _look_at_classes(settings: WhitenedNewton, oracle: Oracle) -> Classes:
     least = min(max(SURE * answer.scale, 2 / oracle.facts.units), 1 / loss.classes)
     rates = np.maximum(received, least)
     rates, basis = rates / rates.sum(), contrasts_of(loss.classes)
-    return Classes(rates, received, basis, rate_curvature(rates, basis))
+    units = oracle.facts.units
+    complete = Complete(float(received.sum()) * units, sqrt(loss.classes) * answer.scale * units)
+    return Classes(rates, received, basis, rate_curvature(rates, basis), complete)
 
 
 def _whiten(
@@ -221,6 +226,7 @@ def _received(
             columns=columns,
             rates=classes.rates,
             events=classes.received * oracle.facts.units,
+            complete=classes.complete,
             weight_bound=settings.bound_of_weights,
         )
     )

@@ -11,6 +11,7 @@ from core.inference.shrinkage import TINY
 from core.inference.whitened import Kind, NoisedAnswer
 from core.losses.counts import CutPoisson
 from core.losses.losses import Huber, Logistic, Poisson
+from core.methods.m_estimation.whitened_newton.column_look import Complete
 from core.methods.m_estimation.whitened_newton.count_look import CutCounts, look_at_residuals, walking_cut
 from core.methods.m_estimation.whitened_newton.shares import LEAST_SQUARES_CUT
 from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
@@ -44,6 +45,8 @@ class Target(NamedTuple):
     """Mean square of counts, as told."""
     sampled: float | None = None
     """Frequency of the second outcome among the records, where `rate` is that of the weighted population."""
+    complete: Complete | None = None
+    """Records with all values, as counted; None: nobody counted them."""
 
     def effective_events(self, sampling: Sampling | None) -> float | None:
         """Return how many events of equal weight say as much as these do.

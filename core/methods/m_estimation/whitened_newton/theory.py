@@ -149,12 +149,15 @@ class WhitenedFigures(AbstractSettings):
             return None
         return ValueCounts(sigma=self.sigma(self.column_shares()[1]), columns=self.two_valued)
 
-    def target_question(self) -> ValueCounts | ClassCounts | MagnitudeCounts | None:
-        """Return the one question about a category or a count; None for a linear model, which asks for cells."""
+    def target_question(self) -> CellCounts | ClassCounts | MagnitudeCounts | None:
+        """Return the one question about a category or a count; None for a linear model, which asks for cells.
+
+        Both outcomes are counted, for the price of one: a record has one of them.
+        """
         sigma = self.sigma(self.shares.target)
         match self.planned_loss:
             case Logistic():
-                return ValueCounts(sigma=sigma, of="target", columns=1)
+                return CellCounts(sigma=sigma, of="target", level=1, cells=((0, 1),))
             case Multinomial() as loss:
                 return ClassCounts(sigma=sigma, classes=loss.known_classes)
             case Poisson():
