@@ -40,11 +40,11 @@ class PredictedWidth(View):
     name: str
     """The coefficient's."""
     width: float | None
-    """In units of the declared columns; None, as the next two, where nobody has said the mean of counts."""
+    """In units of the declared columns; None: the mean of counts is unknown."""
     nonprivate_width: float | None
-    """The same without privacy noise."""
+    """The same without privacy noise; None: the mean of counts is unknown."""
     ratio: float | None
-    """The one over the other."""
+    """The one over the other; None: the mean of counts is unknown."""
     lowest: float | None = None
     """No median width is below it, whatever the columns are within what is declared; None: not told."""
     highest: float | None = None

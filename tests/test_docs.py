@@ -4,7 +4,6 @@ import re
 from functools import cache
 from pathlib import Path
 
-import pytest
 from typer.main import get_command
 
 from api.errors import STATUS
@@ -71,15 +70,18 @@ def names_of_tests() -> frozenset[str]:
     return frozenset(name for file in files for name in re.findall(r"\b(?:def|class) (\w+)", file.read_text()))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=shown)
-def test_what_a_page_points_at_is_there(page: Path) -> None:
+def test_what_a_page_points_at_is_there() -> None:
+    found = {shown(page): missing_on(page) for page in PAGES}
+    assert {page: missing for page, missing in found.items() if missing} == {}
+
+
+def missing_on(page: Path) -> list[str]:
     text = page.read_text()
-    assert dead_links(text, page) == []
-    assert unknown(text) == []
-    assert set(re.findall(r"`(test_\w+|Test[A-Z]\w+)`", text)) <= names_of_tests()
+    tests = set(re.findall(r"`(test_\w+|Test[A-Z]\w+)`", text)) - names_of_tests()
     modules = {name for name in re.findall(r"python -m ([a-z_.]+)", text) if name.partition(".")[0] in TOPS}
     places = {name: ROOT / name.replace(".", "/") for name in modules}
-    assert [name for name, at in places.items() if not (at / "__main__.py").exists() and not _is_file(at)] == []
+    gone = [name for name, at in places.items() if not (at / "__main__.py").exists() and not _is_file(at)]
+    return [*dead_links(text, page), *unknown(text), *tests, *gone]
 
 
 def _is_file(module: Path) -> bool:
@@ -123,15 +125,13 @@ def _commands() -> list[str]:
     return list(get_command(app).commands)  # type: ignore[attr-defined]  # a group: there are several commands
 
 
-@pytest.mark.parametrize("page", PAGES, ids=shown)
-def test_every_command_that_a_page_shows_exists(page: Path) -> None:
-    lines = re.findall(r"(?:^|[`/ ;])farthing ([a-z][a-z-]+)\b", "\n".join(_code(page.read_text())), re.MULTILINE)
-    assert set(lines) <= {*_commands(), "import"}  # `from farthing import` is Python
-
-
-@pytest.mark.parametrize("page", PAGES, ids=shown)
-def test_every_option_that_a_page_gives_a_command_exists(page: Path) -> None:
-    assert unknown_options(page.read_text()) == []
+def test_every_command_that_a_page_shows_exists_with_its_options() -> None:
+    known = {*_commands(), "import"}  # `from farthing import` is Python
+    for page in PAGES:
+        text = page.read_text()
+        lines = re.findall(r"(?:^|[`/ ;])farthing ([a-z][a-z-]+)\b", "\n".join(_code(text)), re.MULTILINE)
+        assert set(lines) <= known, shown(page)
+        assert unknown_options(text) == [], shown(page)
 
 
 def test_an_option_that_a_command_lacks_would_be_seen() -> None:

@@ -62,32 +62,35 @@ def fractions(values: Tensor) -> np.ndarray:
 
 
 @each
-@pytest.mark.parametrize("block", [64, blocks.BLOCK_NUMBERS])
 def test_error_stays_within_what_the_lattice_charges(
-    situation: Situation, question: Question, block: int, monkeypatch: pytest.MonkeyPatch
+    situation: Situation, question: Question, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(blocks, "BLOCK_NUMBERS", block)
-    records, public, at = situation.problem(situation.rows(300, 2)), situation.facts(300), points(situation, question)
-    found = records.bounded_sum(question, public, at.theta, other=at.other)
-    assert size_of(fractions(found) - exact_sum(records, question, public, at)) <= grid_for(question, public, 300).error
+    """In one block and in many."""
+    public, at = situation.facts(300), points(situation, question)
+    exact = exact_sum(situation.problem(situation.rows(300, 2)), question, public, at)
+    for block in (64, blocks.BLOCK_NUMBERS):
+        monkeypatch.setattr(blocks, "BLOCK_NUMBERS", block)
+        records = situation.problem(situation.rows(300, 2))
+        found = records.bounded_sum(question, public, at.theta, other=at.other)
+        assert size_of(fractions(found) - exact) <= grid_for(question, public, 300).error
 
 
 @each
-@pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "torch"])
 def test_the_integers_err_by_what_the_lattice_charges(
-    situation: Situation, question: Question, compiled: bool, monkeypatch: pytest.MonkeyPatch
+    situation: Situation, question: Question, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not compiled:
-        monkeypatch.setattr(rows, "KERNELS", None)
+    """By compiled kernels and by torch."""
     monkeypatch.setattr(blocks, "PART_UNITS", 64)
     monkeypatch.setattr(passes, "PART_UNITS", 64)
     monkeypatch.setattr(lattice, "PART_UNITS", 64)
     monkeypatch.setattr(lattice, "parts_in", lambda units: -(-units // 64))
     records, public, at = situation.problem(situation.rows(300, 2)), situation.facts(300), points(situation, question)
-    grid = grid_for(question, public, 300)
-    found = fractions(integers(records, question, public, at, grid.part_step)) * Fraction(grid.part_step)
-    error = size_of(found - exact_sum(records, question, public, at))
-    assert 0 < error <= grid.error
+    grid, exact = grid_for(question, public, 300), exact_sum(records, question, public, at)
+    for kernels in (rows.KERNELS, None):
+        monkeypatch.setattr(rows, "KERNELS", kernels)
+        records = situation.problem(situation.rows(300, 2))
+        found = fractions(integers(records, question, public, at, grid.part_step)) * Fraction(grid.part_step)
+        assert 0 < size_of(found - exact) <= grid.error
 
 
 @each
@@ -181,11 +184,11 @@ def test_what_cannot_count_is_exactly_zero(situation: Situation, question: Quest
 
 
 @each
-@pytest.mark.parametrize("value", [nan, inf, -inf, 1e308, -1e308, 0.0, 5e-324])
-def test_any_point_gives_a_bounded_sum(situation: Situation, question: Question, value: float) -> None:
+def test_any_point_gives_a_bounded_sum(situation: Situation, question: Question) -> None:
     records, public = situation.problem(situation.rows(50)), situation.facts(50)
-    theta = torch.full((situation.dimension,), value, dtype=torch.float64)
-    for one, other in ((theta, situation.point()), (situation.point(), theta), (theta, theta)):
+    wild = (nan, inf, -inf, 1e308, -1e308, 0.0, 5e-324)
+    thetas = [torch.full((situation.dimension,), value, dtype=torch.float64) for value in wild]
+    for one, other in [pair for at in thetas for pair in ((at, situation.point()), (situation.point(), at), (at, at))]:
         total = ask(records, question, public, one, other)
         assert total.isfinite().all()
         assert total.norm() <= 50 * question.bound(public) * (1 + 1e-9)
