@@ -97,6 +97,7 @@ MEMBERS: dict[str, dict[str, Form]] = {
     "reconcile": {"seen": or_null(SEEN), **WHY},
     "unwitnessed": {"since": TIME, "until": TIME, **WHY},
     "accept": {"entry": COUNT, **WHY},
+    "recovery": {"key": TEXT, "principal": TEXT, "starts_at": TIME, **WHY},
 }
 SINCE_2: dict[str, dict[str, Form]] = {
     "upload": {"columns": DIGEST},
@@ -566,6 +567,10 @@ class Ledger:
         """Accept that."""
         need(self.waits and (body["actor"], body["entry"]) == (self.owner, self.waits), "nothing waits for this word")
         self.waits = 0
+
+    def recovery(self, body: Body) -> None:
+        """Note a key that the operator made for the owner."""
+        need(body["principal"] == self.owner, "it is not the owner's key")
 
     def reconcile(self, body: Body) -> Moves:
         """Raise what is spent to what was witnessed."""

@@ -239,7 +239,7 @@ class Entry(View):
     """Its number in the scope's chain, from 1."""
     kind: str
     """What it did: open, upload, grant, reserve, read, spend, charge, settle, compensate, freeze, unfreeze,
-    reconcile, unwitnessed, accept."""
+    reconcile, unwitnessed, accept, recovery."""
     job: str | None = None
     """That it is about; None: none."""
     attempt: int | None = None

@@ -37,6 +37,7 @@ from core.ledger.verification import follow
 from core.ledger.witness.comparing import guard
 from core.ledger.witness.witness import Witness
 from core.operations.reconciling import reconcile
+from core.operations.recovery import recover_key
 from core.privacy.amounts import BudgetCap, BudgetRequest, CapRequest
 from core.privacy.caps import changed_terms, declared_cap, terms_of_cap
 from core.privacy.events import (
@@ -234,6 +235,7 @@ class Story:
         shutil.copy(backup, self.path)
         reconcile(self.database, self.witness)
         with self.database.write() as session:
+            recover_key(session, self.place.principal_id, 86400.0)
             scope = ledger.lock_scope(session, self.place.scope_id)
             gaps.note(session, scope, "operator", "lost")
             gaps.accept(session, scope.id, scope.seq, "we know of none", scope.owner_id)
@@ -660,6 +662,10 @@ def accept_for_the_owner(told: list[dict[str, Any]]) -> None:
     the(told, "accept")["actor"] = "operator"
 
 
+def recover_another_s_key(told: list[dict[str, Any]]) -> None:
+    the(told, "recovery")["principal"] = "pr_another"
+
+
 def use_an_idle_slot(told: list[dict[str, Any]]) -> None:
     for moved in the(told, "reserve")["accounts"].values():
         moved["reserved"][-1] += 1
@@ -746,6 +752,7 @@ FORGERIES: dict[Change, str] = {
     reserve_before_it_is_accepted: "the scope was frozen",
     forget_what_was_witnessed: "it moves .* follows",
     accept_for_the_owner: "nothing waits for this word",
+    recover_another_s_key: "it is not the owner's key",
     use_an_idle_slot: "it moves .* follows",
     draw_without_end: "its jobs may draw more than its terms have room for",
     draw_less_than_nothing: "its members are not those of its kind",

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from core.base.errors import Conflict, FieldError, Invalid
 from core.db import clock
-from core.db.tables import TERMINAL_STATES, Attempt, Entry, Model, Scope
+from core.db.tables import TERMINAL_STATES, ApiKey, Attempt, Entry, Model, Scope
 from core.ledger import chain, kinds
 from core.ledger.accounts import lock_accounts, lock_scope, move, paying
 from core.ledger.allowance import charged
@@ -34,6 +34,22 @@ def freeze(session: Session, scope_id: str, reason: str, actor: str) -> Scope:
         scope.frozen_reason = reason
         _note(session, scope, kinds.Freeze, reason, actor)
     return scope
+
+
+def note_recovery(session: Session, key: ApiKey) -> None:
+    """Write into each chain of a principal that the operator made a key for it, which opens nothing for a while.
+
+    Args:
+        session: an open write transaction that holds the principal's lock.
+        key: that was made.
+    """
+    owned = select(Scope.id).where(Scope.owner_id == key.principal_id).order_by(Scope.id)
+    for scope_id in session.execute(owned).scalars().all():
+        scope = lock_scope(session, scope_id)
+        content = {"accounts": {}, "key": key.id, "principal": key.principal_id, "starts_at": key.starts_at}
+        content |= {"reason": "all keys of the owner were said to be lost", "actor": "operator"}
+        chain.append(session, scope, kinds.Recovery, at=clock.read(session), content=content)
+    session.flush()
 
 
 def mark_frozen(session: Session, scope_id: str, reason: str) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 
 from core.ledger.bodies import Body
 from core.ledger.job_entries import Charge, Compensate, Reading, Reserve, Settle, Spend
-from core.ledger.scope_entries import Accept, Freeze, Grant, Open, Reconcile, Unfreeze, Unwitnessed, Upload
+from core.ledger.scope_entries import Accept, Freeze, Grant, Open, Reconcile, Recovery, Unfreeze, Unwitnessed, Upload
 from core.ledger.tally import Tally
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "Open",
     "Reading",
     "Reconcile",
+    "Recovery",
     "Reserve",
     "Settle",
     "Spend",
@@ -50,6 +51,7 @@ KINDS: Final[dict[str, type[Body]]] = {
         Reconcile,
         Unwitnessed,
         Accept,
+        Recovery,
     )
 }
 """The grammar: every kind of entry by its name."""

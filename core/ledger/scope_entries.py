@@ -340,6 +340,23 @@ class Unwitnessed(Still):
         tally.unwitnessed.append((self.seq, self.since, self.until, None))
 
 
+class Recovery(Still):
+    """A key that the operator made for the scope's owner on the service's host; it opens nothing before `starts_at`."""
+
+    KIND: ClassVar[str] = "recovery"
+
+    key: str
+    principal: str
+    starts_at: Seconds
+    reason: str
+    actor: str
+
+    def follow(self, tally: Tally) -> None:
+        """Demand that it is the owner's key."""
+        super().follow(tally)
+        demand(self.principal == tally.owner, "it is not the owner's key")
+
+
 class Accept(Still):
     """The owner's word that the scope goes on although entries may be missing; `entry` says which one told so."""
 

@@ -9,12 +9,13 @@ from core.access import audit, principals
 from core.base.identifiers import new_id
 from core.db import clock
 from core.db.tables import ApiKey
+from core.ledger import corrections
 
 
 def recover_key(session: Session, principal_id: str, delay_seconds: float) -> tuple[ApiKey, str]:
     """Make a key that opens nothing for a while; return it with its secret, which is shown once.
 
-    The audit log says so, under no principal: nobody was asked.
+    The audit log says so, under no principal, for nobody was asked. So does an entry of each of the owner's ledgers.
 
     Args:
         session: an open write transaction.
@@ -29,4 +30,5 @@ def recover_key(session: Session, principal_id: str, delay_seconds: float) -> tu
     starts_at = clock.read(session) + delay_seconds
     key, secret = principals.create_key(session, principal_id, "recovered", starts_at=starts_at)
     audit.append(session, [audit.Line(None, "farthing owner-key", f"keys/{key.id}", 201, None, new_id("req"))])
+    corrections.note_recovery(session, key)
     return key, secret
