@@ -314,7 +314,10 @@ def audit(
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
-    """Print who asked for what, oldest first: all for admins and auditors, for an owner what is about his data."""
+    """Print who asked for what, oldest first.
+
+    Admins and auditors get all of it, an owner what is about his data.
+    """
     with Client(url, secret) as client:
         for text in client.audit_export(form):
             line(text)

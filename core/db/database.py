@@ -50,7 +50,6 @@ _GONE: Final = ("57P01", "57P02", "57P03", "08000", "08003", "08006")  # shut do
 LOCK_TIMEOUT: Final = "55P03"
 _FULL: Final = "53100"
 _FULL_SECONDS: Final = 60
-"""After which a writer may try a full disk again."""
 _ROOM_BYTES: Final = 2**20
 """With less room on its disk, an error of SQLite in writing is a full disk's."""
 _NO_RIGHT: Final = "42501"

@@ -31,19 +31,9 @@ from core.db.tables import (
     Model,
     Scope,
 )
-from core.jobs.transitions import (
-    LOST,
-    Charge,
-    add_event,
-    end,
-    end_cancelled,
-    end_failed,
-    leave_attempt,
-    requeue,
-    settle,
-)
+from core.jobs.transitions import LOST, add_event, end, end_cancelled, end_failed, leave_attempt, requeue, settle
 from core.ledger import chain, ledger
-from core.ledger.claims import Claim, hold, next_fence
+from core.ledger.claims import Charge, Claim, hold, next_fence
 
 RUNNING = ("running", "cancelling")
 

@@ -24,19 +24,9 @@ from core.db import clock
 from core.db.tables import Attempt, Job, JobEvent, Label, Model
 from core.jobs import federations, withdrawals
 from core.jobs.queue import DEVICES, next_job
-from core.jobs.transitions import (
-    DRAINED,
-    LOST,
-    Charge,
-    add_event,
-    end,
-    end_cancelled,
-    end_failed,
-    leave_attempt,
-    requeue,
-)
+from core.jobs.transitions import DRAINED, LOST, add_event, end, end_cancelled, end_failed, leave_attempt, requeue
 from core.ledger import ledger
-from core.ledger.claims import Claim, epoch, hold, lock_job, next_fence, refuse_if_frozen
+from core.ledger.claims import Charge, Claim, epoch, hold, lock_job, next_fence, refuse_if_frozen
 from core.privacy.events import EVENT, NOTHING
 
 __all__ = [

@@ -4,7 +4,7 @@ A federated job itself has nothing reserved: its clients have, and each of them 
 """
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -12,10 +12,8 @@ from sqlalchemy.orm import Session
 from core.base.errors import ensure
 from core.db.tables import FAILURE_CODES, TERMINAL_STATES, Attempt, Job, JobEvent
 from core.ledger import ledger
+from core.ledger.claims import Charge
 
-Charge = Literal["spent", "opened", "all"]
-"""What a failed job is charged: what it has spent; the whole reservation once an attempt has opened the records, what
-it has spent before that; the whole reservation."""
 LOST: Final = "worker-lost"
 DRAINED: Final = "drained"
 

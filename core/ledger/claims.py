@@ -9,7 +9,7 @@ lease and woke up again can neither spend nor publish.
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal
 
 from sqlalchemy import delete, select
 from sqlalchemy.dialects.postgresql import insert as insert_postgresql
@@ -21,6 +21,9 @@ from core.db import clock
 from core.db.service_tables import Secret
 from core.db.tables import Job
 
+Charge = Literal["spent", "opened", "all"]
+"""What a failed job is charged: what it has spent; all that it reserved if an attempt has opened the records, else what
+it has spent; all that it reserved."""
 EPOCH: Final = "ledger-epoch"
 FROZEN: Final = "ledger-frozen"
 FENCE_BITS: Final = 44

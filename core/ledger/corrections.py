@@ -2,6 +2,7 @@
 
 import json
 from fractions import Fraction
+from typing import Any
 
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
@@ -46,7 +47,12 @@ def note_recovery(session: Session, key: ApiKey) -> None:
     owned = select(Scope.id).where(Scope.owner_id == key.principal_id).order_by(Scope.id)
     for scope_id in session.execute(owned).scalars().all():
         scope = lock_scope(session, scope_id)
-        content = {"accounts": {}, "key": key.id, "principal": key.principal_id, "starts_at": key.starts_at}
+        content: dict[str, Any] = {
+            "accounts": {},
+            "key": key.id,
+            "principal": key.principal_id,
+            "starts_at": key.starts_at,
+        }
         content |= {"reason": "all keys of the owner were said to be lost", "actor": "operator"}
         chain.append(session, scope, kinds.Recovery, at=clock.read(session), content=content)
     session.flush()

@@ -1,9 +1,11 @@
 """The memory that a trainer needs, from public facts: how many records, features and processes there are."""
 
+import os
 from math import ceil
 from typing import Final
 
 from core.base.errors import FieldError, Invalid
+from core.base.settings import ServiceSettings
 from core.models.kinds import NetworkModel
 from core.planning.planner import PlannedJob
 from core.queries.sampling import PoissonSampling, StreamSampling
@@ -41,20 +43,28 @@ def needed_bytes(planned: PlannedJob) -> int:
     return LIBRARIES_BYTES + working_bytes(planned)
 
 
-def refuse_small_memory(planned: PlannedJob, most_bytes: int) -> None:
+def most_bytes(settings: ServiceSettings) -> int:
+    """Return the memory that a trainer gets: as the settings say, of a service on one machine no more than that has."""
+    if settings.cluster:
+        return settings.max_memory_bytes
+    return min(settings.max_memory_bytes, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+
+
+def refuse_small_memory(planned: PlannedJob, settings: ServiceSettings) -> None:
     """Refuse a job whose records do not fit the memory that it asks for, or that a trainer gets here at most.
 
     Args:
         planned: the job.
-        most_bytes: that one trainer gets.
+        settings: of the service.
 
     Raises:
         Invalid: with the figure that it needs.
     """
     asked, needed = planned.spec.resources.memory_bytes, needed_bytes(planned)
-    if needed > most_bytes:
+    most = most_bytes(settings)
+    if needed > most:
         raise Invalid(
-            f"A process of this job needs {needed:,} bytes of memory, and gets {most_bytes:,} here at most.",
+            f"A process of this job needs {needed:,} bytes of memory, and gets {most:,} here at most.",
             FieldError(POINTER, f"{needed:,} are needed: take fewer columns, or more processes (/resources/processes)"),
         )
     if asked is not None and asked < needed:

@@ -1,6 +1,5 @@
 """What a job would cost and what the theory predicts, from public facts alone."""
 
-import os
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -12,7 +11,6 @@ from pydantic import Field, TypeAdapter
 from sqlalchemy.orm import Session
 
 from core.base.errors import Conflict, FieldError, Invalid, Refusal
-from core.base.settings import ServiceSettings
 from core.data.columns import Column
 from core.db import reads as queries
 from core.db.tables import Dataset, Scope
@@ -188,7 +186,7 @@ def quote(session: Session, context: Context, caller: Caller, spec: JobSpec) -> 
     asker, dataset, scope, account = _asked(session, context, caller, spec)
     grant = queries.grant(session, scope.id, caller.id)
     planned = _plan(asker)
-    refuse_small_memory(planned, most_memory(context.settings))
+    refuse_small_memory(planned, context.settings)
     if isinstance(planned.spec.model, NetworkModel):
         weights.check(session, caller, planned.spec.model, planned.design, {dataset.site})
     about.check(session, context, caller, planned, [dataset])
@@ -204,13 +202,6 @@ def quote(session: Session, context: Context, caller: Caller, spec: JobSpec) -> 
         grant=None if grant is None else balance_of(grant),
         columns=tuple(asker.columns),
     )
-
-
-def most_memory(settings: ServiceSettings) -> int:
-    """Return the memory that a trainer gets: as the settings say, of a service on one machine no more than that has."""
-    if settings.cluster:
-        return settings.max_memory_bytes
-    return min(settings.max_memory_bytes, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
 
 
 def _plan(asker: Asker) -> PlannedJob:
@@ -235,12 +226,6 @@ def _plan(asker: Asker) -> PlannedJob:
             "These settings lead to numbers that are too large or too small to compute with.",
             *figures_at_fault(asker.spec, fails),
         ) from error
-
-
-def _multiplications(planned: PlannedJob) -> int:
-    """Return how many one record takes in one pass: the coefficients, or those of a network's products."""
-    model = planned.spec.model
-    return multiplications(model, planned.design) if isinstance(model, NetworkModel) else planned.facts.dimension
 
 
 def composed(schedule: tuple[Event, ...]) -> Event:
@@ -385,23 +370,23 @@ def estimate(context: Context, caller: Caller, spec: EstimateSpec) -> EstimateVi
     quoted = replace(quoted, planned=planned, price=price)
     accounts = [account for account in (quoted.account, quoted.grant) if account is not None]
     paired = [(account, most_reserved(planned, account)) for account in accounts]
-    rows, width = planned.facts.units, planned.facts.dimension
+    scope = quoted.account.terms
+    rows, width, model = planned.facts.units, planned.facts.dimension, planned.spec.model
+    each = multiplications(model, planned.design) if isinstance(model, NetworkModel) else width  # of one record's pass
     passes = planned.spec.optimizer.passes(planned.facts) + planned.matrices * width
     return EstimateView(
         cost=estimated_cost(quoted.price, planned.schedule, planned.spec.retry_allowance, quoted.account, at_head=True),
         method=source_of(planned.spec.optimizer.kind),
         plan=plan_of(planned),
         bound=planned.bound,
-        fits=all(has_room(account, price, planned.draws, quoted.account.terms) for account, price in paired),
-        jobs_that_still_fit=min(
-            still_fit(account, price, planned.draws, quoted.account.terms) for account, price in paired
-        ),
+        fits=all(has_room(account, price, planned.draws, scope) for account, price in paired),
+        jobs_that_still_fit=min(still_fit(account, price, planned.draws, scope) for account, price in paired),
         steps=quoted.steps,
         chunks=len(planned.schedule),
         rows=rows,
         coefficients=width,
         compute={
-            "multiplications": float(passes * rows * _multiplications(planned)),
+            "multiplications": float(passes * rows * each),
             "records_bytes": float(rows * planned.design.record_bytes),
         },
         head=quoted.head,

@@ -25,7 +25,6 @@ from core.service.estimates import (
     EstimatedJob,
     EstimateSpec,
     composed,
-    most_memory,
     most_reserved,
     plan_of,
 )
@@ -86,7 +85,7 @@ def quote(session: Session, context: Context, caller: Caller, spec: JobSpec) -> 
             FieldError("/optimizer", "give ordinary figures, or leave them out"),
         ) from error
     for alone in planned.clients:
-        refuse_small_memory(alone, most_memory(context.settings))
+        refuse_small_memory(alone, context.settings)
     if isinstance(planned.clients[0].spec.model, NetworkModel):
         sites = {dataset.site for dataset in found}
         weights.check(session, caller, planned.clients[0].spec.model, planned.clients[0].design, sites)
