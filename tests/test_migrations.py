@@ -1,5 +1,6 @@
 """Migrations: what each does to tables, and that what the first release left is read, upgraded and verified."""
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,10 @@ from core.db.database import Database
 from core.db.revisions import REVISION_TABLE, alembic_config
 from core.db.tables import Job, Model, Scope
 from core.ledger import ledger
-from tests.support.embedded import LINEAR, ROOT, embedded
+from examples import verify_ledger
+from farthing import Client, certificates
+from farthing.errors import FarthingError
+from tests.support.embedded import KEY, LINEAR, ROOT, embedded
 from tests.support.release_home import load
 from tests.support.store import create_postgresql
 from tests.support.verified import verified
@@ -200,3 +204,31 @@ def test_a_home_of_the_first_release_is_served_and_its_records_train(first_home:
         after = service.get(f"/v1/datasets/{dataset['id']}/budget")
         assert float(after["percent"]["spent"]) > float(budget["percent"]["spent"])
         assert verified(service.http, budget["scope"])["ok"] is True
+
+
+def test_a_ledger_of_the_first_release_goes_on_in_the_next_version(first_home: Path) -> None:
+    """Readers follow it through both, and a certificate says what entries of version 1 do not cover."""
+    with embedded(first_home) as service, Client(service.url, KEY) as client:
+        (dataset,) = (one for one in service.get("/v1/datasets")["data"] if one["state"] == "ready")
+        scope = service.get(f"/v1/datasets/{dataset['id']}/budget")["scope"]
+        old = next(one["id"] for one in service.get("/v1/jobs")["data"] if one["state"] == "succeeded")
+        new = service.wait(service.submit(dataset["id"], model=LINEAR))["id"]
+        with service.database().write() as session:
+            session.execute(text("UPDATE attempts SET opened_at = NULL"))
+        for job in (old, new):
+            with pytest.raises(FarthingError, match="may have read"):
+                client.adjust(scope, job, "it never ran")
+        entries = list(client.entries(scope))
+        versions = [json.loads(one.body)["v"] for one in entries]
+        assert set(versions) == {1, 2}
+        assert versions == sorted(versions)
+        assert verify_ledger.verify(one.model_dump_json() for one in entries).head == entries[-1].hash
+        uncovered = {}
+        for job in (old, new):
+            signed = certificates.check(client.certificate(job), client.signing_keys())
+            certificates.contained(signed, entries)
+            uncovered[job] = set(signed.payload["uncovered"])
+            model = service.get(f"/v1/jobs/{job}")["result"]["model"]
+            certificates.released(signed, service.get(f"/v1/models/{model}/export", format="json"))
+        assert uncovered[old] - uncovered[new] == {"method", "result"}
+        assert verified(service.http, scope)["ok"] is True

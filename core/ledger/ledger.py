@@ -98,8 +98,8 @@ def note_reading(session: Session, job: Job, at: float) -> None:
         Entry.job_id == job.id, Entry.attempt == job.attempt, Entry.kind == kinds.Reading.KIND
     )
     if session.execute(mine).first() is None:
-        scope, nobody = lock_scope(session, job.scope_id), dict[str, object](accounts={})
-        chain.append(session, scope, kinds.Reading, at=at, job_id=job.id, attempt=job.attempt, chunk=0, content=nobody)
+        scope, free = lock_scope(session, job.scope_id), dict[str, Any](accounts={})
+        chain.append(session, scope, kinds.Reading, at=at, job_id=job.id, attempt=job.attempt, chunk=0, content=free)
 
 
 def spend(session: Session, claim: Claim, chunk: int, state: bytes | None, step: int) -> None:
