@@ -29,6 +29,7 @@ from core.privacy.events import Event, Gaussian, compose
 from core.privacy.facts import Adjacency
 from core.privacy.renyi import prefix_costs
 from core.queries.gradients import Question
+from core.queries.looks import ValueCounts
 from core.training.ledger_filter import LedgerFilter
 from core.training.order import Payer
 from tests.support.grey_box import check_neighbours, neighbours, run
@@ -168,6 +169,32 @@ def test_it_goes_on_from_wherever_it_was_lost(name: str, lost: int) -> None:
     oracle.ask = lambda *_: next(script)  # type: ignore[method-assign] # told what the attempts were told in the end
     again = iterate(settings, oracle)[0]  # type: ignore[arg-type] # as above
     assert torch.equal(again.theta, ended.theta)
+
+
+def test_a_job_that_release_0_1_0_began_goes_on_with_the_one_count_it_was_answered() -> None:
+    scene = Scene(replace(CELLS["logistic"], units=500, mu=5.0))
+    schedule: tuple[Event, ...] = scene.plan.schedule
+    totals = tuple(tuple(total) for total in prefix_costs(schedule, ORDERS))
+    writer, problem = Kept(), scene.problem()
+
+    def attempt(die_after: int | None) -> Noting:
+        payments = LedgerFilter(writer, [Payer(ORDERS, totals)], schedule, kept=writer.state, kept_chunks=writer.chunks)
+        return Noting(FullOracle(problem, scene.plan.facts, payments, SystemGenerator()), die_after)
+
+    def earlier(settings: WhitenedNewton) -> ValueCounts:
+        return ValueCounts(sigma=settings.sigma(settings.shares.target), of="target", columns=1)
+
+    first = attempt(25)
+    with patch.object(WhitenedNewton, "target_question", earlier), pytest.raises(KeyboardInterrupt):
+        iterate(scene.settings, first)  # type: ignore[arg-type] # it passes everything else on
+    assert any(isinstance(one, ValueCounts) and one.of == "target" for one in first.questions)
+    second = attempt(None)
+    ended = iterate(scene.settings, second)[0]  # type: ignore[arg-type] # as above
+    assert ended.checks is not None
+    assert ended.checks.learned.complete is None
+    assert [torch.equal(one.value, two.value) for one, two in zip(first.answers, second.answers, strict=False)][
+        :24
+    ] == ([True] * 24)
 
 
 @every

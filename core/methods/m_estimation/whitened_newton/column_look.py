@@ -179,16 +179,17 @@ def _ranges(oracle: Oracle) -> Ranges:
     return ranges
 
 
-def base_rate(settings: WhitenedNewton, oracle: Oracle) -> tuple[float, float, Complete]:
+def base_rate(settings: WhitenedNewton, oracle: Oracle) -> tuple[float, float, Complete | None]:
     """Return a binary target's frequency, kept off 0 and 1, how many of the rarer outcome, and of both were counted."""
     question = settings.target_question()
     assert question is not None, "a binary target is asked about"
     answer = oracle.ask(question, _zero(oracle))
     units = oracle.facts.units
-    first, second = (answer.value * units).tolist()
-    complete = Complete(first + second, sqrt(2) * answer.scale * units)
-    least = max(3 * answer.scale * units, 2.0) / max(complete.records, 1.0)
-    rate = second / max(complete.records, 1.0)
+    *others, second = (answer.value * units).tolist()
+    complete = Complete(others[0] + second, sqrt(2) * answer.scale * units) if others else None
+    # An attempt that release 0.1.0 began was answered the second outcome's count alone.
+    records, first = (units, units - second) if complete is None else (max(complete.records, 1.0), others[0])
+    least, rate = max(3 * answer.scale * units, 2.0) / records, second / records
     rate = min(max(rate, least), 1 - least) if least < 0.5 else 0.5  # noqa: PLR2004 - noise hides it altogether
     return rate, min(first, second), complete
 
