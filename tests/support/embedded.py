@@ -42,6 +42,8 @@ COLUMNS: list[dict[str, Any]] = [
 SEEDS = count(1)  # the same bytes twice are refused
 LOGISTIC = {"kind": "logistic", "target": "y", "features": ["age", "job"]}
 LINEAR = {"kind": "linear", "target": "balance", "features": ["age", "job"]}
+CONNECTIONS = httpx.Limits(keepalive_expiry=1.0)
+"""A client drops an idle connection long before the API does, after 5 s: a request may meet that end otherwise."""
 LEASE_SECONDS = 8.0
 """Twenty beats: at a load of thirty a supervisor that lives has gone without one for three seconds."""
 START_SECONDS = 120.0
@@ -236,7 +238,8 @@ def embedded(
         line = process.stdout.readline()
         assert line.startswith("Farthing is ready on http://"), (line, (home / "stderr.txt").read_text()[-2000:])
         url = line.split()[-1]
-        client = httpx.Client(base_url=url, headers={"Authorization": f"Bearer {KEY}"}, timeout=60)
+        headers = {"Authorization": f"Bearer {KEY}"}
+        client = httpx.Client(base_url=url, headers=headers, timeout=60, limits=CONNECTIONS)
         with client:
             yield Embedded(home, url, client, ServiceSettings(home=home, **chosen), process)
     finally:

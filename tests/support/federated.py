@@ -17,7 +17,7 @@ from core.privacy.events import compose
 from core.privacy.renyi import cost_nano
 from farthing.networks import MEDIA
 from tests.support.api import own_key
-from tests.support.embedded import LINEAR, PATIENCE_SECONDS, Running, readings, toy_csv
+from tests.support.embedded import CONNECTIONS, LINEAR, PATIENCE_SECONDS, Running, readings, toy_csv
 
 SIZES = (1500, 750, 3000)
 STEPS = 30
@@ -66,7 +66,8 @@ class Federation:
 def key(service: Running, role: str) -> tuple[str, httpx.Client]:
     """Make a principal with a key of its own; return its id, and what speaks for it."""
     made = service.http.post("/v1/keys", json={"name": uuid4().hex[:12], "role": role}).json()
-    client = httpx.Client(base_url=service.url, headers={"Authorization": f"Bearer {made['key']}"}, timeout=60)
+    bearer = {"Authorization": f"Bearer {made['key']}"}
+    client = httpx.Client(base_url=service.url, headers=bearer, timeout=60, limits=CONNECTIONS)
     client.headers["Authorization"] = f"Bearer {own_key(client, made)['key']}"
     return made["principal"], client
 

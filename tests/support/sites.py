@@ -35,7 +35,17 @@ from core.service import access, jobs, keys, uploads
 from core.service.context import Caller, Context, Role
 from tests.support import entry
 from tests.support.cluster import Postgres, Reaper, is_ready, until
-from tests.support.embedded import COLUMNS, KEY, LINEAR, PATIENCE_SECONDS, ROOT, TERMINAL, Embedded, Running
+from tests.support.embedded import (
+    COLUMNS,
+    CONNECTIONS,
+    KEY,
+    LINEAR,
+    PATIENCE_SECONDS,
+    ROOT,
+    TERMINAL,
+    Embedded,
+    Running,
+)
 from tests.support.federated import STEPS, Federation, shard
 from workers.embedded import free_port, prepare
 
@@ -170,7 +180,7 @@ class Ground:
 
     def client(self, url: str, secret: str = KEY) -> httpx.Client:
         """Return what speaks to a site's API, for the admin or for whose key it is."""
-        made = httpx.Client(base_url=url, headers={"Authorization": f"Bearer {secret}"}, timeout=60)
+        made = httpx.Client(base_url=url, headers={"Authorization": f"Bearer {secret}"}, timeout=60, limits=CONNECTIONS)
         self.opened.callback(made.close)
         return made
 

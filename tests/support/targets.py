@@ -15,7 +15,7 @@ import httpx
 
 from farthing import Client
 from tests.support.cluster import cluster
-from tests.support.embedded import KEY, embedded
+from tests.support.embedded import CONNECTIONS, KEY, embedded
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,9 @@ class Target:
 
     def http(self, key: str | None = None) -> httpx.Client:
         """Return a bare HTTP client, for what the SDK would never send."""
-        return httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {key or self.key}"}, timeout=60)
+        return httpx.Client(
+            base_url=self.url, headers={"Authorization": f"Bearer {key or self.key}"}, timeout=60, limits=CONNECTIONS
+        )
 
 
 @contextmanager
