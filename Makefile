@@ -7,12 +7,14 @@ STAMP := $(VENV)/.ready
 KERNELS := core/native/kernels.so
 WORKERS ?= 3
 XDIST = -n $(WORKERS) --dist worksteal # tests wait for processes a third of the time; neighbours share what they start
+PYTEST = $(BIN)/python -m pytest --durations=10
+LONG := nightly or timing
 
 .DEFAULT_GOAL := help
 SECRETS := $(addprefix .stack/,database_password redis_password master_key signing_key admin_key)
 COMPOSE ?= $(shell docker compose version >/dev/null 2>&1 && echo docker compose || echo docker-compose)
 
-.PHONY: help setup demo serve stack stack-stop test test-all test-gpu test-studies test-stack check bench migrate clean
+.PHONY: help setup demo serve stack stack-stop test test-service test-nightly test-gpu test-studies test-stack check bench migrate clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -44,13 +46,17 @@ $(SECRETS): # made once; the folder keeps others out, the files are read by the 
 stack-stop: ## stop the containers; their volumes stay
 	$(COMPOSE) --profile gpu down
 
-test: setup ## the tests that gate a change (under 15 minutes on 2 cores)
-	$(BIN)/python -m pytest $(XDIST) -m 'not slow'
+test: setup ## unit tests, laws, and a pass of each path of the service (under 10 minutes on 2 cores)
+	$(PYTEST) $(XDIST) -m 'not ($(LONG) or service)'
 
-test-all: setup ## the same and the long statistical and kill runs
-	$(BIN)/python -m pytest $(XDIST)
+test-service: setup ## real processes: whole services, kills, races, federations
+	$(PYTEST) $(XDIST) -m 'service and not ($(LONG))'
 
-test-studies: setup ## the papers' experiments: minutes without `slow` (PART="-m 'not slow'"), many hours with it
+test-nightly: setup ## long statistics and kills, then clocks, one after the other; PART=tests/workers: a part of it
+	$(PYTEST) $(XDIST) -m 'nightly' $(PART)
+	$(PYTEST) -n0 -m 'timing' $(PART)
+
+test-studies: setup ## the papers' experiments: minutes without `nightly` (PART="-m 'not nightly'"), many hours with it
 	$(BIN)/python -m pytest $(XDIST) $(PART) studies/tests
 
 test-stack: setup ## build the images, and the integration tests against the running stack (docs/stack.md)
