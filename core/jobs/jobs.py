@@ -248,8 +248,6 @@ def beat(session: Session, claim: Claim, lease_seconds: float) -> Beat:
 def mark_opened(session: Session, claim: Claim, software: Mapping[str, Any] | None = None) -> None:
     """Note, before it happens, that the attempt opens the records: from here on its job's charge stands.
 
-    The entry in the scope's chain decides; the time in the attempt's row is for people.
-
     Args:
         session: an open write transaction.
         claim: who asks.
