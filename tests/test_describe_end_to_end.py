@@ -225,7 +225,7 @@ def test_the_command_line_describes(service: Embedded, dataset: str) -> None:
     runner = CliRunner()
     priced = runner.invoke(app, [*asked, "--price", *reach])
     assert priced.exit_code == 0, priced.output
-    assert '"shares"' in priced.output
+    assert "share of mu squared" in priced.output
     done = runner.invoke(app, [*asked, *reach])
     assert done.exit_code == 0, done.output
     assert "age by y" in done.output
@@ -251,7 +251,7 @@ def test_a_later_job_takes_the_look_from_a_description(
     without = service.http.post("/v1/estimates", json={"dataset": dataset, **body}).json()
     assert with_look["cost"]["rho"] == without["cost"]["rho"]
     assert with_look["plan"]["looked"] is True
-    assert "cell_counts" not in with_look["plan"]["sigma"]
+    assert "magnitude_counts" not in with_look["plan"]["sigma"]
     assert with_look["plan"]["sigma"]["second_moments"] == pytest.approx(
         without["plan"]["sigma"]["second_moments"] * 0.94**0.5
     )
