@@ -58,6 +58,21 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
         return (yield)
 
 
+SERVICE = ("workers/", "reliability/", "audits/test_federation", "audits/test_access", "test_operations", "test_storage")
+"""Where tests start processes of the service, beside those of whole jobs: `make test-service` runs them."""
+PASSES = ("test_end_to_end", "test_default_end_to_end", "test_network_end_to_end", "test_describe_end_to_end")
+"""Whole jobs that `make test` runs: one pass of each path of the service."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of real processes."""
+    for item in items:
+        place = str(item.path.relative_to(Path(__file__).parent))
+        whole = "_end_to_end" in place and not place.startswith(PASSES)
+        if whole or place.startswith(SERVICE):
+            item.add_marker(pytest.mark.service)
+
+
 @pytest.fixture(autouse=True)
 def grids_anew() -> None:
     """Forget grids worked out before: a planted one must not be hidden by a genuine one, nor outlive its test."""
