@@ -45,6 +45,8 @@ from core.service.identity import Comparison, owner_keys, published
 from core.service.views import DatasetView
 
 ROUTE: Final = "POST /v1/datasets"
+LEAST_STATEMENT: Final = 20
+"""Letters of a reason why records are other people's than those of an earlier upload."""
 T = TypeVar("T")
 
 
@@ -65,6 +67,9 @@ def parse(context: Context, caller: Caller, metadata: Metadata) -> None:
             "Another principal made this key and has seen it. Rotate it first (farthing rotate, or POST "
             f"/v1/keys/{caller.key_id}/rotate), and send records by the fresh one, which nobody else has."
         )
+    if metadata.distinct_because is not None and len(metadata.distinct_because) < LEAST_STATEMENT:
+        fix = f"say in {LEAST_STATEMENT} letters or more why these are other people, so that an auditor can judge it"
+        raise Invalid("So short a statement gives no reason.", FieldError("/distinct_because", fix))
     if isinstance(metadata.unit, UserColumn):
         raise NotOfferedYet("User-level units are not offered yet.", FieldError("/unit", 'use "record"'))
     if len(metadata.columns) > context.settings.max_columns:

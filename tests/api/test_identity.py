@@ -101,7 +101,9 @@ def test_a_cell_is_not_recovered_from_ten_guesses(service: Service) -> None:
         guess = [list(row) for row in records]
         guess[500][0] = f"3{digit}"
         # near-copies of one another: the attacker states what it takes
-        guesses[digit] = seen(attacker, made(send(attacker, text(guess), distinct_because="guesses")))
+        guesses[digit] = seen(
+            attacker, made(send(attacker, text(guess), distinct_because="these are guesses, not people"))
+        )
     common = set.intersection(*guesses.values())
     recovered = [digit for digit, one in guesses.items() if (one & told) - common]
     assert recovered == []
@@ -218,7 +220,7 @@ def test_the_same_records_have_one_budget(first: First, case: str) -> None:
     assert answer.status_code == 409, answer.text
     assert answer.json()["code"] == "duplicate-dataset"
     assert (answer.json()["dataset"], answer.json()["scope"]) == (there["id"], there["scope"])
-    stated = send(owner, content, **changes, distinct_because="no reason will do")
+    stated = send(owner, content, **changes, distinct_because="no reason will do, however long it is")
     assert stated.json()["code"] == "duplicate-dataset"
 
 
@@ -317,6 +319,8 @@ def test_nobody_but_the_owner_sees_what_is_in_common_or_was_stated(service: Serv
     analyst, _ = service.someone("analyst")
     records = people(10)
     plain = made(send(owner, text(records)))
+    short = send(owner, text(records[:700]), distinct_because="new")
+    assert (short.status_code, short.json()["errors"][0]["pointer"]) == (422, "/distinct_because"), short.text
     copied = made(send(owner, text(records[:700]), distinct_because="two clinics that share a form"))
     other = made(send(owner, text(people(11, 700))))
     told = owner.get(f"/v1/datasets/{copied['id']}/identity").json()

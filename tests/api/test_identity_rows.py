@@ -31,7 +31,7 @@ def test_rows_taken_away_get_no_second_budget(service: Service, attack: str) -> 
         for statement in attack.split("; "):
             told = {"dataset": first["id"], "owner": who["principal"], "another": another["principal"]}
             session.execute(sql(statement), {name: value for name, value in told.items() if f":{name}" in statement})
-    answer = send(owner, content, distinct_because="they are others")
+    answer = send(owner, content, distinct_because="they are other people than those")
     assert answer.status_code in {409, 503}, answer.text
     if "moved" in attack:
         assert answer.json()["code"] == "duplicate-dataset"
@@ -54,7 +54,7 @@ def test_the_owner_s_key_alone_taken_away_stores_nothing(service: Service) -> No
     with database.write() as session:
         session.execute(sql("DELETE FROM identity_keys WHERE owner_id = :owner"), {"owner": who["principal"]})
     database.dispose()
-    answer = send(owner, content, distinct_because="they are others")
+    answer = send(owner, content, distinct_because="they are other people than those")
     assert answer.status_code == 503
     assert "identity_keys" in answer.text
 
@@ -62,7 +62,10 @@ def test_the_owner_s_key_alone_taken_away_stores_nothing(service: Service) -> No
 def test_the_entry_that_commits_to_what_is_kept_is_of_one_form_and_verifies(service: Service) -> None:
     owner, _ = service.someone("owner")
     records = people(78)
-    one, other = made(send(owner, text(records))), made(send(owner, text(people(79)), distinct_because="others"))
+    one, other = (
+        made(send(owner, text(records))),
+        made(send(owner, text(people(79)), distinct_because="these are people of another study")),
+    )
     stranger, _ = service.someone("owner")
     same = made(send(stranger, text(records)))
     bodies = []
