@@ -8,13 +8,13 @@ KERNELS := core/native/kernels.so
 WORKERS ?= 3
 XDIST = -n $(WORKERS) --dist worksteal # tests wait for processes a third of the time; neighbours share what they start
 PYTEST = $(BIN)/python -m pytest --durations=10
-LONG := nightly or timing
+LONG := slow or nightly or timing
 
 .DEFAULT_GOAL := help
 SECRETS := $(addprefix .stack/,database_password redis_password master_key signing_key admin_key)
 COMPOSE ?= $(shell docker compose version >/dev/null 2>&1 && echo docker compose || echo docker-compose)
 
-.PHONY: help setup demo serve stack stack-stop test test-service test-nightly test-gpu test-studies test-stack check bench migrate clean
+.PHONY: help setup demo serve stack stack-stop test test-service test-nightly test-gpu test-studies test-stack check check-code bench migrate clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -53,22 +53,24 @@ test-service: setup ## real processes: whole services, kills, races, federations
 	$(PYTEST) $(XDIST) -m 'service and not ($(LONG))'
 
 test-nightly: setup ## long statistics and kills, then clocks, one after the other; PART=tests/workers: a part of it
-	$(PYTEST) $(XDIST) -m 'nightly' $(PART)
+	$(PYTEST) $(XDIST) -m 'slow or nightly' $(PART)
 	$(PYTEST) -n0 -m 'timing' $(PART)
 
-test-studies: setup ## the papers' experiments: minutes without `nightly` (PART="-m 'not nightly'"), many hours with it
+test-studies: setup ## the papers' experiments: minutes without `slow` (PART="-m 'not slow'"), many hours with it
 	$(BIN)/python -m pytest $(XDIST) $(PART) studies/tests
 
 test-stack: setup ## build the images, and the integration tests against the running stack (docs/stack.md)
 	$(BIN)/python -m tests.stack
 
-check: setup ## lint, types, import contracts, unused dependencies, links between pages
+check: check-code ## the same, and links between pages
+	$(BIN)/zensical build --strict --config-file zensical.toml
+
+check-code: setup ## lint, types, import contracts, unused dependencies
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/deptry .
-	$(BIN)/zensical build --strict --config-file zensical.toml
 
 docs: setup ## the pages as a site with search, in .pages/index.html
 	$(BIN)/zensical build --config-file zensical.toml

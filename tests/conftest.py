@@ -58,7 +58,14 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
         return (yield)
 
 
-SERVICE = ("workers/", "reliability/", "audits/test_federation", "audits/test_access", "test_operations", "test_storage")
+SERVICE = (
+    "workers/",
+    "reliability/",
+    "audits/test_federation",
+    "audits/test_access",
+    "test_operations",
+    "test_storage",
+)
 """Where tests start processes of the service, beside those of whole jobs: `make test-service` runs them."""
 PASSES = ("test_end_to_end", "test_default_end_to_end", "test_network_end_to_end", "test_describe_end_to_end")
 """Whole jobs that `make test` runs: one pass of each path of the service."""

@@ -12,12 +12,15 @@ import core.base.errors
 from api.errors import STATUS
 from core.base.errors import Refusal
 from core.methods.registry import METHODS
+from tests.support.planted import PAGE, planted, table
 
 ROOT = Path(__file__).parent.parent
 TOPS = ("api", "core", "workers", "farthing", "public_planner", "studies")
 STUDIED = ROOT / "studies" / "tests"
 SOURCES = sorted(path for top in TOPS for path in (ROOT / top).rglob("*.py") if STUDIED not in path.parents)
 TESTS = sorted(path for top in (ROOT / "tests", STUDIED) for path in top.rglob("test_*.py"))
+PLANTED = 199
+"""Tests that plant a bug: fewer of them would be a loss."""
 OF_A_SET = re.compile(r"""parametrize\(\s*"[^"]*",\s*(set\(|frozenset\(|\{[^{}:]*[^{}:\s][^{}:]*\})""")
 RANDOM = re.compile(r"\b(torch\.(randn|rand|normal|randint|randperm)\b|np\.random|numpy\.random|import random\b)")
 
@@ -52,6 +55,13 @@ def test_a_set_of_cases_is_seen(cases: str) -> None:
 def test_every_process_collects_the_same_tests_in_the_same_order() -> None:
     mixed = [str(path.relative_to(ROOT)) for path in TESTS if OF_A_SET.search(path.read_text())]
     assert not mixed, "sets of functions, or of strings, have an order of their own in each process"
+
+
+def test_the_list_of_bugs_is_that_of_the_tests() -> None:
+    """A test that plants a bug is taken out of the list by hand alone: `python -m tests.support.planted` writes it."""
+    page = PAGE.read_text()
+    assert page.endswith(table()), "run python -m tests.support.planted, and say in the commit why a bug went"
+    assert sum(map(len, planted().values())) >= PLANTED
 
 
 def test_each_refusal_has_a_code_and_a_status_of_its_own() -> None:
