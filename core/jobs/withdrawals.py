@@ -4,6 +4,7 @@ from sqlalchemy import ColumnElement, exists, func, select
 from sqlalchemy.orm import Session
 
 from core.access import rights
+from core.base.errors import LedgerBusy
 from core.db import clock
 from core.db.tables import WITHDRAWN, Dataset, Job, Principal
 from core.jobs import federations
@@ -59,6 +60,21 @@ def end_waiting(session: Session, owner_id: str, most: int) -> list[str]:
     waiting = select(Job).where(Job.id.in_(sorted(found)[:most]), Job.state == "queued").order_by(Job.id)
     locked = waiting.with_for_update(key_share=True, skip_locked=True).execution_options(populate_existing=True)
     return [job.id for job in session.execute(locked).scalars().all() if not may_begin(session, job)]
+
+
+def refuse_while_waiting(session: Session, owner_id: str) -> None:
+    """Refuse to give access while jobs wait that lost it: given now, it would let them begin.
+
+    Args:
+        session: an open write transaction that holds the owner's lock.
+        owner_id: whose jobs.
+
+    Raises:
+        LedgerBusy: there are such jobs, which `end_waiting` has not ended yet.
+    """
+    lost = select(Job.id).where(Job.owner_id == owner_id, _waits_in_vain()).limit(1)
+    if session.execute(lost).first() is not None:
+        raise LedgerBusy("Jobs of this principal that lost their access are about to end. Try again in a moment.")
 
 
 def _waits_in_vain() -> ColumnElement[bool]:

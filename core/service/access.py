@@ -13,6 +13,7 @@ from core.access import principals
 from core.base.errors import Conflict, FieldError, Forbidden, NotFound, PreconditionFailed
 from core.db import reads as queries
 from core.db.tables import Access, Account, Dataset, Principal
+from core.jobs import withdrawals
 from core.ledger import ledger
 from core.ledger.accounts import balance_of, terms_of
 from core.privacy.amounts import BudgetCap
@@ -75,6 +76,7 @@ def give(
         NotFound: dataset or principal do not exist for the caller.
         Forbidden: it is not the caller's dataset: also an admin spends nobody's budget, and gives none away.
         Invalid: the cap cannot be kept.
+        LedgerBusy: jobs wait that lost this access before, and are not ended yet.
         Conflict: the dataset has no budget yet; the principal owns it; the cap lies below what was used, or is counted
             at other orders than what was used.
         PreconditionFailed: there is another cap than the caller believes, or, where it believes nothing, than this one.
@@ -89,11 +91,13 @@ def give(
         if principal_id == caller.id:
             raise Conflict("The owner of a dataset needs no access to it, and has no cap.")
         principal = principals.lock(session, principal_id)
+        withdrawals.refuse_while_waiting(session, principal_id)
         ledger.lock_scope(session, dataset.scope_id)
         account = _capped(session, caller, dataset, principal_id, cap, versions)
         access, is_new = rows.give_access(session, dataset_id, principal_id)
         return _view(session, dataset, access, principal, account), is_new
 
+    end_waiting(context, principal_id)  # what an earlier withdrawal could not end
     return context.database.run(work)
 
 

@@ -77,7 +77,13 @@ def enable(context: Context, caller: Caller, principal_id: str) -> PrincipalStat
     get(context, caller, principal_id)  # there is one
     while context.database.run(withdrawals.end_waiting, principal_id, BATCH):
         pass
-    return context.database.run(lambda session: _view(principals.enable(session, principal_id)))
+
+    def work(session: Session) -> PrincipalStateView:
+        principals.lock(session, principal_id)
+        withdrawals.refuse_while_waiting(session, principal_id)
+        return _view(principals.enable(session, principal_id))
+
+    return context.database.run(work)
 
 
 def end_waiting(context: Context, principal_id: str) -> None:

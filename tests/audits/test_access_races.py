@@ -211,3 +211,19 @@ def test_a_cap_is_lowered_below_no_job_that_is_let_in_meanwhile(scene: Scene) ->
     assert outcomes.count("lowered") + outcomes.count("kept") == 1
     assert ("in" in outcomes) == ("kept" in outcomes), outcomes
     assert scene.verified()
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_a_job_that_a_worker_looks_at_ends_before_access_is_given_again(scene: Scene) -> None:
+    """Its row is locked while access goes, so nothing ends it then. SQLite has one writer, and no such moment."""
+    (made,) = scene.queue(1)
+    owner, cap = scene.caller("owner"), CAP.validate_python("all")
+    with scene.database.write() as looking:
+        looking.execute(select(Job).where(Job.id == made).with_for_update(key_share=True)).one()
+        access.take(scene.context, owner, scene.place.dataset_id, scene.ann)
+        with pytest.raises(LedgerBusy):
+            access.give(scene.context, owner, scene.place.dataset_id, scene.ann, cap, None)
+    access.give(scene.context, owner, scene.place.dataset_id, scene.ann, cap, None)
+    claim_all(scene)
+    assert scene.begun() == {}
+    assert scene.verified()
