@@ -83,9 +83,7 @@ def give(
     """
 
     def work(session: Session) -> tuple[AccessView, bool]:
-        dataset = find(session, caller, dataset_id)
-        if dataset.owner_id != caller.id:
-            raise Forbidden("Only the owner of this dataset gives access to its budget.")
+        dataset = _shared_by(session, caller, dataset_id)
         if dataset.scope_id is None:
             raise Conflict("This dataset has no budget before it has records: upload them, then share it.")
         if principal_id == caller.id:
@@ -97,8 +95,20 @@ def give(
         access, is_new = rows.give_access(session, dataset_id, principal_id)
         return _view(session, dataset, access, principal, account), is_new
 
-    end_waiting(context, principal_id)  # what an earlier withdrawal could not end
+    with context.database.read() as session:
+        _shared_by(session, caller, dataset_id)
+        known = queries.principal(session, principal_id) is not None
+    if known:
+        end_waiting(context, principal_id)  # what an earlier withdrawal could not end
     return context.database.run(work)
+
+
+def _shared_by(session: Session, caller: Caller, dataset_id: str) -> Dataset:
+    """Return a dataset that its owner shares."""
+    dataset = find(session, caller, dataset_id)
+    if dataset.owner_id != caller.id:
+        raise Forbidden("Only the owner of this dataset gives access to its budget.")
+    return dataset
 
 
 def _capped(
