@@ -841,8 +841,8 @@ def test_bodies_that_were_hashed_anew_unchanged_are_good(lines: list[str]) -> No
     [
         lambda lines: [*lines[:3], *lines[4:]],
         lambda lines: [*lines[:3], lines[4], lines[3], *lines[5:]],
-        lambda lines: [*lines[:7], lines[7].replace("again", "aga1n"), *lines[8:]],
-        lambda lines: [*lines[:7], lines[7].replace('"kind":"spend"', '"kind":"settle"', 1), *lines[8:]],
+        lambda lines: [line.replace("again", "aga1n") for line in lines],
+        lambda lines: [line.replace('"kind":"spend"', '"kind":"settle"', 1) for line in lines],
         lambda lines: [*lines[:1], *lines],
         lambda lines: lines[1:],
         lambda lines: lines[:0],

@@ -49,7 +49,6 @@ _RETRIED: Final = ("40P01", "40001")  # deadlock, serialization failure
 _GONE: Final = ("57P01", "57P02", "57P03", "08000", "08003", "08006")  # shut down, crashed, starting; connections
 LOCK_TIMEOUT: Final = "55P03"
 _FULL: Final = "53100"
-_FULL_SECONDS: Final = 60
 _ROOM_BYTES: Final = 2**20
 """With less room on its disk, an error of SQLite in writing is a full disk's."""
 _NO_RIGHT: Final = "42501"
@@ -203,8 +202,7 @@ class Database:
             if _is_busy(error):
                 raise LedgerBusy("The ledger is busy; try again.", retry_after_seconds=1) from error
             if self._is_full(error):
-                detail = "The disk of the service's database is full: nothing was written."
-                raise DiskFull(detail, retry_after_seconds=_FULL_SECONDS) from error
+                raise DiskFull("The database's disk is full: nothing was written.", retry_after_seconds=60) from error
             if not self.is_sqlite and _is_away(error):
                 raise DatabaseAway("The database does not answer; try again.", retry_after_seconds=2) from error
             if sqlstate(error) == _NO_RIGHT:
@@ -218,10 +216,8 @@ class Database:
         """Tell whether the database's disk has no room; the transaction was rolled back then."""
         if not self.is_sqlite:
             return sqlstate(error) == _FULL
-        told, folder = str(error.orig), Path(self.url.database or "").parent
-        # The log's index and its syncing fail by another word than the pages do.
-        failed = told == "disk I/O error" and shutil.disk_usage(folder).free < _ROOM_BYTES
-        return failed or told == "database or disk is full"
+        full = shutil.disk_usage(Path(self.url.database or "").parent).free < _ROOM_BYTES
+        return str(error.orig) == "database or disk is full" or (full and str(error.orig) == "disk I/O error")
 
     @contextmanager
     def read(self) -> Iterator[Session]:
