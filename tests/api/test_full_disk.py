@@ -34,19 +34,18 @@ def test_a_full_disk_is_refused_by_name_and_told_by_readyz(tmp_path: Path) -> No
             assert (refused.status_code, refused.json()["code"]) == (503, "disk-full"), refused.text
         assert "Retry-After" in refused.headers
         assert admin.get(f"/v1/datasets/{dataset}/budget").status_code == 200, "what only reads goes on"
-        not_ready = httpx.get(f"{service.url}/readyz")
-        assert (not_ready.status_code, not_ready.json()["code"]) == (503, "not-ready"), not_ready.text
-        assert "disk" in not_ready.json()["detail"]
+        not_ready = readiness(service, 503).json()
+        assert not_ready["code"] == "not-ready"
+        assert "disk" in not_ready["detail"]
         filler.unlink()
         assert submit(admin, job(dataset, mu="0.01")).status_code == 202
-        assert ready_again(service)
+        readiness(service, 200)
 
 
-def ready_again(service: Service) -> bool:
-    """Tell whether the service says so within some probes."""
+def readiness(service: Service, status: int) -> httpx.Response:
+    """Return what `/readyz` says once it has a status: it writes every five seconds at most."""
     deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        if httpx.get(f"{service.url}/readyz").status_code == 200:
-            return True
+    while (answer := httpx.get(f"{service.url}/readyz")).status_code != status:
+        assert time.monotonic() < deadline, answer.text
         time.sleep(0.5)
-    return False
+    return answer
