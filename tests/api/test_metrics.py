@@ -154,15 +154,15 @@ def test_the_ledger_shows_on_the_time_grid_only(database: Database, monkeypatch:
     now[0] += 10.0
     still = look(1.0)
     opened = now[0] - 9.0
-    assert still == (1, 0.0, 0.0, {place.scope_id: 1}, opened), "within the second that the grid rounds up"
+    assert still == (2, 0.0, 0.0, {place.scope_id: 2}, opened), "within the second that the grid rounds up"
     submit_and_pay(database, place)
-    assert look(0.0)[0] == 3
+    assert look(0.0)[0] == 5
     now[0] += 0.75
     assert look(1.0) == still, "nothing has moved yet"
     now[0] += 0.5
     moved = look(1.0)
     assert moved[:4] == look(0.0)[:4]
-    assert (moved[0], moved[4]) == (3, opened + 10.0), "as of the last point of the grid"
+    assert (moved[0], moved[4]) == (5, opened + 10.0), "as of the last point of the grid"
     assert moved[1:3] > (0.0, 0.0)
 
 
@@ -178,7 +178,7 @@ def test_many_entries_in_a_second_wait_for_the_grid(database: Database, monkeypa
         submit_row(session, other)
     with database.read() as session:
         hidden, shown = (figures.read(session, 60.0, grid) for grid in (1.0, 0.0))
-    assert (hidden.entries, shown.entries) == (2, 33)
+    assert (hidden.entries, shown.entries) == (4, 35)
     assert hidden.reserved_nats == pytest.approx(0.0, abs=1e-9)
 
 

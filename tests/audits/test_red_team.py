@@ -188,7 +188,7 @@ def told_times(database: Database, place: Place, home: Path) -> list[str]:
     seen += [line.created_at for line in job_cases.events(context, owner, job_id, 1, 100) if line.kind != "running"]
     seen += [attempt.ended_at for attempt in job_cases.attempts(context, owner, job_id)]
     seen += [entry.created_at for entry in scope_cases.entries(context, owner, place.scope_id, 0, 100)]
-    assert len(seen) == 1 + 5 + 1 + 7
+    assert len(seen) == 1 + 5 + 1 + 9
     return [at for at in seen if at is not None]
 
 
@@ -197,7 +197,7 @@ class TestTimes:
         self, database: Database, place: Place, tmp_path: Path
     ) -> None:
         told = told_times(database, place, tmp_path)
-        assert len(told) == 14
+        assert len(told) == 16
         assert all(at.endswith(".000Z") for at in told)
 
     def test_exact_times_are_caught(

@@ -387,6 +387,7 @@ def marks_of_two_uploads(home: Path) -> tuple[set[str], set[str]]:
             dataset = client.post("/v1/datasets", files=parts).json()
             paths = (f"datasets/{dataset['id']}", f"scopes/{dataset['scope']}", f"scopes/{dataset['scope']}/entries")
             text = "".join(client.get(f"/v1/{path}").text for path in paths)
+            text = re.sub(r"columns\W+sha256:[0-9a-f]{64}", "", text)  # of what is declared, which is the same
             found.append(set(re.findall(r"(?:fp_|sha256:)[0-9a-f]{32,64}|[0-9a-f]{32,}", text)))
             assert client.delete(f"/v1/datasets/{dataset['id']}").status_code == 202
         return found[0] - {GENESIS}, found[1] - {GENESIS}

@@ -115,7 +115,7 @@ class TestErasure:
             assert session.get_one(Dataset, place.dataset_id).state == "erased"
             assert len(session.execute(select(Model.id)).all()) == 1
             kinds = session.execute(select(Entry.kind).order_by(Entry.seq)).scalars().all()
-        assert kinds == ["open", "reserve", "spend", "settle"]
+        assert kinds == ["open", "upload", "reserve", "read", "spend", "settle"]
 
 
 class TestModels:
@@ -156,4 +156,4 @@ class TestModels:
         view = job_service.get(context, caller, claim.job_id)
         assert (view.state, view.approval, view.result) == ("succeeded", RETIRED, None)
         entries = job_service.report(context, caller, claim.job_id)["ledger"]["entries"]
-        assert entries == 5, "opened, uploaded, reserved, spent, settled"
+        assert entries == 6, "opened, uploaded, reserved, read, spent, settled"
