@@ -59,12 +59,19 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
 
 SERVICE = (
-    "workers/",
-    "reliability/",
-    "audits/test_federation",
+    "api/",
     "audits/test_access",
+    "audits/test_federation",
+    "audits/test_keys",
+    "farthing/",
+    "ledger/test_marks",
+    "ledger/test_state_machine",
+    "reliability/",
+    "service/test_federations",
+    "service/test_passes",
     "test_operations",
     "test_storage",
+    "workers/",
 )
 """Where tests start processes of the service, beside those of whole jobs: `make test-service` runs them."""
 PASSES = ("test_end_to_end", "test_default_end_to_end", "test_network_end_to_end", "test_describe_end_to_end")

@@ -159,5 +159,9 @@ def test_the_trail_is_paged_and_exported(context: Context, admin: Caller, someon
     assert [line.principal for line in audit.page(context, analyst, None, 10)] == [analyst.id]
     newest = audit.page(context, admin, None, 1)[0]
     assert [line.principal for line in audit.page(context, admin, newest.id, 10)] == [analyst.id, admin.id]
-    assert [line.principal for lines in audit.export(context, admin) for line in lines] == [admin.id, analyst.id, admin.id]
+    assert [line.principal for lines in audit.export(context, admin) for line in lines] == [
+        admin.id,
+        analyst.id,
+        admin.id,
+    ]
     assert len(keys.page(context, admin, None, 10)) == 3, "one of them has ended"
