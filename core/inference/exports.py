@@ -20,10 +20,10 @@ Rows = list[list[tuple[int, float]]]
 
 def export_of(released: AnyReleased, model: str, job: str) -> dict[str, Any]:
     """Return a model as JSON, under the names of the model and its job."""
-    told: dict[str, Any] = {"format": "farthing-model", "version": 1, "model": model, "job": job}
-    told["released"] = released.model_dump(mode="json")
+    made: dict[str, Any] = {"format": "farthing-model", "version": 1, "model": model, "job": job}
+    made["released"] = released.model_dump(mode="json")
     if not isinstance(released, Released):
-        return told
+        return made
     one, start = released.design.to_declared()
     blocks = len(released.levels) or 1
     matrix, offset = _rows(block_diag(*[one] * blocks)), np.tile(start, blocks).tolist()
@@ -32,7 +32,7 @@ def export_of(released: AnyReleased, model: str, job: str) -> dict[str, Any]:
         fsum([*(value * encoded[at] for at, value in row), more]) for row, more in zip(matrix, offset, strict=True)
     ]
     scale = residual_scale(released)
-    return told | {
+    return made | {
         "coefficients": dict(zip(released.names, estimate, strict=True)),
         "covariance": None if released.covariance is None else _covariance(matrix, released.covariance),
         "scale": None if scale is None else scale.model_dump(),

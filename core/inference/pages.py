@@ -118,8 +118,8 @@ def _figure(released: Released, plotted: Sequence[Mapping[str, Any]], levels: Se
     if all(middle is None for _, middle, _ in every):
         return ""
     wide, narrow = sorted(levels, reverse=True)
-    told = any(ends for _, _, ends in every)
-    bars = f"thin bars are {100 * wide:g} % intervals, thick ones {100 * narrow:g} %" if told else "no intervals"
+    shown = any(ends for _, _, ends in every)
+    bars = f"thin bars are {100 * wide:g} % intervals, thick ones {100 * narrow:g} %" if shown else "no intervals"
     text = f"Effect of a change by half the declared range for numbers, of the level itself for categories; {bars}."
     left = len(every) - MOST_LINES
     more = f" {left} more coefficients are in the table." if left > 0 else ""

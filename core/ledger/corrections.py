@@ -122,8 +122,8 @@ def may_have_read(session: Session, job_id: str) -> bool:
     Jobs of entries of version 1 have no such entry: there whatever was charged may have been read. A model that was
     released, and a time in an attempt's row, are beside the chain: who changes the database takes them away.
     """
-    told = select(Entry.kind, Entry.body).where(Entry.job_id == job_id, Entry.kind.in_(("read", "spend", "charge")))
-    for entry in session.execute(told):
+    mine = select(Entry.kind, Entry.body).where(Entry.job_id == job_id, Entry.kind.in_(("read", "spend", "charge")))
+    for entry in session.execute(mine):
         if entry.kind != "charge" or json.loads(entry.body)["v"] == 1:
             return True
     opened = select(func.count()).where(Attempt.job_id == job_id, Attempt.opened_at.is_not(None))

@@ -64,7 +64,7 @@ class AbstractSettings(Frozen, ABC):
     """One method's public settings: frozen, on the wire and in the database as they are."""
 
     offers_intervals: ClassVar[bool] = False
-    """Whether somebody derived a covariance for its estimate; jobs that ask other methods for intervals are refused."""
+    """True: a covariance of its estimate is derived; jobs that ask other methods for intervals are refused."""
 
     has_covariance: ClassVar[bool] = False
     """Whether the estimate comes with its covariance, so that a job asks for no matrices after it."""
