@@ -118,4 +118,4 @@ def test_each_payment_is_witnessed_before_its_chunk_is_read(database: Database, 
     witness.keep(database)
     before = witness.read()[place.scope_id].seq
     FencedLedgerWriter(database, taken, settings).spend(0, None, 0)
-    assert witness.read()[place.scope_id].seq == before + 1
+    assert witness.read()[place.scope_id].seq == before + 2, "the reading, and its payment"
