@@ -73,8 +73,8 @@ def sites(admin: Client, rows: dict[str, int], folder: Path) -> Iterator[dict[st
             url = f"http://{_address(name, 'api')}:8000"  # this machine is the network's gateway
             until(lambda url=url: _answers(url), START_SECONDS)
             made = admin.create_key(name, "owner")
-            with Client(url, made.key or "") as first:
-                key = first.rotate_key(made.id).key  # nobody else has seen it
+            with Client(admin.url, made.key or "") as first:  # a site's own service makes no keys
+                key = first.rotate_key(made.id).key  # which nobody else has seen
             assert key is not None
             owner = stack.enter_context(Client(url, key))
             content = io.BytesIO(toy_csv(count, seed=90_001 + place))
