@@ -1,4 +1,4 @@
-"""What the command line shows of an estimate: price, plan, theory, predicted widths, and what a goal takes."""
+"""Tables of an estimate on the command line: price, plan, theory, predicted widths, and what a goal takes."""
 
 from typing import Any
 

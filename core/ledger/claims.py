@@ -22,7 +22,7 @@ from core.db.service_tables import Secret
 from core.db.tables import Job
 
 Charge = Literal["spent", "opened", "all"]
-"""What a failed job is charged: what it has spent; all that it reserved if an attempt has opened the records, else what
+"""The charge of a failed job: what it has spent; all that it reserved if an attempt has opened the records, else what
 it has spent; all that it reserved."""
 EPOCH: Final = "ledger-epoch"
 FROZEN: Final = "ledger-frozen"

@@ -1,4 +1,4 @@
-"""Digests of what the database stores beside the chain: an entry names one, and whoever relies on the row compares it.
+"""Digests of rows beside the chain: an entry names one, and each reader of the row compares it.
 
 They are over the stored value as canonical JSON. A later release translates older names as it reads; no migration
 rewrites what a digest was made of.

@@ -80,11 +80,11 @@ def write_mark(session: Session, state: State, key: MarkKey) -> None:
         key: of this process.
     """
     at, text = clock.read(session), state.text()
-    told = {"seq": state.tally.seq, "state": text, "code": key.code(text), "made_at": at}
+    kept = {"seq": state.tally.seq, "state": text, "code": key.code(text), "made_at": at}
     insert = insert_sqlite if session.get_bind().dialect.name == "sqlite" else insert_postgresql
-    statement = insert(VerifiedHead).values(scope_id=state.tally.scope, maker=key.name, **told)
-    # Two processes may verify one chain at a time: whoever comes second finds a row, which it did not see before.
-    session.execute(statement.on_conflict_do_update(index_elements=["scope_id", "maker"], set_=told))
+    statement = insert(VerifiedHead).values(scope_id=state.tally.scope, maker=key.name, **kept)
+    # Two processes may verify one chain at a time: the second finds a row that it did not see before.
+    session.execute(statement.on_conflict_do_update(index_elements=["scope_id", "maker"], set_=kept))
     old = VerifiedHead.scope_id == state.tally.scope, VerifiedHead.made_at < at - KEPT_SECONDS
     session.execute(delete(VerifiedHead).where(*old, VerifiedHead.maker != key.name))
     session.flush()

@@ -51,13 +51,13 @@ def compare_datasets(session: Session, scope_id: str, tally: Tally) -> None:
     )
     kept = {row.id: row for row in session.execute(of_it)}
     for dataset_id, facts in tally.uploads.items():
-        row, told = kept.get(dataset_id), (facts.fingerprint, facts.rows, facts.owner)
+        row, known = kept.get(dataset_id), (facts.fingerprint, facts.rows, facts.owner)
         demand(row is not None, f"{dataset_id} is not here, where its entry says that it came")
         assert row is not None, "just demanded"
         if tally.before is None and facts.identity is not None:
             same = identities.digest_of(session, dataset_id) == facts.identity
             demand(same, f"what later uploads are compared with of {dataset_id} is gone, or was changed")
-        demand((row.fingerprint, row.rows, row.owner_id) == told, f"{dataset_id} is not what its entry says")
+        demand((row.fingerprint, row.rows, row.owner_id) == known, f"{dataset_id} is not what its entry says")
         same = facts.columns is None or digest_of(row.columns) == facts.columns
         demand(same, f"{dataset_id} is declared otherwise than its entry says")
 

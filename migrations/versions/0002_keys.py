@@ -1,4 +1,4 @@
-"""Who made a key, and when it begins to open anything.
+"""Keys name their maker, and the time from which they open anything.
 
 Revision 0002. Keys of before have neither: their maker is not known, and they open at once.
 """
