@@ -92,6 +92,8 @@ MEMBERS: dict[str, dict[str, Form]] = {
     "charge": {"event": RUNS, "reason": TEXT},
     "settle": {"reason": TEXT, "draws": DRAWS},
     "compensate": {"fraction": lambda x: bool(re.fullmatch("[0-9]{1,18}(/[0-9]{1,18})?", x)), **WHY},
+    "withhold": {},
+    "verdict": {"verdict": lambda x: x in ("approved", "rejected"), **WHY},
     "freeze": WHY,
     "unfreeze": WHY,
     "reconcile": {"seen": or_null(SEEN), **WHY},
@@ -100,7 +102,7 @@ MEMBERS: dict[str, dict[str, Form]] = {
     "recovery": {"key": TEXT, "principal": TEXT, "starts_at": TIME, **WHY},
 }
 SINCE_2: dict[str, dict[str, Form]] = {
-    "upload": {"columns": DIGEST},
+    "upload": {"columns": DIGEST, "approval": FLAG},
     "reserve": {"spec": DIGEST},
     "settle": {"release": or_null(DIGEST)},
 }
@@ -111,7 +113,7 @@ WEIGHTS = ("0.699", "0.1", "0.1", "0.1")
 NOTHING = {"kind": "composed", "events": []}
 ZERO = [0, 0, 0, 0]
 ADJACENCIES = ("zero_out", "replace_one")
-STILL = MEMBERS.keys() - {"reserve", "read", "spend", "charge", "settle", "compensate"}
+STILL = MEMBERS.keys() - {"reserve", "read", "spend", "charge", "settle", "compensate", "withhold", "verdict"}
 """Kinds that are about no job."""
 
 
@@ -302,6 +304,8 @@ class Ledger:
         self.jobs: dict[str, Body] = {}
         self.frozen, self.waits = False, 0
         self.datasets: set[str] = set()
+        self.approval: bool | None = None
+        self.withheld: dict[str, bool] = {}
         self.given_back: list[float] = []
         self.charged: Counter[str] = Counter()
 
@@ -543,7 +547,26 @@ class Ledger:
             not is_first or body["rows"] == self.units,
             "the scope's first records are of another number than its budget",
         )
+        need(self.approval in (None, body.get("approval")), "its rule of approval is not that of the records before")
+        self.approval = body.get("approval")
         self.datasets.add(body["dataset"])
+
+    def withhold(self, body: Body) -> None:
+        """Have a job's release wait for the owner."""
+        self.beside(body)
+        need(body["job"] not in self.withheld, "its release was withheld before")
+        self.withheld[body["job"]] = True
+
+    def verdict(self, body: Body) -> None:
+        """Note the owner's word on it."""
+        self.beside(body)
+        need(body["actor"] == self.owner and self.withheld.get(body["job"]), "no release waits for this word")
+        self.withheld[body["job"]] = False
+
+    def beside(self, body: Body) -> None:
+        """Section 6: an entry about a job that may have ended."""
+        need(self.v > 1, "version 1 has no such kind")
+        need(body["job"] is not None and (body["attempt"], body["chunk"]) == (0, 0), "it names no job")
 
     def freeze(self, _: Body) -> None:
         """Stop."""

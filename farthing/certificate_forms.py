@@ -85,6 +85,7 @@ class Result(Form):
     """What was released."""
 
     model: str | None
+    approval: str
     digest: str | None
     """Of the member `released` of its export."""
     export: str | None = None

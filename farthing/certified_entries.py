@@ -52,6 +52,7 @@ def differs(told: Certificate, payload: Mapping[str, Any], entries: Sequence[Ent
         f"the records that {job} reads": mine[0]["dataset"] == told.dataset.id,
         f"the entries about {job}": _spans(told, mine),
         f"what {job} asked and released": _named(told, mine),
+        f"whether {job} was released": _approved(told, mine),
         f"what {job} may have read": _may_read(mine),
         f"what {job} drew and cost": _sums(mine, payload) == _sums_told(payload),
     }
@@ -92,7 +93,9 @@ def _reconciled(entries: Iterable[Entry]) -> set[Reconciled]:
 def _spans(told: Certificate, mine: Sequence[Mapping[str, Any]]) -> bool:
     """Say whether a job's entries begin and end where its certificate says, and end it: charged or settled."""
     ends = told.ledger.before.seq + 1, told.ledger.first.seq, told.ledger.last.seq
-    return ends == (mine[0]["seq"], mine[0]["seq"], mine[-1]["seq"]) and any("reason" in body for body in mine)
+    return ends == (mine[0]["seq"], mine[0]["seq"], mine[-1]["seq"]) and any(
+        body["kind"] in ("settle", "charge") for body in mine
+    )
 
 
 def _named(told: Certificate, mine: Sequence[Mapping[str, Any]]) -> bool:
@@ -102,6 +105,18 @@ def _named(told: Certificate, mine: Sequence[Mapping[str, Any]]) -> bool:
     release = next((body["release"] for body in ends if body.get("release") is not None), None)
     same = told.entries is None or (told.entries.spec, told.entries.release) == (mine[0].get("spec"), release)
     return same and succeeded == (told.job.state == "succeeded")
+
+
+def _approved(told: Certificate, mine: Sequence[Mapping[str, Any]]) -> bool:
+    """Say whether a release waited for the owner, and was judged, as its certificate says.
+
+    Version 1 has no such entries, and a model that is kept no more has no word of its own.
+    """
+    if told.result is None or told.result.approval == "retired":
+        return True
+    waited = any(body["kind"] == "withhold" for body in mine)
+    said = next((body["verdict"] for body in mine if body["kind"] == "verdict"), "pending")
+    return mine[-1]["v"] == 1 or told.result.approval == (said if waited else "not-needed")
 
 
 def _may_read(mine: Sequence[Mapping[str, Any]]) -> bool:

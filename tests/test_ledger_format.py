@@ -26,8 +26,9 @@ from core.access import principals
 from core.base.settings import ServiceSettings
 from core.db import reads as queries
 from core.db.database import Database
-from core.db.tables import Dataset, Scope
+from core.db.tables import Dataset, Job, Model, Scope
 from core.jobs import jobs
+from core.jobs.approvals import judge
 from core.ledger import gaps, kinds, ledger
 from core.ledger.accounts import balance_of, terms_of
 from core.ledger.chain import GENESIS
@@ -215,6 +216,11 @@ class Story:
 
     def _owner(self) -> None:
         scope, owner = self.place.scope_id, self.place.principal_id
+        for verdict in ("approved", "rejected"):
+            model = self.database.run(jobs.finish, self.job((Gaussian(sigma=44.0),)), {"verdict": verdict}, "pending")
+            with self.database.write() as session:
+                job = session.get_one(Job, model.job_id)
+                judge(session, session.get_one(Model, model.id), job, verdict, reason="read", actor=owner)
         self.database.run(ledger.freeze, scope, "looking into it", owner)
         self.database.run(ledger.unfreeze, scope, "all is well \u2013 really", owner)
         with self.database.write() as session:
@@ -362,9 +368,9 @@ def follow_here(lines: list[str]) -> str:
 
 def of_version_1(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return entries as 0.1.0 wrote them."""
-    since = ("spec", "release", "columns")
+    since = ("spec", "release", "columns", "approval")
     kept = [{name: one for name, one in body.items() if name not in since} for body in told]
-    return [body | {"v": 1} for body in kept if body["kind"] != "read"]
+    return [body | {"v": 1} for body in kept if body["kind"] not in ("read", "withhold", "verdict")]
 
 
 def the(told: list[dict[str, Any]], kind: str, **wanted: Any) -> dict[str, Any]:
@@ -666,6 +672,47 @@ def recover_another_s_key(told: list[dict[str, Any]]) -> None:
     the(told, "recovery")["principal"] = "pr_another"
 
 
+def approve_for_the_owner(told: list[dict[str, Any]]) -> None:
+    the(told, "verdict")["actor"] = "operator"
+
+
+def approve_what_was_rejected(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    said = the(told, "verdict", verdict="rejected")
+    place = told.index(said) + 1
+    return [*told[:place], said | {"verdict": "approved"}, *told[place:]]
+
+
+def approve_what_never_waited(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [body for body in told if body["kind"] != "withhold"]
+
+
+def approve_half(told: list[dict[str, Any]]) -> None:
+    the(told, "verdict")["verdict"] = "half"
+
+
+def withhold_twice(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    place = told.index(the(told, "withhold")) + 1
+    return [*told[:place], dict(told[place - 1]), *told[place:]]
+
+
+def withhold_no_job_s_release(told: list[dict[str, Any]]) -> None:
+    the(told, "withhold").update(job=None, attempt=None, chunk=None)
+
+
+def withhold_and_pay(told: list[dict[str, Any]]) -> None:
+    the(told, "withhold")["accounts"] = {told[0]["scope"]: {"spent": [0] * 4, "reserved": [-1, 0, 0, 0]}}
+
+
+def ask_for_no_approval(told: list[dict[str, Any]]) -> None:
+    """Of the second records of a scope whose first ones asked for it."""
+    first = the(told, "upload")
+    told.insert(told.index(first) + 1, first | {"dataset": "ds_other", "approval": not first["approval"]})
+
+
+def say_nothing_of_approval(told: list[dict[str, Any]]) -> None:
+    the(told, "upload")["approval"] = None
+
+
 def use_an_idle_slot(told: list[dict[str, Any]]) -> None:
     for moved in the(told, "reserve")["accounts"].values():
         moved["reserved"][-1] += 1
@@ -753,6 +800,15 @@ FORGERIES: dict[Change, str] = {
     forget_what_was_witnessed: "it moves .* follows",
     accept_for_the_owner: "nothing waits for this word",
     recover_another_s_key: "it is not the owner's key",
+    approve_for_the_owner: "no release waits for this word",
+    approve_what_was_rejected: "no release waits for this word",
+    approve_what_never_waited: "no release waits for this word",
+    approve_half: "its members are not those of its kind",
+    withhold_twice: "its release was withheld before",
+    withhold_no_job_s_release: "it names no job",
+    withhold_and_pay: "it moves .* follows",
+    ask_for_no_approval: "its rule of approval is not that of the records before",
+    say_nothing_of_approval: "its members are not those of its kind",
     use_an_idle_slot: "it moves .* follows",
     draw_without_end: "its jobs may draw more than its terms have room for",
     draw_less_than_nothing: "its members are not those of its kind",

@@ -19,7 +19,6 @@ from sqlalchemy.orm import Session, aliased
 
 from core.access import rights
 from core.base.errors import StaleAttempt, ensure
-from core.base.identifiers import new_id
 from core.db.tables import (
     CLIENT_LOST,
     TERMINAL_STATES,
@@ -31,8 +30,9 @@ from core.db.tables import (
     Model,
     Scope,
 )
+from core.jobs import transitions
 from core.jobs.transitions import LOST, add_event, end, end_cancelled, end_failed, leave_attempt, requeue, settle
-from core.ledger import chain, ledger
+from core.ledger import chain, ledger, releases
 from core.ledger.claims import Charge, Claim, hold, next_fence
 
 RUNNING = ("running", "cancelling")
@@ -315,6 +315,11 @@ def _by_scope(clients: Sequence[Job]) -> list[Job]:
     return sorted(clients, key=lambda client: (client.scope_id, client.place))
 
 
+def asked_of(clients: Sequence[Job], scopes: Collection[str]) -> list[Job]:
+    """Return the clients of some scopes that were asked anything, by scope."""
+    return _by_scope([one for one in clients if one.scope_id in scopes and one.chunks_spent])
+
+
 def _succeed(session: Session, client: Job, release: Mapping[str, Any], at: float) -> None:
     """End a client that has nothing more to do; the release is that of the federated job."""
     client.step = client.steps
@@ -378,17 +383,9 @@ def _publish(session: Session, job: Job, clients: Sequence[Job], release: Mappin
     gone = {client.scope_id for client in clients if (job.owner_id, client.dataset_id) not in allowed}
     statement = select(Scope.id).where(Scope.id.in_(asked), Scope.approval | Scope.id.in_(gone)).order_by(Scope.id)
     judges = list(session.execute(statement).scalars())
-    model = Model(
-        id=new_id("mdl"),
-        job_id=job.id,
-        dataset_id=job.dataset_id,
-        release=dict(release),
-        approval="pending" if judges else "not-needed",
-        created_at=at,
-    )
-    session.add(model)
-    session.flush()
+    model = transitions.publish(session, job, release, "pending" if judges else "not-needed", at)
     session.add_all(Approval(model_id=model.id, scope_id=scope_id, verdict="pending") for scope_id in judges)
+    releases.withhold(session, asked_of(clients, judges))
     session.execute(delete(Checkpoint).where(Checkpoint.job_id == job.id))  # the model holds it from here on
     job.step = job.steps
     end(session, job, "succeeded", at, model=model.id)

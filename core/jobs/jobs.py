@@ -22,10 +22,10 @@ from core.base.errors import StaleAttempt, ensure
 from core.base.identifiers import new_id
 from core.db import clock
 from core.db.tables import Attempt, Job, JobEvent, Label, Model
-from core.jobs import federations, withdrawals
+from core.jobs import federations, transitions, withdrawals
 from core.jobs.queue import DEVICES, next_job
 from core.jobs.transitions import DRAINED, LOST, add_event, end, end_cancelled, end_failed, leave_attempt, requeue
-from core.ledger import ledger
+from core.ledger import ledger, releases
 from core.ledger.claims import Charge, Claim, epoch, hold, lock_job, next_fence, refuse_if_frozen
 from core.privacy.events import EVENT, NOTHING
 
@@ -302,17 +302,11 @@ def finish(session: Session, claim: Claim, release: Mapping[str, Any], approval:
     job, at = hold(session, claim)
     if not rights.allowed(session, [(job.owner_id, job.dataset_id)]):
         approval = "pending"
-    model = Model(
-        id=new_id("mdl"),
-        job_id=job.id,
-        dataset_id=job.dataset_id,
-        release=dict(release),
-        approval=approval,
-        created_at=at,
-    )
-    session.add(model)
+    model = transitions.publish(session, job, release, approval, at)
     job.step = job.steps
     ledger.settle(session, job, reason="succeeded", release=model.release)
+    if approval == "pending":
+        releases.withhold(session, [job])
     leave_attempt(session, job, at, "succeeded")
     end(session, job, "succeeded", at, model=model.id)
     session.flush()

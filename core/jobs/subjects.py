@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from core.base.errors import ensure
 from core.db.tables import Job, Model
 from core.inference.error_bound import Records
-from core.ledger.releases import is_as_settled
+from core.ledger.releases import is_as_entered
 
 OPEN: Final = ("not-needed", "approved")
 """Of a model that everybody may have for whom its job exists."""
@@ -75,7 +75,7 @@ def subjects_of(session: Session, job: Job) -> Subjects | None:
         return None
     found = {model.id: model for model in session.execute(select(Model).where(Model.id.in_(named))).scalars()}
     ensure(all(name in found and found[name].approval in OPEN for name in named), "they stay while the job is live")
-    same = all(is_as_settled(session, model, session.get_one(Job, model.job_id)) for model in found.values())
+    same = all(is_as_entered(session, model, session.get_one(Job, model.job_id)) for model in found.values())
     ensure(same, "they are what the ledger says that their jobs released")
     readers = _payers(session, [job])
     relation = origin(session, named).relation(

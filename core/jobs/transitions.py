@@ -10,7 +10,8 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from core.base.errors import ensure
-from core.db.tables import FAILURE_CODES, TERMINAL_STATES, Attempt, Job, JobEvent
+from core.base.identifiers import new_id
+from core.db.tables import FAILURE_CODES, TERMINAL_STATES, Attempt, Job, JobEvent, Model
 from core.ledger import ledger
 from core.ledger.claims import Charge
 
@@ -84,3 +85,18 @@ def end_cancelled(session: Session, job: Job, at: float) -> None:
         leave_attempt(session, job, at, "cancelled")
     end(session, job, "cancelled", at)
     session.flush()
+
+
+def publish(session: Session, job: Job, release: Mapping[str, Any], approval: str, at: float) -> Model:
+    """Keep what a job released as its model; whether it waits for an owner, `approval` says."""
+    model = Model(
+        id=new_id("mdl"),
+        job_id=job.id,
+        dataset_id=job.dataset_id,
+        release=dict(release),
+        approval=approval,
+        created_at=at,
+    )
+    session.add(model)
+    session.flush()
+    return model

@@ -32,9 +32,8 @@ def compare_ended(rereader: Rereader, tally: Tally, job: Job, said: Statement) -
         isinstance(first, kinds.Reserve) and bool(ends), f"{job.id} has no entry that reserves, or none that ends it"
     )
     assert isinstance(first, kinds.Reserve), "just demanded"
-    due = rereader.follow(first.seq, ends[-1].seq, job.id)
-    if job.id in tally.corrected:
-        due.append(tally.corrected[job.id])
+    later = {*tally.withheld.get(job.id, ()), *filter(None, [tally.corrected.get(job.id)])}
+    due = sorted(later.union(rereader.follow(first.seq, ends[-1].seq, job.id)))
     remind(due == [entry.seq for entry in said.entries], f"entries of {job.id} are missing, or are another job's")
     for entry, body in zip(said.entries, bodies, strict=True):
         _confirm(rereader, entry, body)

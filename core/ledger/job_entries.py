@@ -3,7 +3,7 @@
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field
 
@@ -261,6 +261,48 @@ class Compensate(Body):
         tally.corrected[self.job] = self.seq
         if fraction == 1:
             tally.charged.subtract(job.drawn)  # below 0 where what was drawn is in `tally.before`
+
+
+class Withhold(Body):
+    """A job's release waits for the scope's owner: nobody else sees it before a `verdict` says so.
+
+    It moves nothing and only takes away, so that the job is not looked up: it may have ended long ago.
+    """
+
+    KIND: ClassVar[str] = "withhold"
+
+    def follow(self, tally: Tally) -> None:
+        """Demand that the job's release does not wait yet, and note that it does."""
+        _demand_still(self)
+        assert self.job is not None, "demanded above"
+        demand(self.job not in tally.withheld, f"the release of {self.job} was withheld before")
+        tally.withheld[self.job] = [self.seq]
+
+
+class Verdict(Body):
+    """The owner's word on a release that waits; there is one."""
+
+    KIND: ClassVar[str] = "verdict"
+
+    verdict: Literal["approved", "rejected"]
+    reason: str
+    actor: str
+
+    def follow(self, tally: Tally) -> None:
+        """Demand that it is the owner's, of a release that waits."""
+        _demand_still(self)
+        assert self.job is not None, "demanded above"
+        demand(self.actor == tally.owner, "it is not the owner's")
+        waits = tally.withheld.get(self.job, [])
+        demand(len(waits) == 1, f"no release of {self.job} waits for a verdict")
+        waits.append(self.seq)
+
+
+def _demand_still(body: Body) -> None:
+    """Demand that an entry is about a job, and moves nothing."""
+    demand(body.v > 1, "version 1 has no such kind")
+    demand(not body.accounts, "it moves amounts")
+    demand(body.job is not None and (body.attempt, body.chunk) == (0, 0), "it names no job, or one of its chunks")
 
 
 def _charge(job: JobTally, body: Body) -> None:

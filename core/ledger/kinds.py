@@ -9,7 +9,7 @@ import json
 from typing import Final
 
 from core.ledger.bodies import Body
-from core.ledger.job_entries import Charge, Compensate, Reading, Reserve, Settle, Spend
+from core.ledger.job_entries import Charge, Compensate, Reading, Reserve, Settle, Spend, Verdict, Withhold
 from core.ledger.scope_entries import Accept, Freeze, Grant, Open, Reconcile, Recovery, Unfreeze, Unwitnessed, Upload
 from core.ledger.tally import Tally
 
@@ -30,6 +30,8 @@ __all__ = [
     "Unfreeze",
     "Unwitnessed",
     "Upload",
+    "Verdict",
+    "Withhold",
     "follow",
     "read",
 ]
@@ -46,6 +48,8 @@ KINDS: Final[dict[str, type[Body]]] = {
         Charge,
         Settle,
         Compensate,
+        Withhold,
+        Verdict,
         Freeze,
         Unfreeze,
         Reconcile,

@@ -79,6 +79,7 @@ def note_upload(session: Session, scope_id: str, dataset: Dataset, identity: str
         "rows": dataset.rows,
         "actor": dataset.owner_id,
         "columns": digest_of(dataset.columns),
+        "approval": scope.approval,
         "accounts": {},
     }
     if identity is not None:

@@ -1,37 +1,113 @@
-"""Models compared with the entry that says what their job released: before they are signed, served, or built on."""
+"""Releases in the ledger: which of them wait for an owner, what the owner said, and models compared with that.
+
+A model is compared before it is signed, served, or built on.
+"""
 
 import json
+from collections.abc import Collection, Sequence
+from typing import Any, Final, Literal
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from core.base.errors import ScopeFrozen
+from core.db import clock
 from core.db.tables import Entry, Job, Model
+from core.ledger import chain
+from core.ledger.accounts import lock_scope
+from core.ledger.bodies import Body
+from core.ledger.claims import refuse_if_frozen
 from core.ledger.digests import digest_of
-from core.ledger.job_entries import Settle
+from core.ledger.job_entries import Settle, Verdict, Withhold
+
+Said = Literal["approved", "rejected"]
+_TELLING: Final = (Settle.KIND, Withhold.KIND, Verdict.KIND)
 
 
-def is_as_settled(session: Session, model: Model, job: Job) -> bool:
-    """Say whether a model that is not retired is what its job's settlement names: of a federated job, its clients'.
+def withhold(session: Session, paying: Sequence[Job]) -> None:
+    """Write into the chains of some jobs that their release waits for the owner; of those that wait already, nothing.
 
-    Entries of version 1 name none: of their jobs nothing is compared but that they were settled.
+    Args:
+        session: an open write transaction that holds the jobs' locks.
+        paying: the jobs, of a federated job its clients, sorted by scope.
+
+    Raises:
+        LedgerFrozen: the ledger is behind its witness.
+    """
+    for job in paying:
+        if not _has(session, job, Withhold):
+            _append(session, job, Withhold, {})
+
+
+def note_verdict(session: Session, paying: Sequence[Job], verdict: Said, reason: str, actor: str) -> None:
+    """Write into the chains of some jobs what the owner says of their release, where that is not in them yet.
+
+    Args:
+        session: an open write transaction that holds the jobs' locks.
+        paying: as for `withhold`; their release waits.
+        verdict: of the owner.
+        reason: for people; it stays in the chain for ever.
+        actor: the owner's id.
+
+    Raises:
+        LedgerFrozen: the ledger is behind its witness.
+    """
+    for job in paying:
+        if not _has(session, job, Verdict):
+            _append(session, job, Verdict, {"verdict": verdict, "reason": reason, "actor": actor})
+
+
+def outcome(said: Collection[str]) -> str:
+    """Return what becomes of a release from what each of those who judge it said, `pending` where nothing yet."""
+    if not said:
+        return "not-needed"
+    return next((word for word in ("rejected", "pending") if word in said), "approved")
+
+
+def is_as_entered(session: Session, model: Model, job: Job) -> bool:
+    """Say whether a model that is not retired is what the entries of its job say: of a federated job, its clients'.
+
+    Its release is that of their settlements, and it was approved by their verdicts. Entries of version 1 say neither:
+    of their jobs nothing is compared but that they were settled.
     """
     ids = select(Job.id).where(Job.federation_id == job.id, Job.place.is_not(None)) if job.is_federated else [job.id]
-    found = select(Entry.body).where(Entry.job_id.in_(ids), Entry.kind == Settle.KIND)
-    bodies = [json.loads(body) for body in session.execute(found).scalars()]
-    named = [body["release"] for body in bodies if "release" in body]
-    released = {name for name in named if name is not None}
-    return bool(bodies) and (not named or released == {digest_of(model.release)})
+    found = select(Entry.body).where(Entry.job_id.in_(ids), Entry.kind.in_(_TELLING))
+    bodies: list[dict[str, Any]] = [json.loads(body) for body in session.execute(found).scalars()]
+    settled = [body for body in bodies if body["kind"] == Settle.KIND]
+    named = [body["release"] for body in settled if "release" in body]
+    if not settled or (named and {name for name in named if name is not None} != {digest_of(model.release)}):
+        return False
+    return all(body["v"] == 1 for body in bodies) or model.approval == outcome(_said(bodies))
+
+
+def _said(bodies: Sequence[dict[str, Any]]) -> list[str]:
+    """Return what was said of each release that waits, `pending` where nothing was."""
+    verdicts = {body["job"]: body["verdict"] for body in bodies if body["kind"] == Verdict.KIND}
+    return [verdicts.get(body["job"], "pending") for body in bodies if body["kind"] == Withhold.KIND]
 
 
 def refuse_changed(session: Session, model: Model, job: Job) -> None:
-    """Refuse a model that is not what its job's settlement names; arguments as `is_as_settled`.
+    """Refuse a model that is not what the entries of its job say; arguments as `is_as_entered`.
 
     Raises:
         ScopeFrozen: it was changed beside the ledger.
     """
-    if not is_as_settled(session, model, job):
+    if not is_as_entered(session, model, job):
         raise ScopeFrozen(
-            "This model is not what the ledger says that its job released: it was changed in the database, and is not "
-            "served. The operator restores its row from a backup; a clone of the job pays anew."
+            "This model is not what the ledger says that its job released, or that its owner approved: it was changed "
+            "in the database, and is not served. The operator restores its row from a backup; a clone of the job pays "
+            "anew."
         )
+
+
+def _has(session: Session, job: Job, form: type[Body]) -> bool:
+    mine = select(Entry.seq).where(Entry.job_id == job.id, Entry.kind == form.KIND)
+    return session.execute(mine).first() is not None
+
+
+def _append(session: Session, job: Job, form: type[Body], content: dict[str, Any]) -> None:
+    refuse_if_frozen(session)
+    scope, at = lock_scope(session, job.scope_id), clock.read(session)
+    still = {"accounts": {}, **content}
+    chain.append(session, scope, form, at=at, job_id=job.id, attempt=0, chunk=0, content=still)
+    session.flush()

@@ -35,6 +35,7 @@ def compare_scope(scope: Scope, tally: Tally) -> None:
     """Compare what decides the noise and the rates of all jobs to come, who answers, and whether it admits jobs."""
     told, kept = (tally.owner, tally.adjacency, tally.units), (scope.owner_id, scope.adjacency, scope.units)
     demand(told == kept, "its owner, adjacency or number of units is not that of its first entry")
+    demand(tally.approval in (None, scope.approval), "its rule of approval is not that of its uploads")
     demand(tally.unit == scope.unit, "its unit is not that of its first entry")
     demand((scope.frozen_reason is not None) == tally.is_frozen, "it is frozen by no entry, or thawed by none")
     gaps_kept = [(gap.entry, gap.since, gap.until, gap.accepted) for gap in gaps.gaps_of(scope)]

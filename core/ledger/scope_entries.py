@@ -132,6 +132,8 @@ class Upload(Still):
     Entries of datasets of which nothing is kept are without it."""
     columns: Digest | None = None
     """Of the columns as they were declared; entries of version 1 are without it."""
+    approval: bool | None = None
+    """Whether each release waits for the owner, as for all records of the scope; left out in version 1."""
 
     def follow(self, tally: Tally) -> None:
         """Demand that they came into it once, and note them."""
@@ -141,6 +143,10 @@ class Upload(Still):
         demand(self.dataset not in tally.uploads, f"{self.dataset} came into the scope before")
         fits = self.columns is not None if self.v > 1 else "columns" not in self.model_fields_set
         demand(fits, "its columns are not those of its version")
+        same = self.approval in (True, False) if self.v > 1 else "approval" not in self.model_fields_set
+        demand(same, "its rule of approval is not that of its version")
+        demand(tally.approval in (None, self.approval), "its rule of approval is not that of the records before")
+        tally.approval = self.approval
         if self.v > 1 and tally.unit == "record" and not tally.uploads:
             same = self.rows == tally.units
             demand(same, f"the first records of the scope are {self.rows}, and its budget is for {tally.units}")

@@ -33,6 +33,8 @@ _PLAIN: Final = (
     "pending",
     "unwitnessed",
     "corrected",
+    "withheld",
+    "approval",
     "reconciled",
 )
 _OF_JOBS: Final = (

@@ -168,6 +168,8 @@ class Tally:
             and until when, and the number of the one by which the owner has accepted it, None before.
         compensations: times of the last ten corrections.
         corrected: the number of the entry that gave back a share of a job's charge, by job.
+        withheld: by job whose release waited for the owner, the numbers of the entry that says so and of the verdict.
+        approval: whether each release waits for the owner; None where no entry says so.
         reconciled: the numbers of the entries whose kinds are `RECONCILED`.
         charged: the events that were charged and stay so, counted: those of entries after `before`.
         before: what the events of the entries before add up to, where only that is known; None: there are none.
@@ -198,6 +200,8 @@ class Tally:
         self.unwitnessed: list[tuple[int, float, float, int | None]] = []
         self.compensations: deque[float] = deque(maxlen=10)
         self.corrected: dict[str, int] = {}
+        self.withheld: dict[str, list[int]] = {}
+        self.approval: bool | None = None
         self.reconciled: list[int] = []
         self.charged: Counter[Event] = Counter()
         self.before: Totals | None = None

@@ -1,13 +1,13 @@
 """Use cases of released models as they were released; what is reckoned from them is in `readings`."""
 
 import json
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from safetensors.numpy import save
 from sqlalchemy.orm import Session
 
-from core.base.errors import Conflict, FieldError, Forbidden, Invalid, ModelRetired, NotFound
+from core.base.errors import FieldError, Forbidden, Invalid, ModelRetired, NotFound
 from core.db import reads as queries
 from core.db.tables import Job, Model, Scope
 from core.inference.exports import export_of
@@ -99,7 +99,7 @@ def _view(session: Session, context: Context, caller: Caller, model: Model, job:
     )
 
 
-def judge(context: Context, caller: Caller, model_id: str, verdict: Literal["approved", "rejected"]) -> ModelView:
+def judge(context: Context, caller: Caller, model_id: str, verdict: releases.Said) -> ModelView:
     """Approve or reject a release, where the scope asks for that: its owner alone.
 
     A federated job's is approved once every scope that asks has approved it, and rejected by one.
@@ -115,22 +115,10 @@ def judge(context: Context, caller: Caller, model_id: str, verdict: Literal["app
         if caller.id not in queries.judges(session, model, job):
             raise Forbidden("Only the owner of the data may judge this release.")
         subjects.take(session, model)
-        if model.approval not in {"pending", verdict}:
-            raise Conflict(f"This release is {model.approval}.")
-        if job.is_federated:
-            approvals.judge(session, model, _judged(session, caller, model), verdict)
-        else:
-            model.approval = verdict
-        session.flush()
+        approvals.judge(session, model, job, verdict, reason="", actor=caller.id)
         return _view(session, context, caller, model, job)
 
     return context.database.run(work)
-
-
-def _judged(session: Session, caller: Caller, model: Model) -> list[str]:
-    """Return the scopes for which a caller judges a federated job's model: its own."""
-    asked = [row.scope_id for row in approvals.approvals_of(session, model.id)]
-    return [one for one in asked if session.get_one(Scope, one).owner_id == caller.id]
 
 
 def export_json(context: Context, caller: Caller, model_id: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from core.base.errors import ScopeFrozen
 from core.db import clock
 from core.db.tables import Entry, Job, Model, Scope
 from core.ledger.ended import compare_ended
-from core.ledger.releases import is_as_settled
+from core.ledger.releases import is_as_entered
 from core.ledger.rounds import freeze_unverified
 from core.ledger.signing import installation, load_signing_keys
 from core.ledger.statements import jobs_telling, statement_of
@@ -82,7 +82,7 @@ def _changed(session: Session, ledgers: Ledgers, job_id: str) -> dict[str, str]:
         try:
             shown = list(tally.reconciled)
             for model, made in _models(session, job_id):
-                demand(is_as_settled(session, model, made), f"{model.id} is not what the ledger says of it")
+                demand(is_as_entered(session, model, made), f"{model.id} is not what the ledger says of it")
             for job in jobs_telling(session, job_id, scope_id):
                 if job.id not in tally.live:
                     compare_ended(one.entries, tally, job, statement_of(session, job))

@@ -5,11 +5,10 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from sqlalchemy import update
 
 from core.base.errors import Invalid, Refusal
 from core.data.columns import Column
-from core.db.tables import Dataset, Job, Model
+from core.db.tables import Dataset, Job
 from core.inference.error_bound import ErrorBound
 from core.inference.released import Released, fitted_loss_of
 from core.jobs import jobs as rows
@@ -298,15 +297,12 @@ def test_a_released_scale_may_be_taken_for_known(house: House) -> None:
 @on_one_database
 def test_a_model_may_be_named_once_it_is_approved(house: House) -> None:
     seen, fresh = house.dataset(), house.dataset()
-    named = house.model(seen, "pending")
-    asked = spec(fresh, named)
-    assert "is pending" in house.faults(asked)[0][1], "even by whoever may judge it"
-    with house.context.database.write() as session:
-        session.execute(update(Model).values(approval="rejected"))
-    assert "is rejected" in house.faults(asked)[0][1]
-    with house.context.database.write() as session:
-        session.execute(update(Model).values(approval="approved"))
-    assert house.submit(asked)
+    refused, named = house.model(seen, "pending"), house.model(seen, "pending")
+    assert "is pending" in house.faults(spec(fresh, named))[0][1], "even by its judge"
+    models.judge(house.context, house.owner, refused, "rejected")
+    assert "is rejected" in house.faults(spec(fresh, refused))[0][1]
+    models.judge(house.context, house.owner, named, "approved")
+    assert house.submit(spec(fresh, named))
 
 
 @on_one_database

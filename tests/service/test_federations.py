@@ -27,10 +27,10 @@ from core.db import reads as queries
 from core.db.database import Database
 from core.db.reads import JobFilter
 from core.db.service_tables import Secret
-from core.db.tables import Account, Dataset, Entry, Job, Model, Scope
+from core.db.tables import Account, Dataset, Entry, Job, Model
+from core.jobs import approvals, subjects
 from core.jobs import federations as store
 from core.jobs import jobs as rows
-from core.jobs import subjects
 from core.jobs.federations import FederationClaim
 from core.jobs.sweep import CONTACT, sweep
 from core.ledger import ledger, reserving
@@ -71,8 +71,8 @@ def make(context: Context, someone: Someone, changes: Sequence[dict[str, Any]] =
     with context.database.write() as session:
         for owner, one in zip(owners, changes, strict=True):
             columns, adjacency = one.get("columns", COLUMNS), one.get("adjacency", "zero_out")
-            place = open_place(session, owner.id, columns, units=100, adjacency=adjacency)
-            session.get_one(Scope, place.scope_id).approval = one.get("approval", False)
+            approval = one.get("approval", False)
+            place = open_place(session, owner.id, columns, units=100, adjacency=adjacency, approval=approval)
             found.scopes.append(place.scope_id)
             found.datasets.append(place.dataset_id)
             give(session, found.datasets[-1], analyst.id)
@@ -574,8 +574,8 @@ def test_of_two_verdicts_at_one_moment_the_first_counts(context: Context, someon
         with context.database.write() as session:
             first = session.get_one(Model, seen.model)
             subjects.take(session, first)
-            first.approval = "approved"
-            session.flush()
+            job = session.get_one(Job, made["id"])
+            approvals.judge(session, first, job, "approved", reason="", actor=three.owners[0].id)
             second = pool.submit(models.judge, context, three.owners[0], seen.model, "rejected")
             assert not wait([second], timeout=0.3).done, "it waits for the first"
         with pytest.raises(Conflict, match="is approved"):

@@ -133,6 +133,7 @@ def open_place(
     units: int = 1000,
     adjacency: str = "zero_out",
     terms: Terms = TERMS,
+    approval: bool = False,
 ) -> Place:
     """Store a scope of somebody's, and a dataset of which nothing is ever read."""
     scope = ledger.open_scope(
@@ -144,6 +145,7 @@ def open_place(
         terms=terms,
         declared={"epsilon": str(terms.epsilon), "delta": str(terms.delta)},
     )
+    scope.approval = approval
     dataset_id = make_dataset(session, owner_id, scope.id)
     dataset = session.get_one(Dataset, dataset_id)
     dataset.columns, dataset.rows = list(columns), units
