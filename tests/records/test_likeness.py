@@ -80,6 +80,59 @@ def test_two_populations_raise_no_alarm(population: Any) -> None:
         assert share(numbers(rows), numbers(dense)) is None
 
 
+def kinds(random: np.random.Generator, rows: int, each: int = 8) -> Any:
+    """Rows of three columns of codes: of `each`**3 kinds, by default 512, equally frequent."""
+    return random.integers(0, each, size=(rows, 3))
+
+
+def many_kinds(random: np.random.Generator, rows: int) -> Any:
+    """Rows of 19,683 kinds: within a small upload hardly two are equal, and in a large one many."""
+    return kinds(random, rows, 27)
+
+
+def skewed(random: np.random.Generator, rows: int) -> Any:
+    """Rows of three columns of codes, of which the low ones come most."""
+    return np.minimum(random.geometric(0.15, size=(rows, 3)), 25)
+
+
+@pytest.mark.parametrize("population", [fine, coarse, kinds, many_kinds, skewed])
+@pytest.mark.parametrize(("rows", "others"), [(1000, 8000), (500, 20_000), (100, 30_000)])
+def test_samples_of_unequal_size_raise_no_alarm(population: Any, rows: int, others: int) -> None:
+    """None of 80 pairs of independent samples; the old rule raised 5 to 40 of them where rows repeat."""
+    random = np.random.default_rng([rows, others])
+    alarms = [share(numbers(population(random, rows)), numbers(population(random, others))) for _ in range(80)]
+    assert [found for found in alarms if found is not None] == []
+
+
+@pytest.mark.parametrize(("of_small", "of_large"), [(0.5, 0.02), (0.1, 0.5), (0.8, 0.01)])
+@pytest.mark.parametrize(("rows", "others"), [(1000, 8000), (500, 20_000)])
+def test_one_repeated_part_raises_no_alarm(of_small: float, of_large: float, rows: int, others: int) -> None:
+    """Two populations repeat the same 100 rows, the one often and the other seldom; all other rows differ."""
+    random = np.random.default_rng([rows, others, int(100 * of_small)])
+
+    def upload(count: int, part: float) -> Any:
+        drawn = fine(random, count)
+        core = random.random(count) < part
+        drawn[core] = random.integers(0, 100, size=(core.sum(), 1))
+        return drawn
+
+    alarms = [share(numbers(upload(rows, of_small)), numbers(upload(others, of_large))) for _ in range(60)]
+    assert [found for found in alarms if found is not None] == []
+
+
+@pytest.mark.parametrize(
+    ("population", "part"), [(fine, 2), (fine, 10), (fine, 30), (kinds, 2), (many_kinds, 2), (many_kinds, 5)]
+)
+def test_part_of_a_table_is_found_where_rows_repeat(population: Any, part: int) -> None:
+    """At most 3 of 50 parts of 12,000 rows are missed."""
+    random = np.random.default_rng(part)
+    missed = 0
+    for _ in range(50):
+        rows = population(random, 12_000)
+        missed += share(numbers(rows), numbers(rows[random.permutation(12_000)[: 12_000 // part]])) is None
+    assert missed <= 3
+
+
 @pytest.mark.parametrize("population", [fine, coarse])
 @pytest.mark.parametrize(("common", "found"), [(0.35, 0.0), (0.65, 1.0), (0.9, 1.0)])
 def test_shares_are_told_from_a_half(population: Any, common: float, found: float) -> None:
@@ -94,9 +147,9 @@ def test_shares_are_told_from_a_half(population: Any, common: float, found: floa
     assert abs(alarms / 200 - found) <= 0.01
 
 
-@pytest.mark.parametrize(("part", "most_missed"), [(2, 0.0), (10, 0.0), (30, 0.02), (60, 0.2)])
+@pytest.mark.parametrize(("part", "most_missed"), [(2, 0.0), (10, 0.0), (30, 0.02), (60, 0.4)])
 def test_part_of_a_table_is_found(part: int, most_missed: float) -> None:
-    """Whole rows, 1 in `part` of 30,000; a hundredth is missed mostly, and said so."""
+    """Whole rows, 1 in `part` of 30,000; a sixtieth is missed in two cases of five."""
     random = np.random.default_rng(3)
     missed = 0
     for _ in range(50):

@@ -8,15 +8,26 @@ multiset of whole rows. Two uploads with the same columns hold the same records 
 other columns, all that both have must agree, and one of them must vary enough that this is no coincidence.
 
 *Records in common.* Rows are counted in `BUCKETS` buckets by a keyed hash of their cells, for up to 31 sets of columns
-(`column_sets`), so that uploads with some columns of their own have a set in common. With counts a and b of two,
+(`column_sets`), so that uploads with some columns of their own have a set in common. Let uploads of n and m rows,
+n <= m, have counts a and b. Of their pairs of rows, across both and within each, these parts are equal:
 
-    S = <a, b> - sqrt((|a|^2 - n_a)+ (|b|^2 - n_b)+)
+    c = <a, b>/(n m),   p = (|a|^2 - n)/(n (n - 1)),   q = (|b|^2 - m)/(m (m - 1)),
 
-estimates how many rows they share: pairs of equal rows across both, less as many as equal rows within each explain
-(by Cauchy and Schwarz no two unrelated populations have more). The sums are freed of collisions first. This is the
-sketch of Alon, Gibbons, Matias and Szegedy (1999) in the bucketed form of Cormode and Garofalakis (2005). The share is
-S over the rows of the smaller upload; its standard deviation is at most about sqrt(larger / smaller / spread), where
-the spread is how many buckets are in use, by their weight.
+each then freed of collisions: (B c - 1)/(B - 1) with B buckets. The share of the n rows that are among the m is
+estimated by m (c - sqrt(p q)): equal pairs across, less as many as equal rows within each explain (by Cauchy and
+Schwarz no two unrelated populations have more). This is the sketch of Alon, Gibbons, Matias and Szegedy (1999) in the
+bucketed form of Cormode and Garofalakis (2005).
+
+*Chance.* Let P and Q be p and q before they are freed. Samples of one population differ from it by d/n and e/m, of
+which c has <d, e>/(n m), p has |d|^2/n^2 and q has |e|^2/m^2 beside terms that are linear in d and e. The linear terms
+of c - sqrt(p q) cancel where both populations are one. The rest are uncorrelated, with variances P/(n m), 2 P/n^2 and
+2 Q/m^2. So the share has the variance
+
+    m/n sqrt(P Q) + (m/n)^2 P/2 q/p + Q/2 p/q,
+
+which is ((n + m)/n)^2 P/2 for p = q. Where rows hardly repeat, p is mostly noise. The square root then loses at most
+all that repeats explain: m q, which the larger upload shows with a deviation of sqrt(2 Q). The pairs across remain,
+and the smaller upload's rows show their variance one by one. Chance is the lesser of the two bounds.
 """
 
 import json
@@ -25,7 +36,7 @@ from base64 import b64decode
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b, sha256
 from itertools import chain
-from math import log2, pi, sqrt
+from math import inf, log2, pi, sqrt
 from operator import mul
 from sys import byteorder
 from typing import Final
@@ -43,9 +54,11 @@ NEAR: Final = 0.5
 LEAST_SPREAD: Final = 64.0
 """Rows that fill fewer buckets than this say nothing about a near-copy."""
 DEVIATIONS: Final = 5.0
-"""A share below this many standard deviations is chance; false alarms are rarer than 1e-6 a comparison."""
+"""A share below this many standard deviations is chance."""
 CERTAIN_BITS: Final = 40.0
 """Columns that agree by a chance of 2^-40 at most are the same records."""
+_SURE: Final = 3.0
+"""Deviations by which equal rows of the smaller upload are no chance."""
 _AS_GOOD: Final = 0.8
 _FEW: Final = 4
 _GROUPS: Final = 16
@@ -162,20 +175,44 @@ def shared(first: Sequence[int], second: Sequence[int], above: float = NEAR) -> 
         second: those of the other, by the same set of columns under the same key.
         above: the least share to speak of.
     """
-    rows, others = sum(first), sum(second)
-    if not rows or not others:
+    small, large = sorted((first, second), key=sum)
+    rows = sum(small)
+    spread = spread_of([one + two for one, two in zip(small, large, strict=True)])
+    if rows < 2 or spread < LEAST_SPREAD:  # noqa: PLR2004 - one row has no pairs
         return None
-    spread = spread_of([one + two for one, two in zip(first, second, strict=True)])
-    pairs = _freed(sum(map(mul, first, second)), rows, others)
-    within = _freed(sum(map(mul, first, first)), rows, rows) - rows
-    beside = _freed(sum(map(mul, second, second)), others, others) - others
-    share = (pairs - sqrt(max(0.0, within) * max(0.0, beside))) / min(rows, others)
-    if spread < LEAST_SPREAD or share <= above:
-        return None
-    deviation = sqrt(max(rows, others) / min(rows, others) / spread)
-    return share if share > DEVIATIONS * deviation else None
+    share, chance = _share_and_chance(small, large, spread)
+    return share if share > max(above, chance) else None
 
 
-def _freed(pairs: int, rows: int, others: int) -> float:
-    """Return pairs of equal rows without those that merely fell into one bucket."""
-    return (pairs - rows * others / BUCKETS) * BUCKETS / (BUCKETS - 1)
+def _share_and_chance(small: Sequence[int], large: Sequence[int], spread: float) -> tuple[float, float]:
+    """Return the share of the smaller upload's rows, and how much of it is chance: `DEVIATIONS` deviations."""
+    rows, others = sum(small), sum(large)
+    across = sum(map(mul, small, large))
+    in_small, in_large = _within(small), _within(large)
+    repeats, besides = max(0.0, _freed(in_small)), max(0.0, _freed(in_large))
+    share = others * (_freed(across / rows / others) - sqrt(repeats * besides))
+
+    in_small, in_large = max(in_small, 1 / spread), max(in_large, 1 / spread)
+    crossing = others / rows * sqrt(in_small * in_large)
+    of_small, of_large = (others / rows) ** 2 * in_small / 2, in_large / 2
+    smooth = (
+        sqrt(crossing + of_small * besides / repeats + of_large * repeats / besides) if repeats and besides else inf
+    )
+
+    squares = sum(one * two * two for one, two in zip(small, large, strict=True))
+    by_row = (squares / rows - (across / rows) ** 2) / rows
+    sure = repeats - _SURE * sqrt(2 * in_small) / rows
+    whole = DEVIATIONS * sqrt(max(by_row, crossing) + 2 * in_large)
+    return share, min(DEVIATIONS * smooth, others * max(besides, sure) + whole)
+
+
+def _within(counts: Sequence[int]) -> float:
+    """Return the chance that two different rows of an upload lie in one bucket, of at least two rows."""
+    rows = sum(counts)
+    alike: int = sum(map(mul, counts, counts)) - rows
+    return alike / (rows * (rows - 1))
+
+
+def _freed(chance: float) -> float:
+    """Return the chance that two rows are equal, from the chance that they lie in one bucket."""
+    return (chance * BUCKETS - 1) / (BUCKETS - 1)
