@@ -107,6 +107,8 @@ SINCE_2: dict[str, dict[str, Form]] = {
     "settle": {"release": or_null(DIGEST)},
 }
 """Members that version 1 has not."""
+MAYBE: dict[str, dict[str, Form]] = {"reserve": {"runs": typed(int, 1, 10)}}
+"""Members of version 2 that may be left out."""
 FIGURE = "[0-9]{1,6}([.][0-9]{1,12})?(e-[0-9]{1,2})?"
 LEAVES = {"gaussian": "sigma", "zcdp": "rho", "pure": "epsilon", "bounded_range": "epsilon", "sampled": "sigma"}
 WEIGHTS = ("0.699", "0.1", "0.1", "0.1")
@@ -330,7 +332,9 @@ class Ledger:
         self.scope = self.scope or body["scope"]
         need((body["scope"], body["seq"]) == (self.scope, self.seq), "it is missing, or of another scope")
         beside: dict[str, Form] = {"identity": DIGEST} if body["kind"] == "upload" and "identity" in body else {}
-        beside |= SINCE_2.get(body["kind"], {}) if self.v > 1 else {}
+        if self.v > 1:
+            maybe = MAYBE.get(body["kind"], {})
+            beside |= SINCE_2.get(body["kind"], {}) | {name: maybe[name] for name in maybe.keys() & body.keys()}
         need(fits(COMMON | MEMBERS[body["kind"]] | beside, body), "its members are not those of its kind")
         shown_at = datetime.fromtimestamp(body["at"], UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         need(entry["created_at"] == shown_at, "it is shown as of another time")
@@ -440,10 +444,12 @@ class Ledger:
             "over": False,
             "compensated": False,
             "reader": 0,
+            "readings": 0,
             "kept": False,
         }
         job |= {"charged": dict.fromkeys(held, ZERO), "drawn": Counter(), "paid": 0, "attempt": 0, "due": 0}
-        job["draws"] = body["draws"]
+        job |= {"draws": body["draws"], "runs": body.get("runs", 1)}
+        need(body["draws"] % body.get("runs", 1) == 0, "its runs draw unequally")
         self.jobs[body["job"]] = job
         self.count(job, body["draws"])
         return {name: (ZERO, amount) for name, amount in held.items()}
@@ -473,7 +479,7 @@ class Ledger:
         job, attempt = self.live(body), body["attempt"]
         need(self.v > 1, "version 1 has no such kind")
         need(body["chunk"] == 0 and attempt > job["reader"] and attempt >= max(1, job["attempt"]), "it is out of turn")
-        job |= {"reader": attempt, "kept": True}
+        job |= {"reader": attempt, "readings": job["readings"] + 1, "kept": True}
 
     def spend(self, body: Body) -> Moves:
         """Pay for a chunk before it is read."""
@@ -521,7 +527,10 @@ class Ledger:
         job["over"] = True
         named = self.v == 1 or (body["release"] is not None) == (body["reason"] == "succeeded")
         need(named, "it names a release where there is none, or none where there is one")
-        need(body["draws"] == (0 if job["paid"] else job["draws"]), "it gives back draws that may have been made")
+        left = (
+            job["draws"] // job["runs"] * max(0, job["runs"] - max(1, job["readings"])) if job["paid"] else job["draws"]
+        )
+        need(body["draws"] == left, "it gives back draws that may have been made, or keeps others")
         self.count(job, -body["draws"])
         return {name: (ZERO, add(ZERO, held, -1)) for name, held in job["held"].items()}
 

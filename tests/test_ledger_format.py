@@ -368,9 +368,17 @@ def follow_here(lines: list[str]) -> str:
 
 def of_version_1(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return entries as 0.1.0 wrote them."""
-    since = ("spec", "release", "columns", "approval")
+    since = ("spec", "release", "columns", "approval", "runs")
     kept = [{name: one for name, one in body.items() if name not in since} for body in told]
-    return [body | {"v": 1} for body in kept if body["kind"] not in ("read", "withhold", "verdict")]
+    left_out = ("read", "withhold", "verdict")
+    return keeping_draws([body | {"v": 1} for body in kept if body["kind"] not in left_out], kept)
+
+
+def keeping_draws(told: list[dict[str, Any]], before: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return entries where jobs that an entry before reserved for give no draws back, if they have paid."""
+    paid = {body["job"] for body in [*before, *told] if body["kind"] == "spend"}
+    whole = paid.intersection(body["job"] for body in before if body["kind"] == "reserve")
+    return [body | {"draws": 0} if body["kind"] == "settle" and body["job"] in whole else body for body in told]
 
 
 def the(told: list[dict[str, Any]], kind: str, **wanted: Any) -> dict[str, Any]:
@@ -719,7 +727,7 @@ def use_an_idle_slot(told: list[dict[str, Any]]) -> None:
 
 
 def draw_without_end(told: list[dict[str, Any]]) -> None:
-    the(told, "reserve")["draws"] = 2**62
+    the(told, "reserve")["draws"] = 10 * 2**59
 
 
 def draw_less_than_nothing(told: list[dict[str, Any]]) -> None:
@@ -729,6 +737,23 @@ def draw_less_than_nothing(told: list[dict[str, Any]]) -> None:
 
 def give_back_draws(told: list[dict[str, Any]]) -> None:
     the(told, "settle")["draws"] = 1
+
+
+def give_back_the_runs_that_were_made(told: list[dict[str, Any]]) -> None:
+    body = the(told, "settle")
+    body["draws"] = the(told, "reserve", job=body["job"])["draws"]
+
+
+def keep_runs_that_nobody_made(told: list[dict[str, Any]]) -> None:
+    the(told, "settle")["draws"] = 0
+
+
+def divide_draws_unequally(told: list[dict[str, Any]]) -> None:
+    the(told, "reserve")["runs"] = 7
+
+
+def divide_draws_among_many_runs(told: list[dict[str, Any]]) -> None:
+    the(told, "reserve")["runs"] = 20
 
 
 def go_back_in_time(told: list[dict[str, Any]]) -> None:
@@ -813,6 +838,10 @@ FORGERIES: dict[Change, str] = {
     draw_without_end: "its jobs may draw more than its terms have room for",
     draw_less_than_nothing: "its members are not those of its kind",
     give_back_draws: "it gives back draws that may have been made",
+    give_back_the_runs_that_were_made: "it gives back draws that may have been made",
+    keep_runs_that_nobody_made: "it gives back draws that may have been made, or keeps others",
+    divide_draws_unequally: "its runs draw unequally",
+    divide_draws_among_many_runs: "its members are not those of its kind",
     go_back_in_time: "its time goes back",
     write_a_float: "its members are not those of its kind",
     add_a_word: "its members are not those of its kind",
@@ -843,7 +872,9 @@ def forget_a_job(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def draw_less_than_it_may(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    the(told, "reserve")["draws"] -= 1
+    first = the(told, "reserve")
+    first["draws"] -= first["runs"]
+    the(told, "settle", job=first["job"])["draws"] -= first["runs"] - 2
     return told
 
 
@@ -880,11 +911,26 @@ def test_entries_of_version_1_are_held_to_their_own_rules(lines: list[str]) -> N
     refund, second = refunded.index(the(refunded, "compensate")), told.index(the(told, "read", attempt=2))
     for changed in (
         of_version_1(told),
-        [*of_version_1(told[:second]), *told[second:]],
-        [*of_version_1(refunded[: refund + 1]), *refunded[refund + 1 : refund + 6]],
+        [*of_version_1(told[:second]), *keeping_draws(told[second:], told[:second])],
+        [*of_version_1(refunded[: refund + 1]), *keeping_draws(refunded[refund + 1 : refund + 6], refunded[:refund])],
     ):
         written = hashed_anew(changed)
         assert outsider.verify(written).head == follow_here(written)
+
+
+def test_a_job_that_paid_under_version_1_keeps_its_draws_under_version_2(lines: list[str]) -> None:
+    """No entry of version 1 says how many attempts could read, nor how many runs were reserved."""
+    told = bodies(lines)
+    end = told.index(the(told, "settle"))
+    kept = [*of_version_1(told[:end]), told[end] | {"draws": 0}]
+    written = hashed_anew(kept)
+    assert outsider.verify(written).head == follow_here(written)
+    for back in (told[end]["draws"], the(told, "reserve")["draws"]):
+        written = hashed_anew([*kept[:-1], told[end] | {"draws": back}])
+        with pytest.raises(outsider.Broken, match="it gives back draws that may have been made"):
+            outsider.verify(written)
+        with pytest.raises(BrokenChain, match="it gives back draws that may have been made"):
+            follow_here(written)
 
 
 def test_bodies_that_were_hashed_anew_unchanged_are_good(lines: list[str]) -> None:

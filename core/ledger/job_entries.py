@@ -13,7 +13,7 @@ from core.ledger.digests import Digest
 from core.ledger.schedules import MAX_CHUNKS, Schedule, is_stream
 from core.ledger.tally import Amounts, JobTally, Tally, demand, minus, plus
 from core.privacy.budget import Terms, covers
-from core.privacy.draws import least_draws
+from core.privacy.draws import MOST_RUNS, draws_left, least_draws
 from core.privacy.events import Composed, Disjoint, Event, Repeated, Sampled
 from core.privacy.facts import Adjacency
 from core.privacy.renyi import cost_nano
@@ -43,6 +43,8 @@ class Reserve(Body):
     actor: str
     spec: Digest | None = None
     """Of its specification as it is stored, filled by the planner; entries of version 1 are without it."""
+    runs: Annotated[int, Field(ge=1, le=MOST_RUNS)] = 1
+    """How many runs its draws are for, each as many; entries of version 1 are without it."""
 
     def follow(self, tally: Tally) -> None:
         """Price the schedule and the allowance at each account; the job is live from here on."""
@@ -54,6 +56,8 @@ class Reserve(Body):
         demand(has, "the records that it reads never came into the scope")
         fits = self.spec is not None if self.v > 1 else "spec" not in self.model_fields_set
         demand(fits, "its specification is not that of its version")
+        demand(self.v > 1 or "runs" not in self.model_fields_set, "its runs are not those of its version")
+        demand(self.draws % self.runs == 0, "its runs draw unequally")
         if self.v > 1:
             self._demand_possible(tally)
         demand(self.scope in self.accounts, "the scope's account pays nothing")
@@ -97,6 +101,7 @@ class Reserve(Body):
             left={one: list(priced.amounts(tally.accounts[one].terms)[1]) for one in self.accounts},
             terms={one: tally.accounts[one].terms for one in self.accounts},
             draws=self.draws,
+            runs=self.runs,
             spec=self.spec,
         )
 
@@ -114,7 +119,7 @@ class Reading(Body):
         demand(self.chunk == 0 and self.attempt is not None, "it is of a chunk")
         assert self.attempt is not None, "demanded above"
         demand(self.attempt > job.reader and self.attempt >= max(job.attempt, 1), "it is of an attempt before the last")
-        job.reader, job.may_have_read = self.attempt, True
+        job.reader, job.may_have_read, job.readings = self.attempt, True, job.readings + 1
 
 
 class Spend(Body):
@@ -209,12 +214,12 @@ class Settle(Body):
 
     reason: str
     draws: Draws
-    """Units that it gives back: all where nothing was ever paid for it, and else none."""
+    """Units that it gives back: all where nothing was ever paid for it, else those of runs that no attempt began."""
     release: Digest | None = None
     """Of what the job released, as it is stored; null where it released nothing, left out in version 1."""
 
     def follow(self, tally: Tally) -> None:
-        """Demand that all that is held is given back, and draws only where nothing was paid; the job is over."""
+        """Demand that all that is held is given back, and the draws that nobody can have made; the job is over."""
         job = tally.live_job(self)
         demand((self.attempt, self.chunk) == (0, 0), "it is of a chunk")
         demand(("release" in self.model_fields_set) == (self.v > 1), "its release is not that of its version")
@@ -224,9 +229,8 @@ class Settle(Body):
         )
         held = job.held
         tally.move(self, dict.fromkeys(held, ZERO), {one: minus(amount) for one, amount in held.items()})
-        demand(
-            self.draws == (0 if job.paid else job.draws), "it gives back draws that may have been made, or keeps others"
-        )
+        due = draws_left(job.draws, job.runs, job.readings) if job.paid else job.draws
+        demand(self.draws == due, "it gives back draws that may have been made, or keeps others")
         tally.count(held, -self.draws)
         job.held = {one: list(ZERO) for one in held}
         tally.end(self.job)

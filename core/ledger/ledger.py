@@ -43,7 +43,7 @@ from core.ledger.rounds import Rounds
 from core.ledger.schedules import MAX_CHUNKS, Schedule, is_stream, is_whole, runs_of
 from core.ledger.verification import Verification, verify
 from core.privacy.budget import covers
-from core.privacy.draws import MOST_RUNS
+from core.privacy.draws import MOST_RUNS, draws_left
 from core.privacy.events import EVENT
 
 __all__ = [
@@ -274,7 +274,7 @@ def settle(session: Session, job: Job, *, reason: str, release: Mapping[str, Any
     refuse_if_frozen(session)
     scope = lock_scope(session, job.scope_id)
     moved = {}
-    undrawn = 0 if job.chunks_spent else job.draws  # who has paid nothing has drawn nothing
+    undrawn = _undrawn(session, job)
     for account in lock_accounts(session, paying(job)):
         moved[account.id] = move(account, spent=slots([]), reserved=[-part for part in allowance.held(job, account.id)])
         account.draws -= undrawn
@@ -283,6 +283,16 @@ def settle(session: Session, job: Job, *, reason: str, release: Mapping[str, Any
     at = clock.read(session)
     chain.append(session, scope, kinds.Settle, at=at, job_id=job.id, attempt=0, chunk=0, content=content)
     session.flush()
+
+
+def _undrawn(session: Session, job: Job) -> int:
+    """Return how many units of draws a job has reserved that it cannot have made."""
+    if not job.chunks_spent:  # it has paid nothing, and so has drawn nothing
+        return job.draws
+    said = select(Entry.body).where(Entry.job_id == job.id, Entry.kind == kinds.Reserve.KIND)
+    reserved = kinds.Reserve.read(session.execute(said).scalar_one())
+    readings = select(func.count()).where(Entry.job_id == job.id, Entry.kind == kinds.Reading.KIND)
+    return draws_left(job.draws, reserved.runs, session.execute(readings).scalar_one())
 
 
 def charge_all(session: Session, job: Job, reason: str) -> None:

@@ -157,7 +157,7 @@ class Reservation:
             locked.accounts[account_id].draws += job.draws
         content = {"accounts": moved, "schedule": schedule.runs, "retry_allowance": schedule.retry_allowance}
         content |= {"draws": job.draws, "dataset": job.dataset_id, "actor": job.owner_id}
-        content |= {"spec": digest_of(job.spec)}
+        content |= {"spec": digest_of(job.spec), "runs": schedule.whole_runs}
         chain.append(
             locked.session, scope, kinds.Reserve, at=locked.at, job_id=job.id, attempt=0, chunk=0, content=content
         )

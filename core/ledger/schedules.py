@@ -23,6 +23,7 @@ class Schedule:
         events: what each chunk draws; 1 to 100 chunks.
         retry_allowance: how many times the most expensive chunk is reserved beside, to pay lost chunks again.
         draws: the most units of draws that a job may make with it, however often it is lost (`core.privacy.draws`).
+        whole_runs: how many runs these are, each as long; 1 where attempts share one.
 
     Attributes:
         events: the same as values.
@@ -31,10 +32,12 @@ class Schedule:
         runs: the same as runs of equal events, see `runs_of`.
     """
 
-    def __init__(self, events: Sequence[Event], retry_allowance: int = 0, *, draws: int) -> None:
+    def __init__(self, events: Sequence[Event], retry_allowance: int = 0, *, draws: int, whole_runs: int = 1) -> None:
         ensure(1 <= len(events) <= MAX_CHUNKS, "a job has 1 to 100 chunks")
+        ensure(draws % whole_runs == 0, "each run draws as much")
         self.retry_allowance = retry_allowance
         self.draws = draws
+        self.whole_runs = whole_runs
         self.price: Any = EVENT.dump_python(compose(Counter(events)), mode="json")
         self.chunks: list[Any] = [EVENT.dump_python(event, mode="json") for event in events]
         self.runs = runs_of(self.chunks)

@@ -49,6 +49,8 @@ _OF_JOBS: Final = (
     "is_over",
     "is_compensated",
     "draws",
+    "runs",
+    "readings",
     "reader",
     "may_have_read",
     "spec",

@@ -102,6 +102,8 @@ class JobTally:
         drawn: the events that it was charged for.
         terms: of its accounts, when it was reserved for.
         draws: the most units of draws that it may make.
+        runs: how many runs these are for, each as many.
+        readings: attempts that an entry has allowed to read records.
         reader: the last attempt that an entry has allowed to read records, 0 before.
         may_have_read: whether any attempt may have read records. Entries of version 1 say so of none: there, whatever
             was paid for is counted as read.
@@ -122,6 +124,8 @@ class JobTally:
     drawn: Counter[Event] = field(default_factory=Counter)
     terms: dict[str, Terms] = field(default_factory=dict)
     draws: int = 0
+    runs: int = 1
+    readings: int = 0
     reader: int = 0
     may_have_read: bool = False
     spec: str | None = None

@@ -41,8 +41,14 @@ from each.
 What one job may draw. A method asks at most so many questions in a run, and goes on after a loss from what was kept; a
 loss takes at most all answers of a run with it. Attempts that lose something have paid, and a job is not queued again
 once there are `MOST_RUNS` of them (`core.ledger.ledger.affords_repeats`). A stream reads no batch twice, so its
-attempts together are one run. What a job has reserved is given back where nothing was ever paid for it: then it has
-drawn nothing. Otherwise all of it stays counted, for what was drawn and lost nobody knows.
+attempts together are one run.
+
+What comes back. Where nothing was ever paid for a job it has drawn nothing, and all that it reserved is given back when
+it ends. Otherwise each attempt that could read counts as a whole run, and the runs that are left are given back
+(`draws_left`). An attempt draws nothing before it opens records, an entry of the chain says so before that
+(`core.ledger.job_entries.Reading`), and in itself it draws at most a run (`core.training.draws`): that holds wherever
+it was killed, and for a process that goes on after its job has ended. Less than a run is never counted. Payments do not
+bound draws: many can cost less than one nano-nat together, so that a payment for one chunk covers all of them.
 """
 
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
@@ -94,6 +100,18 @@ def least_draws(event: Event) -> int:
             return max(map(least_draws, parts), default=0)
         case _:
             return 1
+
+
+def draws_left(reserved: int, runs: int, readings: int) -> int:
+    """Return how many units of a job that has paid no attempt can have drawn.
+
+    Args:
+        reserved: units, for all runs together.
+        runs: how many whole runs these are.
+        readings: attempts that an entry has allowed to read records. Entries of version 1 allow none, so that a job
+            which has paid has made one run at least.
+    """
+    return reserved // runs * max(0, runs - max(1, readings))
 
 
 def jobs_with_room(most: int, counted: int, draws: int) -> int:

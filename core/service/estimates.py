@@ -60,7 +60,8 @@ class EstimatedJob:
     def schedule(self) -> Schedule:
         """What it draws, chunk by chunk, and the allowance beside, with what they cost."""
         planned = self.planned
-        return Schedule(planned.schedule, planned.spec.retry_allowance, draws=planned.draws.most)
+        draws = planned.draws
+        return Schedule(planned.schedule, planned.spec.retry_allowance, draws=draws.most, whole_runs=draws.runs)
 
     @cached_property
     def cost(self) -> JobCost:

@@ -5,6 +5,7 @@ import json
 import httpx
 import pytest
 
+from core.privacy.draws import MOST_RUNS
 from tests.support.api import Service, csv, job, metadata, post_dataset, submit, upload
 from tests.support.verified import verified
 
@@ -97,6 +98,7 @@ def test_a_job_that_may_draw_more_than_the_proof_has_room_for_is_refused(admin: 
     entries = admin.get(f"/v1/scopes/{made['scope']}/entries").json()["data"]
     reserved = json.loads(entries[-1]["body"])["draws"]
     assert 0 < reserved <= int(told["most_draws"])
+    assert json.loads(entries[-1]["body"])["runs"] == MOST_RUNS, "each attempt that never begins gives a tenth back"
     assert verified(admin, made["scope"])["ok"]
 
 

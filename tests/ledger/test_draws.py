@@ -17,10 +17,13 @@ from core.ledger import chain, ledger
 from core.privacy.budget import plan_orders
 from core.privacy.caps import part_of, part_of_draws
 from core.privacy.draws import MOST_RUNS, most_draws
+from core.privacy.events import Sampled
+from core.records.datasets import give_access
 from tests.support.store import DRAWS, STEP, Place, make_place, submit
 
 WEAK = plan_orders(Decimal(45), Decimal("1e-6"))
 """Room for some nine thousand units."""
+RUN = DRAWS // MOST_RUNS
 
 
 def draws(database: Database, account_id: str) -> int:
@@ -123,7 +126,8 @@ def test_a_cap_larger_than_the_budget_has_all_its_room(database: Database) -> No
 
 
 @pytest.mark.parametrize("paid", [False, True])
-def test_draws_are_given_back_where_nothing_was_ever_paid(database: Database, *, paid: bool) -> None:
+def test_draws_are_given_back_that_no_attempt_can_have_made(database: Database, *, paid: bool) -> None:
+    """All of them where nothing was ever paid, and else the runs that no attempt was there for."""
     place = make_place(database)
     job_id = submit_one(database, place)
     claim = database.run(jobs.claim, "w", 60.0)
@@ -133,9 +137,81 @@ def test_draws_are_given_back_where_nothing_was_ever_paid(database: Database, *,
     with database.write() as session:
         jobs.cancel(session, job_id)
     database.run(jobs.acknowledge_cancel, claim)
-    assert draws(database, place.scope_id) == (DRAWS if paid else 0)
-    told = [("reserve", DRAWS), *([("read", None), ("spend", None)] if paid else []), ("settle", 0 if paid else DRAWS)]
-    assert bodies(database, job_id) == told
+    assert draws(database, place.scope_id) == (RUN if paid else 0)
+    told = [("read", None), ("spend", None)] if paid else []
+    assert bodies(database, job_id) == [("reserve", DRAWS), *told, ("settle", DRAWS - RUN if paid else DRAWS)]
+    assert is_verified(database, place.scope_id)
+
+
+@pytest.mark.parametrize("chunks", [1, 3, 4])
+def test_a_cancelled_job_of_an_analyst_gives_his_cap_its_unused_draws_back(database: Database, chunks: int) -> None:
+    """Whatever part of its first run it made: an attempt counts as a whole run."""
+    place, sampled = make_place(database), (Sampled(numerator=2**55, sigma=8.0),) * 4
+    with database.read() as session:
+        scope = ledger.balance(session, place.scope_id).terms
+    with database.write() as session:
+        analyst = principals.create(session, "b", "analyst")
+        give_access(session, place.dataset_id, analyst.id)
+        cap = part_of(scope, Fraction(1, 2))
+        grant = ledger.set_grant(session, place.scope_id, analyst.id, cap, {"share": "0.5"}).id
+        most = part_of_draws(cap, scope)
+        before = session.get_one(Account, grant).draws = session.get_one(Account, place.scope_id).draws = (
+            most - DRAWS - RUN
+        )
+    with database.write() as session:
+        job_id = submit(session, place, sampled, grant=(analyst.id, grant)).id
+    with pytest.raises(DrawsExhausted), database.write() as session:
+        submit(session, place, sampled, grant=(analyst.id, grant))
+    claim = database.run(jobs.claim, "w", 60.0)
+    assert claim is not None
+    for chunk in range(chunks):
+        database.run(ledger.spend, claim, chunk, None, chunk)
+    database.run(jobs.cancel, job_id)
+    database.run(jobs.acknowledge_cancel, claim)
+    assert draws(database, grant) == draws(database, place.scope_id) == before + RUN
+    with database.write() as session:
+        submit(session, place, sampled, grant=(analyst.id, grant))
+
+
+@pytest.mark.parametrize("attempts", [1, 2, MOST_RUNS, MOST_RUNS + 2])
+@pytest.mark.parametrize("end", ["succeeded", "failed", "charged"])
+def test_each_attempt_that_could_read_counts_as_a_run(database: Database, attempts: int, end: str) -> None:
+    """Also those that never paid, whose draws may cost less than a nano-nat, and may be covered without payment."""
+    place = make_place(database)
+    job_id = submit_one(database, place)
+    for number in range(attempts):
+        claim = database.run(jobs.claim, "w", 60.0)
+        assert claim is not None
+        if number != 1:
+            database.run(jobs.mark_opened, claim)
+        if number == 0:
+            database.run(ledger.spend, claim, 0, None, 0)
+            database.run(ledger.keep, claim, b"state", 1)
+        if number < attempts - 1:
+            database.run(jobs.release_claim, claim)
+    if end == "succeeded":
+        database.run(jobs.finish, claim, {}, "not-needed")
+    else:
+        database.run(jobs.fail, claim, "trainer-failed", charge="all" if end == "charged" else "spent")
+    read = attempts - (attempts > 1)
+    kept = DRAWS if end == "charged" else min(read, MOST_RUNS) * RUN
+    assert draws(database, place.scope_id) == kept
+    assert ("read", None) in bodies(database, job_id)
+    assert is_verified(database, place.scope_id)
+
+
+def test_a_reservation_that_says_no_runs_is_one_run(database: Database) -> None:
+    """A stream's attempts together are one run; so are those of a reservation from before runs were said."""
+    place = make_place(database)
+    with database.write() as session:
+        job = submit(session, place, runs=1)
+        entry = session.execute(select(Entry.body).where(Entry.job_id == job.id)).scalar_one()
+        assert json.loads(entry)["runs"] == 1
+    claim = database.run(jobs.claim, "w", 60.0)
+    assert claim is not None
+    database.run(ledger.spend, claim, 0, None, 0)
+    database.run(jobs.fail, claim, "diverged", charge="spent")
+    assert draws(database, place.scope_id) == DRAWS
     assert is_verified(database, place.scope_id)
 
 

@@ -133,7 +133,10 @@ class Model:
 
     @property
     def draws(self) -> int:
-        return DRAWS if self.paid or self.state not in TERMINAL_STATES else 0
+        """All while it may run on, and where it was charged whole; else a run for each attempt that could read."""
+        if self.whole or self.state not in TERMINAL_STATES:
+            return DRAWS
+        return DRAWS // MOST_RUNS * min(len(self.attempts), MOST_RUNS)
 
     @property
     def events(self) -> list[Event]:

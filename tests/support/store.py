@@ -25,6 +25,7 @@ from core.jobs.sweep import CONTACT, sweep
 from core.ledger import ledger
 from core.ledger.claims import put_secret
 from core.privacy.budget import Terms, plan_orders
+from core.privacy.draws import MOST_RUNS
 from core.privacy.events import Event, Gaussian
 from core.records.datasets import give_access
 
@@ -169,6 +170,7 @@ def submit(
     *,
     grant: tuple[str, str] | None = None,
     retry_allowance: int = 0,
+    runs: int = MOST_RUNS,
 ) -> Job:
     """Make a job, reserve for it and queue it; `grant` is (principal, grant) of another caller."""
     job = jobs.draft(
@@ -187,12 +189,15 @@ def submit(
         steps=len(schedule),
         labels={"study": "a"},
     )
-    return enter(session, job, schedule, retry_allowance)
+    return enter(session, job, schedule, retry_allowance, runs)
 
 
-def enter(session: Session, job: Job, schedule: Sequence[Event], retry_allowance: int = 0) -> Job:
+def enter(
+    session: Session, job: Job, schedule: Sequence[Event], retry_allowance: int = 0, runs: int = MOST_RUNS
+) -> Job:
     """Reserve for a job that was drafted, and queue it."""
-    ledger.reserve(ledger.accounts_of(session, [job]), job, ledger.Schedule(schedule, retry_allowance, draws=DRAWS))
+    reserved = ledger.Schedule(schedule, retry_allowance, draws=DRAWS, whole_runs=runs)
+    ledger.reserve(ledger.accounts_of(session, [job]), job, reserved)
     jobs.enqueue(session, [job])
     return job
 
@@ -240,7 +245,7 @@ def queue_federated(
         jobs.federate(client, parent, number)
     reservation = ledger.Reservation(ledger.accounts_of(session, clients))
     for client in clients:
-        reservation.add(client, ledger.Schedule((STEP,) * chunks, 1, draws=DRAWS))
+        reservation.add(client, ledger.Schedule((STEP,) * chunks, 1, draws=DRAWS, whole_runs=MOST_RUNS))
     reservation.make()
     jobs.enqueue(session, rows)
     return parent.id
