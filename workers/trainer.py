@@ -20,6 +20,7 @@ from typing import Final
 from core.base.errors import Diverged, LedgerFrozen, PeerLost, StaleAttempt
 from core.base.version import software
 from core.data.arrow import leave_pandas_out
+from core.ledger.rules import rules_digest
 from core.training.order import Drained, Failed, NoGpu, Phase
 from workers.forkserver import WORD, fork_for
 from workers.gather import RANK, gather
@@ -104,6 +105,7 @@ def load_libraries() -> None:
 
     assert federated.run is not None, "loaded"
     software()  # reads every source, once, and not in each process that is forked of this one
+    rules_digest()  # as above
     gc.freeze()
     gc.enable()
 

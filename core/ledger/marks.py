@@ -2,8 +2,8 @@
 
 A mark is the state of a chain at one of its entries (`core.ledger.states`). Who writes into the database can
 take a mark away, or put an older one back: then more entries are followed, and nothing else changes. Nobody without the
-key can change what a mark says, or make one of a chain that was not verified. The key is of one build of the rules,
-too: another build verifies from the first entry.
+key can change what a mark says, or make one of a chain that was not verified. The key is of one text of the rules, too
+(`core.ledger.rules`): under others a chain is verified from its first entry, unless their release is listed there.
 
 A mark says nothing of rows that were changed below it since. What is decided from it does not look at them: amounts,
 terms and n are the mark's own. Whoever shows entries from below it hashes them again (`core.ledger.rereading`);
@@ -12,6 +12,7 @@ the pass over all entries that every supervisor makes at its start and each `FAR
 
 import hmac
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final
@@ -23,7 +24,7 @@ from sqlalchemy.orm import Session
 
 from core.db import clock
 from core.db.service_tables import VerifiedHead
-from core.ledger.states import State, read_state
+from core.ledger.states import State, UnreadableStateError, read_state
 
 EVERY: Final = 32
 """Entries: a mark is made where so many are new since the last one."""
@@ -59,9 +60,10 @@ def read_mark(session: Session, scope_id: str, keys: Sequence[MarkKey]) -> State
     found = select(VerifiedHead).where(VerifiedHead.scope_id == scope_id, VerifiedHead.maker.in_(named))
     for row in session.execute(found.order_by(VerifiedHead.seq.desc())).scalars():
         if row.state.isascii() and hmac.compare_digest(named[row.maker].code(row.state), row.code):
-            state = read_state(row.state)
-            if state.tally.scope == scope_id:
-                return state
+            with suppress(UnreadableStateError):
+                state = read_state(row.state)
+                if state.tally.scope == scope_id:
+                    return state
     return None
 
 

@@ -55,8 +55,16 @@ _OF_JOBS: Final = (
     "may_have_read",
     "spec",
 )
+_FORM: Final = 2
+"""Of the text. The first form, of 0.1.0, has no number: all its entries are of version 1."""
+_MEMBERS: Final = {*_PLAIN, "form", "scope", "head", "heads", "accounts", "uploads", "live", "compensations", "totals"}
+_MEMBERS_OF_JOBS: Final = {*_OF_JOBS, "schedule", "retry_allowance", "drawn", "terms"}
 _ACCOUNTS: Final = TypeAdapter(dict[str, AccountTally])
 _TERMS: Final = TypeAdapter(dict[str, Terms])
+
+
+class UnreadableStateError(ValueError):
+    """A state whose text has another form than those that this code reads."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +86,7 @@ class State:
         tally = self.tally
         told: dict[str, Any] = {name: getattr(tally, name) for name in _PLAIN}
         told |= {
+            "form": _FORM,
             "scope": tally.scope,
             "head": self.head,
             "heads": [head.removeprefix("sha256:") for head in self.heads],
@@ -91,8 +100,18 @@ class State:
 
 
 def read_state(text: str) -> State:
-    """Return a state from its text, which whoever calls has made sure of: nothing is checked here."""
+    """Return a state from its text. The caller has made sure whose text it is: no figure is checked here.
+
+    Raises:
+        UnreadableStateError: it has a member that this code does not know, or lacks one. Such a member may decide
+            whether an entry follows, so that no part of the text is of use.
+    """
     told: dict[str, Any] = json.loads(text)
+    if "form" not in told:
+        told = _completed(told)
+    known = told["form"] == _FORM and told.keys() == _MEMBERS
+    if not known or any(job.keys() != _MEMBERS_OF_JOBS for job in told["live"].values()):
+        raise UnreadableStateError
     tally = Tally(told["scope"])
     for name in _PLAIN:
         setattr(tally, name, told[name])
@@ -103,6 +122,18 @@ def read_state(text: str) -> State:
     tally.compensations = deque(told["compensations"], maxlen=tally.compensations.maxlen)
     tally.before = Totals(*told["totals"])
     return State(tally, told["head"], [f"sha256:{head}" for head in told["heads"]])
+
+
+def _completed(told: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a text of the first form in the present one: the state that the rules of version 1 lead to.
+
+    0.1.0 read entries of version 1 alone. These name no reader and no specification, and a job of theirs may have read
+    records if it has paid; a live job was never charged whole. Digests of columns are null, which `Uploaded` adds.
+    """
+    live = {
+        job: {**one, "reader": 0, "may_have_read": one["paid"] > 0, "spec": None} for job, one in told["live"].items()
+    }
+    return {**told, "form": _FORM, "version": 1, "live": live}
 
 
 def _job_text(job: JobTally) -> dict[str, Any]:

@@ -16,10 +16,10 @@ from sqlalchemy.orm import Session
 
 from core.base.errors import LedgerBusy, NotReady
 from core.base.settings import ServiceSettings
-from core.base.version import software
 from core.db.database import Database
 from core.ledger.marks import EVERY, MarkKey, read_mark, write_mark
 from core.ledger.rereading import Rereader
+from core.ledger.rules import EARLIER, rules_digest
 from core.ledger.states import State
 from core.ledger.tally import BrokenChain
 from core.ledger.verification import Verification, Verifier
@@ -33,7 +33,7 @@ OTHER = "it has not the entry that its witness has seen"
 
 
 def mark_keys(settings: ServiceSettings) -> tuple[MarkKey, ...]:
-    """Return what marks are made with, of this build and each master key, the present one first.
+    """Return what marks are made with: of each master key and these rules, the present one first; then of earlier ones.
 
     Without a master key there is none, and every chain is followed from its first entry.
     """
@@ -41,8 +41,8 @@ def mark_keys(settings: ServiceSettings) -> tuple[MarkKey, ...]:
         keys = load_master_keys(settings).keys
     except NotReady:
         return ()
-    build = str(software()["farthing"]["source"]).encode()
-    return tuple(MarkKey(hmac.digest(key.of_marks(), build, sha256)) for key in keys)
+    rules = (rules_digest(), *EARLIER)
+    return tuple(MarkKey(hmac.digest(key.of_marks(), one.encode(), sha256)) for one in rules for key in keys)
 
 
 @dataclass(frozen=True)
