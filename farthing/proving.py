@@ -1,7 +1,8 @@
 """Commands about what the service has signed: get it, and check it where no service is."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -18,11 +19,13 @@ from farthing.console import (
     Secret,
     Url,
     app,
+    bar,
     complain,
     line,
     out,
     plain_table,
     read_json,
+    say,
 )
 from farthing.views import Entry
 
@@ -40,7 +43,7 @@ FIGURES: Final = ("epsilon", "delta", "rho", "mu")
 def get(job: JobId, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
     """Print the certificate of a job that has ended. What it drew and promised, signed; keep it with the model."""
     with Client(url, secret) as client:
-        line(client.certificate(job))
+        line(_waited(lambda progress: client.certificate(job, progress=progress)))
 
 
 @commands.command()
@@ -49,7 +52,7 @@ def head(
 ) -> None:
     """Print where a scope's ledger stands, signed. Keep it where the operator cannot reach."""
     with Client(url, secret) as client:
-        line(client.signed_head(scope))
+        line(_waited(lambda progress: client.signed_head(scope, progress=progress)))
 
 
 @commands.command()
@@ -101,6 +104,22 @@ def check(
         complain(f"{file}: {bad}")
         raise typer.Exit(1) from None
     out.print_json(json.dumps(found.payload)) if as_json else out.print(shown(found))
+
+
+def _waited(ask: Callable[[Callable[[int], None]], str]) -> str:
+    """Return an answer, and show meanwhile how much of the ledger the service has verified for it."""
+    with ExitStack() as until_it_comes:
+        task: list[Callable[[int], None]] = []
+
+        def progress(percent: int) -> None:
+            if not task:
+                say("The service verifies the ledger first.")
+                found = until_it_comes.enter_context(bar())
+                number = found.add_task("verified, %", total=100)
+                task.append(lambda done: found.update(number, completed=done))
+            task[0](percent)
+
+        return ask(progress)
 
 
 def shown(signed: "Signed") -> RenderableType:

@@ -1,8 +1,16 @@
 """What a service has signed, as it comes; `farthing.certificates` reads and checks it."""
 
-from typing import Any
+import time
+from collections.abc import Callable
+from typing import Any, Final
 
-from farthing.wire import Wire
+from farthing.errors import FarthingError
+from farthing.wire import Wire, retry_after_seconds
+
+ACCEPTED: Final = 202
+WAIT_SECONDS: Final = 600.0
+Progress = Callable[[int], object]
+"""Takes how many per cent of the entries are verified."""
 
 
 class SignedResources:
@@ -10,14 +18,45 @@ class SignedResources:
 
     _wire: Wire
 
-    def certificate(self, job: str) -> str:
-        """Return what a job that has ended drew, cost and promises, signed."""
-        return self._wire.send("GET", f"/v1/jobs/{job}/certificate").text
+    def certificate(self, job: str, *, wait_seconds: float = WAIT_SECONDS, progress: Progress | None = None) -> str:
+        """Return what a job that has ended drew, cost and promises, signed.
 
-    def signed_head(self, scope: str) -> str:
-        """Return where a scope's ledger stands, signed: to keep, and to compare with a later one."""
-        return self._wire.send("GET", f"/v1/scopes/{scope}/head/signed").text
+        Args:
+            job: `job_...`.
+            wait_seconds: as for `signed_head`.
+            progress: as for `signed_head`.
+        """
+        return self._signed(f"/v1/jobs/{job}/certificate", wait_seconds, progress)
+
+    def signed_head(self, scope: str, *, wait_seconds: float = WAIT_SECONDS, progress: Progress | None = None) -> str:
+        """Return where a scope's ledger stands, signed: to keep, and to compare with a later one.
+
+        Args:
+            scope: `sc_...`.
+            wait_seconds: for so long the service may verify the ledger first; a hundred thousand entries that nobody
+                has verified, as after some upgrades, take about half a minute.
+            progress: called with the per cent that are verified, each time the service says so.
+
+        Raises:
+            FarthingError: `ledger-behind` (202) where the ledger was not verified in that time; else as the service
+                refuses.
+        """
+        return self._signed(f"/v1/scopes/{scope}/head/signed", wait_seconds, progress)
 
     def signing_keys(self) -> dict[str, Any]:
         """Return the installation's public keys, those that signed earlier among them."""
         return self._wire.get("/.well-known/jwks.json")
+
+    def _signed(self, path: str, wait_seconds: float, progress: Progress | None) -> str:
+        """Ask until the ledger is verified."""
+        until = time.monotonic() + wait_seconds
+        while (answer := self._wire.send("GET", path)).status_code == ACCEPTED:
+            percent = int(answer.json()["percent"])
+            if progress is not None:
+                progress(percent)
+            pause_seconds = max(1.0, retry_after_seconds(answer))
+            if time.monotonic() + pause_seconds > until:
+                detail = f"the service verifies the ledger first, {percent} % so far; ask again later"
+                raise FarthingError(ACCEPTED, {"code": "ledger-behind", "detail": detail, "retryable": True})
+            time.sleep(pause_seconds)
+        return answer.text

@@ -85,7 +85,7 @@ class Wire:
                 refusal = FarthingError(response.status_code, _problem(response))
                 if sent == sends or not _passes(refusal):
                     raise refusal
-                pause_seconds = max(pause_seconds, _retry_after_seconds(response))
+                pause_seconds = max(pause_seconds, retry_after_seconds(response))
             time.sleep(min(pause_seconds, LONGEST_PAUSE_SECONDS))
         raise AssertionError("the last send returns or raises")
 
@@ -95,7 +95,8 @@ def _passes(refusal: FarthingError) -> bool:
     return refusal.code in WAITED_OUT or (refusal.status in GATEWAY and refusal.code.startswith("http-"))
 
 
-def _retry_after_seconds(response: httpx.Response) -> float:
+def retry_after_seconds(response: httpx.Response) -> float:
+    """Return the seconds after which an answer asks for the same request again, 0 where it does not."""
     text = response.headers.get("Retry-After", "")
     return float(text) if text.isascii() and text.isdigit() else 0.0
 

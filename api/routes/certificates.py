@@ -1,8 +1,10 @@
 """What is signed: certificates of jobs, heads of ledgers, and the public keys that both are checked with."""
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Response
+from fastapi import APIRouter, Path, Response, status
+from fastapi.responses import JSONResponse
 
 from api.body import StrictRoute
 from api.cost import HEAVY_READ, PUBLIC, costs
@@ -10,6 +12,7 @@ from api.deps import Caller, Db
 from api.errors import problems
 from core.base.errors import Conflict, NotFound, NotReady, ScopeFrozen, Unauthenticated
 from core.service import certificates as service
+from core.service.backlogs import BehindView, LedgerBehindError
 
 MEDIA_TYPE = "application/jose"
 """Of a JWS in compact form (RFC 7515, 9.2.1)."""
@@ -26,7 +29,13 @@ _SIGNED: dict[int | str, dict[str, Any]] = {
                 }
             }
         }
-    }
+    },
+    202: {
+        "model": BehindView,
+        "description": "More than 10,000 entries of a ledger are still to be verified, as after some upgrades. That "
+        "goes on beside requests: ask again after `Retry-After` seconds.",
+        "headers": {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}},
+    },
 }
 
 
@@ -38,7 +47,7 @@ _SIGNED: dict[int | str, dict[str, Any]] = {
 @costs(HEAVY_READ)
 def get_certificate(job_id: Annotated[str, Path(max_length=60)], caller: Caller, db: Db) -> Response:
     """Show what an ended job drew, cost and promises, and where the ledger says so, signed (a JWS)."""
-    return Response(service.certificate(db, caller, job_id), media_type=MEDIA_TYPE)
+    return _signed(lambda: service.certificate(db, caller, job_id))
 
 
 @router.get(
@@ -49,7 +58,17 @@ def get_certificate(job_id: Annotated[str, Path(max_length=60)], caller: Caller,
 @costs(HEAVY_READ)
 def get_signed_head(scope_id: Annotated[str, Path(max_length=60)], caller: Caller, db: Db) -> Response:
     """Show where a scope's chain stands, signed (a JWS), to keep where the operator cannot reach."""
-    return Response(service.signed_head(db, caller, scope_id), media_type=MEDIA_TYPE)
+    return _signed(lambda: service.signed_head(db, caller, scope_id))
+
+
+def _signed(made: Callable[[], str]) -> Response:
+    """Return what is signed, or how far the verification is that it waits for."""
+    try:
+        return Response(made(), media_type=MEDIA_TYPE)
+    except LedgerBehindError as behind:
+        headers = {"Retry-After": str(behind.retry_after_seconds)}
+        view = BehindView(percent=behind.percent)
+        return JSONResponse(view.model_dump(mode="json"), status.HTTP_202_ACCEPTED, headers)
 
 
 @router.get("/.well-known/jwks.json", responses=problems(NotReady))

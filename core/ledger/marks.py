@@ -28,6 +28,8 @@ from core.ledger.states import State, UnreadableStateError, read_state
 
 EVERY: Final = 32
 """Entries: a mark is made where so many are new since the last one."""
+ON_THE_WAY: Final = 5_000
+"""Entries: a pass that is not at the end of its chain leaves a mark each time it has gone so far, about a second."""
 KEPT_SECONDS: Final = 7 * 86400.0
 """After which a mark under another key, which nobody has renewed, is taken away."""
 

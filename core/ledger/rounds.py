@@ -11,7 +11,7 @@ from sqlalchemy.exc import IntegrityError
 from core.db.database import Database
 from core.db.tables import Scope
 from core.ledger.corrections import freeze, mark_frozen
-from core.ledger.marks import EVERY, MarkKey, marked_seq, write_mark
+from core.ledger.marks import EVERY, ON_THE_WAY, MarkKey, marked_seq, write_mark
 from core.ledger.verification import Verification, Verifier
 
 SLICE: Final = 2000
@@ -84,19 +84,22 @@ class Rounds:
         while found is None and not is_over():
             with self._database.read() as session:
                 found = verifier.advance(session, SLICE)
+            if found is None:
+                self._mark(scope_id, verifier, ON_THE_WAY)
         if found is not None and not found.ok:
             del self._verifiers[scope_id]
             freeze_unverified(self._database, scope_id, found.reason or "", "verifier")
             with self._database.read() as session:
                 self._bad[scope_id] = session.get_one(Scope, scope_id).seq
         elif found is not None:
-            self._mark(scope_id, verifier)
+            self._mark(scope_id, verifier, EVERY)
         return found
 
-    def _mark(self, scope_id: str, verifier: Verifier) -> None:
-        """Leave in the database how far a chain was verified, where that is news."""
+    def _mark(self, scope_id: str, verifier: Verifier, every: int) -> None:
+        """Leave in the database how far a chain was verified, where so many entries are new; the first at its end."""
         for key in self._keys()[:1]:
             with self._database.read() as session:
                 marked = marked_seq(session, scope_id, key)
-            if marked == 0 or verifier.place[0] >= marked + EVERY:
+            is_first = marked == 0 and every == EVERY
+            if is_first or verifier.place[0] >= marked + every:
                 self._database.run(write_mark, verifier.state, key)

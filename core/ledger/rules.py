@@ -8,9 +8,11 @@ Where a release changes the rules, `EARLIER` may name the digest of the release 
 that this code leads to the same state for each chain that the earlier code verified (decision 80).
 """
 
-import ast
+import io
+import tokenize
 from functools import lru_cache
 from hashlib import sha256
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +24,9 @@ EARLIER: Final = (
 """Digests under which marks of earlier releases count."""
 _ROOT: Final = Path(__file__).resolve().parents[2]
 _SOURCES: Final = ("core/ledger/*.py", "core/privacy/*.py", "core/base/canonical.py")
-_NAMED: Final = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+_NOTHING: Final = (tokenize.NL, tokenize.ENCODING)
+_STARTS: Final = (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
+_ENDS: Final = (tokenize.NEWLINE, tokenize.COMMENT)
 
 
 def sources() -> list[Path]:
@@ -32,19 +36,25 @@ def sources() -> list[Path]:
 
 @lru_cache(maxsize=1)
 def rules_digest() -> str:
-    """Return SHA-256 over the rules' statements, by path: `sha256:` and 64 digits."""
+    """Return SHA-256 over the statements of the rules, by path: `sha256:` and 64 digits."""
     lines = (f"{path.relative_to(_ROOT).as_posix()}\n{statements(path.read_text('utf-8'))}\n" for path in sources())
     return "sha256:" + sha256("".join(lines).encode()).hexdigest()
 
 
 def statements(text: str) -> str:
-    """Return a module's statements as Python writes them, without comments and texts that no statement uses."""
-    tree = ast.parse(text)
-    for node in ast.walk(tree):
-        if isinstance(node, _NAMED):
-            node.body = [one for one in node.body if not _is_text(one)] or [ast.Pass()]
-    return ast.unparse(tree)
+    """Return a module's text without comments, docstrings and empty lines.
 
-
-def _is_text(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    Tokens say where these stand, for `ast.parse` fails in Python 3.11 where two threads call it at a time.
+    """
+    lines = text.splitlines()
+    is_start, kept = True, list(lines)
+    tokens = [token for token in tokenize.generate_tokens(io.StringIO(text).readline) if token.type not in _NOTHING]
+    for token, after in pairwise(tokens):
+        if token.type == tokenize.COMMENT:
+            kept[token.start[0] - 1] = kept[token.start[0] - 1][: token.start[1]]
+        elif token.type == tokenize.STRING and is_start and after.type in _ENDS:
+            for number in range(token.start[0] - 1, token.end[0]):
+                kept[number] = ""
+        if token.type != tokenize.COMMENT:
+            is_start = token.type in _STARTS
+    return "\n".join(line.rstrip() for line in kept if line.strip())

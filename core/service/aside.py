@@ -1,7 +1,7 @@
 """Work of this process beside its requests: in a thread, piece by piece, with rests between.
 
 All threads of a process share one interpreter, so that one that computes without a pause delays every request. After a
-piece the thread rests for three times the processor time that it took, as long computations of one principal do.
+piece the thread rests for a multiple of the processor time that it took, three times it unless somebody waits for it.
 """
 
 import logging
@@ -23,10 +23,12 @@ class Aside:
     Args:
         name: the thread's.
         most: pieces that wait; of more, those that have waited longest are dropped.
+        rests: how many times the processor time of a piece the thread rests after it.
     """
 
-    def __init__(self, name: str, most: int) -> None:
+    def __init__(self, name: str, most: int, rests: float = _RESTS) -> None:
         self._name = name
+        self._rests = rests
         self._most = most
         self._lock = threading.Lock()
         self._waiting: OrderedDict[Hashable, Callable[[], bool]] = OrderedDict()
@@ -70,4 +72,4 @@ class Aside:
                         self._waiting.setdefault(key, piece)
             except Exception:  # noqa: BLE001 - of this piece only: others wait for the thread
                 _log.exception("work beside requests failed")
-            self._stop.wait(min(_RESTS * (time.thread_time() - begun), _LONGEST_REST_SECONDS))
+            self._stop.wait(min(self._rests * (time.thread_time() - begun), _LONGEST_REST_SECONDS))

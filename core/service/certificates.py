@@ -52,6 +52,7 @@ def certificate(context: Context, caller: Caller, job_id: str) -> str:
     Raises:
         NotFound: the job does not exist for the caller.
         Conflict: it has not ended yet.
+        LedgerBehindError: a ledger that paid for it has too many entries that nobody has verified.
         ScopeFrozen: a ledger that paid for it does not verify, and is frozen now.
         NotReady: there is no key to sign with.
     """
@@ -70,6 +71,7 @@ def signed_head(context: Context, caller: Caller, scope_id: str) -> str:
 
     Raises:
         NotFound: it does not exist for the caller.
+        LedgerBehindError: it has too many entries that nobody has verified; that goes on beside requests.
         ScopeFrozen: its ledger does not verify, and is frozen now.
         NotReady: there is no key to sign with.
     """

@@ -6,6 +6,7 @@ from typing import Literal
 from core.base.errors import Forbidden
 from core.base.settings import ServiceSettings
 from core.db.database import Database
+from core.service.backlogs import Backlogs
 from core.service.labels import Labels
 from core.service.notifier import Notifier, SilentNotifier
 from core.service.passes import Passes
@@ -23,12 +24,14 @@ class Context:
     notifier: Notifier = field(default_factory=SilentNotifier)
     labels: Labels = field(default_factory=Labels)
     passes: Passes = field(default_factory=Passes)
+    backlogs: Backlogs = field(default_factory=Backlogs)
     write_probe: WriteProbe = field(default_factory=WriteProbe)
 
     def stop(self) -> None:
         """End what is done beside requests, and the connections to the database."""
         self.labels.stop()
         self.passes.stop()
+        self.backlogs.stop()
         self.database.dispose()
 
 

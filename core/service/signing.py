@@ -1,6 +1,7 @@
 """What is signed of ledgers: their chains followed from their last marks, and entries of before hashed again."""
 
 from collections.abc import Callable, Collection, Mapping
+from math import inf
 from typing import Any
 
 from sqlalchemy import func, select
@@ -17,17 +18,13 @@ from core.ledger.rounds import freeze_unverified
 from core.ledger.signing import installation, load_signing_keys
 from core.ledger.statements import jobs_telling, statement_of
 from core.ledger.tally import BrokenChain, demand
-from core.ledger.witness.trusting import Trust, Trusted, follow, leave_mark
+from core.ledger.witness.trusting import LongChainError, Trust, Trusted, follow, leave_mark, mark_keys
 from core.operations.retention import RETIRED
-from core.service import witnessing
+from core.service import backlogs, witnessing
 from core.service.context import Caller, Context
 
 Ledgers = Mapping[str, Trusted]
 """The chains that something signed speaks of, by scope."""
-_REFUSAL = (
-    "A ledger that this would speak of does not verify: nothing is signed of it, and its scope is frozen. Its "
-    "owner finds the entry with `farthing verify`."
-)
 
 
 def signed(
@@ -50,6 +47,7 @@ def signed(
         job_id: the job that it speaks of, with its clients.
 
     Raises:
+        LedgerBehindError: one of them has too many entries that nobody has verified; that goes on beside requests.
         ScopeFrozen: one of them does not verify, and is frozen now.
         NotReady: there is no key to sign with.
         LedgerBusy, LedgerFrozen: the witness does not answer, or is gone.
@@ -58,9 +56,16 @@ def signed(
     issuer = installation(context.database)
     with context.database.read() as session:
         heads = {scope_id: session.get_one(Scope, scope_id).seq for scope_id in scopes(session)}
+    marking = mark_keys(context.settings)
+    context.backlogs.demand_short(context.database, heads, marking, caller.id)
     trust = witnessing.ask(context, heads)
     with context.database.read() as session:
-        ledgers = {scope_id: follow(session, scope_id, trust) for scope_id in scopes(session)}
+        try:
+            most = backlogs.AT_ONCE if marking else inf
+            ledgers = {scope_id: follow(session, scope_id, trust, most) for scope_id in scopes(session)}
+        except LongChainError:  # a charge of long ago was corrected, or the newest mark is forged
+            long = {scope_id: seq for scope_id, seq in heads.items() if seq >= backlogs.AT_ONCE}
+            context.backlogs.go_on(context.database, long, marking, caller.id)
         bad = {scope_id: one.found.reason or "" for scope_id, one in ledgers.items() if not one.found.ok}
         if not bad and job_id is not None:
             bad = _changed(session, ledgers, job_id)
@@ -71,7 +76,7 @@ def signed(
         return text
     for scope_id, reason in bad.items():
         freeze_unverified(context.database, scope_id, reason, caller.id)
-    raise ScopeFrozen(_REFUSAL)
+    raise ScopeFrozen(backlogs.REFUSAL)
 
 
 def _changed(session: Session, ledgers: Ledgers, job_id: str) -> dict[str, str]:

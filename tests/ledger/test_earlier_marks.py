@@ -184,6 +184,10 @@ RULE = 'def follow(one):\n    """Demand it."""\n    demand(one > 0)\n'
         (RULE.replace("demand(one > 0)", "demand(one > 0)  # never less"), True),
         (RULE.replace("> 0", ">= 0"), False),
         (RULE + "\nLIMIT = 3\n", False),
+        (RULE + '\nTEXT = (\n    "of a statement"\n)\n', False),
+        ('"""A module."""\n\n# of rules\n' + RULE, True),
+        (RULE + '    """Of what was demanded."""\n', True),
+        (RULE.replace("one > 0", 'one > "0"'), False),
     ],
 )
 def test_marks_outlive_words_and_no_change_of_a_rule(text: str, is_same: bool) -> None:

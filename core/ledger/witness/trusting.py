@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
+from math import inf
 
 from sqlalchemy.orm import Session
 
@@ -43,6 +44,10 @@ def mark_keys(settings: ServiceSettings) -> tuple[MarkKey, ...]:
         return ()
     rules = (rules_digest(), *EARLIER)
     return tuple(MarkKey(hmac.digest(key.of_marks(), one.encode(), sha256)) for one in rules for key in keys)
+
+
+class LongChainError(Exception):
+    """A chain has more entries that nobody has verified than its reader follows."""
 
 
 @dataclass(frozen=True)
@@ -84,18 +89,26 @@ def ask_witness(witness: Witness, scopes: Collection[str], keys: Sequence[MarkKe
     return Trust(keys, seen, lost)
 
 
-def follow(session: Session, scope_id: str, trust: Trust) -> Trusted:
+def follow(session: Session, scope_id: str, trust: Trust, most: float = inf) -> Trusted:
     """Verify a chain from its last mark on, and demand the entry that the witness knows of.
 
     Args:
         session: a session of `Database.read`, opened after the witness was asked.
         scope_id: whose chain.
         trust: what is known from outside.
+        most: entries to follow.
+
+    Raises:
+        LongChainError: there are more of them.
     """
     mark = read_mark(session, scope_id, trust.keys) if trust.keys else None
     marked = 0 if mark is None else mark.tally.seq
     verifier = Verifier(scope_id, mark=mark)
-    found = verifier.verify(session)
+    found = verifier.advance(session, most)
+    while found is None and verifier.place[0] == 0:  # a charge from below the mark was corrected after it
+        found = verifier.advance(session, most)
+    if found is None:
+        raise LongChainError
     state = verifier.state
     entries = Rereader(session, state)
     if found.ok and (wrong := _wrong(scope_id, entries, trust)) is not None:
