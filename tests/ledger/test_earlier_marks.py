@@ -54,7 +54,7 @@ def home(tmp_path: Path) -> Iterator[Home]:
     database.dispose()
 
 
-def first_form(text: str) -> str:
+def as_0_1_0_wrote(text: str) -> str:
     """Return a state as 0.1.0 wrote it."""
     told: dict[str, Any] = json.loads(text)
     del told["form"], told["version"]
@@ -73,20 +73,20 @@ def test_a_mark_of_0_1_0_counts_and_is_the_state_of_a_whole_pass(home: Home) -> 
         whole = Verifier(home.scope_id)
         assert whole.advance(session, row.seq) is None, "there are entries behind it"
         assert found.text() == whole.state.text()
-        assert first_form(found.text()) == row.state
+        assert as_0_1_0_wrote(found.text()) == row.state
     live = found.tally.live
     assert (live[home.running].may_have_read, live[home.queued].may_have_read) == (True, False)
 
 
-def test_at_each_entry_the_first_form_leads_to_the_state_of_a_whole_pass(home: Home) -> None:
+def test_at_each_entry_the_form_of_0_1_0_leads_to_the_state_of_a_whole_pass(home: Home) -> None:
     verifier, texts = Verifier(home.scope_id), []
     with home.database.read() as session:
         while verifier.advance(session, 1) is None:
             texts.append(verifier.state.text())
         assert len(texts) > 90
         for text in texts:
-            assert read_state(first_form(text)).text() == text
-            goes_on = Verifier(home.scope_id, mark=read_state(first_form(text)))
+            assert read_state(as_0_1_0_wrote(text)).text() == text
+            goes_on = Verifier(home.scope_id, mark=read_state(as_0_1_0_wrote(text)))
             assert goes_on.verify(session).ok
             assert goes_on.state.text() == verifier.state.text()
 
