@@ -127,13 +127,13 @@ def read_state(text: str) -> State:
 def _completed(told: Mapping[str, Any]) -> dict[str, Any]:
     """Return a text of the first form in the present one: the state that the rules of version 1 lead to.
 
-    0.1.0 read entries of version 1 alone. These name no reader and no specification, and a job of theirs may have read
-    records if it has paid; a live job was never charged whole. Digests of columns are null, which `Uploaded` adds.
+    0.1.0 read entries of version 1 alone. These name no reader, no runs, no approval and no specification, and a job of
+    theirs may have read records if it has paid; a live job was never charged whole. Digests of columns are null, which
+    `Uploaded` adds.
     """
-    live = {
-        job: {**one, "reader": 0, "may_have_read": one["paid"] > 0, "spec": None} for job, one in told["live"].items()
-    }
-    return {**told, "form": _FORM, "version": 1, "live": live}
+    unsaid = {"reader": 0, "runs": 1, "readings": 0, "spec": None}
+    live = {job: {**one, **unsaid, "may_have_read": one["paid"] > 0} for job, one in told["live"].items()}
+    return {**told, "form": _FORM, "version": 1, "withheld": {}, "approval": None, "live": live}
 
 
 def _job_text(job: JobTally) -> dict[str, Any]:

@@ -57,10 +57,10 @@ def home(tmp_path: Path) -> Iterator[Home]:
 def as_0_1_0_wrote(text: str) -> str:
     """Return a state as 0.1.0 wrote it."""
     told: dict[str, Any] = json.loads(text)
-    del told["form"], told["version"]
+    del told["form"], told["version"], told["withheld"], told["approval"]
     told["uploads"] = {dataset: facts[:5] for dataset, facts in told["uploads"].items()}
     for job in told["live"].values():
-        del job["reader"], job["may_have_read"], job["spec"]
+        del job["reader"], job["runs"], job["readings"], job["may_have_read"], job["spec"]
     return canonical(told)
 
 
