@@ -246,7 +246,8 @@ def test_a_later_job_takes_the_look_from_a_description(
 ) -> None:
     """Its plan has no look, its shares sum to one without, and its view says whose look it is."""
     _, named = described
-    body = {"model": LOGISTIC, "optimizer": {"kind": "whitened_newton"}, "privacy": {"mu": "1"}}
+    model = {**LOGISTIC, "features": ["age", "income"]}  # of the 80 records of group c a job may learn too little
+    body = {"model": model, "optimizer": {"kind": "whitened_newton"}, "privacy": {"mu": "1"}}
     with_look = service.http.post("/v1/estimates", json={"dataset": dataset, **body, "models": [named]}).json()
     without = service.http.post("/v1/estimates", json={"dataset": dataset, **body}).json()
     assert with_look["cost"]["rho"] == without["cost"]["rho"]
@@ -255,22 +256,20 @@ def test_a_later_job_takes_the_look_from_a_description(
     assert with_look["plan"]["sigma"]["second_moments"] == pytest.approx(
         without["plan"]["sigma"]["second_moments"] * 0.94**0.5
     )
-    job, model = run(service, dataset, **body, models=[named])
+    job, made = run(service, dataset, **body, models=[named])
     assert job["models"] == [named]
     assert float(job["cost"]["spent"]["mu"]) == pytest.approx(1.0, rel=1e-6)
-    found = service.get(f"/v1/models/{model}")
+    found = service.get(f"/v1/models/{made}")
     assert found["models"] == [named]
     look = by_name(service.get(f"/v1/models/{named}/description"))
     pairs = zip(found["release"]["design"]["features"], found["release"]["checks"]["learned"]["columns"], strict=True)
-    for feature, learned in pairs:
-        if feature["name"] in {"age", "income"}:
-            own = look[feature["name"]]["look"]
-            assert learned["centre"] == pytest.approx((own["centre"] - feature["centre"]) / feature["scale"])
-            assert learned["scale"] == pytest.approx(own["scale"] / feature["scale"])
-    lines = {line["name"]: line for line in service.get(f"/v1/models/{model}/summary")["coefficients"]}
-    assert lines["group[b]"]["interval"] is not None
-    truth = np.log(0.6 / 0.4) - np.log(0.2 / 0.8)
-    assert abs(lines["group[b]"]["estimate"] - truth) < 6 * lines["group[b]"]["std_error"]
+    for feature, learned in list(pairs)[1:]:
+        own = look[feature["name"]]["look"]
+        assert learned["centre"] == pytest.approx((own["centre"] - feature["centre"]) / feature["scale"])
+        assert learned["scale"] == pytest.approx(own["scale"] / feature["scale"])
+    lines = {line["name"]: line for line in service.get(f"/v1/models/{made}/summary")["coefficients"]}
+    for name in ("age", "income"):
+        assert abs(lines[name]["estimate"]) < 6 * lines[name]["std_error"]
 
 
 def test_a_look_that_does_not_fit_is_refused_by_name(

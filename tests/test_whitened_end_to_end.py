@@ -139,14 +139,15 @@ def test_a_budget_that_carries_nothing_gives_no_interval_at_all(service: Embedde
 def test_counts_and_numbers(service: Embedded, dataset: str, model: dict[str, Any], effect: float) -> None:
     """A target that fills a thousandth of its bounds: its scale, or the cap of counts, is learned.
 
-    False alarm 2e-9 for the estimate. A width was 1.06 of the non-private one in 30 jobs, and varied by 3 %. Least
-    squares' is not judged: 3 of 120 jobs cut residuals far out, and had intervals 4 to 100 times as wide.
+    False alarm 2e-9 for the estimate. A width was 1.06 of the non-private one in 30 jobs, and varied by 3 %. Of least
+    squares neither width nor flags are judged: 5 of 150 jobs cut residuals far out. Their intervals were 4 to 100 times
+    as wide, and flagged.
     """
     _, made = run(service, dataset, model=model)
     found = lines(service, made)
-    assert not found["age"]["flags"]
     assert abs(found["age"]["estimate"] - effect) < 6 * found["age"]["std_error"]
     if model.get("loss") is None:
+        assert not found["age"]["flags"]
         assert found["age"]["std_error"] < 4 * (1 / np.sqrt(8000) / 12)
 
 
