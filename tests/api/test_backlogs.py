@@ -27,7 +27,7 @@ from tests.support.store import make_place
 
 @dataclass
 class Long:
-    """A service with one ledger of 1,200 entries, of which a request verifies at most 150 itself."""
+    """A service with one ledger of 600 entries, of which a request verifies at most 150 itself."""
 
     url: str
     key: str
@@ -45,7 +45,7 @@ def long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Long]:
     key = database.run(first_admin, None)
     assert key is not None
     place = make_place(database)
-    lengthen(database, place, 1200)
+    lengthen(database, place, 600)
     database.dispose()
     with served(create_app(settings)) as url:
         yield Long(url, key, place.scope_id)

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from sqlalchemy import func, select, update
@@ -13,6 +14,7 @@ from core.db.service_tables import VerifiedHead
 from core.db.tables import Entry, Job, Scope
 from core.jobs import jobs
 from core.ledger import ledger, rounds, verification
+from core.ledger.marks import EVERY
 from core.ledger.tally import Tally
 from core.ledger.witness.trusting import mark_keys
 from core.service import backlogs, certificates
@@ -22,15 +24,15 @@ from tests.ledger.test_forgeries import drop_triggers
 from tests.service.test_passes import lengthen
 from tests.support.store import STEP, Place, make_place, submit
 
-AT_ONCE, ON_THE_WAY, ENTRIES = 150, 300, 1200
+AT_ONCE, ON_THE_WAY, ENTRIES = 30, 60, 240
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have a thousand entries be many."""
+    """Have some hundred entries be many."""
     monkeypatch.setattr(backlogs, "AT_ONCE", AT_ONCE)
     monkeypatch.setattr(backlogs, "ON_THE_WAY", ON_THE_WAY)
-    monkeypatch.setattr(backlogs, "PAGE", 100)
+    monkeypatch.setattr(backlogs, "PAGE", 20)
 
 
 @pytest.fixture
@@ -69,6 +71,17 @@ def behind(context: Context, admin: Caller, place: Place) -> LedgerBehindError:
     with pytest.raises(LedgerBehindError) as caught:
         certificates.signed_head(context, admin, place.scope_id)
     return caught.value
+
+
+def stop_at_a_mark(context: Context, admin: Caller, place: Place) -> None:
+    """Have a process verify a part and end; it rests so long after each page that it is seen to be on its way."""
+    until = time.monotonic() + 60
+    with patch.object(context.backlogs._aside, "_rests", 50.0):
+        behind(context, admin, place)
+        while not marked(context):
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        context.backlogs.stop()
 
 
 def wait(ask: Callable[[], str]) -> tuple[str, list[int]]:
@@ -112,12 +125,7 @@ def test_a_certificate_waits_too(context: Context, admin: Caller, place: Place) 
 def test_a_process_that_dies_leaves_its_work(
     context: Context, admin: Caller, place: Place, followed: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    behind(context, admin, place)
-    until = time.monotonic() + 60
-    while not marked(context):
-        assert time.monotonic() < until
-        time.sleep(0.01)
-    context.backlogs.stop()
+    stop_at_a_mark(context, admin, place)
     left = marked(context)
     assert ON_THE_WAY <= left < last(context, place)
     followed.clear()
@@ -133,12 +141,7 @@ def test_another_process_s_verification_is_waited_for(
     context: Context, admin: Caller, place: Place, followed: list[int]
 ) -> None:
     """A supervisor's pass, too, leaves marks on its way; a mark that got no younger is taken over."""
-    behind(context, admin, place)
-    until = time.monotonic() + 60
-    while not marked(context):
-        assert time.monotonic() < until
-        time.sleep(0.01)
-    context.backlogs.stop()
+    stop_at_a_mark(context, admin, place)
     followed.clear()
     other = Context(context.settings, context.database)
     for _ in range(3):
@@ -154,14 +157,14 @@ def test_another_process_s_verification_is_waited_for(
 def test_a_supervisor_s_first_pass_leaves_marks_on_its_way(
     context: Context, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rounds, "SLICE", 100)
+    monkeypatch.setattr(rounds, "SLICE", 20)
     monkeypatch.setattr(rounds, "ON_THE_WAY", ON_THE_WAY)
     asked = iter(range(1000))
     found = ledger.Rounds(context.database, 1e9, lambda: mark_keys(context.settings))
     found.go(lambda: next(asked) > 5)
     assert ON_THE_WAY <= marked(context) < last(context, place)
     found.go()
-    assert marked(context) == last(context, place)
+    assert marked(context) > last(context, place) - EVERY
 
 
 def test_a_long_ledger_that_does_not_verify_is_frozen_and_nothing_is_signed(
@@ -170,7 +173,7 @@ def test_a_long_ledger_that_does_not_verify_is_frozen_and_nothing_is_signed(
     """Each later request says so at once, and none begins again."""
     with context.database.write() as session:
         drop_triggers(session)
-        wrong = update(Entry).where(Entry.scope_id == place.scope_id, Entry.seq == 700)
+        wrong = update(Entry).where(Entry.scope_id == place.scope_id, Entry.seq == 140)
         session.execute(wrong.values(body=func.replace(Entry.body, "spend", "spent")))
     with pytest.raises(ScopeFrozen, match="does not verify"):
         wait(lambda: certificates.signed_head(context, admin, place.scope_id))
