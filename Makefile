@@ -49,7 +49,7 @@ stack-stop: ## stop the containers; their volumes stay
 test: setup ## unit tests, laws, and a pass of each path of the service (under 10 minutes on 2 cores)
 	$(PYTEST) $(XDIST) -m 'not ($(LONG) or service)'
 
-test-service: setup ## real processes: whole services, kills, races, federations
+test-service: setup ## real processes: whole services, kills, races, federations, and PostgreSQL
 	$(PYTEST) $(XDIST) -m 'service and not ($(LONG))'
 
 test-nightly: setup ## long statistics and kills, then clocks, one after the other; PART=tests/workers: a part of it

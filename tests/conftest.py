@@ -151,7 +151,7 @@ def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.service)])
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of an empty, migrated database of each kind."""
     if request.param == "sqlite":
@@ -165,7 +165,7 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def database(database_url: str) -> Iterator[Database]:
-    """An empty, migrated database: every test that asks for it runs on SQLite and on PostgreSQL."""
+    """An empty, migrated database: a test that asks for it runs on SQLite, and on PostgreSQL in `make test-service`."""
     made = Database(make_url(database_url))
     yield made
     made.dispose()

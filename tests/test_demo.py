@@ -30,6 +30,7 @@ def run(example: str, folder: Path, timeout_seconds: float) -> str:
     return done.stdout
 
 
+@pytest.mark.service
 def test_the_demo_runs_to_its_end(tmp_path: Path) -> None:
     said = run("examples.bank_demo", tmp_path, timeout_seconds=240)
     assert re.search(r"^rows +45,211", said, re.MULTILINE)

@@ -180,7 +180,7 @@ def sources() -> Iterator[Path]:
 
 def returned(text: str, path: str) -> list[str]:
     """Return the retired words of a text, as whole words."""
-    words = (word for word in RETIRED if path not in ALLOWED.get(word, set()))
+    words = (word for word in RETIRED if word in text and path not in ALLOWED.get(word, set()))
     return [word for word in words if re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", text)]
 
 

@@ -186,6 +186,7 @@ def test_a_database_of_the_first_release_is_upgraded_and_its_ledger_verifies(
     stored.dispose()
 
 
+@pytest.mark.service
 def test_a_home_of_the_first_release_is_served_and_its_records_train(first_home: Path) -> None:
     """Its models are shown, its chains verify over HTTP, and a job reads the records that 0.1.0 encrypted."""
     with embedded(first_home) as service:
@@ -206,6 +207,7 @@ def test_a_home_of_the_first_release_is_served_and_its_records_train(first_home:
         assert verified(service.http, budget["scope"])["ok"] is True
 
 
+@pytest.mark.service
 def test_a_ledger_of_the_first_release_goes_on_in_the_next_version(first_home: Path) -> None:
     """Readers follow it through both, and a certificate says what entries of version 1 do not cover."""
     with embedded(first_home) as service, Client(service.url, KEY) as client:

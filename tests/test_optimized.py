@@ -62,6 +62,7 @@ def test_assertions_are_off_there() -> None:
     assert optimized("-c", "assert False").returncode == 0
 
 
+@pytest.mark.service
 @pytest.mark.parametrize("module", ["api", "workers.supervisor", "workers.embedded"])
 @pytest.mark.parametrize("how", ["-O", "PYTHONOPTIMIZE"])
 def test_the_service_does_not_start_without_assertions(module: str, how: str, tmp_path: Path) -> None:

@@ -210,7 +210,7 @@ def test_the_grid_names_each_cell_once_and_has_every_fresh_shape() -> None:
 FORETOLD_JOBS: Final = 20
 
 
-@pytest.mark.parametrize("name", ["loud", "rare", "tails", "counts"])
+@pytest.mark.parametrize("name", ["loud", "rare", "tails", pytest.param("counts", marks=pytest.mark.nightly)])
 def test_widths_come_out_as_an_estimate_with_true_deviations_foretold(name: str) -> None:
     """Within .7 to 1.35 in the median over twenty jobs and all coefficients but the intercept.
 

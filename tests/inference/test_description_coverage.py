@@ -119,7 +119,9 @@ def holds(figure: figures.Figure, truth: float, slack: float = 0.0) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("units", "mu", "jobs"), [(2_000, 0.5, 60), (200, 1.0, 60), (100_000, 0.2, 12)], ids=["2,000", "200", "100,000"]
+    ("units", "mu", "jobs"),
+    [pytest.param(2_000, 0.5, 60, marks=pytest.mark.nightly), (200, 1.0, 60), (100_000, 0.2, 12)],
+    ids=["2,000", "200", "100,000"],
 )
 @pytest.mark.parametrize("name", SHAPES)
 def test_numbers(name: str, units: int, mu: float, jobs: int) -> None:

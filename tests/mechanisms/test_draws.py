@@ -271,8 +271,6 @@ def test_a_worker_with_flawed_kernels_does_not_start(
     file: str, genuine: str, planted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = copied(tmp_path) / file
-    monkeypatch.setattr(self_test, "library", lambda: (compiled_kernels(), "compiled"))
-    assert self_test.kernels_agree()
     assert source.read_text().count(genuine) == 1
     source.write_text(source.read_text().replace(genuine, planted))
     flawed = built(tmp_path)
@@ -282,6 +280,11 @@ def test_a_worker_with_flawed_kernels_does_not_start(
     monkeypatch.setattr(self_test, "FRESH", 0)
     with pytest.raises(AssertionError, match="other numbers than NumPy"):
         self_test.self_test()
+
+
+def test_kernels_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(self_test, "library", lambda: (compiled_kernels(), "compiled"))
+    assert self_test.kernels_agree()
 
 
 def test_without_a_library_there_is_nothing_to_compare(monkeypatch: pytest.MonkeyPatch) -> None:
