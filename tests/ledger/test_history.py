@@ -18,7 +18,7 @@ from core.service.budgets import budget_view
 from core.service.context import Context
 from tests.support.store import Place, make_place, submit
 
-FEW, MANY, AT_ONCE = 40, 1200, 80
+FEW, MANY, AT_ONCE = 40, 400, 80
 EVENTS = (Gaussian(sigma=9000.0), Zcdp(rho=1e-9), Gaussian(sigma=7000.0))
 
 
