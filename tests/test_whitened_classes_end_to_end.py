@@ -67,8 +67,9 @@ def dataset(service: Embedded) -> str:
 
 @pytest.fixture(scope="module")
 def job(service: Embedded, dataset: str) -> dict[str, Any]:
-    """A job that names no method, ended."""
-    return ended(service, dataset, MODEL)
+    """A job that names no method, ended; one in 18,000 does not converge, and another one follows."""
+    found = ended(service, dataset, MODEL)
+    return found if service.converged(found["result"]["model"]) else ended(service, dataset, MODEL)
 
 
 def ended(service: Embedded, dataset: str, model: dict[str, Any]) -> dict[str, Any]:
