@@ -193,6 +193,7 @@ def test_no_process_shows_a_secret_in_its_arguments_or_environment(service: Embe
     assert service.wait(job)["state"] == "cancelled"
 
 
+@pytest.mark.service
 def test_trainers_end_with_their_supervisor(service: Embedded) -> None:
     dataset = service.upload()
     job = service.submit(dataset, **LONG, retry_allowance=0)

@@ -86,6 +86,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         yield Run(service, temporary, writes, dataset, jobs, requests)
 
 
+@pytest.mark.service
 class TestLogs:
     def test_hold_no_cell_no_traceback_and_no_variable(self, run: Run) -> None:
         log = (run.service.home / "stderr.txt").read_bytes()
@@ -144,6 +145,7 @@ class TestAnErrorsText:
         assert not cells_in(Template("api").format(record).encode())
 
 
+@pytest.mark.service
 class TestErasure:
     def test_a_trainer_writes_to_the_database_and_the_witness_alone(self, run: Run) -> None:
         home = str(run.service.home)

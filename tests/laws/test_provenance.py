@@ -326,6 +326,7 @@ def in_process(openapi: Schema, home: Path, content: bytes) -> dict[tuple[str, s
         return played(openapi, url, admin, content, trains=False)
 
 
+@pytest.mark.service
 def test_records_change_nothing_that_is_told_while_a_job_waits(openapi: Schema, tmp_path: Path) -> None:
     one, other = (in_process(openapi, tmp_path / str(place), content) for place, content in enumerate(toys()))
     assert difference(one, other) == {}
@@ -333,6 +334,7 @@ def test_records_change_nothing_that_is_told_while_a_job_waits(openapi: Schema, 
     assert len(one) > 100
 
 
+@pytest.mark.service
 @pytest.mark.parametrize("shown_as", ["hmac-sha256:{}", pytest.param("{}", marks=pytest.mark.slow)])
 def test_a_digest_of_the_upload_is_seen(
     openapi: Schema, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shown_as: str
