@@ -4,9 +4,12 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
+from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
+from packaging.specifiers import SpecifierSet
 
 import core.base.errors
 from api.errors import STATUS
@@ -262,3 +265,12 @@ def test_a_class_that_is_defined_twice_is_seen() -> None:
     """The planted bug."""
     modules = {"core/a.py": "class Kept: ...", "core/b.py": "class Kept: ...", "core/c.py": "class _Kept: ..."}
     assert twice_defined(modules) == {"Kept": ["core/a.py", "core/b.py"]}
+
+
+def test_each_package_takes_every_python_that_the_project_takes() -> None:
+    """A package that asks for Python 3.11.5 keeps `make setup` from Debian 12, which has 3.11.2."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    oldest = project["requires-python"].removeprefix(">=") + ".0"
+    asked = {one.name: one.metadata.get("Requires-Python") for one in distributions()}
+    assert len(asked) > 100
+    assert {name: one for name, one in asked.items() if one and oldest not in SpecifierSet(one)} == {}
