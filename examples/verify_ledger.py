@@ -93,7 +93,7 @@ MEMBERS: dict[str, dict[str, Form]] = {
     "settle": {"reason": TEXT, "draws": DRAWS},
     "compensate": {"fraction": lambda x: bool(re.fullmatch("[0-9]{1,18}(/[0-9]{1,18})?", x)), **WHY},
     "withhold": {},
-    "verdict": {"verdict": lambda x: x in ("approved", "rejected"), **WHY},
+    "decide": {"outcome": lambda x: x in ("approved", "rejected"), **WHY},
     "freeze": WHY,
     "unfreeze": WHY,
     "reconcile": {"seen": or_null(SEEN), **WHY},
@@ -115,7 +115,7 @@ WEIGHTS = ("0.699", "0.1", "0.1", "0.1")
 NOTHING = {"kind": "composed", "events": []}
 ZERO = [0, 0, 0, 0]
 ADJACENCIES = ("zero_out", "replace_one")
-STILL = MEMBERS.keys() - {"reserve", "read", "spend", "charge", "settle", "compensate", "withhold", "verdict"}
+STILL = MEMBERS.keys() - {"reserve", "read", "spend", "charge", "settle", "compensate", "withhold", "decide"}
 """Kinds that are about no job."""
 
 
@@ -566,7 +566,7 @@ class Ledger:
         need(body["job"] not in self.withheld, "its release was withheld before")
         self.withheld[body["job"]] = True
 
-    def verdict(self, body: Body) -> None:
+    def decide(self, body: Body) -> None:
         """Note the owner's word on it."""
         self.beside(body)
         need(body["actor"] == self.owner and self.withheld.get(body["job"]), "no release waits for this word")

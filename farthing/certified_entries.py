@@ -115,7 +115,7 @@ def _approved(told: Certificate, mine: Sequence[Mapping[str, Any]]) -> bool:
     if told.result is None or told.result.approval == "retired":
         return True
     waited = any(body["kind"] == "withhold" for body in mine)
-    said = next((body["verdict"] for body in mine if body["kind"] == "verdict"), "pending")
+    said = next((body["outcome"] for body in mine if body["kind"] == "decide"), "pending")
     return mine[-1]["v"] == 1 or told.result.approval == (said if waited else "not-needed")
 
 

@@ -370,7 +370,7 @@ def of_version_1(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return entries as 0.1.0 wrote them."""
     since = ("spec", "release", "columns", "approval", "runs")
     kept = [{name: one for name, one in body.items() if name not in since} for body in told]
-    left_out = ("read", "withhold", "verdict")
+    left_out = ("read", "withhold", "decide")
     return keeping_draws([body | {"v": 1} for body in kept if body["kind"] not in left_out], kept)
 
 
@@ -681,13 +681,13 @@ def recover_another_s_key(told: list[dict[str, Any]]) -> None:
 
 
 def approve_for_the_owner(told: list[dict[str, Any]]) -> None:
-    the(told, "verdict")["actor"] = "operator"
+    the(told, "decide")["actor"] = "operator"
 
 
 def approve_what_was_rejected(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    said = the(told, "verdict", verdict="rejected")
+    said = the(told, "decide", outcome="rejected")
     place = told.index(said) + 1
-    return [*told[:place], said | {"verdict": "approved"}, *told[place:]]
+    return [*told[:place], said | {"outcome": "approved"}, *told[place:]]
 
 
 def approve_what_never_waited(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -695,7 +695,7 @@ def approve_what_never_waited(told: list[dict[str, Any]]) -> list[dict[str, Any]
 
 
 def approve_half(told: list[dict[str, Any]]) -> None:
-    the(told, "verdict")["verdict"] = "half"
+    the(told, "decide")["outcome"] = "half"
 
 
 def withhold_twice(told: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -44,7 +44,7 @@ class Reserve(Body):
     spec: Digest | None = None
     """Of its specification as it is stored, filled by the planner; entries of version 1 are without it."""
     runs: Annotated[int, Field(ge=1, le=MOST_RUNS)] = 1
-    """How many runs its draws are for, each as many; entries of version 1 are without it."""
+    """The number of runs that its draws are for, each as many; entries of version 1 are without it."""
 
     def follow(self, tally: Tally) -> None:
         """Price the schedule and the allowance at each account; the job is live from here on."""
@@ -268,7 +268,7 @@ class Compensate(Body):
 
 
 class Withhold(Body):
-    """A job's release waits for the scope's owner: nobody else sees it before a `verdict` says so.
+    """A job's release waits for the scope's owner: nobody else sees it before a `decide` entry says so.
 
     It moves nothing and only takes away, so that the job is not looked up: it may have ended long ago.
     """
@@ -283,12 +283,12 @@ class Withhold(Body):
         tally.withheld[self.job] = [self.seq]
 
 
-class Verdict(Body):
+class Decide(Body):
     """The owner's word on a release that waits; there is one."""
 
-    KIND: ClassVar[str] = "verdict"
+    KIND: ClassVar[str] = "decide"
 
-    verdict: Literal["approved", "rejected"]
+    outcome: Literal["approved", "rejected"]
     reason: str
     actor: str
 
@@ -298,7 +298,7 @@ class Verdict(Body):
         assert self.job is not None, "demanded above"
         demand(self.actor == tally.owner, "it is not the owner's")
         waits = tally.withheld.get(self.job, [])
-        demand(len(waits) == 1, f"no release of {self.job} waits for a verdict")
+        demand(len(waits) == 1, f"no release of {self.job} waits for a decision")
         waits.append(self.seq)
 
 

@@ -9,7 +9,7 @@ import json
 from typing import Final
 
 from core.ledger.bodies import Body
-from core.ledger.job_entries import Charge, Compensate, Reading, Reserve, Settle, Spend, Verdict, Withhold
+from core.ledger.job_entries import Charge, Compensate, Decide, Reading, Reserve, Settle, Spend, Withhold
 from core.ledger.scope_entries import Accept, Freeze, Grant, Open, Reconcile, Recovery, Unfreeze, Unwitnessed, Upload
 from core.ledger.tally import Tally
 
@@ -18,6 +18,7 @@ __all__ = [
     "Accept",
     "Charge",
     "Compensate",
+    "Decide",
     "Freeze",
     "Grant",
     "Open",
@@ -30,7 +31,6 @@ __all__ = [
     "Unfreeze",
     "Unwitnessed",
     "Upload",
-    "Verdict",
     "Withhold",
     "follow",
     "read",
@@ -49,7 +49,7 @@ KINDS: Final[dict[str, type[Body]]] = {
         Settle,
         Compensate,
         Withhold,
-        Verdict,
+        Decide,
         Freeze,
         Unfreeze,
         Reconcile,

@@ -18,10 +18,10 @@ from core.ledger.accounts import lock_scope
 from core.ledger.bodies import Body
 from core.ledger.claims import refuse_if_frozen
 from core.ledger.digests import digest_of
-from core.ledger.job_entries import Settle, Verdict, Withhold
+from core.ledger.job_entries import Decide, Settle, Withhold
 
 Said = Literal["approved", "rejected"]
-_TELLING: Final = (Settle.KIND, Withhold.KIND, Verdict.KIND)
+_TELLING: Final = (Settle.KIND, Withhold.KIND, Decide.KIND)
 
 
 def withhold(session: Session, paying: Sequence[Job]) -> None:
@@ -39,13 +39,13 @@ def withhold(session: Session, paying: Sequence[Job]) -> None:
             _append(session, job, Withhold, {})
 
 
-def note_verdict(session: Session, paying: Sequence[Job], verdict: Said, reason: str, actor: str) -> None:
+def note_decision(session: Session, paying: Sequence[Job], said: Said, reason: str, actor: str) -> None:
     """Write into the chains of some jobs what the owner says of their release, where that is not in them yet.
 
     Args:
         session: an open write transaction that holds the jobs' locks.
         paying: as for `withhold`; their release waits.
-        verdict: of the owner.
+        said: by the owner.
         reason: for people; it stays in the chain for ever.
         actor: the owner's id.
 
@@ -53,8 +53,8 @@ def note_verdict(session: Session, paying: Sequence[Job], verdict: Said, reason:
         LedgerFrozen: the ledger is behind its witness.
     """
     for job in paying:
-        if not _has(session, job, Verdict):
-            _append(session, job, Verdict, {"verdict": verdict, "reason": reason, "actor": actor})
+        if not _has(session, job, Decide):
+            _append(session, job, Decide, {"outcome": said, "reason": reason, "actor": actor})
 
 
 def outcome(said: Collection[str]) -> str:
@@ -67,7 +67,7 @@ def outcome(said: Collection[str]) -> str:
 def is_as_entered(session: Session, model: Model, job: Job) -> bool:
     """Say whether a model that is not retired is what the entries of its job say: of a federated job, its clients'.
 
-    Its release is that of their settlements, and it was approved by their verdicts. Entries of version 1 say neither:
+    Its release is that of their settlements, and it was approved by its owners. Entries of version 1 say neither:
     of their jobs nothing is compared but that they were settled.
     """
     ids = select(Job.id).where(Job.federation_id == job.id, Job.place.is_not(None)) if job.is_federated else [job.id]
@@ -82,8 +82,8 @@ def is_as_entered(session: Session, model: Model, job: Job) -> bool:
 
 def _said(bodies: Sequence[dict[str, Any]]) -> list[str]:
     """Return what was said of each release that waits, `pending` where nothing was."""
-    verdicts = {body["job"]: body["verdict"] for body in bodies if body["kind"] == Verdict.KIND}
-    return [verdicts.get(body["job"], "pending") for body in bodies if body["kind"] == Withhold.KIND]
+    decided = {body["job"]: body["outcome"] for body in bodies if body["kind"] == Decide.KIND}
+    return [decided.get(body["job"], "pending") for body in bodies if body["kind"] == Withhold.KIND]
 
 
 def refuse_changed(session: Session, model: Model, job: Job) -> None:

@@ -133,7 +133,7 @@ class Upload(Still):
     columns: Digest | None = None
     """Of the columns as they were declared; entries of version 1 are without it."""
     approval: bool | None = None
-    """Whether each release waits for the owner, as for all records of the scope; left out in version 1."""
+    """True where each release waits for the owner, as for all records of the scope; left out in version 1."""
 
     def follow(self, tally: Tally) -> None:
         """Demand that they came into it once, and note them."""

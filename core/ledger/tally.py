@@ -172,7 +172,7 @@ class Tally:
             and until when, and the number of the one by which the owner has accepted it, None before.
         compensations: times of the last ten corrections.
         corrected: the number of the entry that gave back a share of a job's charge, by job.
-        withheld: by job whose release waited for the owner, the numbers of the entry that says so and of the verdict.
+        withheld: by job whose release waited for the owner, the numbers of the entry that says so and of the decision.
         approval: whether each release waits for the owner; None where no entry says so.
         reconciled: the numbers of the entries whose kinds are `RECONCILED`.
         charged: the events that were charged and stay so, counted: those of entries after `before`.

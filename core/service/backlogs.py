@@ -43,7 +43,7 @@ _MOST: Final = 1024
 
 
 class BehindView(View):
-    """What is asked for comes once more of a ledger is verified; ask again after the seconds of `Retry-After`."""
+    """The answer comes once more of a ledger is verified; ask again after the seconds of `Retry-After`."""
 
     object: Literal["ledger-behind"] = "ledger-behind"
     percent: Operational[int]
@@ -71,7 +71,7 @@ class _Backlog:
 
     scope_id: str
     actor: str
-    """Who asked for it first; of the entry that freezes the scope."""
+    """The id of the caller that asked first; of the entry that freezes the scope."""
     key: MarkKey
     verifier: Verifier
     marked: int

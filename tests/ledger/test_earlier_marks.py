@@ -32,7 +32,7 @@ KEY = MarkKey(b"k" * 32)
 
 @dataclass
 class Home:
-    """What 0.1.0 left as its processes were killed: one job had paid for 50 chunks, one was queued."""
+    """A home that 0.1.0 left as its processes were killed: one job had paid for 50 chunks, one was queued."""
 
     settings: ServiceSettings
     database: Database

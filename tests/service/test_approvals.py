@@ -93,8 +93,8 @@ def test_an_approval_is_an_entry_of_each_scope_and_the_certificate_agrees(
     waiting.is_good()
     for at, owner in enumerate(waiting.owners):
         told = [json.loads(entry.body) for entry in waiting.entries(at)]
-        assert [body["kind"] for body in told[-2:]] == ["withhold", "verdict"]
-        assert (told[-1]["verdict"], told[-1]["actor"]) == ("approved", owner.id)
+        assert [body["kind"] for body in told[-2:]] == ["withhold", "decide"]
+        assert (told[-1]["outcome"], told[-1]["actor"]) == ("approved", owner.id)
     after = waiting.certificate()
     assert after.payload["result"]["model"] == waiting.model
     if scopes == 1:

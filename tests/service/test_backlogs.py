@@ -1,4 +1,4 @@
-"""What is signed of a long ledger that nobody has verified: it waits for a verification beside requests."""
+"""Signatures of a long ledger that nobody has verified wait for a verification beside requests."""
 
 import time
 from collections.abc import Callable, Iterator
