@@ -75,20 +75,28 @@ def marked_seq(session: Session, scope_id: str, key: MarkKey) -> int:
     return session.execute(found).scalar_one_or_none() or 0
 
 
-def write_mark(session: Session, state: State, key: MarkKey) -> None:
+def write_mark(session: Session, state: State, key: MarkKey) -> bool:
     """Keep the state of a chain, in the place of an older one under the same key.
 
     Args:
         session: an open write transaction.
         state: of a chain that was verified up to there.
         key: of this process.
+
+    Returns:
+        Whether it is kept: not where another process has left a mark of a later entry.
     """
+    if marked_seq(session, state.tally.scope, key) > state.tally.seq:  # nobody vouches for that number
+        kept = read_mark(session, state.tally.scope, [key])
+        if kept is not None and kept.tally.seq > state.tally.seq:
+            return False
     at, text = clock.read(session), state.text()
-    kept = {"seq": state.tally.seq, "state": text, "code": key.code(text), "made_at": at}
+    made = {"seq": state.tally.seq, "state": text, "code": key.code(text), "made_at": at}
     insert = insert_sqlite if session.get_bind().dialect.name == "sqlite" else insert_postgresql
-    statement = insert(VerifiedHead).values(scope_id=state.tally.scope, maker=key.name, **kept)
+    statement = insert(VerifiedHead).values(scope_id=state.tally.scope, maker=key.name, **made)
     # Two processes may verify one chain at a time: the second finds a row that it did not see before.
-    session.execute(statement.on_conflict_do_update(index_elements=["scope_id", "maker"], set_=kept))
+    session.execute(statement.on_conflict_do_update(index_elements=["scope_id", "maker"], set_=made))
     old = VerifiedHead.scope_id == state.tally.scope, VerifiedHead.made_at < at - KEPT_SECONDS
     session.execute(delete(VerifiedHead).where(*old, VerifiedHead.maker != key.name))
     session.flush()
+    return True

@@ -2,12 +2,14 @@
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from math import inf
 from typing import Final
 
 from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 
+from core.base.errors import LedgerBusy
 from core.db.database import Database
 from core.db.tables import Scope
 from core.ledger.corrections import freeze, mark_frozen
@@ -102,4 +104,5 @@ class Rounds:
                 marked = marked_seq(session, scope_id, key)
             is_first = marked == 0 and every == EVERY
             if is_first or verifier.place[0] >= marked + every:
-                self._database.run(write_mark, verifier.state, key)
+                with suppress(LedgerBusy):
+                    self._database.run(write_mark, verifier.state, key)

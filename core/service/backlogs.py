@@ -30,7 +30,7 @@ from core.service.views import View
 AT_ONCE: Final = 10_000
 """Entries that a request verifies itself: two seconds of work."""
 ABANDONED_SECONDS: Final = 10.0
-"""Where a mark is no older, another process goes on from it: several times what lies between two of its marks."""
+"""A mark that is no older is of a process on its way: several times what lies between two of its marks."""
 REFUSAL: Final = (
     "A ledger that this would speak of does not verify: nothing is signed of it, and its scope is frozen. Its "
     "owner finds the entry with `farthing verify`."
@@ -40,6 +40,7 @@ _A_SECOND: Final = 2_500
 _LONGEST_SECONDS: Final = 5
 _RESTS: Final = 1.0
 _MOST: Final = 1024
+"""Ledgers at a time: the verification of another one begins once one of these has ended."""
 
 
 class BehindView(View):
@@ -61,6 +62,7 @@ class LedgerBehindError(Exception):
     def __init__(self, done: int, entries: int) -> None:
         """Keep how far it is."""
         super().__init__(f"{done} of {entries} entries are verified")
+        done = min(done, entries)  # the ledger has grown since it was looked at, and all of it is verified meanwhile
         self.percent = min(99, 100 * done // max(entries, 1))
         self.retry_after_seconds = min(_LONGEST_SECONDS, 1 + (entries - done) // _A_SECOND)
 
@@ -130,7 +132,8 @@ class Backlogs:
                 raise ScopeFrozen(REFUSAL)
             with self._lock:
                 one = self._running.get(scope_id)
-                if one is None and not _is_others(database, scope_id, keys[0], seq):
+                is_free = one is None and len(self._running) < _MOST
+                if is_free and not _is_others(database, scope_id, keys[0], seq):
                     one = self._begin(database, scope_id, keys, actor)
             done += _marked(database, scope_id, keys) if one is None else one.verifier.place[0]
         raise LedgerBehindError(done, sum(heads.values()))
@@ -149,7 +152,7 @@ class Backlogs:
         return begun
 
     def _follow(self, database: Database, one: _Backlog) -> bool:
-        """Verify some entries; tell whether there are more."""
+        """Verify some entries; tell whether there are more, and no other process is further."""
         goes_on = False
         try:
             with database.read() as session:
@@ -161,7 +164,7 @@ class Backlogs:
                     self._bad[one.scope_id] = session.get_one(Scope, one.scope_id).seq
             elif found is not None or one.verifier.place[0] >= one.marked + ON_THE_WAY:
                 with suppress(LedgerBusy):
-                    database.run(write_mark, one.verifier.state, one.key)
+                    goes_on = database.run(write_mark, one.verifier.state, one.key) and goes_on
                     one.marked = one.verifier.place[0]
         finally:
             if not goes_on:
@@ -190,4 +193,4 @@ def _is_others(database: Database, scope_id: str, key: MarkKey, seq: int) -> boo
             found.where(VerifiedHead.scope_id == scope_id, VerifiedHead.maker == key.name)
         ).one_or_none()
         now = clock.read(session)
-    return row is not None and row.seq + AT_ONCE < seq and now - row.made_at < ABANDONED_SECONDS
+    return row is not None and row.seq + AT_ONCE < seq and 0 <= now - row.made_at < ABANDONED_SECONDS

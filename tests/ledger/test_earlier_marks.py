@@ -2,6 +2,8 @@
 
 import ast
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -192,6 +194,38 @@ RULE = 'def follow(one):\n    """Demand it."""\n    demand(one > 0)\n'
 )
 def test_marks_outlive_words_and_no_change_of_a_rule(text: str, is_same: bool) -> None:
     assert (rules.statements(text) == rules.statements(RULE)) == is_same
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ('TEXT = """a\n\nb"""\n', 'TEXT = """a\nb"""\n'),
+        ('TEXT = """a \nb"""\n', 'TEXT = """a\nb"""\n'),
+        ('X = "\u2028"\nY = 1\n"""A text."""\n', 'X = "\u2028"\nY = 2\n"""A text."""\n'),
+    ],
+    ids=["an empty line in a text", "a space at a line's end in a text", "a line's end that is none to Python"],
+)
+def test_texts_that_statements_use_are_compared_letter_by_letter(one: str, other: str) -> None:
+    assert rules.statements(one) != rules.statements(other)
+
+
+def test_a_process_makes_marks_of_the_rules_that_it_runs(tmp_path: Path) -> None:
+    """A new checkout comes under its feet before it works the digest out for the first time."""
+    for path in [*rules.sources(), ROOT / "core" / "__init__.py", ROOT / "core" / "base" / "__init__.py"]:
+        copy = tmp_path / path.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text(path.read_text())
+    program = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from core.ledger import rules\n"
+        "from pathlib import Path\n"
+        "assert rules.__file__.startswith(sys.argv[1])\n"
+        "for path in rules.sources(): path.write_text(path.read_text() + '\\nLATER = 1\\n')\n"
+        "print(rules.rules_digest())\n"
+    )
+    command = [sys.executable, "-P", "-c", program, str(tmp_path)]
+    said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == rules.rules_digest()
 
 
 def test_the_rules_are_all_that_decides_whether_an_entry_follows() -> None:

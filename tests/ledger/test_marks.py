@@ -420,3 +420,25 @@ def test_processes_that_keep_one_mark_at_a_time_do_not_collide(database: Databas
                 kept.result()
         with database.read() as session:
             assert read_mark(session, place.scope_id, [key]) is not None
+
+
+def test_a_mark_is_not_replaced_by_an_older_one(database: Database) -> None:
+    """As of a process that is behind; a forged one that names a later entry is replaced."""
+    place = history(database)
+    verifier = Verifier(place.scope_id)
+    with database.read() as session:
+        assert verifier.advance(session, 4) is None
+        early = read_state(verifier.state.text())
+        assert verifier.verify(session).ok
+    last = verifier.place[0]
+    for state, kept in ((early, True), (verifier.state, True), (verifier.state, True), (early, False)):
+        assert database.run(write_mark, state, KEY) == kept
+    with database.read() as session:
+        assert (found := read_mark(session, place.scope_id, [KEY])) is not None
+        assert found.tally.seq == last
+    for forged in ({"code": "0" * 64, "seq": last + 1000}, {"seq": last + 1000}):
+        change(database, update(VerifiedHead).values(**forged))
+        assert database.run(write_mark, verifier.state, KEY)
+        with database.read() as session:
+            assert session.execute(select(VerifiedHead.seq)).scalar_one() == last
+            assert read_mark(session, place.scope_id, [KEY]) is not None

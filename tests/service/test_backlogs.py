@@ -3,11 +3,13 @@
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 from unittest.mock import patch
 
 import pytest
 from sqlalchemy import func, select, update
+from sqlalchemy.orm import Session
 
 from core.base.errors import ScopeFrozen
 from core.db.service_tables import VerifiedHead
@@ -152,6 +154,96 @@ def test_another_process_s_verification_is_waited_for(
         session.execute(update(VerifiedHead).values(made_at=VerifiedHead.made_at - 2 * backlogs.ABANDONED_SECONDS))
     wait(lambda: certificates.signed_head(other, admin, place.scope_id))
     other.backlogs.stop()
+
+
+def test_two_processes_that_began_together_never_lower_a_mark(
+    context: Context, admin: Caller, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both begin before the first mark. The one that is behind leaves the rest to the other, and is no longer asked."""
+    monkeypatch.setattr(backlogs, "ABANDONED_SECONDS", 0.0)
+    other = Context(context.settings, context.database)
+    with patch.object(other.backlogs._aside, "_rests", 50.0):
+        behind(context, admin, place)
+        behind(other, admin, place)
+        seen: list[int] = []
+        until = time.monotonic() + 60
+        while other.backlogs._running:
+            seen.append(marked(context))
+            assert time.monotonic() < until
+            time.sleep(0.002)
+    wait(lambda: certificates.signed_head(context, admin, place.scope_id))
+    assert marked(context) == last(context, place)
+    assert seen == sorted(seen)
+    assert certificates.signed_head(other, admin, place.scope_id), "and at once"
+    other.backlogs.stop()
+
+
+def test_a_ledger_that_grows_meanwhile_is_signed_of_in_the_end(
+    context: Context, admin: Caller, place: Place, followed: list[int]
+) -> None:
+    behind(context, admin, place)
+    for _ in range(3):
+        lengthen(context.database, place, 60)
+        with suppress(LedgerBehindError):
+            certificates.signed_head(context, admin, place.scope_id)
+    wait(lambda: certificates.signed_head(context, admin, place.scope_id))
+    assert set(followed) == set(range(1, last(context, place) + 1))
+
+
+@pytest.mark.parametrize(
+    ("done", "entries"), [(0, 0), (0, 100_000), (100_000, 100_000), (100_005, 100_000), (90_000, 1)]
+)
+def test_what_is_said_of_a_ledger_that_has_grown_since_it_was_looked_at(done: int, entries: int) -> None:
+    said = LedgerBehindError(done, entries)
+    assert 0 <= said.percent < 100
+    assert 1 <= said.retry_after_seconds <= 5
+
+
+def test_a_mark_from_the_future_is_of_no_process(context: Context, admin: Caller, place: Place) -> None:
+    """As after a clock that was put back: nobody would be waited for."""
+    stop_at_a_mark(context, admin, place)
+    other = Context(context.settings, context.database)
+    with context.database.write() as session:
+        session.execute(update(VerifiedHead).values(made_at=VerifiedHead.made_at + 3600))
+    wait(lambda: certificates.signed_head(other, admin, place.scope_id))
+    other.backlogs.stop()
+
+
+def test_more_ledgers_than_a_process_takes_wait_for_the_first(
+    context: Context, admin: Caller, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backlogs, "_MOST", 1)
+    second = make_place(context.database)
+    lengthen(context.database, second, ENTRIES)
+    with patch.object(context.backlogs._aside, "_rests", 50.0):
+        behind(context, admin, place)
+        behind(context, admin, second)
+        assert list(context.backlogs._running) == [place.scope_id]
+    for one in (place, second):
+        wait(lambda one=one: certificates.signed_head(context, admin, one.scope_id))  # type: ignore[misc]
+
+
+def test_a_chain_that_is_broken_in_another_process_s_part_is_signed_by_neither(
+    context: Context, admin: Caller, place: Place
+) -> None:
+    """The first has left marks from before the wrong entry; the second goes on from the last of them, and finds it."""
+    stop_at_a_mark(context, admin, place)
+    with context.database.write() as session:
+        drop_triggers(session)
+        wrong = update(Entry).where(Entry.scope_id == place.scope_id, Entry.seq == last_marked(session) + AT_ONCE + 5)
+        session.execute(wrong.values(body=func.replace(Entry.body, "spend", "spent")))
+        session.execute(update(VerifiedHead).values(made_at=0.0))
+    other = Context(context.settings, context.database)
+    with pytest.raises(ScopeFrozen, match="does not verify"):
+        wait(lambda: certificates.signed_head(other, admin, place.scope_id))
+    for one in (other, Context(context.settings, context.database)):
+        with pytest.raises(ScopeFrozen, match="does not verify"):
+            wait(lambda one=one: certificates.signed_head(one, admin, place.scope_id))  # type: ignore[misc]
+    other.backlogs.stop()
+
+
+def last_marked(session: Session) -> int:
+    return session.execute(select(func.max(VerifiedHead.seq))).scalar_one()
 
 
 def test_a_supervisor_s_first_pass_leaves_marks_on_its_way(
