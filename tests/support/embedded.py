@@ -137,7 +137,7 @@ class Running:
         raise AssertionError(f"{job} did not get there in {seconds} s: {view}")
 
     def converged(self, model: str) -> bool:
-        """Say whether a job of the default method has converged; up to one in 8,000 has not, by chance, and says so.
+        """Say whether a job of the default method has converged; one in 10,000 has not, by chance, and says so.
 
         Its last step is compared with what 999 in 1,000 are at most, by the chi-squared law of three coefficients or
         more: 1.3 times that are taken for a step that leads on (1e-4), and 2.2 times (8e-8) fail the test.
