@@ -247,7 +247,7 @@ def test_a_later_job_takes_the_look_from_a_description(
     """Its plan has no look, its shares sum to one without, and its view says whose look it is.
 
     Each estimate lies within six of its standard errors, 2e-9 each, if the job has converged. Of 120 jobs that of age
-    was .0032, and varied by 1 %.
+    was .0031 to .0034.
     """
     _, named = described
     model = {**LOGISTIC, "features": ["age", "income"]}  # of the 80 records of group c a job may learn too little
