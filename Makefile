@@ -46,7 +46,7 @@ $(SECRETS): # made once; the folder keeps others out, the files are read by the 
 stack-stop: ## stop the containers; their volumes stay
 	$(COMPOSE) --profile gpu down
 
-test: setup ## unit tests, laws, and a pass of each path of the service (under 10 minutes on 2 cores)
+test: setup ## unit tests, laws, and a pass of each path of the service (some 11 minutes on 2 cores)
 	$(PYTEST) $(XDIST) -m 'not ($(LONG) or service)'
 
 test-service: setup ## real processes: whole services, kills, races, federations, and PostgreSQL
