@@ -176,7 +176,7 @@ def check_budgets(service: Embedded, left: Left, printed: dict[str, str]) -> Non
 
 
 def check_what_was_written(left: Left) -> None:
-    """What 0.1.0 wrote is there, byte by byte: entries, and the witness, which went on behind its last line."""
+    """Entries of 0.1.0 are there byte by byte, and its witness went on behind its last line."""
     assert written(left.database)[: len(left.entries)] == left.entries
     witness = (left.home / "witness.jsonl").read_text()
     assert witness.startswith(left.witness)

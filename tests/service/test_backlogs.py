@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -220,7 +221,7 @@ def test_more_ledgers_than_a_process_takes_wait_for_the_first(
         behind(context, admin, second)
         assert list(context.backlogs._running) == [place.scope_id]
     for one in (place, second):
-        wait(lambda one=one: certificates.signed_head(context, admin, one.scope_id))  # type: ignore[misc]
+        wait(partial(certificates.signed_head, context, admin, one.scope_id))
 
 
 def test_a_chain_that_is_broken_in_another_process_s_part_is_signed_by_neither(
@@ -238,7 +239,7 @@ def test_a_chain_that_is_broken_in_another_process_s_part_is_signed_by_neither(
         wait(lambda: certificates.signed_head(other, admin, place.scope_id))
     for one in (other, Context(context.settings, context.database)):
         with pytest.raises(ScopeFrozen, match="does not verify"):
-            wait(lambda one=one: certificates.signed_head(one, admin, place.scope_id))  # type: ignore[misc]
+            wait(partial(certificates.signed_head, one, admin, place.scope_id))
     other.backlogs.stop()
 
 
