@@ -1,12 +1,12 @@
 """Where whole answers come from that are no views: texts, tables, files, and JSON that a library or a method shapes.
 
-A view says it of each of its fields (`core.service.provenance`); an answer that is none says it here, for all of it.
+A view says it of each of its fields (`farthing.schemas.provenance`); an answer that is no view says it here.
 An operation that is in neither way accounted for is a failure of `tests/laws/test_provenance.py`.
 """
 
 from typing import Any, Final
 
-from core.service.provenance import KEYWORD, Provenance
+from farthing.schemas.provenance import KEYWORD, Provenance
 
 _DECLARED: Final = Provenance.DECLARED
 _PAID: Final = Provenance.PAID

@@ -7,8 +7,8 @@ from pydantic_core import PydanticCustomError
 
 from core.base.patterns import identifier
 from core.privacy.amounts import BudgetCap
-from core.service.provenance import Drawn, Operational, Paid
-from core.service.views import View
+from farthing.schemas.base import View
+from farthing.schemas.provenance import Drawn, Operational, Paid
 
 T = TypeVar("T")
 Reason = Annotated[str, Field(min_length=3, max_length=500)]

@@ -24,8 +24,8 @@ from core.ledger.marks import ON_THE_WAY, MarkKey, read_mark, write_mark
 from core.ledger.rounds import freeze_unverified
 from core.ledger.verification import PAGE, Verifier
 from core.service.aside import Aside
-from core.service.provenance import Operational
-from core.service.views import View
+from farthing.schemas.base import View
+from farthing.schemas.provenance import Operational
 
 AT_ONCE: Final = 10_000
 """Entries that a request verifies itself: two seconds of work."""

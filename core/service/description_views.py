@@ -2,8 +2,8 @@
 
 from typing import Any, Literal
 
-from core.service.provenance import Declared, Drawn, Operational, Paid
-from core.service.views import View
+from farthing.schemas.base import View
+from farthing.schemas.provenance import Declared, Drawn, Operational, Paid
 
 
 class FigureView(View):

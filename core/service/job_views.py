@@ -8,8 +8,8 @@ from core.methods.base import Bound
 from core.methods.registry import MethodSource
 from core.planning.excess import ExcessForecast, ReachedExcess
 from core.planning.forecast import Forecast, Reached
-from core.service.provenance import Declared, Drawn, Operational, Paid, Timed
-from core.service.views import View
+from farthing.schemas.base import View
+from farthing.schemas.provenance import Declared, Drawn, Operational, Paid, Timed
 
 
 class CostFigures(View):

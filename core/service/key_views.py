@@ -2,8 +2,8 @@
 
 from typing import Literal
 
-from core.service.provenance import Declared, Drawn, Operational, OwnerOnly, Timed
-from core.service.views import View
+from farthing.schemas.base import View
+from farthing.schemas.provenance import Declared, Drawn, Operational, OwnerOnly, Timed
 
 
 class KeyView(View):

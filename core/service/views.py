@@ -6,16 +6,9 @@ Times are RFC 3339 in UTC; figures of privacy are decimal strings; statistics ar
 from datetime import UTC, datetime
 from typing import Any, Literal, overload
 
-from pydantic import BaseModel, ConfigDict
-
 from core.data.columns import Column, Unit
-from core.service.provenance import Declared, Drawn, Operational, OwnerOnly, Paid, Timed
-
-
-class View(BaseModel):
-    """A public answer; what is said of a field stands in the OpenAPI document too."""
-
-    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+from farthing.schemas.base import View
+from farthing.schemas.provenance import Declared, Drawn, Operational, OwnerOnly, Paid, Timed
 
 
 @overload

@@ -31,7 +31,7 @@ from core.access.bootstrap import first_admin
 from core.base.settings import ServiceSettings
 from core.db.database import Database
 from core.service import uploads
-from core.service.provenance import KEYWORD, VARIES, Provenance
+from farthing.schemas.provenance import KEYWORD, VARIES, Provenance
 from tests.support import embedded
 from tests.support.api import own_key
 
