@@ -14,7 +14,7 @@ LONG := slow or nightly or timing
 SECRETS := $(addprefix .stack/,database_password redis_password master_key signing_key admin_key)
 COMPOSE ?= $(shell docker compose version >/dev/null 2>&1 && echo docker compose || echo docker-compose)
 
-.PHONY: help setup demo serve stack stack-stop test test-service test-nightly test-gpu test-studies test-stack check check-code bench migrate clean
+.PHONY: help setup assets chromium demo serve stack stack-stop test test-service test-nightly test-gpu test-studies test-stack check check-code bench migrate clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -49,7 +49,13 @@ stack-stop: ## stop the containers; their volumes stay
 test: setup ## unit tests, laws, and a pass of each path of the service (some 11 minutes on 2 cores)
 	$(PYTEST) $(XDIST) -m 'not ($(LONG) or service)'
 
-test-service: setup ## real processes: whole services, kills, races, federations, and PostgreSQL
+chromium: # the browser of the console's tests, installed where apt may; else they say how
+	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get update -qq && apt-get install -y -qq chromium; } || echo "The console's tests need a browser: apt-get install chromium" >&2
+
+assets: setup ## fetch the console's scripts that others wrote, at their fixed versions
+	$(BIN)/python -m api.pages.vendor
+
+test-service: setup chromium ## real processes: whole services, kills, races, federations, the console in a browser, PostgreSQL
 	$(PYTEST) $(XDIST) -m 'service and not ($(LONG))'
 
 test-nightly: setup ## long statistics and kills, then clocks, one after the other; PART=tests/workers: a part of it

@@ -21,6 +21,9 @@ from api.deps import REQUIRED
 from api.gate import Gate
 from api.metrics import Metrics
 from api.middleware import Envelope
+from api.pages import assets as page_assets
+from api.pages import home, sign_in
+from api.pages.rendering import problem_page
 from api.rate import Rate
 from api.routes import access as access_routes
 from api.routes import audit as audit_routes
@@ -54,6 +57,8 @@ from core.service.notifier import make_notifier
 
 _THREADS = 64  # of sync endpoints; more than the connections of the pool would only wait there
 _OPTIONAL: Final = ("public_planner",)  # packages with `routes` of their own; where one is absent, so are its routes
+PAGES: Final = (sign_in, home)
+"""Modules of the console, each with a `router`."""
 _NO_PRIVATE_TEXT = "A REST service that trains models privately. Figures of privacy are decimal strings."
 
 
@@ -111,6 +116,9 @@ def create_app(settings: ServiceSettings | None = None) -> FastAPI:
     data, work = (datasets, access_routes, scopes, pretrained), (jobs, estimates, *_optional(), models, certificates)
     for module in (*work, *data, health, catalogue, keys, principals, audit_routes, workers):
         app.include_router(module.router)
+    for module in (page_assets, *PAGES):
+        app.include_router(module.router)
+    app.state.problem_page = problem_page
     errors.install(app)
     app.add_middleware(Envelope, metrics=app.state.metrics, audit_log=app.state.audit_log)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign] # FastAPI's documented way to extend the schema

@@ -1,5 +1,7 @@
 """Which requests leave a line in the audit log, written before the first byte of their answer."""
 
+from http import HTTPStatus
+
 import structlog
 from starlette.requests import Request
 
@@ -56,14 +58,19 @@ class AuditLog:
             made: the address of what it made, as the answer's header has it.
         """
         caller = getattr(request.state, "caller", None)
-        route = getattr(request.scope.get("route"), "path", "unknown")
-        if caller is None or not _is_audited(request.method, route):
+        method, route = request.method, getattr(request.scope.get("route"), "path", "unknown")
+        path = made or request.url.path
+        deed = getattr(request.state, "deed", None)
+        if deed is not None:  # a page leaves the line of the operation that it stands for
+            method, route, path = deed.method, deed.route, deed.route.format(**request.path_params)
+            status = status if status >= HTTPStatus.BAD_REQUEST else deed.status
+        if caller is None or not _is_audited(method, route):
             return None
-        status, code = public_outcome(request.method, route, status, getattr(request.state, "code", None))
+        status, code = public_outcome(method, route, status, getattr(request.state, "code", None))
         return Line(
             principal_id=caller.id,
-            action=f"{request.method} {route}",
-            target=getattr(request.state, "target", None) or (made or request.url.path).removeprefix("/v1/"),
+            action=f"{method} {route}",
+            target=getattr(request.state, "target", None) or path.removeprefix("/v1/"),
             status=status,
             code=code,
             request_id=request.state.request_id,

@@ -5,15 +5,16 @@ from typing import NamedTuple
 
 from api.batcher import Batcher
 from api.rate import Hit, Rate
-from core.service import keys
+from core.service import keys, sign_ins
 from core.service.context import Caller, Context
 
 
 class Credentials(NamedTuple):
-    """What a request authenticates with: its secret, and its address."""
+    """What a request authenticates with: the secret of a key, or on a page of the console the token of a session."""
 
     secret: str | None
     address: str
+    is_session: bool = False
 
 
 class AuthResult(NamedTuple):
@@ -37,9 +38,17 @@ class Authenticator:
 
     def authenticate_all(self, batch: Sequence[Credentials]) -> list[AuthResult]:
         """Authenticate several requests."""
-        callers = keys.authenticate_all(self._context, [credentials.secret for credentials in batch])
+        callers = self.callers(batch)
         buckets = [
             f"address:{credentials.address}" if caller is None else caller.id
             for credentials, caller in zip(batch, callers, strict=True)
         ]
         return [AuthResult(caller, hit) for caller, hit in zip(callers, self._rate.hits(buckets), strict=True)]
+
+    def callers(self, batch: Sequence[Credentials]) -> list[Caller | None]:
+        """Return the principals; a session's token is no key, and a key is no session."""
+        by_key = keys.authenticate_all(self._context, [None if one.is_session else one.secret for one in batch])
+        if not any(one.is_session for one in batch):
+            return by_key
+        by_session = sign_ins.callers(self._context, [one.secret if one.is_session else None for one in batch])
+        return [found or signed_in for found, signed_in in zip(by_key, by_session, strict=True)]

@@ -165,12 +165,21 @@ _METHODS: Final[defaultdict[str, set[str]]] = defaultdict(set)
 """By path, what all its routes together answer: a router asks the first of them alone."""
 
 
+_OPERATIONS: Final[dict[Callable[..., Any], "StrictRoute"]] = {}
+
+
+def operation_of(endpoint: Callable[..., Any]) -> "StrictRoute":
+    """Return the route of an endpoint."""
+    return _OPERATIONS[endpoint]
+
+
 class StrictRoute(APIRoute):
     """A route behind the gate; making one whose endpoint declares no cost fails."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - handed on
         super().__init__(*args, **kwargs)
         self.cost = cost_of(self.endpoint)
+        _OPERATIONS.setdefault(self.endpoint, self)
         _METHODS[self.path] |= self.methods or set()
         self._queries = dict(sorted(_queries_of(self.dependant).items()))
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
@@ -97,9 +97,12 @@ def problem(
     fields: Sequence[dict[str, str]] = (),
     facts: dict[str, Any] | None = None,
     headers: dict[str, str] | None = None,
-) -> ProblemResponse:
-    """Return a problem response, and leave its code where the access log finds it."""
+) -> Response:
+    """Return a problem response, or a page where people look, and leave its code where the access log finds it."""
     request.state.code = code
+    if getattr(request.state, "is_page", False):
+        shown: Response = request.app.state.problem_page(request, status, code, detail, retryable=retryable)
+        return shown
     body = {
         "type": f"urn:farthing:problem:{code}",
         "title": HTTPStatus(status).phrase,
@@ -114,7 +117,7 @@ def problem(
     return ProblemResponse({**(facts or {}), **body}, status_code=status, headers=headers)
 
 
-def _refused(request: Request, refusal: Refusal) -> ProblemResponse:
+def _refused(request: Request, refusal: Refusal) -> Response:
     status = status_of(type(refusal))
     headers = {}
     if refusal.retryable or refusal.retry_after_seconds is not None:
@@ -148,7 +151,7 @@ def fields_of(found: Sequence[dict[str, Any]], body: Any) -> list[dict[str, str]
     return [{"pointer": field.pointer, "detail": field.detail} for field in (*named, *field_errors(inside, body))]
 
 
-def _invalid(request: Request, error: RequestValidationError) -> ProblemResponse:
+def _invalid(request: Request, error: RequestValidationError) -> Response:
     fields = fields_of(error.errors(), error.body)
     named = ", ".join(dict.fromkeys(field["pointer"] or "the body" for field in fields[:3]))
     detail = f"The request is not valid at {named}." if fields else "The request is not valid."
@@ -158,10 +161,12 @@ def _invalid(request: Request, error: RequestValidationError) -> ProblemResponse
 _HTTP_CODES = {404: errors.NotFound.code, 405: "method-not-allowed", 400: errors.Invalid.code}
 
 
-def _http(request: Request, error: HTTPException) -> ProblemResponse:
+def _http(request: Request, error: HTTPException) -> Response:
     code = _HTTP_CODES.get(error.status_code, errors.Invalid.code)
     headers = dict(error.headers) if error.headers else None
     nowhere = error.status_code == HTTPStatus.NOT_FOUND
+    if nowhere and not request.url.path.startswith("/v1/") and "text/html" in request.headers.get("accept", ""):
+        request.state.is_page = True
     detail = "There is nothing at this address; /openapi.json has every call." if nowhere else str(error.detail)
     return problem(request, error.status_code, code, detail, headers=headers)
 

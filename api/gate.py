@@ -31,10 +31,11 @@ from core.base.errors import (
     UnsupportedCoding,
 )
 from core.base.settings import ServiceSettings
-from core.service import keys, quotas
+from core.service import quotas
 from core.service.context import Caller, Context
 
 _BEARER: Final = "bearer"
+SESSION_COOKIE: Final = "farthing_session"
 RETRY_SECONDS: Final = 1
 _FREE_SECONDS: Final = 1.0
 _HEAVY_DEBT_SECONDS: Final = 3.5
@@ -57,7 +58,7 @@ class Gate:
         light = Shares(alone, settings.light_share, _FREE_SECONDS)
         heavy = Shares(alone, settings.heavy_share, _FREE_SECONDS, _HEAVY_DEBT_SECONDS)
         self._refused = Shares(alone, _REFUSAL_SHARE, _FREE_REFUSALS_SECONDS)
-        self._holders: Batcher[str | None, bool] = Batcher(self._hold, "holders")
+        self._holders: Batcher[Credentials, bool] = Batcher(self._hold, "holders")
         self._context = context
         self._authenticator = authenticator
         wait_seconds = settings.place_seconds
@@ -166,7 +167,7 @@ class Gate:
         """
         if not cost.counted:
             return None
-        found, hit = await self._authenticator.authenticate(Credentials(_secret(request), _address(request)))
+        found, hit = await self._authenticator.authenticate(credentials_of(request))
         request.state.rate_headers = hit.headers
         if not hit.allowed:
             raise RateLimited("Too many requests; wait a little.", retry_after_seconds=hit.wait_seconds)
@@ -182,12 +183,12 @@ class Gate:
             require(caller.role, cost.roles)
         return caller
 
-    def _hold(self, secrets: Sequence[str | None]) -> list[bool]:
-        return [found is not None for found in keys.authenticate_all(self._context, secrets)]
+    def _hold(self, batch: Sequence[Credentials]) -> list[bool]:
+        return [found is not None for found in self._authenticator.callers(batch)]
 
     async def holds(self, request: Request) -> bool:
-        """Tell whether the key that a request came with is still good; it is not counted again."""
-        return await self._holders.ask(_secret(request))
+        """Tell whether the key or session that a request came with is still good; it is not counted again."""
+        return await self._holders.ask(credentials_of(request))
 
 
 class _Body:
@@ -252,6 +253,13 @@ def _refuse_packed(request: Request) -> None:
 
 def _who(request: Request, caller: Caller | None) -> str:
     return f"address:{_address(request)}" if caller is None else caller.id
+
+
+def credentials_of(request: Request) -> Credentials:
+    """Return what a request authenticates with: a page takes its session alone, everything else its key alone."""
+    if getattr(request.state, "is_page", False):
+        return Credentials(request.cookies.get(SESSION_COOKIE), _address(request), is_session=True)
+    return Credentials(_secret(request), _address(request))
 
 
 def _secret(request: Request) -> str | None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-from core.access.bootstrap import first_admin, is_admin_key
+from core.access.bootstrap import console_link, first_admin, is_admin_key
 from core.access.supplied import refuse_weak
 from core.base.errors import Conflict, Refusal
 from core.base.settings import ServiceSettings
@@ -138,6 +138,7 @@ class Embedded:
                 service.watch()
             if not announced and answers(self._settings.host, self._settings.port):
                 say(f"Farthing is ready on http://{self._settings.host}:{self._settings.port}")
+                announce_console(self._settings)
                 announced = True
             time.sleep(_WATCH_SECONDS)
         for service in self._services:
@@ -145,6 +146,20 @@ class Embedded:
         deadline = clock_seconds() + STOP_SECONDS
         for service in self._services:
             service.wait(deadline)
+
+
+def announce_console(settings: ServiceSettings) -> None:
+    """Print on a terminal a link that signs the operator in to the console once; a log gets no secret."""
+    if not sys.stdout.isatty():
+        return
+    database = Database(settings.url)
+    try:
+        token = database.run(console_link)
+    finally:
+        database.dispose()
+    if token is not None:
+        host = "127.0.0.1" if settings.host == "0.0.0.0" else settings.host  # noqa: S104 - compared, not bound
+        say(f"Sign in to the console, once, within 15 minutes: http://{host}:{settings.port}/sign-in#link={token}")
 
 
 def prepare(settings: ServiceSettings) -> None:

@@ -5,9 +5,10 @@ from typing import Final
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from core.access import audit, principals
+from core.access import audit, principals, sessions
 from core.base.identifiers import new_id
-from core.db.tables import ApiKey
+from core.db import clock
+from core.db.tables import ApiKey, Principal
 
 FIRST_NAME: Final = "admin"
 
@@ -38,6 +39,20 @@ def further_admin(session: Session) -> tuple[str, str]:
     key, secret = principals.create_key(session, admin.id, FIRST_NAME)
     audit.append(session, [audit.Line(None, "farthing admin-key", key.id, 201, None, new_id("req"))])
     return admin.id, secret
+
+
+def console_link(session: Session) -> str | None:
+    """Make a one-time link that signs in to the console as the longest-standing admin; return its token.
+
+    It is for the terminal of the operator, who holds the database and could make an admin's key as well.
+
+    Returns:
+        The token; None where no admin has a key that opens the service.
+    """
+    keys = select(ApiKey.id).join(Principal, Principal.id == ApiKey.principal_id).where(Principal.role == "admin")
+    valid = keys.where(*principals.valid(clock.now())).order_by(ApiKey.created_at, ApiKey.id).limit(1)
+    key_id = session.execute(valid).scalar_one_or_none()
+    return None if key_id is None else sessions.make_link(session, key_id)
 
 
 def is_admin_key(session: Session, secret: str) -> bool:

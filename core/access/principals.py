@@ -129,7 +129,7 @@ def find_all(session: Session, secrets: Iterable[str]) -> dict[str, KeyHolder]:
         select(ApiKey.id, ApiKey.digest, ApiKey.salt, Principal.id, Principal.name, Principal.role, ApiKey.made_by, due)
         .select_from(ApiKey)
         .join(Principal, Principal.id == ApiKey.principal_id)
-        .where(asked, *_valid(at))
+        .where(asked, *valid(at))
     )
     return {
         secret: KeyHolder(principal_id, name, role, key_id, made_by, bool(touch_due))
@@ -152,7 +152,7 @@ def _candidates(secrets: Iterable[str]) -> tuple[dict[str, list[str]], list[str]
     return by_id, supplied
 
 
-def _valid(at: clock.now) -> tuple[ColumnElement[bool], ...]:
+def valid(at: clock.now) -> tuple[ColumnElement[bool], ...]:
     """Return the conditions of a key that opens anything, joined with its principal."""
     return (
         ApiKey.revoked_at.is_(None),
@@ -165,7 +165,7 @@ def _valid(at: clock.now) -> tuple[ColumnElement[bool], ...]:
 def still_valid(session: Session, key_ids: Iterable[str]) -> set[str]:
     """Return those of some keys that still open something; for answers that go on after their request was let in."""
     joined = select(ApiKey.id).join(Principal, Principal.id == ApiKey.principal_id)
-    return set(session.execute(joined.where(ApiKey.id.in_(list(key_ids)), *_valid(clock.now()))).scalars())
+    return set(session.execute(joined.where(ApiKey.id.in_(list(key_ids)), *valid(clock.now()))).scalars())
 
 
 def lock(session: Session, principal_id: str) -> Principal:

@@ -1,4 +1,4 @@
-"""Tables beside scopes and jobs: answered requests, the audit log, values made once, verified heads of chains."""
+"""Tables beside scopes and jobs: answered requests, the audit log, sign-ins, values made once, verified heads."""
 
 from typing import Any
 
@@ -57,3 +57,24 @@ class VerifiedHead(Base):
     state: Mapped[str] = mapped_column(Text)  # canonical JSON of a core.ledger.states.State
     code: Mapped[str] = mapped_column(String(64))  # HMAC-SHA-256 of `state`
     made_at: Mapped[float] = mapped_column(Float)
+
+
+class ConsoleSession(Base):
+    """A sign-in to the console that goes on: core.access.sessions."""
+
+    __tablename__ = "console_sessions"
+
+    digest: Mapped[str] = mapped_column(String(64), primary_key=True)  # of the cookie
+    key_id: Mapped[str] = mapped_column(ForeignKey("api_keys.id"), index=True)
+    begun_at: Mapped[float] = mapped_column(Float)
+    seen_at: Mapped[float] = mapped_column(Float, index=True)
+
+
+class SignInLink(Base):
+    """A link that begins one session and waits to be used."""
+
+    __tablename__ = "sign_in_links"
+
+    digest: Mapped[str] = mapped_column(String(64), primary_key=True)  # of the token
+    key_id: Mapped[str] = mapped_column(ForeignKey("api_keys.id"), index=True)
+    expires_at: Mapped[float] = mapped_column(Float)

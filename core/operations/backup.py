@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from sqlalchemy import select
 from sqlalchemy.engine import make_url
 
+from core.access import sessions
 from core.base.errors import Conflict, NotFound, NotReady
 from core.base.patterns import Pattern
 from core.base.settings import ServiceSettings
@@ -260,9 +261,10 @@ def _refuse_used(settings: ServiceSettings, database: Path, manifest: Manifest) 
 
 
 def _freeze(path: Path) -> None:
-    """Freeze the ledger of a database file."""
+    """Freeze the ledger of a database file, and end the console's sessions: some may have ended since."""
     database = Database(f"sqlite+pysqlite:///{path.absolute()}")
     try:
+        database.run(sessions.forget)
         database.run(freeze_ledger, RESTORED)
     finally:
         database.dispose()  # the last connection folds the log back into the file

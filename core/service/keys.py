@@ -30,7 +30,7 @@ def authenticate_all(context: Context, secrets: Sequence[str | None]) -> list[Ca
     if due:
         with suppress(DiskFull):  # what only reads goes on
             context.database.run(principals.touch, due)
-    return [_caller(found[secret]) if secret in found else None for secret in secrets]
+    return [caller_of(found[secret]) if secret in found else None for secret in secrets]
 
 
 def is_valid(context: Context, caller: Caller) -> bool:
@@ -39,7 +39,8 @@ def is_valid(context: Context, caller: Caller) -> bool:
         return caller.key_id in principals.still_valid(session, [caller.key_id])
 
 
-def _caller(found: principals.KeyHolder) -> Caller:
+def caller_of(found: principals.KeyHolder) -> Caller:
+    """Return the principal behind a valid key as use cases know it."""
     role: Role = found.role  # type: ignore[assignment] # the table's CHECK allows no other
     return Caller(id=found.principal_id, name=found.name, role=role, key_id=found.key_id, key_made_by=found.made_by)
 

@@ -1,4 +1,4 @@
-"""Keys name their maker, and the time from which they open anything.
+"""Keys name their maker, and the time from which they open anything; the console's sign-ins have tables.
 
 Revision 0002. Keys of before have neither: their maker is not known, and they open at once.
 """
@@ -15,8 +15,23 @@ depends_on = None
 def upgrade() -> None:
     op.add_column("api_keys", sa.Column("made_by", sa.String(length=40), nullable=True))
     op.add_column("api_keys", sa.Column("starts_at", sa.Float(), nullable=True))
+    op.create_table(
+        "console_sessions",
+        sa.Column("digest", sa.String(length=64), primary_key=True),
+        sa.Column("key_id", sa.String(length=40), sa.ForeignKey("api_keys.id"), nullable=False, index=True),
+        sa.Column("begun_at", sa.Float(), nullable=False),
+        sa.Column("seen_at", sa.Float(), nullable=False, index=True),
+    )
+    op.create_table(
+        "sign_in_links",
+        sa.Column("digest", sa.String(length=64), primary_key=True),
+        sa.Column("key_id", sa.String(length=40), sa.ForeignKey("api_keys.id"), nullable=False, index=True),
+        sa.Column("expires_at", sa.Float(), nullable=False),
+    )
 
 
 def downgrade() -> None:
+    op.drop_table("sign_in_links")
+    op.drop_table("console_sessions")
     op.drop_column("api_keys", "starts_at")
     op.drop_column("api_keys", "made_by")

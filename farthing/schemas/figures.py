@@ -1,0 +1,81 @@
+"""Figures as people read them: the one place that writes a share of a budget, a number or a time as text."""
+
+from datetime import UTC, datetime
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from typing import Final
+
+NO_BREAK: Final = "\N{NO-BREAK SPACE}"
+MINUS: Final = "\N{MINUS SIGN}"
+_STEPS: Final = ((60, "second"), (3600, "minute"), (86_400, "hour"), (30 * 86_400, "day"))
+
+
+def per_cent(share: str) -> str:
+    """Write a share of a budget in per cent, with all the digits that it has.
+
+    Args:
+        share: a decimal from 0 to 1, such as ``0.183559``.
+
+    Returns:
+        ``18.3559 %``, with a no-break space and a real minus.
+    """
+    return _grouped(Decimal(share) * 100) + f"{NO_BREAK}%"
+
+
+def left_per_cent(share: str) -> str:
+    """Write what is left of a budget in per cent with one digit, rounded down."""
+    return _grouped((Decimal(share) * 100).quantize(Decimal("0.1"), ROUND_FLOOR)) + f"{NO_BREAK}%"
+
+
+def spent_per_cent(share: str) -> str:
+    """Write what is spent of a budget in per cent with one digit, rounded up."""
+    return _grouped((Decimal(share) * 100).quantize(Decimal("0.1"), ROUND_CEILING)) + f"{NO_BREAK}%"
+
+
+def number(value: str | float | Decimal | None) -> str:
+    """Write a number with commas between thousands and a real minus; what is None is empty."""
+    if value is None:
+        return ""
+    return _grouped(value if isinstance(value, Decimal) else Decimal(str(value)))
+
+
+def _grouped(value: Decimal) -> str:
+    """Write a decimal in full, with commas and without an exponent or zeros at its end."""
+    text = f"{value:,f}"
+    if "." in text:
+        text = text.rstrip("0").rstrip(".")
+    return text.replace("-", MINUS)
+
+
+def moment(text: str) -> datetime:
+    """Read a time as the API writes it."""
+    return datetime.fromisoformat(text)
+
+
+def long_time(at: datetime) -> str:
+    """Write a time in full, in UTC."""
+    at = at.astimezone(UTC)
+    return f"{at.day} {at:%B %Y, %H:%M} UTC"
+
+
+def long_date(at: datetime) -> str:
+    """Write a date in full, with its weekday."""
+    return f"{at:%A} {at.day} {at:%B %Y}"
+
+
+def short_date(at: datetime, now: datetime) -> str:
+    """Write a date, with its year where that is not the present one."""
+    return f"{at.day} {at:%b}" if at.year == now.year else f"{at.day} {at:%b %Y}"
+
+
+def ago(at: datetime, now: datetime) -> str:
+    """Write how long ago a time is, or how soon it comes; older than a month, its date."""
+    seconds = (now - at).total_seconds()
+    ahead, seconds = seconds < 0, abs(seconds)
+    if seconds < 10:  # noqa: PLR2004 - nobody reads seconds
+        return "now"
+    for i, (limit, unit) in enumerate(_STEPS):
+        if seconds < limit:
+            count = int(seconds // (1 if i == 0 else _STEPS[i - 1][0]))
+            words = f"{count} {unit}{'' if count == 1 else 's'}"
+            return f"in {words}" if ahead else f"{words} ago"
+    return short_date(at, now)
