@@ -1,12 +1,15 @@
 """Charts: all geometry of the console's SVG, from figures that a use case gives; in per cent, so that they stretch."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from math import ceil, floor, log10
 from typing import Final, Protocol
 
 from markupsafe import Markup
 
-from farthing.schemas.figures import per_cent
+from core.inference.forest import Effect
+from farthing.schemas.figures import number, per_cent
 
 LOW: Final = Decimal("0.1")
 """Of a budget: below this it is said to be low."""
@@ -69,3 +72,100 @@ def gauge(shares: Shares, *, slim: bool = False) -> Markup:
         '<rect class="g-spent" width="{}" height="100%"/>'
         '<rect class="g-reserved" x="{}" width="{}" height="100%"/>{}</svg>'
     ).format(" slim" if slim else "", said, _width(shares.spent), _width(shares.spent), _width(shares.reserved), ticks)
+
+
+@dataclass(frozen=True)
+class Tick:
+    """A rule of an axis."""
+
+    at: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A row of a forest plot, in per cent of the plot's width."""
+
+    dot: str | None
+    """None: outside the plot, see `arrow`."""
+    thin: tuple[str, str] | None
+    thick: tuple[str, str] | None
+    arrow: str
+    """left or right where all of it lies outside; else empty."""
+
+
+@dataclass(frozen=True)
+class Forest:
+    """A forest plot: an axis and a row for each coefficient."""
+
+    ticks: tuple[Tick, ...]
+    zero: str
+    rows: tuple[Drawn, ...]
+
+
+_EDGE: Final = 5.0
+"""Per cent of the width that is kept free at each side of the axis."""
+_MOST_TICKS: Final = 6
+
+
+def ticks_of(least: float, most: float) -> list[float]:
+    """Return at most about six round numbers that hold a range between them, zero among them."""
+    least, most = min(least, 0.0), max(most, 0.0)
+    if most <= least:
+        return [-1.0, 0.0, 1.0]
+    rough = (most - least) / (_MOST_TICKS - 1)
+    size = 10.0 ** floor(log10(rough))
+    step = next(size * by for by in (1, 2, 5, 10) if size * by >= rough)
+    return [step * at for at in range(floor(least / step), ceil(most / step) + 1)]
+
+
+def forest(effects: Sequence[Effect]) -> Forest:
+    """Return the plot of a model's effects; the intercept and what lies far outside become arrows.
+
+    The axis holds zero and every interval of an effect that is no intercept and is not withheld.
+    """
+    shown = [one for one in effects if not one.is_intercept and not one.is_withheld]
+    ends = [end for one in shown for pair in one.ends or ((one.middle, one.middle),) for end in pair]
+    ticks = ticks_of(min(ends, default=0.0), max(ends, default=0.0))
+    least, most = ticks[0], ticks[-1]
+
+    def at(value: float) -> float:
+        return _EDGE + (100 - 2 * _EDGE) * (value - least) / (most - least)
+
+    def row(one: Effect) -> Drawn:
+        middle = at(one.middle)
+        if not 0 <= middle <= 100:  # noqa: PLR2004 - per cent
+            return Drawn(None, None, None, "left" if middle < 0 else "right")
+        pairs = [(_within(at(low)), _within(at(high))) for low, high in one.ends]
+        thin, thick = (*pairs, None, None)[:2]
+        return Drawn(f"{middle:.2f}%", thin, thick, "")
+
+    marks = tuple(Tick(f"{at(tick):.1f}%", number(f"{tick:.10g}")) for tick in ticks)
+    return Forest(marks, f"{at(0.0):.2f}%", tuple(row(one) for one in effects))
+
+
+def _within(place: float) -> str:
+    return f"{min(max(place, 0.0), 100.0):.2f}%"
+
+
+@dataclass(frozen=True)
+class Paid:
+    """The bar of a job's cost: what is paid, what is held for retries, and a cut for each step."""
+
+    paid: str
+    held_from: str
+    held: str
+    cuts: tuple[str, ...]
+
+
+_MOST_CUTS: Final = 40
+
+
+def paid_bar(spent: str, price: str, held: str, steps: int) -> Paid:
+    """Return the geometry of a job's cost, in per cent of all that it reserved."""
+    whole = Decimal(price) + Decimal(held)
+    if not whole:
+        return Paid("0%", "100%", "0%", ())
+    per = [Decimal(one) / whole * 100 for one in (spent, price, held)]
+    cuts = () if steps > _MOST_CUTS else tuple(f"{float(per[1]) * step / steps:.2f}%" for step in range(1, steps + 1))
+    return Paid(f"{per[0]:.2f}%", f"{per[1]:.2f}%", f"{per[2]:.2f}%", cuts)

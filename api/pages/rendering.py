@@ -46,6 +46,7 @@ def _place(name: str, title: str, path: str, icon: str, *roles: str) -> Place:
 PLACES: Final = (
     _place("home", "Home", "/", "home", "owner", "analyst", "auditor", "admin"),
     _place("datasets", "Datasets", "/datasets", "data", "owner", "analyst", "auditor", "admin"),
+    _place("jobs", "Jobs", "/jobs", "job", "owner", "analyst", "auditor", "admin"),
 )
 
 
@@ -96,9 +97,20 @@ def render(
         at: the place of the navigation that it belongs to.
         status: of the answer.
     """
+    text = _TEMPLATES.get_template(template).render(_shell(request, at) | dict(facts or {}))
+    return as_page(text, status)
+
+
+def fragment(request: Request, template: str, facts: Mapping[str, Any]) -> str:
+    """Return a part of a page, without the shell; its icons are where the page's are."""
+    return _TEMPLATES.get_template(template).render({"csrf": csrf_token(request), **facts})
+
+
+def _shell(request: Request, at: str | None) -> dict[str, Any]:
+    """Return what the shell shows."""
     caller: Caller | None = getattr(request.state, "caller", None)
     theme = request.cookies.get(THEME_COOKIE, "")
-    shell = {
+    return {
         "caller": caller,
         "role": ROLES[caller.role] if caller else "",
         "places": [place for place in PLACES if caller and caller.role in place.roles],
@@ -110,7 +122,6 @@ def render(
         "path": request.url.path,
         "today": figures.long_date(datetime.now(UTC)),
     }
-    return as_page(_TEMPLATES.get_template(template).render(shell | dict(facts or {})), status)
 
 
 def as_page(text: str, status: int = HTTPStatus.OK) -> HTMLResponse:

@@ -25,6 +25,22 @@ _SAID_OF_ONE: Final = {
 """Answers are noised: a flag says what they do not exclude, and never that the records are so."""
 
 
+def of_job(released: Released) -> list[tuple[str, str]]:
+    """Return what is wrong with the whole estimate: each flag with its sentence."""
+    return [] if released.checks is None else [(one, _SAID[one]) for one in released.checks.job]
+
+
+def of_coefficient(released: Released, place: int) -> tuple[list[str], list[str]]:
+    """Return what withholds the interval of a coefficient, and what is to be known of one that has an interval."""
+    checks = released.checks
+    if checks is None:
+        return [], []
+    flags = [f"{one}: {_SAID_OF_ONE[one].removeprefix(f'{one}: ')}" for one in checks.coefficients[place]]
+    ends = checks.learned.columns[place % len(checks.learned.columns)].clamped
+    cut = "so this is the effect of the cut column"
+    return flags, [f"clamped: many records lie at the declared {end} bound, {cut}" for end in ends]
+
+
 def checked(released: Released) -> list[str]:
     """Return what a method found wrong with its own estimate, and what it saw of columns; a sentence each."""
     checks = released.checks

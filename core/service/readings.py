@@ -9,9 +9,11 @@ from typing import Any
 from core.base.errors import FieldError, Invalid
 from core.db.tables import Job
 from core.inference import (
+    check_words,
     comparison,
     description_summary,
     description_text,
+    forest,
     hypotheses,
     network_predictions,
     network_summary,
@@ -54,6 +56,20 @@ def _told(released: AnyReleased, levels: Levels) -> dict[str, Any]:
     if isinstance(released, ReleasedDescription):
         return description_summary.summary(released, levels[0] if levels else None)
     return results.summary(released, levels) | {"method": source_of(released.optimizer).model_dump()}
+
+
+def job_flags(context: Context, caller: Caller, model_id: str) -> list[tuple[str, str]]:
+    """Return what a method found wrong with its whole estimate: each flag with its sentence."""
+    released, _ = released_by(context, caller, model_id)
+    return [] if isinstance(released, ReleasedNetwork | ReleasedDescription) else check_words.of_job(released)
+
+
+def effects(context: Context, caller: Caller, model_id: str, levels: Levels) -> list[forest.Effect]:
+    """Return what a forest plot draws of each coefficient; none of a network or a description."""
+    released, _ = released_by(context, caller, model_id)
+    if isinstance(released, ReleasedNetwork | ReleasedDescription):
+        return []
+    return forest.effects(released, results.asked(released, levels))
 
 
 def summary_text(context: Context, caller: Caller, model_id: str, levels: Levels) -> str:

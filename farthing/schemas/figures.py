@@ -23,12 +23,25 @@ def per_cent(share: str) -> str:
 
 def left_per_cent(share: str) -> str:
     """Write what is left of a budget in per cent with one digit, rounded down."""
-    return _grouped((Decimal(share) * 100).quantize(Decimal("0.1"), ROUND_FLOOR)) + f"{NO_BREAK}%"
+    return _short(share, ROUND_FLOOR)
 
 
 def spent_per_cent(share: str) -> str:
     """Write what is spent of a budget in per cent with one digit, rounded up."""
-    return _grouped((Decimal(share) * 100).quantize(Decimal("0.1"), ROUND_CEILING)) + f"{NO_BREAK}%"
+    return _short(share, ROUND_CEILING)
+
+
+def _short(share: str, rounding: str) -> str:
+    percent = (Decimal(share) * 100).quantize(Decimal("0.1"), rounding)
+    return f"{percent:f}{NO_BREAK}%".replace("-", MINUS)
+
+
+def statistic(value: float | None) -> str:
+    """Write an estimate with four digits and a real minus; what is None is empty."""
+    if value is None:
+        return ""
+    text, mark, exponent = f"{value:.4g}".partition("e")
+    return (f"{text}e{int(exponent)}" if mark else text).replace("-", MINUS)
 
 
 def number(value: str | float | Decimal | None) -> str:

@@ -1,0 +1,93 @@
+"""Words for jobs and models that several pages write: names, kinds, costs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+from core.service.job_views import JobView
+from farthing.schemas.figures import moment, per_cent, short_date
+
+KINDS: Mapping[str, str] = {
+    "logistic": "logistic regression",
+    "linear": "linear regression",
+    "poisson": "Poisson regression",
+    "multinomial": "multinomial regression",
+    "network": "network",
+    "description": "description",
+    "phase_retrieval": "phase retrieval",
+}
+EVENTS: Mapping[str, str] = {
+    "queued": "waits for a worker",
+    "running": "claimed by a worker",
+    "cancelling": "was asked to stop",
+    "succeeded": "its release is made",
+    "failed": "ended without a release",
+    "cancelled": "ended before its release",
+    "expired": "waited too long in the queue",
+}
+
+
+@dataclass(frozen=True)
+class JobCosts:
+    """What a job costs, as shares of its scope's budget."""
+
+    spent: str
+    price: str
+    still: str
+    """Of the price, what is not paid yet."""
+    held: str
+    """Beside the price, for lost chunks."""
+    whole: str
+    """All that was reserved."""
+    returned: str | None
+
+
+def job_name(job: JobView) -> str:
+    """Return a job's own name, or its kind, target and day."""
+    named = job.labels.get("name")
+    if named:
+        return named
+    day = short_date(moment(job.created_at), datetime.now(UTC))
+    return f"{what(job.model)}, {day}"
+
+
+def what(model: Mapping[str, Any]) -> str:
+    """Return what is fitted: its kind, and its target where it has one."""
+    kind = KINDS.get(str(model.get("kind")), str(model.get("kind")))
+    target = model.get("target")
+    return f"{kind} of {target}" if target else kind
+
+
+def share(percent: str) -> str:
+    """Return per cent as a share of one."""
+    return format(Decimal(percent).scaleb(-2), "f")
+
+
+def costs(job: JobView) -> JobCosts | None:
+    """Return what a job costs; None of a federated one, whose sites have one each."""
+    if job.cost is None:
+        return None
+    price, spent = Decimal(job.cost.reserved.percent), Decimal(job.cost.spent.percent)
+    held = Decimal(job.cost.retry_allowance.percent)
+    still = max(price - spent, Decimal(0)) if job.finished_at is None else Decimal(0)
+    returned = None if job.cost.returned is None else share(job.cost.returned.percent)
+    return JobCosts(
+        share(str(spent)), share(str(price)), share(str(still)), share(str(held)), share(str(price + held)), returned
+    )
+
+
+def event_words(kind: str, data: Mapping[str, Any]) -> str:
+    """Return what a line of a job's history says."""
+    if kind == "progress":
+        return f"{data.get('step')} steps are done"
+    if kind == "failed" and data.get("code"):
+        return f"ended without a release: {data['code']}"
+    return EVENTS.get(kind, "")
+
+
+def spent_words(job: JobView) -> str:
+    """Return a job's cost so far as a list shows it."""
+    found = costs(job)
+    return "" if found is None else per_cent(found.spent)
