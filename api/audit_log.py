@@ -62,7 +62,7 @@ class AuditLog:
         path = made or request.url.path
         deed = getattr(request.state, "deed", None)
         if deed is not None:  # a page leaves the line of the operation that it stands for
-            method, route, path = deed.method, deed.route, deed.route.format(**request.path_params)
+            method, route, path = deed.method, deed.route, deed.path(request.path_params)
             status = status if status >= HTTPStatus.BAD_REQUEST else deed.status
         if caller is None or not _is_audited(method, route):
             return None

@@ -3,13 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from math import ceil, floor, log10
+from itertools import pairwise
+from math import ceil, floor, log2, log10
 from typing import Final, Protocol
 
 from markupsafe import Markup
 
 from core.inference.forest import Effect
-from farthing.schemas.figures import number, per_cent
+from core.planning.width_ranges import RangedWidth
+from core.privacy.conversions import dp_power, gdp_mu, gdp_power
+from farthing.schemas.figures import number, per_cent, statistic
 
 LOW: Final = Decimal("0.1")
 """Of a budget: below this it is said to be low."""
@@ -169,3 +172,120 @@ def paid_bar(spent: str, price: str, held: str, steps: int) -> Paid:
     per = [Decimal(one) / whole * 100 for one in (spent, price, held)]
     cuts = () if steps > _MOST_CUTS else tuple(f"{float(per[1]) * step / steps:.2f}%" for step in range(1, steps + 1))
     return Paid(f"{per[0]:.2f}%", f"{per[1]:.2f}%", f"{per[2]:.2f}%", cuts)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule of both axes of the attacker's chart."""
+
+    text: str
+    x: float
+    y: float
+
+
+@dataclass(frozen=True)
+class Roc:
+    """The trade of people wrongly accused for people found, as paths in a square of 300."""
+
+    rules: tuple[Rule, ...]
+    gaussian: str
+    any: str
+
+
+_LEFT: Final = 46.0
+_BOTTOM: Final = 308.0
+_SIDE: Final = 300.0
+
+
+def roc(epsilon: float, delta: float) -> Roc:
+    """Return an attacker's best trade under (epsilon, delta): with Gaussian answers alone, and whatever is run."""
+    mu = gdp_mu(epsilon, delta)
+    rates = [rate / 1000 for rate in (1, 2, 5, 10, 20)] + [rate / 50 for rate in range(2, 50)]
+    rules = [Rule(f"{rate:g}", _LEFT + rate / 100 * _SIDE, _BOTTOM - rate / 100 * _SIDE) for rate in range(0, 101, 25)]
+    return Roc(
+        tuple(rules),
+        _path([(rate, gdp_power(mu, rate)) for rate in rates]),
+        _path([(rate, dp_power(epsilon, delta, rate)) for rate in rates]),
+    )
+
+
+def _path(points: Sequence[tuple[float, float]]) -> str:
+    whole = [(0.0, 0.0), *points, (1.0, 1.0)]
+    return "M" + " L".join(f"{_LEFT + x * _SIDE:.1f} {_BOTTOM - y * _SIDE:.1f}" for x, y in whole)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Shares of a budget that are taken."""
+
+    spent: str
+    reserved: str
+
+
+@dataclass(frozen=True)
+class Price:
+    """The bar of a budget with a job that may come, in per cent of its width."""
+
+    spent: str
+    reserved: str
+    this_from: str
+    this: str
+    retry_from: str
+    retry: str
+
+
+def price_bar(taken: Standing, price: str, held: str) -> Price:
+    """Return the geometry of a budget with one more job; what passes the budget is cut."""
+    ends = [Decimal(0)]
+    for part in (taken.spent, taken.reserved, price, held):
+        ends.append(min(ends[-1] + Decimal(part) * 100, Decimal(100)))
+    parts = [f"{end - start:.4f}%" for start, end in pairwise(ends)]
+    return Price(parts[0], parts[1], f"{ends[2]:.4f}%", parts[2], f"{ends[3]:.4f}%", parts[3])
+
+
+_HALF_AT: Final = 2.0
+_DOUBLING: Final = 28.3
+"""Per cent of the plot's width from one multiple to its double; a half lies at its left edge."""
+
+
+def width_place(ratio: float) -> str:
+    """Return where a multiple of the width without privacy lies on the logarithmic axis, within the plot."""
+    place = _HALF_AT + _DOUBLING * (log2(ratio) + 1) if ratio > 0 else 0.0
+    return f"{min(max(place, 0.0), 99.0):.1f}%"
+
+
+WIDTH_TICKS: Final = tuple(
+    Tick(width_place(ratio), text) for ratio, text in ((0.5, "½"), (1.0, "1"), (2.0, "2"), (4.0, "4 times"))
+)
+
+
+@dataclass(frozen=True)
+class Width:
+    """A row of the forest of predicted widths."""
+
+    name: str
+    at: str
+    low: str
+    high: str
+    is_open: bool
+    """Whether nothing bounds it from above, or the bound lies outside the plot."""
+    width: str
+    between: str
+
+
+def width_row(one: RangedWidth) -> Width:
+    """Return how one predicted width is drawn and written; one that has no figure is a range alone, not drawn."""
+    base = one.nonprivate_width
+    between = f"{statistic(one.lowest)} .. {statistic(one.highest) or '?'}"
+    if base is None or one.ratio is None:
+        return Width(one.name, "", "", "", is_open=False, width="not known", between=between)
+    at_high = "99.0%" if one.highest is None else width_place(one.highest / base)
+    return Width(
+        name=one.name,
+        at=width_place(one.ratio),
+        low=width_place(one.lowest / base),
+        high=at_high,
+        is_open=at_high == "99.0%",
+        width=statistic(one.width),
+        between=between,
+    )

@@ -59,10 +59,16 @@ def list_jobs(
 
 
 @page(router, "/jobs/{job_id}", api=api.get_job)
-def show_job(job_id: JobId, request: Request, caller: Caller, db: Db) -> Response:
+def show_job(
+    job_id: JobId,
+    request: Request,
+    caller: Caller,
+    db: Db,
+    sent: Annotated[str | None, Query(max_length=60, description="whose form was sent: it need not be kept")] = None,
+) -> Response:
     """Show a job; where it has not ended, the page follows it."""
     job = service.get(db, caller, job_id)
-    return render(request, "job.html", _facts(db, caller, job, oob=False), at="jobs")
+    return render(request, "job.html", _facts(db, caller, job, oob=False) | {"sent": sent}, at="jobs")
 
 
 def _facts(context: Context, caller: Principal, job: JobView, *, oob: bool) -> dict[str, Any]:

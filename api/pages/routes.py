@@ -2,7 +2,7 @@
 
 import hashlib
 import hmac
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Annotated, Any, Final, TypeVar
@@ -34,6 +34,15 @@ class Deed:
     method: str
     route: str
     status: int
+
+    def path(self, parameters: Mapping[str, str]) -> str:
+        """Return the operation's path with a page's parameters; one that the page has elsewhere keeps its name."""
+        return self.route.format_map(_Kept(parameters))
+
+
+class _Kept(dict[str, str]):
+    def __missing__(self, name: str) -> str:
+        return f"{{{name}}}"
 
 
 _DEEDS: Final[dict[Callable[..., Any], Deed]] = {}

@@ -104,7 +104,20 @@ _SUBMIT = problems(
 
 
 async def _accept(request: Request, caller: Principal, spec: JobSpec, key: str, route: str) -> Response:
-    """Hand a job in with all others that wait, and answer once it is stored, or refused."""
+    """Hand a job in, and answer once it is stored, or refused."""
+    answer = await accept(request, caller, spec, key, route)
+    headers = {"Location": f"/v1/jobs/{answer.body['id']}", "Retry-After": "1"}
+    if answer.replayed:
+        headers["Idempotency-Replayed"] = "true"
+    return JSONResponse(answer.body, status_code=intake.ACCEPTED, headers=headers)
+
+
+async def accept(request: Request, caller: Principal, spec: JobSpec, key: str, route: str) -> StoredAnswer:
+    """Hand a job in with all others that wait; return the stored answer.
+
+    Raises:
+        Refusal: the job is not accepted, and nothing was reserved.
+    """
     state = request.app.state
     asked: Submission | StoredAnswer | None = intake.known(caller, spec, key, route)
     if asked is None:
@@ -117,10 +130,7 @@ async def _accept(request: Request, caller: Principal, spec: JobSpec, key: str, 
     else:
         answer = asked
     request.state.audited = answer.made is not None
-    headers = {"Location": f"/v1/jobs/{answer.body['id']}", "Retry-After": "1"}
-    if answer.replayed:
-        headers["Idempotency-Replayed"] = "true"
-    return JSONResponse(answer.body, status_code=intake.ACCEPTED, headers=headers)
+    return answer
 
 
 @router.post("", status_code=status.HTTP_202_ACCEPTED, response_model=JobView, responses=_SUBMIT)

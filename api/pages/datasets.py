@@ -1,0 +1,322 @@
+"""A dataset's pages: declaration, budget, access, validation, mock rows, freezing and erasing."""
+
+import csv
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Path, Request, Response
+from pydantic import TypeAdapter, ValidationError
+
+from api.deps import Caller, Db
+from api.errors import status_of
+from api.pages import charts, words
+from api.pages.rendering import render
+from api.pages.routes import Form, FormFields, PageRoute, page, see_other, value_of
+from api.routes import access as access_api
+from api.routes import datasets as api
+from api.routes import scopes as scope_api
+from core.base.errors import Conflict, Forbidden, Invalid, NotFound, PreconditionFailed, Refusal
+from core.db.reads import JobFilter
+from core.privacy.amounts import BudgetCap
+from core.service import access, datasets, jobs, naming, overview, scopes
+from core.service.context import Caller as Principal
+from core.service.context import Context
+from core.service.views import AccessView, BudgetView, CapView, DatasetView
+from farthing.schemas.figures import number, per_cent
+
+router = APIRouter(route_class=PageRoute)
+DatasetId = Annotated[str, Path(max_length=60)]
+PrincipalId = Annotated[str, Path(max_length=60)]
+SHOWN_VALUES: Final = 6
+MOST_JOBS: Final = 30
+MOCK_ROWS: Final = 10
+MOCK_FILE_ROWS: Final = 1000
+LOUD: Final = Decimal("0.05")
+_CAP: Final[TypeAdapter[BudgetCap]] = TypeAdapter(BudgetCap)
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A column as the table of the declaration writes it."""
+
+    name: str
+    kind: str
+    lowest: str
+    highest: str
+    values: str
+    other: str
+
+
+@dataclass(frozen=True)
+class Given:
+    """Somebody's access as the table writes it."""
+
+    view: AccessView
+    cap: str
+    shares: overview.BudgetShares
+    used: str
+
+
+@page(router, "/datasets/{dataset_id}", api=api.get_dataset)
+def show_dataset(dataset_id: DatasetId, request: Request, caller: Caller, db: Db) -> Response:
+    """Show what is declared, and the budget in short."""
+    facts = _head(db, caller, dataset_id, None)
+    dataset: DatasetView = facts["dataset"]
+    columns = [_declared(one) for one in dataset.model_dump(mode="json")["columns"]]
+    return render(request, "dataset.html", facts | {"columns": columns}, at="datasets")
+
+
+def _head(context: Context, caller: Principal, dataset_id: str, tab: str | None) -> dict[str, Any]:
+    """Return what stands at the top of each page of a dataset."""
+    dataset = datasets.get(context, caller, dataset_id)
+    budget = datasets.budget(context, caller, dataset_id) if dataset.scope else None
+    is_owner = dataset.owner == caller.id
+    base = f"/datasets/{dataset.id}"
+    return {
+        "dataset": dataset,
+        "budget": budget,
+        "shares": budget and _shares(budget),
+        "tab": tab,
+        "tabs": (
+            ("Declaration", base, True),
+            ("Budget", f"{base}/budget", budget is not None),
+            ("Access", f"{base}/access", True),
+            ("Validation", f"{base}/validation", is_owner and dataset.state == "ready"),
+            ("Mock rows", f"{base}/mock", True),
+            ("Jobs", f"/jobs?dataset={dataset.id}", True),
+        ),
+        "is_owner": is_owner,
+        "may_ask": caller.role in {"owner", "analyst", "admin"},
+        "names": naming.names(context, [dataset.owner]),
+        "cap_words": cap_words,
+    }
+
+
+def _shares(budget: BudgetView) -> overview.BudgetShares:
+    found = budget.percent
+    return overview.BudgetShares(words.share(found.spent), words.share(found.reserved), words.share(found.remaining))
+
+
+def _declared(column: dict[str, Any]) -> Declared:
+    values = [str(one) for one in column.get("values") or []]
+    more = len(values) - SHOWN_VALUES
+    shown = ", ".join(values[:SHOWN_VALUES]) + (f" and {more} more" if more > 0 else "")
+    kind = str(column["type"])
+    if column.get("shape"):
+        kind = f"array of {' by '.join(map(str, column['shape']))}"
+    return Declared(
+        column["name"], kind, _bound(column.get("lower")), _bound(column.get("upper")), shown, column.get("other") or ""
+    )
+
+
+def _bound(value: object) -> str:
+    return number(value) if isinstance(value, int | float) else str(value or "")
+
+
+def cap_words(cap: CapView) -> str:
+    """Return a cap in words."""
+    declared = cap.budget_cap
+    if isinstance(declared, str):
+        return "all of it"
+    if "share" in declared:
+        return f"{per_cent(declared['share'])} of it"
+    return " ".join(f"{name} {value}" for name, value in declared.items() if name in {"epsilon", "rho"})
+
+
+@page(router, "/datasets/{dataset_id}/budget", api=api.get_budget)
+def show_budget(dataset_id: DatasetId, request: Request, caller: Caller, db: Db) -> Response:
+    """Show what is left, what it means, and where it went."""
+    facts = _head(db, caller, dataset_id, "Budget")
+    if facts["budget"] is None:
+        raise Conflict("This dataset has no budget before it has records.")
+    wanted = JobFilter(state=None, dataset=dataset_id, optimizer=None, federation=None, label=None)
+    seen = jobs.page(db, caller, wanted, None, MOST_JOBS)
+    budget: BudgetView = facts["budget"]
+    epsilon, delta = float(budget.epsilon.total), float(budget.delta)
+    facts |= {
+        "jobs": seen,
+        "names": facts["names"] | naming.names(db, [one.owner for one in seen]),
+        "job_name": words.job_name,
+        "spent_words": words.spent_words,
+        "attack": words.attack(epsilon, delta),
+        "roc": charts.roc(epsilon, delta),
+    }
+    return render(request, "budget.html", facts, at="datasets")
+
+
+@page(router, "/datasets/{dataset_id}/access", api=access_api.list_access)
+def show_access(dataset_id: DatasetId, request: Request, caller: Caller, db: Db) -> Response:
+    """Show who may ask, under which cap."""
+    return _access(request, caller, db, dataset_id)
+
+
+def _access(
+    request: Request,
+    caller: Principal,
+    context: Context,
+    dataset_id: str,
+    values: dict[str, str] | None = None,
+    errors: dict[str, str] | None = None,
+) -> Response:
+    facts = _head(context, caller, dataset_id, "Access")
+    given = [_given(one) for one in access.page(context, caller, dataset_id)]
+    facts |= {"accesses": given, "values": values or {}, "errors": errors or {}}
+    status = 422 if errors else 200
+    return render(request, "access.html", facts, at="datasets", status=status)
+
+
+def _given(view: AccessView) -> Given:
+    used = view.used
+    shares = overview.BudgetShares(words.share(used.spent), words.share(used.reserved), words.share(used.remaining))
+    return Given(view, cap_words(view), shares, format(Decimal(shares.spent) + Decimal(shares.reserved), "f"))
+
+
+@page(router, "/datasets/{dataset_id}/access", api=access_api.give_access, method="POST")
+def give_access(dataset_id: DatasetId, request: Request, form: FormFields, caller: Caller, db: Db) -> Response:
+    """Let somebody in up to a cap, or change the cap of who is in."""
+    principal = value_of(form, "principal")
+    request.state.target = f"datasets/{dataset_id}/access/{principal}"[:200]
+    try:
+        cap = _cap_of(form)
+        known = {one.principal: one.version for one in access.page(db, caller, dataset_id)}
+        versions = frozenset({known[principal]}) if principal in known else None
+        access.give(db, caller, dataset_id, principal, cap, versions)
+    except (Invalid, NotFound, Conflict, Forbidden, PreconditionFailed) as refusal:
+        request.state.code = refusal.code
+        field = "amount" if isinstance(refusal, Invalid) else "principal"
+        kept = {name: value_of(form, name) for name in ("principal", "kind", "amount")}
+        return _access(request, caller, db, dataset_id, kept, {field: _said(refusal)})
+    return see_other(f"/datasets/{dataset_id}/access")
+
+
+def _cap_of(form: Form) -> BudgetCap:
+    """Return the cap that a form asks for.
+
+    Raises:
+        Invalid: it is no number of that kind.
+    """
+    kind, amount = value_of(form, "kind"), value_of(form, "amount").removesuffix("%").strip()
+    if kind == "all":
+        return "all"
+    try:
+        value = Decimal(amount)
+        if kind == "share":
+            value = value.scaleb(-2)
+        return _CAP.validate_python({kind: format(value, "f")})
+    except (InvalidOperation, ValidationError):
+        raise Invalid(
+            "Write a number above 0, and at most 100 for a part of the budget."
+            if kind == "share"
+            else "Write a number above 0, such as 0.5."
+        ) from None
+
+
+def _said(refusal: Refusal) -> str:
+    return " ".join([refusal.detail, *(field.detail for field in refusal.fields)])
+
+
+@page(router, "/datasets/{dataset_id}/access/{principal_id}/take", api=access_api.take_access, method="POST")
+def take_access(dataset_id: DatasetId, principal_id: PrincipalId, caller: Caller, db: Db) -> Response:
+    """Take somebody's access away."""
+    access.take(db, caller, dataset_id, principal_id)
+    return see_other(f"/datasets/{dataset_id}/access")
+
+
+@page(router, "/datasets/{dataset_id}/validation", api=api.get_validation)
+def show_validation(dataset_id: DatasetId, request: Request, caller: Caller, db: Db) -> Response:
+    """Show the owner how cells were read."""
+    report = datasets.validation(db, caller, dataset_id)
+    facts = _head(db, caller, dataset_id, "Validation") | {"report": report, "loud": _loud(report)}
+    return render(request, "validation.html", facts, at="datasets")
+
+
+def _loud(report: dict[str, Any]) -> dict[str, str] | None:
+    """Return what the warning says where more than a twentieth of the rows is left out."""
+    rows, left_out = int(report["rows"]), int(report["incomplete_rows"])
+    if not rows or Decimal(left_out) / rows <= LOUD:
+        return None
+    worst = max(report["columns"], key=lambda one: one["unreadable"] + one["missing"] + one["unknown"])
+    return {"part": per_cent(f"{left_out / rows:.4f}"), "column": worst["name"]}
+
+
+@page(router, "/datasets/{dataset_id}/mock", api=api.get_mock)
+def show_mock(dataset_id: DatasetId, request: Request, caller: Caller, db: Db) -> Response:
+    """Show rows that were made from the declaration alone."""
+    facts = _head(db, caller, dataset_id, "Mock rows")
+    rows = datasets.mock(db, caller, dataset_id, MOCK_ROWS)
+    heads = list(rows[0]) if rows else []
+    facts |= {
+        "heads": heads,
+        "numeric": [isinstance(rows[0][head], int | float) for head in heads],
+        "rows": [[_bound(row[head]) if not isinstance(row[head], list) else "…" for head in heads] for row in rows],
+    }
+    return render(request, "mock_rows.html", facts, at="datasets")
+
+
+@page(router, "/datasets/{dataset_id}/mock.csv", api=api.get_mock)
+def download_mock(dataset_id: DatasetId, caller: Caller, db: Db) -> Response:
+    """Send mock rows as a file."""
+    rows = datasets.mock(db, caller, dataset_id, MOCK_FILE_ROWS)
+    headers = {"Content-Disposition": f'attachment; filename="mock-{dataset_id}.csv"'}
+    return Response("".join(_csv(rows)), media_type="text/csv", headers=headers)
+
+
+def _csv(rows: list[dict[str, Any]]) -> Iterator[str]:
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(rows[0] if rows else [])
+    writer.writerows(row.values() for row in rows)
+    yield text.getvalue()
+
+
+@page(router, "/datasets/{dataset_id}/freeze", api=scope_api.freeze_scope, method="POST")
+def freeze(dataset_id: DatasetId, request: Request, form: FormFields, caller: Caller, db: Db) -> Response:
+    """Freeze the budget of a dataset."""
+    scope = _scope_of(db, caller, dataset_id, request)
+    scopes.freeze(db, caller, scope, _reason(form))
+    return see_other(f"/datasets/{dataset_id}")
+
+
+@page(router, "/datasets/{dataset_id}/unfreeze", api=scope_api.unfreeze_scope, method="POST")
+def unfreeze(dataset_id: DatasetId, request: Request, form: FormFields, caller: Caller, db: Db) -> Response:
+    """Let a frozen budget admit jobs again."""
+    scope = _scope_of(db, caller, dataset_id, request)
+    scopes.unfreeze(db, caller, scope, _reason(form))
+    return see_other(f"/datasets/{dataset_id}")
+
+
+def _scope_of(context: Context, caller: Principal, dataset_id: str, request: Request) -> str:
+    scope = datasets.get(context, caller, dataset_id).scope
+    if scope is None:
+        raise Conflict("This dataset has no budget before it has records.")
+    request.state.target = f"{request.state.deed.route.removeprefix('/v1/').format(scope_id=scope)}"
+    return scope
+
+
+def _reason(form: Form) -> str:
+    reason = value_of(form, "reason")
+    if not 1 <= len(reason) <= 500:  # noqa: PLR2004 - the API's own limit
+        raise Invalid("Write a reason of at most 500 letters.")
+    return reason
+
+
+@page(router, "/datasets/{dataset_id}/erase", api=api.get_dataset)
+def ask_erase(dataset_id: DatasetId, request: Request, caller: Caller, db: Db) -> Response:
+    """Ask for the dataset's name before its records are erased."""
+    dataset = datasets.get(db, caller, dataset_id)
+    return render(request, "erase.html", {"dataset": dataset, "error": ""}, at="datasets")
+
+
+@page(router, "/datasets/{dataset_id}/erase", api=api.erase_dataset, method="POST")
+def erase(dataset_id: DatasetId, request: Request, form: FormFields, caller: Caller, db: Db) -> Response:
+    """Erase the records, once the dataset's name was written."""
+    dataset = datasets.get(db, caller, dataset_id)
+    if value_of(form, "name") != dataset.name.strip():
+        request.state.code = Invalid.code
+        facts = {"dataset": dataset, "error": "This is not the name of the dataset."}
+        return render(request, "erase.html", facts, at="datasets", status=status_of(Invalid))
+    datasets.erase(db, caller, dataset_id)
+    return see_other(f"/datasets/{dataset_id}")
