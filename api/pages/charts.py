@@ -18,8 +18,8 @@ LOW: Final = Decimal("0.1")
 """Of a budget: below this it is said to be low."""
 
 
-class Shares(Protocol):
-    """Shares of a budget, each a decimal string from 0 to 1."""
+class OfBudget(Protocol):
+    """OfBudget of a budget, each a decimal string from 0 to 1."""
 
     @property
     def spent(self) -> str:
@@ -54,13 +54,13 @@ class Bar:
     """The class of the part that is spent: red where little is left."""
 
 
-def bar(shares: Shares) -> Bar:
+def bar(shares: OfBudget) -> Bar:
     """Return the geometry of the small bar at the side; the text beside it has its figures."""
     used = "g-low" if is_low(shares.remaining) else "g-spent"
     return Bar(_width(shares.spent), _width(shares.reserved), used)
 
 
-def gauge(shares: Shares, *, slim: bool = False) -> Markup:
+def gauge(shares: OfBudget, *, slim: bool = False) -> Markup:
     """Return the bar of a budget: spent is solid, reserved is hatched, free is the track."""
     said = ", ".join(
         f"{per_cent(share)} {word}"
@@ -216,7 +216,7 @@ def _path(points: Sequence[tuple[float, float]]) -> str:
 
 @dataclass(frozen=True)
 class Standing:
-    """Shares of a budget that are taken."""
+    """OfBudget of a budget that are taken."""
 
     spent: str
     reserved: str

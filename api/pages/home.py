@@ -51,8 +51,17 @@ def _list(seen: list[DatasetView], shown: overview.Overview) -> dict[str, object
 
 
 def _waits(shown: overview.Overview) -> list[Waits]:
-    """Return budgets that are low, as things to look at."""
-    return [
+    """Return releases that wait for a yes, and budgets that are low."""
+    count = shown.pending
+    pending = Waits(
+        "warn",
+        "approve",
+        "One release waits for your yes" if count == 1 else f"{count} releases wait for your yes",
+        "Each is paid already; a no gives nothing back.",
+        "/approvals",
+        "Review it" if count == 1 else "Review them",
+    )
+    return [pending] * bool(count) + [
         Waits(
             "bad",
             "warn",

@@ -60,7 +60,7 @@ _FIRST: Final = {"kind": "logistic", "by": "epsilon", "amount": "0.5"}
 
 
 @dataclass(frozen=True)
-class Problem:
+class Trouble:
     """What is wrong with a form, and the field that it is about."""
 
     text: str
@@ -140,11 +140,11 @@ def _values(form: Form, dataset: DatasetView | None) -> dict[str, Any]:
     return dict.fromkeys(_TYPED, "") | _FIRST | {"target": target, "features": chosen}
 
 
-def problems_of(refusal: Refusal) -> list[Problem]:
+def problems_of(refusal: Refusal) -> list[Trouble]:
     """Return what is wrong, each with the field of the form that its pointer means."""
-    found = [Problem(one.detail, _field(one.pointer)) for one in refusal.fields]
+    found = [Trouble(one.detail, _field(one.pointer)) for one in refusal.fields]
     if not found or not isinstance(refusal, Invalid):
-        found.insert(0, Problem(refusal.detail, ""))
+        found.insert(0, Trouble(refusal.detail, ""))
     return found
 
 

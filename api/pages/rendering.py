@@ -47,6 +47,8 @@ PLACES: Final = (
     _place("home", "Home", "/", "home", "owner", "analyst", "auditor", "admin"),
     _place("datasets", "Datasets", "/datasets", "data", "owner", "analyst", "auditor", "admin"),
     _place("jobs", "Jobs", "/jobs", "job", "owner", "analyst", "auditor", "admin"),
+    _place("approvals", "Approvals", "/approvals", "approve", "owner"),
+    _place("people", "People", "/people", "people", "admin"),
 )
 
 

@@ -3,6 +3,7 @@
 from http import HTTPStatus
 from ipaddress import ip_address
 from typing import Annotated, Final
+from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Request, Response
 
@@ -76,7 +77,12 @@ def _begun(request: Request, context: Context, token: str, caller: Caller, path:
         sign_ins.end(context, old)
     line = Line(caller.id, "POST /sign-in", caller.key_id, HTTPStatus.OK, None, request.state.request_id)
     audit.record(context, line)
-    answer = see_other(f"/sign-in/done?next={path}" if path != "/" else "/sign-in/done")
+    answer = see_other(f"/sign-in/done?next={quote(path, safe='')}" if path != "/" else "/sign-in/done")
+    return with_session(request, answer, token)
+
+
+def with_session(request: Request, answer: Response, token: str) -> Response:
+    """Return an answer that gives the browser the cookie of a session."""
     answer.set_cookie(
         SESSION_COOKIE, token, max_age=LONGEST_SECONDS, httponly=True, samesite="lax", secure=not is_loopback(request)
     )

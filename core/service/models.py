@@ -5,11 +5,12 @@ from typing import Any
 
 import numpy as np
 from safetensors.numpy import save
+from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
 from core.base.errors import FieldError, Forbidden, Invalid, ModelRetired, NotFound
 from core.db import reads as queries
-from core.db.tables import Job, Model, Scope
+from core.db.tables import Approval, Job, Model, Scope
 from core.inference.exports import export_of
 from core.inference.network import AnyReleased, ReleasedNetwork, make_onnx, read_released, shown, with_coefficients
 from core.inference.released import Released, declared
@@ -99,7 +100,7 @@ def _view(session: Session, context: Context, caller: Caller, model: Model, job:
     )
 
 
-def judge(context: Context, caller: Caller, model_id: str, verdict: releases.Said) -> ModelView:
+def judge(context: Context, caller: Caller, model_id: str, verdict: releases.Said, reason: str = "") -> ModelView:
     """Approve or reject a release, where the scope asks for that: its owner alone.
 
     A federated job's is approved once every scope that asks has approved it, and rejected by one.
@@ -115,10 +116,22 @@ def judge(context: Context, caller: Caller, model_id: str, verdict: releases.Sai
         if caller.id not in queries.judges(session, model, job):
             raise Forbidden("Only the owner of the data may judge this release.")
         subjects.take(session, model)
-        approvals.judge(session, model, job, verdict, reason="", actor=caller.id)
+        approvals.judge(session, model, job, verdict, reason=reason, actor=caller.id)
         return _view(session, context, caller, model, job)
 
     return context.database.run(work)
+
+
+def waiting(context: Context, caller: Caller, limit: int) -> list[str]:
+    """Return the ids of the releases that wait for the caller's approval, oldest first."""
+    owned = select(Scope.id).where(Scope.owner_id == caller.id)
+    asked = select(Approval.model_id).where(Approval.scope_id.in_(owned), Approval.verdict == "pending")
+    mine = or_(Job.scope_id.in_(owned), Model.id.in_(asked))
+    statement = select(Model.id).join(Job, Job.id == Model.job_id).where(Model.approval == "pending", mine)
+    with context.database.read() as session:
+        until = queries.grid_time(session, context.settings.visible_grid_seconds)
+        found = session.execute(statement.where(Model.created_at <= until).order_by(Model.id).limit(limit))
+        return list(found.scalars())
 
 
 def export_json(context: Context, caller: Caller, model_id: str) -> dict[str, Any]:
