@@ -27,6 +27,7 @@ from api.pages import datasets as dataset_pages
 from api.pages import home, sign_in
 from api.pages import jobs as job_pages
 from api.pages import models as model_pages
+from api.pages import new_dataset as new_dataset_pages
 from api.pages import new_job as new_job_pages
 from api.pages import people as people_pages
 from api.pages.rendering import problem_page
@@ -63,7 +64,17 @@ from core.service.notifier import make_notifier
 
 _THREADS = 64  # of sync endpoints; more than the connections of the pool would only wait there
 _OPTIONAL: Final = ("public_planner",)  # packages with `routes` of their own; where one is absent, so are its routes
-PAGES: Final = (sign_in, home, dataset_pages, new_job_pages, job_pages, model_pages, approval_pages, people_pages)
+PAGES: Final = (
+    new_dataset_pages,
+    sign_in,
+    home,
+    dataset_pages,
+    new_job_pages,
+    job_pages,
+    model_pages,
+    approval_pages,
+    people_pages,
+)
 """Modules of the console, each with a `router`."""
 _NO_PRIVATE_TEXT = "A REST service that trains models privately. Figures of privacy are decimal strings."
 

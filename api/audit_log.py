@@ -42,6 +42,14 @@ def _is_audited(method: str, route: str) -> bool:
     return route.startswith(_READS) or (route.startswith("/v1/jobs/") and route.endswith(_JOB_READS))
 
 
+def operation(request: Request) -> tuple[str, str]:
+    """Return method and route of a request; of a page those of the operation that it stands for."""
+    deed = getattr(request.state, "deed", None)
+    if deed is not None:
+        return deed.method, deed.route
+    return request.method, getattr(request.scope.get("route"), "path", "unknown")
+
+
 class AuditLog:
     """Writes the audit log of one application."""
 
@@ -58,11 +66,11 @@ class AuditLog:
             made: the address of what it made, as the answer's header has it.
         """
         caller = getattr(request.state, "caller", None)
-        method, route = request.method, getattr(request.scope.get("route"), "path", "unknown")
+        method, route = operation(request)
         path = made or request.url.path
         deed = getattr(request.state, "deed", None)
         if deed is not None:  # a page leaves the line of the operation that it stands for
-            method, route, path = deed.method, deed.route, deed.path(request.path_params)
+            path = deed.path(request.path_params)
             status = status if status >= HTTPStatus.BAD_REQUEST else deed.status
         if caller is None or not _is_audited(method, route):
             return None

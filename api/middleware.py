@@ -15,7 +15,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.audit_log import AuditLog, is_upload, public_outcome
+from api.audit_log import AuditLog, is_upload, operation, public_outcome
 from api.errors import problem
 from api.metrics import Metrics
 from core.base.errors import DiskFull, Invalid, NotFound
@@ -154,8 +154,9 @@ class Envelope:
         )
         if line is not None:
             await to_thread.run_sync(self._audit_log.record, line)
-        status, code = public_outcome(method, route, status, getattr(request.state, "code", None))
-        self._metrics.seen(method, route, status, None if is_upload(method, route) else seconds, code)
+        done = operation(request)
+        status, code = public_outcome(*done, status, getattr(request.state, "code", None))
+        self._metrics.seen(method, route, status, None if is_upload(*done) else seconds, code)
         fields: dict[str, Any] = {"method": method, "route": route, "status": status, "seconds": round(seconds, 4)}
         caller = getattr(request.state, "caller", None)
         if caller is not None:

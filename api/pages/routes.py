@@ -46,6 +46,7 @@ class _Kept(dict[str, str]):
 
 
 _DEEDS: Final[dict[Callable[..., Any], Deed]] = {}
+_STREAMED: Final[set[Callable[..., Any]]] = set()
 
 
 def page(
@@ -55,6 +56,7 @@ def page(
     api: Callable[..., Any] | None = None,
     cost: Cost | None = None,
     method: str = "GET",
+    streamed: bool = False,
 ) -> Callable[[Endpoint], Endpoint]:
     """Declare a page: a decorator.
 
@@ -64,6 +66,7 @@ def page(
         api: the endpoint of the API whose use case the page calls; the same roles may see it, at the same cost.
         cost: of a page that stands for no operation, such as the sign-in.
         method: GET or POST.
+        streamed: the endpoint reads the body itself, as it comes; the form's token is in a header then.
     """
 
     def declare(endpoint: Endpoint) -> Endpoint:
@@ -75,7 +78,11 @@ def page(
             allowed = cost or replace(operation.cost, values=0, waits=None)
         if allowed is None:
             raise TypeError(f"{path} names neither an operation of the API nor a cost")
-        costs(replace(allowed, body_bytes=0 if method in _SAFE else FORM_BYTES))(endpoint)
+        if streamed:
+            _STREAMED.add(endpoint)
+        else:
+            allowed = replace(allowed, body_bytes=0 if method in _SAFE else FORM_BYTES)
+        costs(allowed)(endpoint)
         router.add_api_route(
             path, endpoint, methods=[method], include_in_schema=False, response_class=HTMLResponse, response_model=None
         )
@@ -103,7 +110,7 @@ class PageRoute(StrictRoute):
         async def guarded(request: Request) -> Response:
             if request.method not in _SAFE:
                 refuse_foreign(request)
-                request.state.form = await _read_form(request)
+                request.state.form = {} if self.endpoint in _STREAMED else await _read_form(request)
                 if self.cost.roles:
                     _refuse_forged(request)
             return await handle(request)

@@ -41,7 +41,7 @@ from core.service.views import BudgetView, DatasetView, IdentityView
 
 router = APIRouter(prefix="/v1/datasets", tags=["data"], route_class=StrictRoute, responses=problems(Unauthenticated))
 DatasetId = Annotated[str, Path(max_length=60)]
-_threads = CapacityLimiter(uploads.MOST_THREADS)
+THREADS = CapacityLimiter(uploads.MOST_THREADS)
 _METADATA = {"$ref": "#/components/schemas/Metadata"}
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
 _CREATE_BODY = {
@@ -97,9 +97,9 @@ async def create_dataset(request: Request, caller: Caller, db: Db, key: MaybeIde
     if kind.startswith("multipart/form-data"):
 
         def work(body: Iterator[bytes]) -> tuple[dict[str, Any], bool]:
-            return _from_form(db, caller, kind, body, key)
+            return from_form(db, caller, kind, body, key)
 
-        view, replayed = await uploads.in_thread(request, _threads, work)
+        view, replayed = await uploads.in_thread(request, THREADS, work)
     elif kind.partition(";")[0].strip() == "application/json":
         body = await read_small(request, db.settings.max_body_bytes)
         metadata = await to_thread.run_sync(_metadata_of, body)
@@ -116,7 +116,7 @@ def _metadata_of(raw: bytes) -> Metadata:
     return parse_metadata(parse_json(raw, MANY_VALUES))
 
 
-def _from_form(
+def from_form(
     db: Context, caller: Principal, content_type: str, body: Iterator[bytes], key: str | None
 ) -> tuple[dict[str, Any], bool]:
     """Create a dataset from a multipart body, read part by part."""
@@ -150,7 +150,7 @@ async def put_content(dataset_id: DatasetId, request: Request, caller: Caller, d
     def work(body: Iterator[bytes]) -> DatasetView:
         return incoming.fill(db, caller, dataset_id, kind, body)
 
-    return await uploads.in_thread(request, _threads, work)
+    return await uploads.in_thread(request, THREADS, work)
 
 
 @router.get("")
