@@ -23,8 +23,8 @@ from api.metrics import Metrics
 from api.middleware import Envelope
 from api.pages import approvals as approval_pages
 from api.pages import assets as page_assets
+from api.pages import auditing, home, operating, sign_in
 from api.pages import datasets as dataset_pages
-from api.pages import home, sign_in
 from api.pages import jobs as job_pages
 from api.pages import models as model_pages
 from api.pages import new_dataset as new_dataset_pages
@@ -65,15 +65,17 @@ from core.service.notifier import make_notifier
 _THREADS = 64  # of sync endpoints; more than the connections of the pool would only wait there
 _OPTIONAL: Final = ("public_planner",)  # packages with `routes` of their own; where one is absent, so are its routes
 PAGES: Final = (
-    new_dataset_pages,
     sign_in,
     home,
+    new_dataset_pages,
     dataset_pages,
     new_job_pages,
     job_pages,
     model_pages,
     approval_pages,
     people_pages,
+    auditing,
+    operating,
 )
 """Modules of the console, each with a `router`."""
 _NO_PRIVATE_TEXT = "A REST service that trains models privately. Figures of privacy are decimal strings."

@@ -63,13 +63,13 @@ class Given:
 @page(router, "/datasets/{dataset_id}", api=api.get_dataset)
 def show_dataset(dataset_id: DatasetId, request: Request, caller: Caller, db: Db) -> Response:
     """Show what is declared, and the budget in short."""
-    facts = _head(db, caller, dataset_id, None)
+    facts = head(db, caller, dataset_id, None)
     dataset: DatasetView = facts["dataset"]
     columns = [_declared(one) for one in dataset.model_dump(mode="json")["columns"]]
     return render(request, "dataset.html", facts | {"columns": columns}, at="datasets")
 
 
-def _head(context: Context, caller: Principal, dataset_id: str, tab: str | None) -> dict[str, Any]:
+def head(context: Context, caller: Principal, dataset_id: str, tab: str | None) -> dict[str, Any]:
     """Return what stands at the top of each page of a dataset."""
     dataset = datasets.get(context, caller, dataset_id)
     budget = datasets.budget(context, caller, dataset_id) if dataset.scope else None
@@ -87,6 +87,7 @@ def _head(context: Context, caller: Principal, dataset_id: str, tab: str | None)
             ("Validation", f"{base}/validation", is_owner and dataset.state == "ready"),
             ("Mock rows", f"{base}/mock", True),
             ("Jobs", f"/jobs?dataset={dataset.id}", True),
+            ("Ledger", f"{base}/ledger", budget is not None),
         ),
         "is_owner": is_owner,
         "may_ask": caller.role in {"owner", "analyst", "admin"},
@@ -129,7 +130,7 @@ def cap_words(cap: CapView) -> str:
 @page(router, "/datasets/{dataset_id}/budget", api=api.get_budget)
 def show_budget(dataset_id: DatasetId, request: Request, caller: Caller, db: Db) -> Response:
     """Show what is left, what it means, and where it went."""
-    facts = _head(db, caller, dataset_id, "Budget")
+    facts = head(db, caller, dataset_id, "Budget")
     if facts["budget"] is None:
         raise Conflict("This dataset has no budget before it has records.")
     wanted = JobFilter(state=None, dataset=dataset_id, optimizer=None, federation=None, label=None)
@@ -161,7 +162,7 @@ def _access(
     values: dict[str, str] | None = None,
     errors: dict[str, str] | None = None,
 ) -> Response:
-    facts = _head(context, caller, dataset_id, "Access")
+    facts = head(context, caller, dataset_id, "Access")
     given = [_given(one) for one in access.page(context, caller, dataset_id)]
     facts |= {"accesses": given, "values": values or {}, "errors": errors or {}}
     status = 422 if errors else 200
@@ -229,7 +230,7 @@ def take_access(dataset_id: DatasetId, principal_id: PrincipalId, caller: Caller
 def show_validation(dataset_id: DatasetId, request: Request, caller: Caller, db: Db) -> Response:
     """Show the owner how cells were read."""
     report = datasets.validation(db, caller, dataset_id)
-    facts = _head(db, caller, dataset_id, "Validation") | {"report": report, "loud": _loud(report)}
+    facts = head(db, caller, dataset_id, "Validation") | {"report": report, "loud": _loud(report)}
     return render(request, "validation.html", facts, at="datasets")
 
 
@@ -245,7 +246,7 @@ def _loud(report: dict[str, Any]) -> dict[str, str] | None:
 @page(router, "/datasets/{dataset_id}/mock", api=api.get_mock)
 def show_mock(dataset_id: DatasetId, request: Request, caller: Caller, db: Db) -> Response:
     """Show rows that were made from the declaration alone."""
-    facts = _head(db, caller, dataset_id, "Mock rows")
+    facts = head(db, caller, dataset_id, "Mock rows")
     rows = datasets.mock(db, caller, dataset_id, MOCK_ROWS)
     heads = list(rows[0]) if rows else []
     facts |= {

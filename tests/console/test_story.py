@@ -218,13 +218,42 @@ def test_an_analyst_reads_the_model(story: Story) -> None:
         seen.refuse_reports()
 
 
+def test_an_auditor_verifies(story: Story) -> None:
+    with look(story.browser, story.service.url) as seen:
+        seen.sign_in(story.keys["R. Whitfield"])
+        seen.go(story.paths["dataset"])
+        press(seen, "link", "Ledger")
+        assert seen.page.get_by_role("row", name=re.compile("reserve")).count() == 1
+        assert seen.page.get_by_role("row", name=re.compile("spend")).count() > 3
+        press(seen, "button", "Verify")
+        expect(seen.page.locator("#verify")).to_contain_text(re.compile("All [0-9]+ entries recompute"), timeout=60_000)
+        seen.refuse_violations()
+        press(seen, "link", "Audit trail")
+        assert seen.page.locator("tr", has_text="POST /v1/models/{model_id}/approve").count() == 1
+        seen.refuse_violations()
+        seen.refuse_reports()
+
+
+def test_an_operator_sees_the_worker(story: Story) -> None:
+    with look(story.browser, story.service.url) as seen:
+        seen.sign_in(KEY)
+        press(seen, "link", "Service")
+        seen.page.get_by_text("alive", exact=True).wait_for()
+        seen.refuse_violations()
+        seen.refuse_reports()
+
+
 @pytest.mark.parametrize("who", ["Data office", "Ann Bauer", "R. Whitfield", "admin"])
 def test_no_page_has_a_violation(story: Story, who: str) -> None:
     """Each page at both widths in both schemes."""
     paths = ["/", "/datasets", "/jobs", "/you", story.paths["dataset"], story.paths["job"]]
-    paths += [f"{story.paths['dataset']}/{tab}" for tab in ("budget", "access", "mock")]
+    paths += [f"{story.paths['dataset']}/{tab}" for tab in ("budget", "access", "mock", "ledger")]
     paths += {"Data office": [f"{story.paths['dataset']}/{tab}" for tab in ("validation", "erase")]}.get(who, [])
-    paths += {"Data office": ["/datasets/new", "/approvals"], "admin": ["/people"]}.get(who, [])
+    paths += {
+        "Data office": ["/datasets/new", "/approvals"],
+        "R. Whitfield": ["/audit", "/service"],
+        "admin": ["/people"],
+    }.get(who, [])
     paths += ["/jobs/new", story.paths["model"]] if who == "Ann Bauer" else []
     with look(story.browser, story.service.url) as seen:
         seen.sign_in(KEY if who == "admin" else story.keys[who])

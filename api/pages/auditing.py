@@ -1,0 +1,112 @@
+"""The auditor's way: a ledger's entries and their verification, and the audit trail."""
+
+import json
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Path, Query, Request, Response
+
+from api.deps import After, Caller, Db
+from api.pages.datasets import head
+from api.pages.rendering import as_page, fragment, render
+from api.pages.routes import PageRoute, page, see_other
+from api.routes import audit as audit_api
+from api.routes import scopes as api
+from core.base.errors import Conflict
+from core.service import audit, datasets, naming, scopes
+from core.service.context import Caller as Principal
+from core.service.context import Context
+from core.service.views import EntryView
+
+router = APIRouter(route_class=PageRoute)
+DatasetId = Annotated[str, Path(max_length=60)]
+A_PAGE: Final = 50
+
+
+@dataclass(frozen=True)
+class Shown:
+    """An entry as the table writes it."""
+
+    seq: int
+    when: str
+    kind: str
+    job: str | None
+    part: str
+    actor: str
+    hash: str
+
+
+@page(router, "/datasets/{dataset_id}/ledger", api=api.list_entries)
+def show_ledger(
+    dataset_id: DatasetId,
+    request: Request,
+    caller: Caller,
+    db: Db,
+    before: Annotated[int | None, Query(ge=1, le=2**53)] = None,
+) -> Response:
+    """Show the newest entries of the ledger that a dataset's budget has, or those before one."""
+    facts = head(db, caller, dataset_id, "Ledger")
+    scope = facts["dataset"].scope
+    if scope is None:
+        raise Conflict("This dataset has no ledger before it has records.")
+    request.state.target = f"scopes/{scope}/entries"
+    last = facts["budget"].entries if before is None else min(before - 1, facts["budget"].entries)
+    first = max(last - A_PAGE, 0)
+    found = [_shown(one) for one in reversed(scopes.entries(db, caller, scope, first, max(last - first, 1)))]
+    base = f"/datasets/{dataset_id}/ledger"
+    facts |= {
+        "entries": found,
+        "names": facts["names"] | naming.names(db, [one.job for one in found] + [one.actor for one in found]),
+        "older": f"{base}?before={first + 1}" if first else None,
+        "newer": f"{base}?before={last + A_PAGE + 1}" if last < facts["budget"].entries else None,
+        "result": None,
+        "dataset_id": dataset_id,
+    }
+    return render(request, "ledger.html", facts, at="datasets")
+
+
+def _shown(entry: EntryView) -> Shown:
+    body: dict[str, Any] = json.loads(entry.body)
+    actor = body.get("actor")
+    part = "" if entry.chunk is None or entry.kind != "spend" else f"chunk {entry.chunk + 1}"
+    return Shown(
+        seq=entry.seq,
+        when=entry.created_at[:19].replace("T", " "),
+        kind=entry.kind,
+        job=entry.job,
+        part=part,
+        actor=actor if isinstance(actor, str) else "",
+        hash=entry.hash,
+    )
+
+
+@page(router, "/datasets/{dataset_id}/verify", api=api.verify_scope, method="POST")
+def verify(dataset_id: DatasetId, request: Request, caller: Caller, db: Db) -> Response:
+    """Recompute the ledger; return the part of the page that says what was found."""
+    scope = _scope_of(db, caller, dataset_id)
+    request.state.target = f"scopes/{scope}/verify"
+    result = scopes.verify(db, caller, scope)
+    if request.headers.get("hx-request") != "true":
+        return see_other(f"/datasets/{dataset_id}/ledger")
+    return as_page(fragment(request, "verification.html", {"result": result, "dataset_id": dataset_id}))
+
+
+def _scope_of(context: Context, caller: Principal, dataset_id: str) -> str:
+    scope = datasets.get(context, caller, dataset_id).scope
+    if scope is None:
+        raise Conflict("This dataset has no ledger before it has records.")
+    return scope
+
+
+@page(router, "/audit", api=audit_api.list_audit)
+def show_audit(request: Request, caller: Caller, db: Db, after: After = None) -> Response:
+    """Show the audit trail, newest first."""
+    found = audit.page(db, caller, after, A_PAGE + 1)
+    lines = found[:A_PAGE]
+    facts = {
+        "lines": lines,
+        "names": naming.names(db, [one.principal for one in lines]),
+        "older": f"/audit?after={lines[-1].id}" if len(found) > A_PAGE else None,
+        "everything": caller.role in {"admin", "auditor"},
+    }
+    return render(request, "audit.html", facts, at="audit")
