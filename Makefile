@@ -29,8 +29,8 @@ $(STAMP): pyproject.toml constraints.txt
 $(KERNELS): $(STAMP) $(wildcard core/native/*.c core/native/*.py) # none without a C compiler: then NumPy does their work
 	@$(BIN)/python -m core.native.build
 
-demo: setup ## the main job, end to end, on the bank data
-	$(BIN)/python -m examples.bank_demo
+demo: setup ## the main job, end to end, on the bank data (KEEP=1 leaves the console open afterwards)
+	KEEP=$(KEEP) $(BIN)/python -m examples.bank_demo
 
 serve: setup ## the service on http://127.0.0.1:8000, its home in .farthing (FARTHING_PORT=8080 make serve: another port)
 	$(BIN)/farthing up --home .farthing

@@ -1,4 +1,4 @@
-"""The main job, end to end, on the bank data: `make demo`.
+"""The main job, end to end, on the bank data: `make demo`; with KEEP=1 the service stays, to look at its console.
 
 Starts the embedded service in a folder of its own, uploads 45,211 records with declared bounds and a budget, prices a
 job, trains a private logistic regression, prints its coefficients with private intervals and what they cost, and shows
@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_urlsafe
 from types import FrameType
@@ -62,12 +62,17 @@ def _free_port() -> int:
 
 
 @contextmanager
-def service(name: str) -> Iterator[Client]:
-    """Run the embedded service in a folder that is removed afterwards; yield an administrator's client."""
+def service(name: str, key: str | None = None) -> Iterator[Client]:
+    """Run the embedded service in a folder that is removed afterwards; yield an administrator's client.
+
+    Args:
+        name: of the folder.
+        key: the administrator's; made here unless given.
+    """
     home = Path(tempfile.mkdtemp(prefix=f"farthing-{name}-"))
     before = signal.getsignal(signal.SIGTERM)
     try:
-        with _service_under(home) as client:
+        with _service_under(home, key or token_urlsafe(32)) as client:
             yield client
     finally:
         shutil.rmtree(home, ignore_errors=True)
@@ -81,8 +86,8 @@ def _leave(number: int, frame: FrameType | None) -> None:
 
 
 @contextmanager
-def _service_under(home: Path) -> Iterator[Client]:
-    port, key = _free_port(), token_urlsafe(32)
+def _service_under(home: Path, key: str) -> Iterator[Client]:
+    port = _free_port()
     command = [sys.executable, "-m", "farthing.cli", "up", "--home", str(home), "--port", str(port)]
     log = home / "log.txt"
     asked: list[int] = []
@@ -114,8 +119,8 @@ def say(text: str) -> None:
     out.print(f"\n[bold]{text}[/bold]")
 
 
-def run(client: Client) -> None:
-    """Walk the main job, as an owner and an analyst would."""
+def run(client: Client) -> str:
+    """Walk the main job, as an owner and an analyst would; return the id of the model."""
     say("1. The owner uploads records with declared bounds and a budget: epsilon 3 at delta 1e-6, for all jobs ever")
     dataset = client.upload(io.BytesIO(bank.records()), bank.metadata())
     out.print(tables.dataset(dataset))
@@ -163,13 +168,23 @@ def run(client: Client) -> None:
     assert dataset.scope is not None, "every dataset has a scope"
     verified = client.verify(dataset.scope)
     say(f"7. The ledger's chain is {'whole' if verified.ok else 'BROKEN'}: {verified.entries} entries recomputed")
+    return done.model
 
 
 def main() -> None:
     """Run the demo."""
     out.print("Starting the service (API, one trainer, SQLite) ...")
-    with service("demo") as client:
-        run(client)
+    key = token_urlsafe(32)
+    with service("demo", key) as client:
+        model = run(client)
+        say(f"8. The console shows all of it: {client.url}/models/{model}")
+        if os.environ.get("KEEP"):
+            out.print(f"Sign in there with this key, which goes with the demo: {key}", soft_wrap=True)
+            out.print("Ctrl-C ends the service and removes its folder.")
+            with suppress(KeyboardInterrupt):
+                signal.pause()
+        else:
+            out.print("It ends with this demo; `make demo KEEP=1` keeps it open.")
 
 
 if __name__ == "__main__":

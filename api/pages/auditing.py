@@ -1,4 +1,4 @@
-"""The auditor's way: a ledger's entries and their verification, and the audit trail."""
+"""The auditor's way: a ledger's entries and their verification, and the audit log."""
 
 import json
 from dataclasses import dataclass
@@ -100,7 +100,7 @@ def _scope_of(context: Context, caller: Principal, dataset_id: str) -> str:
 
 @page(router, "/audit", api=audit_api.list_audit)
 def show_audit(request: Request, caller: Caller, db: Db, after: After = None) -> Response:
-    """Show the audit trail, newest first."""
+    """Show the audit log, newest first."""
     found = audit.page(db, caller, after, A_PAGE + 1)
     lines = found[:A_PAGE]
     facts = {

@@ -49,7 +49,7 @@ PLACES: Final = (
     _place("jobs", "Jobs", "/jobs", "job", "owner", "analyst", "auditor", "admin"),
     _place("approvals", "Approvals", "/approvals", "approve", "owner"),
     _place("people", "People", "/people", "people", "admin"),
-    _place("audit", "Audit trail", "/audit", "ledger", "owner", "auditor", "admin"),
+    _place("audit", "Audit log", "/audit", "ledger", "owner", "auditor", "admin"),
     _place("service", "Service", "/service", "server", "auditor", "admin"),
 )
 

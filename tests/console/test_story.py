@@ -228,7 +228,7 @@ def test_an_auditor_verifies(story: Story) -> None:
         press(seen, "button", "Verify")
         expect(seen.page.locator("#verify")).to_contain_text(re.compile("All [0-9]+ entries recompute"), timeout=60_000)
         seen.refuse_violations()
-        press(seen, "link", "Audit trail")
+        press(seen, "link", "Audit log")
         assert seen.page.locator("tr", has_text="POST /v1/models/{model_id}/approve").count() == 1
         seen.refuse_violations()
         seen.refuse_reports()

@@ -1,0 +1,111 @@
+"""Make the pictures of docs/tutorials/console.md: `python -m tests.support.console_pictures`.
+
+Starts the embedded service, walks the bank data through it as an owner and two analysts would, and takes a picture of
+each page. Figures differ from run to run, since noise does.
+"""
+
+import io
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from examples import bank, bank_demo
+from farthing import Client
+from tests.support.browser import Look, browser, look
+from tests.support.embedded import KEY, embedded
+
+FOLDER: Final = Path(__file__).parents[2] / "docs" / "tutorials" / "console"
+SIZE: Final = {"width": 1280, "height": 900}
+PHONE: Final = {"width": 390, "height": 844}
+
+
+@dataclass
+class Made:
+    """What the pictures are of."""
+
+    keys: dict[str, str]
+    dataset: str
+    model: str
+    job: str
+
+
+def _key(admin: Client, name: str, role: str) -> tuple[str, str]:
+    made: dict[str, Any] = admin._wire.post("/v1/keys", {"name": name, "role": role})
+    if role != "owner":
+        return made["key"], made["principal"]
+    with Client(admin.url, made["key"]) as own:
+        return own._wire.post(f"/v1/keys/{made['id']}/rotate")["key"], made["principal"]
+
+
+def walk(url: str) -> Made:
+    """Upload, let two analysts in, and run three jobs, the last of which waits for approval."""
+    with Client(url, KEY) as admin:
+        office, _ = _key(admin, "Bank data office", "owner")
+        ann, ann_id = _key(admin, "Ann Bauer", "analyst")
+        tomas, tomas_id = _key(admin, "Tomás Rivera", "analyst")
+        auditor, _ = _key(admin, "R. Whitfield", "auditor")
+    with Client(url, office) as owner, Client(url, ann) as first, Client(url, tomas) as second:
+        dataset = owner.upload(io.BytesIO(bank.records()), bank.metadata(approval=True)).id
+        owner.share(dataset, ann_id, {"share": "0.8"})
+        owner.share(dataset, tomas_id, {"epsilon": "1.5"})
+        asked: dict[str, Any] = {"dataset": dataset, "model": {"kind": "logistic", "target": "y"}}
+        asked["model"]["features"] = bank_demo.FEATURES
+        done = first.wait(
+            first.submit({**asked, "privacy": {"epsilon": "1.5"}, "labels": {"name": "Who subscribes"}}).id
+        )
+        model = str(owner.job(done.id).model)
+        owner.approve(model)
+        linear = {"kind": "linear", "target": "duration", "features": ["age", "campaign", "housing"]}
+        waits = {
+            "dataset": dataset,
+            "model": linear,
+            "privacy": {"epsilon": "0.8"},
+            "labels": {"name": "Length of a call"},
+        }
+        second.wait(second.submit(waits).id)
+    keys = {"owner": office, "analyst": ann, "auditor": auditor, "admin": KEY}
+    return Made(keys, dataset, model, done.id)
+
+
+def picture(seen: Look, path: str, name: str) -> None:
+    """Take one picture of a page, from its top."""
+    seen.go(path)
+    seen.page.wait_for_load_state("networkidle")
+    seen.page.screenshot(path=FOLDER / f"{name}.jpg", type="jpeg", quality=80)
+    sys.stdout.write(f"{name}.jpg\n")
+
+
+def main() -> None:
+    """Take all pictures."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    with (
+        tempfile.TemporaryDirectory() as home,
+        embedded(Path(home), visible_grid_seconds=0.0) as service,
+        browser() as chromium,
+    ):
+        made = walk(service.url)
+        base = f"/datasets/{made.dataset}"
+        pages = {
+            "owner": {"home": "/", "dataset": base, "budget": f"{base}/budget", "access": f"{base}/access"}
+            | {"approvals": "/approvals", "new-dataset": "/datasets/new"},
+            "analyst": {"new-job": f"/jobs/new?dataset={made.dataset}", "job": f"/jobs/{made.job}"}
+            | {"model": f"/models/{made.model}"},
+            "auditor": {"ledger": f"{base}/ledger", "audit": "/audit"},
+            "admin": {"service": "/service", "people": "/people"},
+        }
+        with look(chromium, service.url, viewport=SIZE, color_scheme="light") as seen:
+            picture(seen, "/sign-in", "sign-in")
+        for who, paths in pages.items():
+            with look(chromium, service.url, viewport=SIZE, color_scheme="light") as seen:
+                seen.sign_in(made.keys[who])
+                for name, path in paths.items():
+                    picture(seen, path, name)
+        with look(chromium, service.url, viewport=PHONE, color_scheme="dark") as seen:
+            seen.sign_in(made.keys["analyst"])
+            picture(seen, f"/models/{made.model}", "model-phone")
+
+
+if __name__ == "__main__":
+    main()
