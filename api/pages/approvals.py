@@ -55,7 +55,7 @@ def _show(request: Request, caller: Principal, context: Context, errors: dict[st
 def _waiting(context: Context, caller: Principal, model_id: str, error: str) -> Waiting:
     model = models.get(context, caller, model_id)
     job = jobs.get(context, caller, model.job)
-    names = naming.names(context, [job.owner, job.dataset])
+    names = naming.names(context, caller, [job.owner, job.dataset])
     right = ""
     if job.cost is not None:
         mu = job.cost.spent.mu

@@ -13,7 +13,7 @@ from api.pages.routes import PageRoute, page, see_other
 from api.routes import audit as audit_api
 from api.routes import scopes as api
 from core.base.errors import Conflict
-from core.service import audit, datasets, naming, scopes
+from core.service import audit, datasets, jobs, naming, scopes
 from core.service.context import Caller as Principal
 from core.service.context import Context
 from core.service.views import EntryView
@@ -56,7 +56,8 @@ def show_ledger(
     base = f"/datasets/{dataset_id}/ledger"
     facts |= {
         "entries": found,
-        "names": facts["names"] | naming.names(db, [one.job for one in found] + [one.actor for one in found]),
+        "mine": jobs.visible(db, caller, [one.job for one in found if one.job]),
+        "names": facts["names"] | naming.names(db, caller, [one.job for one in found] + [one.actor for one in found]),
         "older": f"{base}?before={first + 1}" if first else None,
         "newer": f"{base}?before={last + A_PAGE + 1}" if last < facts["budget"].entries else None,
         "result": None,
@@ -105,7 +106,7 @@ def show_audit(request: Request, caller: Caller, db: Db, after: After = None) ->
     lines = found[:A_PAGE]
     facts = {
         "lines": lines,
-        "names": naming.names(db, [one.principal for one in lines]),
+        "names": naming.names(db, caller, [one.principal for one in lines]),
         "older": f"/audit?after={lines[-1].id}" if len(found) > A_PAGE else None,
         "everything": caller.role in {"admin", "auditor"},
     }

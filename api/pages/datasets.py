@@ -91,7 +91,7 @@ def head(context: Context, caller: Principal, dataset_id: str, tab: str | None) 
         ),
         "is_owner": is_owner,
         "may_ask": caller.role in {"owner", "analyst", "admin"},
-        "names": naming.names(context, [dataset.owner]),
+        "names": naming.names(context, caller, [dataset.owner]),
         "cap_words": cap_words,
     }
 
@@ -139,7 +139,7 @@ def show_budget(dataset_id: DatasetId, request: Request, caller: Caller, db: Db)
     epsilon, delta = float(budget.epsilon.total), float(budget.delta)
     facts |= {
         "jobs": seen,
-        "names": facts["names"] | naming.names(db, [one.owner for one in seen]),
+        "names": facts["names"] | naming.names(db, caller, [one.owner for one in seen]),
         "job_name": words.job_name,
         "spent_words": words.spent_words,
         "attack": words.attack(epsilon, delta),

@@ -49,7 +49,7 @@ def list_jobs(
     of = f"dataset={dataset}&" if dataset else ""
     facts = {
         "jobs": shown,
-        "names": naming.names(db, [one.dataset for one in shown] + [one.owner for one in shown]),
+        "names": naming.names(db, caller, [one.dataset for one in shown] + [one.owner for one in shown]),
         "dataset": datasets.get(db, caller, dataset) if dataset else None,
         "older": f"/jobs?{of}after={shown[-1].id}" if len(found) > A_PAGE else None,
         "job_name": words.job_name,
@@ -79,7 +79,7 @@ def _facts(context: Context, caller: Principal, job: JobView, *, oob: bool) -> d
     return {
         "job": job,
         "oob": oob,
-        "names": naming.names(context, [job.dataset, job.owner]),
+        "names": naming.names(context, caller, [job.dataset, job.owner]),
         "costs": costs,
         "paid": costs and charts.paid_bar(costs.spent, costs.price, _held(job, costs), job.progress.steps),
         "events": list(reversed(events))[:MOST_EVENTS],

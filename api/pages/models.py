@@ -62,7 +62,7 @@ def show_model(
         "model": model,
         "job": job,
         "summary": summary,
-        "names": naming.names(db, [job.dataset, job.owner]),
+        "names": naming.names(db, caller, [job.dataset, job.owner]),
         "costs": words.costs(job),
         "what": words.what,
         "job_flags": readings.job_flags(db, caller, model_id),

@@ -116,6 +116,7 @@ def _shell(request: Request, at: str | None) -> dict[str, Any]:
     theme = request.cookies.get(THEME_COOKIE, "")
     return {
         "caller": caller,
+        "who": caller.id if caller else "",
         "role": ROLES[caller.role] if caller else "",
         "places": [place for place in PLACES if caller and caller.role in place.roles],
         "at": at,

@@ -139,9 +139,11 @@ def refuse_foreign(request: Request) -> None:
         Forbidden: the browser names another origin.
     """
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
-    if site is not None and site not in {"same-origin", "none"}:
-        raise Forbidden("This form was sent from a page of another site.")
-    if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
+    if site is not None:  # what the browser itself says; a proxy may have changed the name of the host
+        foreign = site not in {"same-origin", "none"}
+    else:
+        foreign = origin is not None and urlsplit(origin).netloc != request.headers.get("host")
+    if foreign:
         raise Forbidden("This form was sent from a page of another site.")
 
 

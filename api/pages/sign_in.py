@@ -84,7 +84,12 @@ def _begun(request: Request, context: Context, token: str, caller: Caller, path:
 def with_session(request: Request, answer: Response, token: str) -> Response:
     """Return an answer that gives the browser the cookie of a session."""
     answer.set_cookie(
-        SESSION_COOKIE, token, max_age=LONGEST_SECONDS, httponly=True, samesite="lax", secure=not is_loopback(request)
+        SESSION_COOKIE,
+        token,
+        max_age=LONGEST_SECONDS,
+        httponly=True,
+        samesite="lax",
+        secure=not is_plain_loopback(request),
     )
     return answer
 
@@ -139,8 +144,10 @@ def choose_theme(form: FormFields) -> Response:
     return answer
 
 
-def is_loopback(request: Request) -> bool:
-    """Say whether a browser reaches the service on its own machine, where no TLS is needed."""
+def is_plain_loopback(request: Request) -> bool:
+    """Say whether a browser reaches the service on its own machine and without TLS, where none is needed."""
+    if "https" in {request.url.scheme, request.headers.get("x-forwarded-proto", "")}:
+        return False
     host = request.url.hostname or ""
     try:
         return ip_address(host).is_loopback

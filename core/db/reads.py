@@ -50,13 +50,15 @@ def _granted(viewer: Viewer) -> ColumnElement[bool]:
     return Dataset.id.in_(select(Access.dataset_id).where(Access.principal_id == viewer.id))
 
 
-def _sees_dataset(viewer: Viewer) -> ColumnElement[bool]:
+def sees_dataset(viewer: Viewer) -> ColumnElement[bool]:
+    """Tell of a dataset whether it exists for the viewer."""
     if viewer.sees_everything:
         return true()
     return or_(Dataset.owner_id == viewer.id, _granted(viewer) & (Dataset.state != "pending"))
 
 
-def _sees_job(viewer: Viewer) -> ColumnElement[bool]:
+def sees_job(viewer: Viewer) -> ColumnElement[bool]:
+    """Tell of a job whether it exists for the viewer."""
     if viewer.sees_everything:
         return true()
     owned = select(Scope.id).where(Scope.owner_id == viewer.id)
@@ -67,7 +69,7 @@ def _sees_job(viewer: Viewer) -> ColumnElement[bool]:
 
 def dataset(session: Session, viewer: Viewer, dataset_id: str) -> Dataset | None:
     """Return a dataset if it exists for the viewer."""
-    return session.execute(select(Dataset).where(Dataset.id == dataset_id, _sees_dataset(viewer))).scalar_one_or_none()
+    return session.execute(select(Dataset).where(Dataset.id == dataset_id, sees_dataset(viewer))).scalar_one_or_none()
 
 
 def hold_datasets(session: Session, wanted: Iterable[tuple[Viewer, str]]) -> dict[tuple[Viewer, str], Dataset]:
@@ -77,7 +79,7 @@ def hold_datasets(session: Session, wanted: Iterable[tuple[Viewer, str]]) -> dic
     """
     found: dict[tuple[Viewer, str], Dataset] = {}
     for viewer, ids in _by_viewer(wanted).items():
-        statement = select(Dataset).where(Dataset.id.in_(ids), _sees_dataset(viewer)).order_by(Dataset.id)
+        statement = select(Dataset).where(Dataset.id.in_(ids), sees_dataset(viewer)).order_by(Dataset.id)
         held = statement.with_for_update(read=True, of=Dataset).execution_options(populate_existing=True)
         found |= {(viewer, dataset.id): dataset for dataset in session.execute(held).scalars()}
     return found
@@ -93,7 +95,7 @@ def _by_viewer(wanted: Iterable[tuple[Viewer, str]]) -> dict[Viewer, set[str]]:
 
 def datasets(session: Session, viewer: Viewer, after: str | None, limit: int) -> Sequence[Dataset]:
     """Return up to `limit` datasets that exist for the viewer, newest first."""
-    statement = select(Dataset).where(_sees_dataset(viewer))
+    statement = select(Dataset).where(sees_dataset(viewer))
     if after:
         statement = statement.where(Dataset.id < after)
     return session.execute(statement.order_by(Dataset.id.desc()).limit(limit)).scalars().all()
@@ -110,7 +112,7 @@ def scope(session: Session, viewer: Viewer, scope_id: str) -> Scope | None:
 
 def datasets_of(session: Session, scope_id: str, viewer: Viewer) -> Sequence[str]:
     """Return the identifiers of a scope's datasets that exist for the viewer."""
-    statement = select(Dataset.id).where(Dataset.scope_id == scope_id, _sees_dataset(viewer))
+    statement = select(Dataset.id).where(Dataset.scope_id == scope_id, sees_dataset(viewer))
     return session.execute(statement.order_by(Dataset.id)).scalars().all()
 
 
@@ -179,14 +181,14 @@ def keys(
 
 def job(session: Session, viewer: Viewer, job_id: str) -> Job | None:
     """Return a job if it exists for the viewer: its owner, the owners of scopes that pay, admins and auditors."""
-    return session.execute(select(Job).where(Job.id == job_id, _sees_job(viewer))).scalar_one_or_none()
+    return session.execute(select(Job).where(Job.id == job_id, sees_job(viewer))).scalar_one_or_none()
 
 
 def seen_jobs(session: Session, wanted: Iterable[tuple[Viewer, str]]) -> dict[tuple[Viewer, str], Job]:
     """Return those jobs that exist for their viewers, by viewer and identifier."""
     found: dict[tuple[Viewer, str], Job] = {}
     for viewer, ids in _by_viewer(wanted).items():
-        jobs = session.execute(select(Job).where(Job.id.in_(ids), _sees_job(viewer))).scalars()
+        jobs = session.execute(select(Job).where(Job.id.in_(ids), sees_job(viewer))).scalars()
         found |= {(viewer, job.id): job for job in jobs}
     return found
 
@@ -207,7 +209,7 @@ def jobs(session: Session, viewer: Viewer, wanted: JobFilter, after: str | None,
 
     Clients of federated jobs are listed by their dataset, or by the job that they are clients of; else that job is.
     """
-    statement = select(Job).where(_sees_job(viewer))
+    statement = select(Job).where(sees_job(viewer))
     by_client = wanted.dataset or wanted.federation
     statement = statement.where(_reads_records() if by_client else Job.place.is_(None))
     if wanted.federation:
@@ -286,7 +288,7 @@ def model(session: Session, viewer: Viewer, model_id: str) -> tuple[Model, Job, 
         select(Model, Job, Scope)
         .join(Job, Job.id == Model.job_id)
         .join(Scope, Scope.id == Job.scope_id)
-        .where(Model.id == model_id, _sees_job(viewer))
+        .where(Model.id == model_id, sees_job(viewer))
     )
     row = session.execute(statement).one_or_none()
     return None if row is None else (row[0], row[1], row[2])
@@ -294,7 +296,7 @@ def model(session: Session, viewer: Viewer, model_id: str) -> tuple[Model, Job, 
 
 def certificates(session: Session, viewer: Viewer, model_id: str) -> list[tuple[Model, Job]]:
     """Return what jobs of the kind `certify` that exist for the viewer released about a model, each with its job."""
-    about = (Job.optimizer == "certify", cast(Job.spec, String).contains(model_id), _sees_job(viewer))
+    about = (Job.optimizer == "certify", cast(Job.spec, String).contains(model_id), sees_job(viewer))
     found = select(Model, Job).join(Job, Job.id == Model.job_id).where(*about).order_by(Model.id)
     # A job may have the name elsewhere, too, such as in a label.
     return [(row[0], row[1]) for row in session.execute(found) if model_id in row[1].spec.get("models", ())]

@@ -179,6 +179,13 @@ def exist_all(context: Context, wanted: Sequence[tuple[Caller, str]]) -> list[bo
     return [(viewer(caller), job_id) in found for caller, job_id in wanted]
 
 
+def visible(context: Context, caller: Caller, job_ids: Sequence[str]) -> set[str]:
+    """Return those of some jobs that exist for the caller."""
+    wanted = [(viewer(caller), job_id) for job_id in set(job_ids)]
+    with context.database.read() as session:
+        return {job_id for _, job_id in queries.seen_jobs(session, wanted)}
+
+
 def attempts(context: Context, caller: Caller, job_id: str) -> list[AttemptView]:
     """Return a job's attempts.
 

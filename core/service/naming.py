@@ -1,29 +1,45 @@
-"""Names for identifiers that a view has shown: pages write names, and ids on demand."""
+"""Names for identifiers: pages write names where the caller's key may read them, and ids elsewhere."""
 
 from collections.abc import Iterable
 
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, or_, select, true
 
-from core.db.tables import Dataset, Job, Principal
-from core.service.context import Context
+from core.db import reads as queries
+from core.db.tables import Access, Dataset, Job, Principal
+from core.service.context import Caller, Context
+from core.service.scopes import viewer
 
 
-def names(context: Context, ids: Iterable[str | None]) -> dict[str, str]:
-    """Return the names of datasets, principals and jobs by their ids; an id of anything else is left out.
+def names(context: Context, caller: Caller, ids: Iterable[str | None]) -> dict[str, str]:
+    """Return the names of datasets, principals and jobs by their ids.
 
-    Whoever may read an identifier may read the name of what it stands for: views of the API show both to the same
-    callers. So the ids have to come from views that the caller has got.
+    An id of anything else is left out, and so is one whose name the API would not show to the caller.
     """
     wanted = {one for one in ids if one}
+    seen = viewer(caller)
     found: dict[str, str] = {}
     with context.database.read() as session:
-        for table, prefix in ((Dataset, "ds_"), (Principal, "pr_")):
-            of_it = [one for one in wanted if one.startswith(prefix)]
-            if of_it:
-                rows = session.execute(select(table.id, table.name).where(table.id.in_(of_it)))
-                found |= {row.id: row.name for row in rows}
-        jobs = [one for one in wanted if one.startswith("job_")]
-        if jobs:
-            rows = session.execute(select(Job.id, Job.labels).where(Job.id.in_(jobs)))
+        if datasets := _those(wanted, "ds_"):
+            rows = session.execute(
+                select(Dataset.id, Dataset.name).where(queries.sees_dataset(seen), Dataset.id.in_(datasets))
+            )
+            found |= {row.id: row.name for row in rows}
+        if people := _those(wanted, "pr_"):
+            shown = select(Principal.id, Principal.name).where(Principal.id.in_(people), _sees_principal(caller))
+            found |= {row.id: row.name for row in session.execute(shown)}
+        if jobs := _those(wanted, "job_"):
+            rows = session.execute(select(Job.id, Job.labels).where(queries.sees_job(seen), Job.id.in_(jobs)))
             found |= {row.id: row.labels["name"] for row in rows if row.labels.get("name")}
     return found
+
+
+def _those(ids: Iterable[str], prefix: str) -> list[str]:
+    return [one for one in ids if one.startswith(prefix)]
+
+
+def _sees_principal(caller: Caller) -> ColumnElement[bool]:
+    """Tell of a principal whether the caller reads its name: the own one, those let in to the own data, or all."""
+    if caller.role in {"admin", "auditor"}:
+        return true()
+    let_in = select(Access.principal_id).join(Dataset, Dataset.id == Access.dataset_id)
+    return or_(Principal.id == caller.id, Principal.id.in_(let_in.where(Dataset.owner_id == caller.id)))

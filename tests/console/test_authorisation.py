@@ -88,6 +88,29 @@ def test_a_page_opens_where_its_operation_does(
         assert "seen by few" not in answer.text
 
 
+def test_an_analyst_reads_no_name_of_others(
+    people: dict[str, tuple[httpx.Client, httpx.Client, str]], dataset: str
+) -> None:
+    """The API shows the ids in a ledger to who may ask the dataset, and neither labels of others' jobs nor people."""
+    client, window, _ = people["owner"]
+    job = {"dataset": dataset, "model": {"kind": "logistic", "target": "y", "features": ["age"]}}
+    labels = {"labels": {"name": "a quiet question"}, "privacy": {"mu": "0.1"}, "optimizer": {"kind": "noisy_newton"}}
+    answer = client.post("/v1/jobs", json=job | labels, headers={"Idempotency-Key": "quiet"})
+    assert answer.status_code == 202, answer.text
+    made = answer.json()["id"]
+    page = f"/datasets/{dataset}/ledger"
+    assert "a quiet question" in window.get(page).text
+    seen = people["insider"][1].get(page).text
+    assert made in seen
+    for hidden in ("a quiet question", f'href="/jobs/{made}"', ">owner<"):
+        assert hidden not in seen, hidden
+    assert people["insider"][1].get(f"/jobs/{made}").status_code == 404
+    for path in (f"/datasets/{dataset}", f"/datasets/{dataset}/budget", "/jobs"):
+        text = people["insider"][1].get(path).text
+        assert "a quiet question" not in text
+        assert "<span>of <bdi" not in text, "the name of the owner is nothing that the API shows to an analyst"
+
+
 DEEDS = {
     "/datasets/{id}/erase": ({"name": "seen by few"}, ("other", "insider", "outsider", "auditor")),
     "/datasets/{id}/freeze": ({"reason": "x"}, ("other", "insider", "outsider")),

@@ -38,8 +38,11 @@ if (linked && location.hash.startsWith("#link=")) {
 }
 
 // Forms marked data-keep: what is typed is kept in this tab until the form is sent, never a key or a file.
+// Another person who signs in to the same tab finds nothing of it.
+const who = document.body.dataset.who || "";
+Object.keys(sessionStorage).filter((place) => who && place.startsWith("form ") && !place.startsWith(`form ${who} `)).forEach((place) => sessionStorage.removeItem(place));
 document.querySelectorAll("form[data-keep]").forEach((form) => {
-  const place = `form ${location.pathname} ${form.dataset.keep}`;
+  const place = `form ${who} ${location.pathname} ${form.dataset.keep}`;
   const kept = Array.from(form.elements).filter((field) => field.name && !["hidden", "password", "file"].includes(field.type));
   const before = JSON.parse(sessionStorage.getItem(place) || "null");
   if (before && !form.querySelector("[aria-invalid]")) {

@@ -188,7 +188,7 @@ function send() {
   });
   sending.addEventListener("load", () => {
     if (sending.status === 201) {
-      sessionStorage.removeItem("form /datasets/new dataset");
+      sessionStorage.removeItem(`form ${document.body.dataset.who} /datasets/new dataset`);
       location.assign(sending.getResponseHeader("Location"));
       return;
     }
