@@ -23,7 +23,7 @@ from api.metrics import Metrics
 from api.middleware import Envelope
 from api.pages import approvals as approval_pages
 from api.pages import assets as page_assets
-from api.pages import auditing, home, operating, sign_in
+from api.pages import auditing, home, operating, reference, sign_in
 from api.pages import datasets as dataset_pages
 from api.pages import jobs as job_pages
 from api.pages import models as model_pages
@@ -76,6 +76,7 @@ PAGES: Final = (
     people_pages,
     auditing,
     operating,
+    reference,
 )
 """Modules of the console, each with a `router`."""
 _NO_PRIVATE_TEXT = "A REST service that trains models privately. Figures of privacy are decimal strings."

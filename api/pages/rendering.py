@@ -51,6 +51,7 @@ PLACES: Final = (
     _place("people", "People", "/people", "people", "admin"),
     _place("audit", "Audit log", "/audit", "ledger", "owner", "auditor", "admin"),
     _place("service", "Service", "/service", "server", "auditor", "admin"),
+    _place("docs", "The API", "/docs", "file", "owner", "analyst", "auditor", "admin"),
 )
 
 
