@@ -371,9 +371,9 @@ class Client(LedgerCalls, SignedResources, PeopleResources):
         """Let a release be seen, where its scope asks for the owner's approval."""
         self.model(model).approve()
 
-    def reject(self, model: str) -> None:
-        """Keep a release from being seen; what it cost stays spent."""
-        self.model(model).reject()
+    def reject(self, model: str, reason: str) -> None:
+        """Keep a release from being seen; what it cost stays spent, and the reason stays in the ledger."""
+        self.model(model).reject(reason)
 
     # The audit log -----------------------------------------------------------------------------------------------
 

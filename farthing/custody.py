@@ -300,10 +300,15 @@ def approve(model: ModelId, url: Url = DEFAULT_URL, secret: Secret = "") -> None
 
 
 @app.command()
-def reject(model: ModelId, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+def reject(
+    model: ModelId,
+    reason: Annotated[str, typer.Option(help="why; it stays in the ledger")],
+    url: Url = DEFAULT_URL,
+    secret: Secret = "",
+) -> None:
     """Keep a release from being seen; what it cost stays spent."""
     with Client(url, secret) as client:
-        client.reject(model)
+        client.reject(model, reason)
     line(f"{model} is rejected")
 
 

@@ -225,9 +225,9 @@ class Model:
         """Let the release be seen, where its scope asks for the owner's approval."""
         self._wire.post(self._path("approve"))
 
-    def reject(self) -> None:
-        """Keep the release from being seen; what it cost stays spent."""
-        self._wire.post(self._path("reject"))
+    def reject(self, reason: str) -> None:
+        """Keep the release from being seen; what it cost stays spent, and the reason stays in the ledger."""
+        self._wire.post(self._path("reject"), {"reason": reason})
 
     def _path(self, part: str) -> str:
         return f"/v1/models/{self.id}/{part}"

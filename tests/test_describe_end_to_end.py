@@ -321,7 +321,7 @@ def test_a_look_that_waits_for_approval_or_was_rejected_is_refused(service: Embe
     assert "is pending" in waiting.text
     assert service.http.post(f"/v1/models/{models[0]}/approve").status_code == 200
     assert service.try_submit(owned, **body, models=models[:1]).status_code == 202
-    assert service.http.post(f"/v1/models/{models[1]}/reject").status_code == 200
+    assert service.http.post(f"/v1/models/{models[1]}/reject", json={"reason": "too fine"}).status_code == 200
     rejected = service.try_submit(owned, **body, models=models[1:])
     assert rejected.status_code == 422, rejected.text
     assert "/models/0" in rejected.text

@@ -22,6 +22,8 @@ from core.service.views import ModelView
 router = APIRouter(route_class=PageRoute)
 ModelId = Annotated[str, Path(max_length=60)]
 MOST: Final = 30
+LEAST: Final = 3
+"""Letters of a reason, as the API has it."""
 _WHY: Final = "Write why you reject it. It stays in the ledger, and the analyst reads it."
 
 
@@ -85,7 +87,7 @@ def approve(model_id: ModelId, form: FormFields, caller: Caller, db: Db) -> Resp
 def reject(model_id: ModelId, request: Request, form: FormFields, caller: Caller, db: Db) -> Response:
     """Keep a release from being seen, with a reason."""
     reason = value_of(form, "reason")[:500]
-    if not reason:
+    if len(reason) < LEAST:
         request.state.code = Invalid.code
         return _show(request, caller, db, {model_id: _WHY})
     models.judge(db, caller, model_id, "rejected", reason)

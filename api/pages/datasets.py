@@ -299,8 +299,8 @@ def _scope_of(context: Context, caller: Principal, dataset_id: str, request: Req
 
 def _reason(form: Form) -> str:
     reason = value_of(form, "reason")
-    if not 1 <= len(reason) <= 500:  # noqa: PLR2004 - the API's own limit
-        raise Invalid("Write a reason of at most 500 letters.")
+    if not 3 <= len(reason) <= 500:  # noqa: PLR2004 - the API's own limits
+        raise Invalid("Write a reason of 3 to 500 letters.")
     return reason
 
 

@@ -7,10 +7,10 @@ from fastapi.responses import HTMLResponse, PlainTextResponse
 from pydantic import Field
 
 from api.body import StrictRoute
-from api.cost import ANYBODY, CHANGE, HEAVY_READ, MANY_VALUES, QUESTION, READ, Cost, Work, costs
+from api.cost import ANYBODY, CHANGE, HEAVY_READ, MANY_VALUES, POST, QUESTION, READ, Cost, Work, costs
 from api.deps import Caller, Db
 from api.errors import problems
-from api.schemas import ContrastRequest, Paragraph, Predictions, PredictRows, RegionRequest, WaldRequest
+from api.schemas import ContrastRequest, Paragraph, Predictions, PredictRows, RegionRequest, WaldRequest, WithReason
 from core.base.errors import Conflict, FieldError, Forbidden, Invalid, ModelRetired, NotFound, Unauthenticated
 from core.inference.description_figures import About
 from core.inference.regions import Joint
@@ -231,7 +231,7 @@ def approve_model(model_id: ModelId, caller: Caller, db: Db) -> ModelView:
 
 
 @router.post("/{model_id}/reject", responses=problems(Forbidden, Conflict))
-@costs(CHANGE)
-def reject_model(model_id: ModelId, caller: Caller, db: Db) -> ModelView:
-    """Keep a release from being seen; what it cost stays spent."""
-    return service.judge(db, caller, model_id, "rejected")
+@costs(POST)
+def reject_model(model_id: ModelId, body: WithReason, caller: Caller, db: Db) -> ModelView:
+    """Keep a release from being seen; what it cost stays spent. The reason stays in the ledger."""
+    return service.judge(db, caller, model_id, "rejected", body.reason)

@@ -311,15 +311,25 @@ class TestApproval:
         assert analyst.post(f"/v1/models/{model}/approve").status_code == 404
         assert owner.get(f"/v1/models/{model}/summary").status_code == 200
         assert admin.get(f"/v1/jobs/{job_id}").json()["result"] is None
-        for answer in (admin.get(f"/v1/models/{model}/summary"), admin.post(f"/v1/models/{model}/{verdict}")):
+        bodies: dict[str, Any] = {"approve": None, "reject": {"reason": "too fine"}}
+        asked = bodies[verdict]
+        for answer in (
+            admin.get(f"/v1/models/{model}/summary"),
+            admin.post(f"/v1/models/{model}/{verdict}", json=asked),
+        ):
             assert answer.status_code == 404, "a role is no owner"
 
-        judged = owner.post(f"/v1/models/{model}/{verdict}")
+        for lacking in (None, {}, {"reason": ""}):
+            assert owner.post(f"/v1/models/{model}/reject", json=lacking).status_code == 422
+        judged = owner.post(f"/v1/models/{model}/{verdict}", json=asked)
         assert judged.status_code == 200
         seen = analyst.get(f"/v1/models/{model}/summary").status_code
         assert seen == (200 if verdict == "approve" else 404)
         other = {"approve": "reject", "reject": "approve"}[verdict]
-        assert owner.post(f"/v1/models/{model}/{other}").status_code == 409
-        assert admin.post(f"/v1/models/{model}/{other}").status_code == (403 if verdict == "approve" else 404)
+        assert owner.post(f"/v1/models/{model}/{other}", json=bodies[other]).status_code == 409
+        by_admin = admin.post(f"/v1/models/{model}/{other}", json=bodies[other])
+        assert by_admin.status_code == (403 if verdict == "approve" else 404)
+        if verdict == "reject":
+            assert '"reason":"too fine"' in owner.get(f"/v1/scopes/{data['scope']}/entries").text.replace("\\", "")
         result: dict[str, Any] | None = analyst.get(f"/v1/jobs/{job_id}").json()["result"]
         assert result == ({"model": model} if verdict == "approve" else None)

@@ -113,7 +113,7 @@ def test_an_analyst_reads_no_name_of_others(
 
 DEEDS = {
     "/datasets/{id}/erase": ({"name": "seen by few"}, ("other", "insider", "outsider", "auditor")),
-    "/datasets/{id}/freeze": ({"reason": "x"}, ("other", "insider", "outsider")),
+    "/datasets/{id}/freeze": ({"reason": "looking"}, ("other", "insider", "outsider")),
     "/datasets/{id}/access": (
         {"principal": "pr_x", "kind": "all", "amount": ""},
         ("other", "insider", "outsider", "auditor", "admin"),

@@ -125,7 +125,7 @@ def test_the_way_of_a_dataset(farthing: Command, client: Client, records: Path, 
     assert model is not None
     assert ok(farthing("approve", model)) == f"{model} is approved\n"
     assert "job[b]" in ok(farthing("watch", ended, FARTHING_KEY=secret))
-    refused = farthing("reject", model)
+    refused = farthing("reject", model, "--reason", "too fine")
     assert (refused.returncode, refused.stdout) == (1, "")
     assert "conflict" in refused.stderr
 

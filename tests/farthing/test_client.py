@@ -359,10 +359,10 @@ class TestModels:
             assert ana.job(job.id).model == model
             assert ana.summary(model).model == model
             with pytest.raises(FarthingError) as judged:
-                client.reject(model)
+                client.reject(model, "too fine")
             assert judged.value.status == 409
             second = ana.wait(ana.submit(body(made.id, mu="0.1")).id)
-            client.reject(str(client.job(second.id).model))
+            client.reject(str(client.job(second.id).model), "too fine")
             assert ana.job(second.id).approval == "rejected"
             with pytest.raises(ReleaseWithheld, match="waits for the owner's approval") as withheld:
                 ana.train(body(made.id, mu="0.1"))
