@@ -102,7 +102,6 @@ def _coefficients(
         "ratio": (kind or "").replace("_", " ").capitalize() + "s" if kind else "",
         "flagged": sum(bool(one.flags) for one in effects),
         "noted": sum(bool(one.notes) for one in effects),
-        "baselines": "",
     }
 
 

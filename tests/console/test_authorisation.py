@@ -1,6 +1,5 @@
 """Pages show no more than the API does to the same key, and leave the lines in the audit log that the API leaves."""
 
-import re
 from collections.abc import Iterator
 
 import httpx
@@ -12,20 +11,9 @@ from api.body import operation_of
 from api.pages.routes import _DEEDS, PageRoute
 from core.db.service_tables import Audit
 from tests.support.api import Service, upload
+from tests.support.windows import csrf, window_of
 
 ROUTES = [route for module in PAGES for route in module.router.routes if isinstance(route, PageRoute)]
-
-
-def window_of(service: Service, key: str) -> httpx.Client:
-    window = httpx.Client(base_url=service.url, timeout=60)
-    assert window.post("/sign-in", data={"key": key}).status_code == 303
-    return window
-
-
-def csrf(window: httpx.Client) -> str:
-    found = re.search(r'name="csrf" value="([0-9a-f]+)"', window.get("/sign-out").text)
-    assert found is not None
-    return found[1]
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +29,7 @@ def people(service: Service) -> Iterator[dict[str, tuple[httpx.Client, httpx.Cli
         ("admin", "admin"),
     ):
         client, made = service.someone(role, name)
-        found[name] = (client, window_of(service, made["key"]), made["principal"])
+        found[name] = (client, window_of(service.url, made["key"]), made["principal"])
     yield found
     for _, window, _ in found.values():
         window.close()
@@ -187,7 +175,7 @@ def test_deeds_leave_the_lines_of_the_api(service: Service) -> None:
             client.get(f"/v1/datasets/{data}/budget")
             client.delete(f"/v1/datasets/{data}")
         else:
-            window = window_of(service, made["key"])
+            window = window_of(service.url, made["key"])
             form = {"csrf": csrf(window)}
             for path, fields in (
                 ("access", {"principal": person, "kind": "share", "amount": "50"}),

@@ -18,6 +18,7 @@ from core.access.bootstrap import console_link
 from core.db.service_tables import Audit, ConsoleSession, SignInLink
 from core.operations import backup as backups
 from tests.support.api import Service
+from tests.support.windows import csrf
 
 FORM = {"content-type": "application/x-www-form-urlencoded"}
 
@@ -30,12 +31,6 @@ def window(service: Service) -> Iterator[httpx.Client]:
 
 def sign_in(window: httpx.Client, key: str) -> httpx.Response:
     return window.post("/sign-in", data={"key": key})
-
-
-def csrf(window: httpx.Client) -> str:
-    found = re.search(r'name="csrf" value="([0-9a-f]+)"', window.get("/sign-out").text)
-    assert found is not None
-    return found[1]
 
 
 def is_in(window: httpx.Client) -> bool:
