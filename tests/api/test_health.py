@@ -42,7 +42,7 @@ class TestMeta:
         assert all(item["checked"] in ("declared", "static", "runtime") for item in one["assumptions"])
         assert "steps" in one["settings"]["properties"]
         assert admin.get("/v1/optimizers/nope").status_code == 404
-        assert "/openapi.json" in admin.get("/").json()["detail"]
+        assert "/openapi.json" in admin.get("/nothing").json()["detail"]
         offered = {item["kind"]: item["offered"] for item in admin.get("/v1/models").json()["data"]}
         every = ("logistic", "linear", "poisson", "multinomial", "phase_retrieval", "network")
         assert offered == dict.fromkeys(every, True)
