@@ -10,7 +10,7 @@ from core.service.context import Caller, Context
 
 
 class Credentials(NamedTuple):
-    """What a request authenticates with: the secret of a key, or on a page of the console the token of a session."""
+    """A request's credentials: the secret of a key, or on a page of the console the token of a session."""
 
     secret: str | None
     address: str

@@ -40,7 +40,7 @@ def _width(share: str) -> str:
 
 
 def is_low(remaining: str) -> bool:
-    """Say whether so little of a budget is left that it is told apart by a sign and a word."""
+    """Say whether so little of a budget is left that a sign and a word mark it."""
     return Decimal(remaining) < LOW
 
 
@@ -268,7 +268,7 @@ class Width:
     low: str
     high: str
     is_open: bool
-    """Whether nothing bounds it from above, or the bound lies outside the plot."""
+    """True where nothing bounds it from above, or the bound lies outside the plot."""
     width: str
     between: str
 

@@ -221,7 +221,7 @@ def _said(refusal: Refusal) -> str:
 
 @page(router, "/datasets/{dataset_id}/access/{principal_id}/take", api=access_api.take_access, method="POST")
 def take_access(dataset_id: DatasetId, principal_id: PrincipalId, caller: Caller, db: Db) -> Response:
-    """Take somebody's access away."""
+    """Take a person's access away."""
     access.take(db, caller, dataset_id, principal_id)
     return see_other(f"/datasets/{dataset_id}/access")
 

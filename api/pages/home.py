@@ -1,4 +1,4 @@
-"""Home: everything that waits for whoever is signed in, and the datasets."""
+"""Home: everything that waits for the person who is signed in, and the datasets."""
 
 from dataclasses import dataclass
 

@@ -61,7 +61,7 @@ _FIRST: Final = {"kind": "logistic", "by": "epsilon", "amount": "0.5"}
 
 @dataclass(frozen=True)
 class Trouble:
-    """What is wrong with a form, and the field that it is about."""
+    """A mistake in a form, and the field that it is about."""
 
     text: str
     field: str

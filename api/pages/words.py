@@ -32,7 +32,7 @@ EVENTS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class JobCosts:
-    """What a job costs, as shares of its scope's budget."""
+    """The cost of a job, as shares of its scope's budget."""
 
     spent: str
     price: str
@@ -96,7 +96,7 @@ def spent_words(job: JobView) -> str:
 
 @dataclass(frozen=True)
 class Attack:
-    """What an attacker can do at most, of 100."""
+    """The most that an attacker can do, of 100."""
 
     right: str
     """Guesses that are right."""

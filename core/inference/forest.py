@@ -19,7 +19,7 @@ TENTHS_OF_HALF = 5.0
 
 @dataclass(frozen=True)
 class Effect:
-    """What is drawn of a coefficient, in the units of its step."""
+    """A coefficient as it is drawn, in the units of its step."""
 
     name: str
     step: float | None
@@ -30,9 +30,9 @@ class Effect:
     """Its intervals, the widest first; empty where they are withheld or there are none."""
     is_withheld: bool
     flags: tuple[str, ...]
-    """What withholds its interval."""
+    """Reasons for which its interval is withheld."""
     notes: tuple[str, ...]
-    """What is to be known of it beside its interval."""
+    """Remarks on a coefficient that has an interval."""
 
 
 def effects(released: Released, levels: Sequence[float]) -> list[Effect]:
