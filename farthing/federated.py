@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from farthing.console import plain_table, site_name
+from farthing.console import of_100, per_cent, plain_table, site_name
 from farthing.estimate_views import ClientEstimate
 from farthing.job_views import Cost, Job
 from farthing.results import ClientPromise, Summary
@@ -43,8 +43,8 @@ def clients(job: Job) -> RenderableType:
             site_name(one.site),
             one.job or "-",
             one.state if one.error is None else f"{one.state} ({one.error.code})",
-            _percent(one.cost.reserved if one.cost else None),
-            _percent(one.cost.spent if one.cost else None),
+            _share(one.cost.reserved if one.cost else None),
+            _share(one.cost.spent if one.cost else None),
             (one.cost.reserved.epsilon_alone if one.cost else None) or "-",
             (one.cost.delta if one.cost else None) or "-",
         )
@@ -58,11 +58,11 @@ def clients(job: Job) -> RenderableType:
 def spent(job: Job) -> str:
     """Return what a job has spent: of a federated one the least and the most of its clients that this key may see."""
     seen = (job.federation.clients if job.federation else None) or []
-    told = [one.cost.spent.percent for one in seen if one.cost and one.cost.spent.percent is not None]
+    told = [one.cost.spent.budget_share for one in seen if one.cost and one.cost.spent.budget_share is not None]
     if not told:
-        return _percent(job.cost.spent)
+        return _share(job.cost.spent)
     least, most = min(told, key=float), max(told, key=float)
-    return f"{least} %" if least == most else f"{least} to {most} %"
+    return per_cent(most) if least == most else f"{of_100(least)} to {per_cent(most)}"
 
 
 def promises(found: Summary) -> str:
@@ -93,7 +93,7 @@ def prices(found: Sequence[ClientEstimate]) -> RenderableType:
             one.dataset,
             "yes" if one.fits else "no",
             str(one.rows),
-            _percent(one.cost),
+            _share(one.cost),
             one.cost.epsilon_alone or "-",
             one.cost.mu or "-",
             "-" if one.jobs_that_still_fit is None else str(one.jobs_that_still_fit),
@@ -104,5 +104,5 @@ def prices(found: Sequence[ClientEstimate]) -> RenderableType:
     return plain_table("price of each client", rows, left=("dataset", "fits"), right=right)
 
 
-def _percent(cost: Cost | None) -> str:
-    return "-" if cost is None or cost.percent is None else f"{cost.percent} %"
+def _share(cost: Cost | None) -> str:
+    return "-" if cost is None else per_cent(cost.budget_share)

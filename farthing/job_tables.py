@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from farthing import federated
-from farthing.console import plain_table, site_name
+from farthing.console import of_100, plain_table, site_name
 from farthing.job_views import Job
 
 
@@ -68,9 +68,9 @@ def cost(found: Job) -> RenderableType:
     spent, most, returned = found.cost.spent, found.cost.reserved, found.cost.returned
     figures = f"rho {_figure(spent.rho)}, mu {_figure(spent.mu)}"
     less = ""
-    if returned is not None and float(returned.percent or 0):
-        less = f"; {_figure(most.percent)} % was reserved, and {_figure(returned.percent)} % was given back"
-    return Text(f"{found.id} spent {_figure(spent.percent)} % of the budget ({figures}){less}")
+    if returned is not None and float(returned.budget_share or 0):
+        less = f"; {of_100(most.budget_share)} % was reserved, and {of_100(returned.budget_share)} % was given back"
+    return Text(f"{found.id} spent {of_100(spent.budget_share)} % of the budget ({figures}){less}")
 
 
 def _state(found: Job) -> str:

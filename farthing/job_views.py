@@ -11,10 +11,10 @@ _ASKED: Final = ("models", "optimizer", "privacy", "inference", "resources", "re
 
 
 class Cost(View):
-    """What a job costs: per cent of the scope's budget, and figures under the scope's adjacency, as strings."""
+    """What a job costs: its share of the scope's budget, and figures under the scope's adjacency, as strings."""
 
-    percent: str | None = None
-    """Per cent of the scope's whole budget; None of a federated job."""
+    budget_share: str | None = None
+    """Of the scope's whole budget, from 0 to 1; None of a federated job."""
     epsilon_alone: str | None = None
     """At the scope's delta, had nothing else been drawn; None of a federated job."""
     rho: str | None = None

@@ -15,8 +15,8 @@ from farthing.schemas.provenance import Declared, Drawn, Operational, Paid, Time
 class CostFigures(View):
     """What something costs, under the scope's adjacency."""
 
-    percent: Paid[str]
-    """Per cent of the scope's whole budget."""
+    budget_share: Paid[str]
+    """Of the scope's whole budget, from 0 to 1."""
     epsilon_alone: Declared[str]
     """At the scope's delta, had nothing else been drawn."""
     rho: Declared[str | None]

@@ -11,7 +11,7 @@ from core.db import reads as queries
 from core.db.reads import JobFilter
 from core.db.tables import TERMINAL_STATES, Job, JobEvent, Scope
 from core.jobs import jobs as rows
-from core.planning.job import JobSpec
+from core.planning.job import JobSpec, present_names
 from core.service import budgets, guarantees, presenters, witnessing
 from core.service.context import Caller, Context
 from core.service.job_views import ArtifactView, AttemptView, EventView, JobView
@@ -51,7 +51,7 @@ def spec_of(context: Context, caller: Caller, job_id: str) -> JobSpec:
         NotFound: the job does not exist for the caller.
     """
     with context.database.read() as session:
-        return JobSpec.model_validate(find(session, caller, job_id).spec)
+        return JobSpec.model_validate(present_names(find(session, caller, job_id).spec))
 
 
 def find(session: Session, caller: Caller, job_id: str) -> Job:

@@ -18,7 +18,7 @@ from core.ledger import chain, ledger
 from core.ledger.accounts import Balance
 from core.methods.registry import source_of
 from core.operations.retention import RETIRED
-from core.planning.job import RETRY_ALLOWANCE, Resources
+from core.planning.job import RETRY_ALLOWANCE, Resources, present_names
 from core.privacy.amounts import write_figure
 from core.privacy.events import EVENT, Event, compose
 from core.service.budgets import NO_COST, allowance_figures, cost_figures, empty_budget
@@ -192,7 +192,7 @@ def _view(
     """Return a job's view; `until` replaces state and step while its newest lines are not to be seen yet."""
     ended = until is None
     finished_at = None if job.finished_at is None else queries.on_grid(job.finished_at, grid_seconds)
-    spec = job.spec
+    spec = present_names(job.spec)
     return JobView(
         id=job.id,
         state=job.state if until is None else until.state,

@@ -33,7 +33,7 @@ def names(owners: list[httpx.Client]) -> list[str]:
 
 
 def reserved(owner: httpx.Client, name: str) -> float:
-    return float(owner.get(f"/v1/datasets/{name}/budget").json()["percent"]["reserved"])
+    return float(owner.get(f"/v1/datasets/{name}/budget").json()["budget_share"]["reserved"])
 
 
 def test_the_life_of_a_federated_job(
@@ -53,7 +53,7 @@ def test_the_life_of_a_federated_job(
     assert again.headers["Idempotency-Replayed"] == "true"
     assert again.json() == made
     for told_one, client in zip(told["clients"], made["federation"]["clients"], strict=True):
-        assert client["cost"]["reserved"]["percent"] == told_one["cost"]["percent"]
+        assert client["cost"]["reserved"]["budget_share"] == told_one["cost"]["budget_share"]
         assert client["cost"]["delta"] == told_one["cost"]["delta"] == "1e-6"
     assert [client["scope"] for client in made["federation"]["clients"]] == [
         owner.get(f"/v1/datasets/{name}").json()["scope"] for owner, name in zip(owners, names, strict=True)
@@ -83,7 +83,7 @@ def test_the_life_of_a_federated_job(
         assert sdk.cancel(made["id"]).state == "cancelled"
         ended = sdk.job(made["id"], wait_seconds=5)
         assert ended.federation is not None
-        assert ended.cost.spent.percent is None
+        assert ended.cost.spent.budget_share is None
     lines = admin.get(f"/v1/jobs/{made['id']}/events", headers={"Accept": "text/event-stream"}).text
     kinds = [json.loads(line[6:])["kind"] for line in lines.splitlines() if line.startswith("data: ")]
     assert kinds == ["queued", "cancelled"]
@@ -103,12 +103,12 @@ def test_a_refusal_names_the_dataset_and_reserves_nothing(
     assert submit(analyst, federated(names)).json()["errors"][0]["pointer"] == "/federation/datasets/0"
     for owner, name in zip(owners, names, strict=True):
         owner.put(f"/v1/datasets/{name}/access/{made['principal']}", json={"budget_cap": "all"})
-    answer = submit(analyst, federated(names, privacy={"percent": "100"}))
+    answer = submit(analyst, federated(names, privacy={"budget_share": "1.00"}))
     assert answer.status_code in {403, 409}
     problem = answer.json()
     assert problem["errors"][0]["pointer"] == "/federation/datasets/0"
     assert names[0] in problem["detail"]
-    assert {"required_percent", "available_percent", "fits_at_mu"} <= problem.keys()
+    assert {"required_budget_share", "available_budget_share", "fits_at_mu"} <= problem.keys()
     with Client(service.url, service.key) as sdk:
         asked = job(names[0], optimizer={"kind": "noisy_newton"})
         with pytest.raises(Exception, match="cannot do that"):

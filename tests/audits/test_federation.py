@@ -45,7 +45,8 @@ def alone(job: Federation, place: int) -> list[str]:
     single = job.service.wait(answer.json()["id"], 200)
     assert single["state"] == "succeeded", single
     return [
-        job.service.get(f"/v1/jobs/{name}")["cost"]["spent"]["percent"] for name in (job.clients[place], single["id"])
+        job.service.get(f"/v1/jobs/{name}")["cost"]["spent"]["budget_share"]
+        for name in (job.clients[place], single["id"])
     ]
 
 

@@ -8,7 +8,7 @@ from farthing import federated, job_tables
 from farthing.estimate_views import ClientEstimate, Estimate
 from farthing.job_views import Job
 
-COST = {"percent": "2.5", "epsilon_alone": "0.4", "rho": "0.005", "mu": "0.1"}
+COST = {"budget_share": "0.025", "epsilon_alone": "0.4", "rho": "0.005", "mu": "0.1"}
 
 
 def shown(content: Any) -> list[str]:
@@ -35,7 +35,7 @@ def test_models_take_the_place_of_models() -> None:
 
 
 def test_clients_are_shown_as_far_as_they_may_be_seen() -> None:
-    paid = {"reserved": COST, "spent": {**COST, "percent": "1.1"}, "delta": "1e-6"}
+    paid = {"reserved": COST, "spent": {**COST, "budget_share": "0.011"}, "delta": "1e-6"}
     clients = [
         {
             "place": 0,
@@ -58,14 +58,14 @@ def test_clients_are_shown_as_far_as_they_may_be_seen() -> None:
             "federation": {"job": "job_0", "place": None, "quorum": 2, "clients": clients},
         }
     )
-    assert job.cost.spent.percent is None
+    assert job.cost.spent.budget_share is None
     *_, mine, other = shown(federated.clients(job))
     assert mine.split() == [
         *["0", "ds_1", "sc_1", "north", "job_1", "failed", "(client-lost)", "2.5", "%", "1.1", "%", "0.4", "1e-6"]
     ]
     assert other.split() == ["1", "-", "-", "-", "-", "failed", *"----"]
     assert federated.spent(job) == "1.1 %"
-    more = {**clients[0], "place": 2, "cost": {**paid, "spent": {**COST, "percent": "10.5"}}}
+    more = {**clients[0], "place": 2, "cost": {**paid, "spent": {**COST, "budget_share": "0.105"}}}
     federation = {"job": "job_0", "place": None, "quorum": 2, "clients": [*clients, more]}
     several = Job.model_validate({**job.model_dump(), "cost": None, "federation": federation})
     assert shown(job_tables.jobs([several]))[1].endswith("1/8  1.1 to 10.5 %")
@@ -148,7 +148,7 @@ def test_prices_are_shown_client_by_client() -> None:
     found = Estimate.model_validate(
         {"cost": None, "plan": {}, "bound": None, "fits": False, "jobs_that_still_fit": None, "clients": [one]}
     )
-    assert found.cost.percent is None
+    assert found.cost.budget_share is None
     assert found.clients is not None
     *_, line = shown(federated.prices(found.clients))
     assert line.split() == ["ds_1", "no", "400", "2.5", "%", "0.4", "0.1", "-"]

@@ -37,7 +37,7 @@ def sigmas(planned: PlannedFederation) -> list[set[float]]:
     return [{question.sigma for question in one.spec.optimizer.questions()} for one in planned.clients]
 
 
-@pytest.mark.parametrize("privacy", [{"epsilon": "1"}, {"mu": "0.5"}, {"percent": "10"}], ids=str)
+@pytest.mark.parametrize("privacy", [{"epsilon": "1"}, {"mu": "0.5"}, {"budget_share": "0.10"}], ids=str)
 @pytest.mark.parametrize(
     "optimizer",
     [

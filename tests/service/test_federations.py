@@ -171,7 +171,9 @@ def test_from_the_request_to_three_ledgers(context: Context, three: Owners) -> N
     assert made["cost"] is None
     clients = made["federation"]["clients"]
     assert [client["dataset"] for client in clients] == three.datasets
-    assert [client["cost"]["reserved"]["percent"] for client in clients] == [one.cost.percent for one in told.clients]
+    assert [client["cost"]["reserved"]["budget_share"] for client in clients] == [
+        one.cost.budget_share for one in told.clients
+    ]
     assert sorted(entries(context)) == sorted((scope, "reserve") for scope in three.scopes)
     # What a job waits for changes with the workers; the stored answer to its request does not tell of it.
     shown = jobs.get(context, three.analyst, made["id"]).model_dump(mode="json")
@@ -280,7 +282,7 @@ def test_amounts_are_told_to_who_may_use_the_data(context: Context, three: Owner
     assert [client.jobs_that_still_fit for client in told.clients] == [0] * 3
     with pytest.raises(BudgetExhausted) as informed:
         submit(context, three.analyst, body)
-    assert "available_percent" in informed.value.facts
+    assert "available_budget_share" in informed.value.facts
 
 
 def test_a_cap_pays_too(context: Context, three: Owners) -> None:

@@ -169,7 +169,7 @@ def repeats(chunks: Counter[int]) -> int:
 def spent(admin: Client, site: Site) -> float:
     """Return what a site's scope has spent, as rho; nothing of it is reserved, and its chain adds up to it."""
     budget = admin.budget(site.dataset.id)
-    assert budget.percent.reserved == "0"
+    assert budget.budget_share.reserved == "0"
     assert admin.verify(budget.scope).ok
     assert budget.rho is not None
     return float(budget.rho["spent"] or 0)

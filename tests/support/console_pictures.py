@@ -48,7 +48,7 @@ def walk(url: str) -> Made:
         auditor, _ = _key(admin, "R. Whitfield", "auditor")
     with Client(url, office) as owner, Client(url, ann) as first, Client(url, tomas) as second:
         dataset = owner.upload(io.BytesIO(bank.records()), bank.metadata(approval=True)).id
-        owner.share(dataset, ann_id, {"share": "0.8"})
+        owner.share(dataset, ann_id, {"budget_share": "0.8"})
         owner.share(dataset, tomas_id, {"epsilon": "1.5"})
         asked: dict[str, Any] = {"dataset": dataset, "model": {"kind": "logistic", "target": "y"}}
         asked["model"]["features"] = bank_demo.FEATURES

@@ -93,8 +93,8 @@ def test_a_killed_client_is_lost_and_the_others_go_on(service: Embedded) -> None
     assert ended["attempt"] == 2
     check(job)
     lost = ended["federation"]["clients"][1]["cost"]
-    whole = sum(float(lost[name]["percent"]) for name in ("reserved", "retry_allowance"))
-    assert float(lost["spent"]["percent"]) == pytest.approx(whole, rel=1e-3)
+    whole = sum(float(lost[name]["budget_share"]) for name in ("reserved", "retry_allowance"))
+    assert float(lost["spent"]["budget_share"]) == pytest.approx(whole, rel=1e-3)
 
 
 @pytest.mark.slow
@@ -107,7 +107,7 @@ def test_without_a_quorum_one_loss_ends_the_job(service: Embedded) -> None:
     assert states(ended) == [("failed", "trainer-failed"), ("failed", "client-lost"), ("failed", "client-lost")]
     check(job)
     for client in ended["federation"]["clients"][1:]:
-        assert 0 < float(client["cost"]["spent"]["percent"]) < float(client["cost"]["reserved"]["percent"])
+        assert 0 < float(client["cost"]["spent"]["budget_share"]) < float(client["cost"]["reserved"]["budget_share"])
 
 
 @pytest.mark.slow
@@ -164,8 +164,8 @@ def test_a_client_that_claims_too_much_ends_the_job_at_what_was_spent(service: E
     assert line["data"]["misled"] in (0, 1)
     check(job)
     for client in ended["federation"]["clients"]:
-        spent = float(client["cost"]["spent"]["percent"])
-        assert 0 < spent < float(client["cost"]["reserved"]["percent"]), "nobody pays for what was only claimed"
+        spent = float(client["cost"]["spent"]["budget_share"])
+        assert 0 < spent < float(client["cost"]["reserved"]["budget_share"]), "nobody pays for what was only claimed"
     read = readings(service.home)
     assert all(sum(read[name].values()) < STEPS for name in job.clients)
 

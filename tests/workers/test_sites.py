@@ -123,7 +123,7 @@ def test_a_site_that_is_killed_and_stays_away_is_lost_and_its_job_s_quorum_decid
         assert states(ended) == [("succeeded", None), ("failed", "worker-lost"), ("succeeded", None)]
         check(job)
         spent, reserved = (
-            float(ended["federation"]["clients"][1]["cost"][name]["percent"]) for name in ("spent", "reserved")
+            float(ended["federation"]["clients"][1]["cost"][name]["budget_share"]) for name in ("spent", "reserved")
         )
         assert 0 < spent < reserved, "charged what it had paid for, and given back the rest"
         read = readings(ground.home)
