@@ -1,4 +1,4 @@
-"""Federated jobs as people ask for them, and as the command line shows their clients."""
+"""Federated jobs as people ask for them, and as the command line shows their sites."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,9 +6,9 @@ from typing import Any
 from rich.console import RenderableType
 
 from farthing.console import of_100, per_cent, plain_table, site_name
-from farthing.estimate_views import ClientEstimate
+from farthing.estimate_views import SiteEstimate
 from farthing.job_views import Cost, Job
-from farthing.results import ClientPromise, Summary
+from farthing.results import SitePromise, Summary
 
 
 def over(
@@ -21,8 +21,8 @@ def over(
 
     Args:
         job: its `dataset` and `models`, if it has any, give way.
-        datasets: one a client.
-        quorum: clients that must be left for it to go on when one is lost; None: all.
+        datasets: one a site.
+        quorum: sites that must be left for it to go on when one is lost; None: all.
         models: that it is about.
     """
     asked = dict(job) if not models else {**job, "models": list(models)}
@@ -32,9 +32,9 @@ def over(
     return {**alone, "federation": {"datasets": list(datasets), "quorum": quorum}}
 
 
-def clients(job: Job) -> RenderableType:
-    """Show the clients of a federated job, one a line; a dash where this key may not see."""
-    found = (job.federation.clients if job.federation else None) or []
+def sites(job: Job) -> RenderableType:
+    """Show the sites of a federated job, one a line; a dash where this key may not see."""
+    found = (job.federation.sites if job.federation else None) or []
     rows = [
         (
             str(one.place),
@@ -50,14 +50,14 @@ def clients(job: Job) -> RenderableType:
         )
         for one in found
     ]
-    title = f"clients of {job.id}"
-    left = ("client", "dataset", "scope", "site", "job", "state")
+    title = f"sites of {job.id}"
+    left = ("place", "dataset", "scope", "site", "job", "state")
     return plain_table(title, rows, left=left, right=("reserved", "spent", "epsilon", "delta"))
 
 
 def spent(job: Job) -> str:
-    """Return what a job has spent: of a federated one the least and the most of its clients that this key may see."""
-    seen = (job.federation.clients if job.federation else None) or []
+    """Return what a job has spent: of a federated one the least and the most of its sites that this key may see."""
+    seen = (job.federation.sites if job.federation else None) or []
     told = [one.cost.spent.budget_share for one in seen if one.cost and one.cost.spent.budget_share is not None]
     if not told:
         return _share(job.cost.spent)
@@ -66,14 +66,14 @@ def spent(job: Job) -> str:
 
 
 def promises(found: Summary) -> str:
-    """Return what a model promises, a line each; of a federated job's, what each client promises to its own people."""
-    if not found.clients:
+    """Return what a model promises, a line each; of a federated job's, what each site promises to its own people."""
+    if not found.sites:
         return _promise(found.privacy)
-    said = [f"client {one.place}: {_client_promise(one)}" for one in found.clients]
+    said = [f"site {one.place}: {_site_promise(one)}" for one in found.sites]
     return "\n".join([*said, f"who stayed to the end, at least: {_promise(found.privacy)}"])
 
 
-def _client_promise(one: ClientPromise) -> str:
+def _site_promise(one: SitePromise) -> str:
     if one.scope is None:
         return "for its own scope's owner, and who asked for the job, to see"
     if one.privacy is None:
@@ -86,8 +86,8 @@ def _promise(privacy: Mapping[str, Any]) -> str:
     return f"{told} under {privacy.get('adjacency')}"
 
 
-def prices(found: Sequence[ClientEstimate]) -> RenderableType:
-    """Show what a federated job would cost each client."""
+def prices(found: Sequence[SiteEstimate]) -> RenderableType:
+    """Show what a federated job would cost each site."""
     rows = [
         (
             one.dataset,
@@ -101,7 +101,7 @@ def prices(found: Sequence[ClientEstimate]) -> RenderableType:
         for one in found
     ]
     right = ("rows", "of its budget", "epsilon, alone", "mu", "still fit")
-    return plain_table("price of each client", rows, left=("dataset", "fits"), right=right)
+    return plain_table("price of each site", rows, left=("dataset", "fits"), right=right)
 
 
 def _share(cost: Cost | None) -> str:

@@ -71,11 +71,13 @@ def _method_may_be_left_out(schema: dict[str, Any]) -> None:
 
 
 def present_names(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a stored job's settings under the names that requests have: jobs of 0.1.0 say `percent`."""
-    privacy = dict(stored["privacy"])
+    """Return a stored job's settings under the names that requests have: 0.1.0 said `percent` and `clients`."""
+    privacy, optimizer = dict(stored["privacy"]), dict(stored["optimizer"])
     if "percent" in privacy:
         privacy["budget_share"] = write_share(Decimal(privacy.pop("percent")))
-    return {**stored, "privacy": privacy}
+    if "clients" in optimizer:
+        optimizer["sites"] = optimizer.pop("clients")
+    return {**stored, "privacy": privacy, "optimizer": optimizer}
 
 
 class JobSpec(Frozen):

@@ -47,7 +47,7 @@ def summary(context: Context, caller: Caller, model_id: str, levels: Levels) -> 
         return told
     clients = clients_guarantees(context, caller, job)
     privacy = told["privacy"] | {"label": "weakest"}
-    return told | {"privacy": privacy, "clients": clients, "methods": told["methods"] + wording.apart(len(clients))}
+    return told | {"privacy": privacy, "sites": clients, "methods": told["methods"] + wording.apart(len(clients))}
 
 
 def _told(released: AnyReleased, levels: Levels) -> dict[str, Any]:

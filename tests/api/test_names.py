@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 
 from core.db.tables import Job
 from core.planning.job import present_names
+from core.service.failure_messages import failure_code
 from tests.support.api import job, running, submit, upload
 
 
@@ -66,7 +67,20 @@ def test_a_job_that_an_earlier_release_stored_is_shown_by_present_names(tmp_path
     ],
 )
 def test_a_stored_target_is_read_exactly(percent: str, share: str) -> None:
-    told = present_names({"privacy": {"percent": percent}, "labels": {}})
+    told = present_names({"privacy": {"percent": percent}, "optimizer": {}})
     assert told["privacy"].keys() == {"budget_share"}
     assert float(told["privacy"]["budget_share"]) == float(share)
     assert present_names(told) == told
+
+
+def test_a_method_s_old_setting_is_told_the_present_one(admin: httpx.Client, dataset: str) -> None:
+    method = {"kind": "gauss_psgd", "clients": 2}
+    answer = admin.post("/v1/estimates", json=job(dataset, optimizer=method))
+    (wrong,) = (one for one in answer.json()["errors"] if one["pointer"] == "/optimizer/clients")
+    assert (answer.status_code, wrong["detail"]) == (422, "there is no such field here; give sites in its place")
+
+
+def test_a_stored_method_and_a_stored_code_are_shown_by_present_names() -> None:
+    told = present_names({"privacy": {"mu": "1"}, "optimizer": {"kind": "gauss_psgd", "clients": 2}})
+    assert told["optimizer"] == {"kind": "gauss_psgd", "sites": 2}
+    assert (failure_code("client-lost"), failure_code("diverged")) == ("site-lost", "diverged")

@@ -322,7 +322,7 @@ class TestTakenAway:
             drain(database)
         view = ann.get(f"/v1/jobs/{made.json()['id']}").json()
         assert view["state"] == state
-        assert view["federation"]["clients"][0]["error"] == {"code": "access-withdrawn"}
+        assert view["federation"]["sites"][0]["error"] == {"code": "access-withdrawn"}
         assert reserved(owners[0], datasets[0]["id"]) == 0
         if state == "failed":
             assert view["error"] == {"code": "access-withdrawn"}

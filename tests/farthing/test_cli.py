@@ -355,7 +355,7 @@ def test_a_federated_job_is_trained_from_the_command_line(farthing: Command, ser
     }
     file = tmp_path / "job.json"
     file.write_text(json.dumps(asked))
-    told = farthing("train", file, "--client", one, "--client", other, "--quorum", "2")
+    told = farthing("train", file, "--site", one, "--site", other, "--quorum", "2")
     assert told.returncode == 0, told.stderr
     assert "intercept" in told.stdout
     (name,) = set(re.findall(r"job_[0-9a-z]+", told.stderr.splitlines()[0]))

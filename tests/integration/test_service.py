@@ -111,7 +111,7 @@ def test_a_federated_job_charges_each_client_and_leaves_one_model(service: Targe
         assert (budget.budget_share.reserved, budget.rho["spent"]) == ("0", "0.5"), "each pays for its own answers"
     kinds = [line.kind for line in admin.events(submitted.id)]
     assert (kinds[0], kinds[-1]) == ("queued", "succeeded")
-    assert len(admin.report(submitted.id)["clients"]) == 2
+    assert len(admin.report(submitted.id)["sites"]) == 2
     with service.http() as http:
         left = http.get(f"/v1/jobs/{submitted.id}/artifacts").json()["data"]
         assert {one["name"] for one in left} == {"report.json", "model.json", "model.safetensors"}

@@ -187,7 +187,7 @@ class TestClients:
         found = self.planned(mode)
         one, other = (client.spec.optimizer for client in found.clients)
         assert one == other
-        assert (one.clients, one.units, one.candidates) == (2, 50_000, 3)
+        assert (one.sites, one.units, one.candidates) == (2, 50_000, 3)
 
     def test_none_claims_by_more_units_than_it_has(self) -> None:
         with pytest.raises(Invalid, match="ds_0") as refused:
