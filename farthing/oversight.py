@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 
 from farthing.schemas.activity import ActivityView
+from farthing.schemas.history import PointView
+from farthing.schemas.offers import OffersView
 from farthing.wire import Wire
 
 
@@ -14,3 +16,11 @@ class OversightCalls:
     def activity(self, dataset: str) -> Iterator[ActivityView]:
         """Yield every request that concerned a dataset, newest first: for its owner, auditors and admins."""
         return map(ActivityView.model_validate, self._wire.pages(f"/v1/datasets/{dataset}/activity"))
+
+    def offers(self, dataset: str) -> OffersView:
+        """Return the price of typical jobs on a dataset, and how many of each still fit for this key."""
+        return OffersView.model_validate(self._wire.get(f"/v1/datasets/{dataset}/offers"))
+
+    def history(self, scope: str) -> Iterator[PointView]:
+        """Yield a budget's history, oldest first: one point for each job that ended."""
+        return map(PointView.model_validate, self._wire.pages(f"/v1/scopes/{scope}/history"))

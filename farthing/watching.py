@@ -8,9 +8,11 @@ import typer
 from rich.console import RenderableType
 
 from farthing.client import Client
-from farthing.console import DEFAULT_URL, Json, Secret, Url, app, figure, line, out, plain_table
-from farthing.custody import DatasetId
+from farthing.console import DEFAULT_URL, Json, Secret, Url, app, figure, line, number, of_100, out, plain_table
+from farthing.custody import DatasetId, ScopeId
 from farthing.schemas.activity import ActivityView
+from farthing.schemas.history import PointView
+from farthing.schemas.offers import OffersView
 
 Most = Annotated[int, typer.Option("--most", min=1, help="lines at most")]
 
@@ -44,3 +46,58 @@ def activity_table(found: Sequence[ActivityView]) -> RenderableType:
         for one in found
     ]
     return plain_table("", rows, left=("at", "who", "role", "action", "outcome", "job", "model"))
+
+
+@app.command()
+def offers(dataset_id: DatasetId, *, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+    """List typical jobs on a dataset, their price, and how many of each still fit. No record is read."""
+    with Client(url, secret) as client:
+        found = client.offers(dataset_id)
+    line(found.model_dump_json()) if as_json else out.print(offers_table(found))
+
+
+def offers_table(found: OffersView) -> RenderableType:
+    """Show typical jobs, one a line, with widths in multiples of those without privacy."""
+    rows = [
+        (
+            one.name,
+            one.method,
+            one.epsilon,
+            str(one.fits),
+            of_100(one.budget_share),
+            of_100(one.reserved_share),
+            number(one.width_ratio, 3),
+        )
+        for one in found.offers
+    ]
+    right = ("epsilon", "fit", "costs %", "reserves %", "width ratio")
+    return plain_table("", rows, left=("job", "method"), right=right)
+
+
+@app.command()
+def history(scope_id: ScopeId, *, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+    """List how a budget was used, oldest first: one line for each job that ended, and what was left after it."""
+    with Client(url, secret) as client:
+        found = list(client.history(scope_id))
+    if as_json:
+        for one in found:
+            line(one.model_dump_json())
+    else:
+        out.print(history_table(found))
+
+
+def history_table(found: Sequence[PointView]) -> RenderableType:
+    """Show the points of a budget, one a line."""
+    rows = [
+        (
+            one.at,
+            one.job,
+            one.name or one.principal,
+            figure(one.method),
+            one.kind,
+            *map(of_100, (one.held, one.charged, one.spent, one.reserved, one.remaining)),
+        )
+        for one in found
+    ]
+    right = ("held %", "charged %", "spent %", "reserved %", "left %")
+    return plain_table("", rows, left=("at", "job", "who", "method", "end"), right=right)
