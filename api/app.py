@@ -46,6 +46,7 @@ from api.routes import (
     pretrained,
     principals,
     scopes,
+    service,
     workers,
 )
 from api.schemas import Problem
@@ -134,7 +135,7 @@ def create_app(settings: ServiceSettings | None = None) -> FastAPI:
     app.state.existing = Batcher(partial(job_cases.exist_all, context), "existing")
     app.state.jobs = Batcher(partial(job_cases.get_all, context), "jobs", authenticator.batcher)
     data, work = (datasets, access_routes, scopes, pretrained), (jobs, estimates, *_optional(), models, certificates)
-    for module in (*work, *data, health, catalogue, keys, principals, audit_routes, workers):
+    for module in (*work, *data, health, catalogue, keys, principals, audit_routes, workers, service):
         app.include_router(module.router)
     for module in (page_assets, *PAGES):
         app.include_router(module.router)

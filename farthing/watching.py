@@ -5,7 +5,7 @@ from itertools import islice
 from typing import Annotated
 
 import typer
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 
 from farthing.client import Client
 from farthing.console import DEFAULT_URL, Json, Secret, Url, app, figure, line, number, of_100, out, plain_table
@@ -13,6 +13,7 @@ from farthing.custody import DatasetId, ScopeId
 from farthing.schemas.activity import ActivityView
 from farthing.schemas.history import PointView
 from farthing.schemas.offers import OffersView
+from farthing.schemas.service import ServiceView
 
 Most = Annotated[int, typer.Option("--most", min=1, help="lines at most")]
 
@@ -101,3 +102,40 @@ def history_table(found: Sequence[PointView]) -> RenderableType:
     ]
     right = ("held %", "charged %", "spent %", "reserved %", "left %")
     return plain_table("", rows, left=("at", "job", "who", "method", "end"), right=right)
+
+
+@app.command()
+def service(*, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+    """Show how the service is. What it stands on, what waits, who serves, and what failed; for admins and auditors."""
+    with Client(url, secret) as client:
+        found = client.service()
+    line(found.model_dump_json()) if as_json else out.print(service_tables(found))
+
+
+def service_tables(found: ServiceView) -> RenderableType:
+    """Show the state of the service, a table each for its parts, queue, jobs, workers and failures."""
+    parts = [(one.name, one.state) for one in found.parts]
+    queues = [(one.device, figure(one.oldest_since), str(one.waiting)) for one in found.queues]
+    waiting = [
+        (one.job, figure(one.name), one.principal_name, one.device, one.since, one.waits_for or "-")
+        for one in found.waiting
+    ]
+    leases = [
+        (one.job, figure(one.name), one.principal_name, figure(one.worker), f"{one.step} of {one.steps}")
+        for one in found.leases
+    ]
+    workers = [
+        (one.name, ",".join(one.queues), "yes" if one.alive else "no", one.seen_at, f"{one.busy} of {one.slots}")
+        for one in found.workers
+    ]
+    failures = [(one.code, one.last_at, one.last_job, str(one.times)) for one in found.failures]
+    return Group(
+        plain_table(
+            f"Farthing {found.versions.version}: {found.trouble or found.status}", parts, left=("part", "state")
+        ),
+        plain_table("queue", queues, left=("device", "oldest since"), right=("waiting",)),
+        plain_table("waiting", waiting, left=("job", "name", "who", "device", "since", "waits for")),
+        plain_table("running", leases, left=("job", "name", "who", "worker"), right=("steps",)),
+        plain_table("workers", workers, left=("worker", "queues", "alive", "last seen"), right=("busy",)),
+        plain_table("failures of the last day", failures, left=("code", "last", "job"), right=("times",)),
+    )

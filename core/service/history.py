@@ -32,7 +32,7 @@ Vector = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Point:
+class JobEnd:
     """What the ledger says of the end of a job, in nano-nats at the orders of the scope."""
 
     seq: int
@@ -66,7 +66,7 @@ class Burndown:
     spent: Vector = ()
     reserved: Vector = ()
     jobs: dict[str, _Live] = field(default_factory=dict)
-    points: list[Point] = field(default_factory=list)
+    points: list[JobEnd] = field(default_factory=list)
 
     def add(self, entry: Entry, orders: int) -> None:
         """Count one more entry."""
@@ -87,10 +87,10 @@ class Burndown:
             self.points.append(_point(entry, job, self.spent, self.reserved))
 
 
-def _point(entry: Entry, job: _Live, spent: Vector, reserved: Vector) -> Point:
+def _point(entry: Entry, job: _Live, spent: Vector, reserved: Vector) -> JobEnd:
     assert entry.job_id is not None, "a job's entries name it"
     kind: Any = entry.kind
-    return Point(
+    return JobEnd(
         seq=entry.seq,
         at=entry.created_at,
         kind=kind,
@@ -121,7 +121,7 @@ class Burndowns:
         self._kept: OrderedDict[str, Burndown] = OrderedDict()
         self._lock = Lock()
 
-    def points(self, session: Session, scope: Scope, orders: int, after: int, limit: int) -> list[Point]:
+    def points(self, session: Session, scope: Scope, orders: int, after: int, limit: int) -> list[JobEnd]:
         """Return up to `limit` points above an entry, oldest first, after reading the entries that are new."""
         with self._lock:
             kept = self._kept.get(scope.id)
@@ -177,7 +177,7 @@ def _methods(session: Session, caller: Caller, ids: set[str]) -> dict[str, str]:
     return {row.id: row.optimizer for row in session.execute(shown)}
 
 
-def _view(point: Point, terms: Terms, name: str | None, method: str | None) -> PointView:
+def _view(point: JobEnd, terms: Terms, name: str | None, method: str | None) -> PointView:
     nothing = (0,) * len(terms.orders)
     after = standing(terms, point.spent, point.reserved)
     return PointView(
