@@ -91,7 +91,11 @@ def main() -> None:
             "owner": {"home": "/", "dataset": base, "budget": f"{base}/budget", "access": f"{base}/access"}
             | {"approvals": "/approvals", "new-dataset": "/datasets/new"},
             "analyst": {"new-job": f"/jobs/new?dataset={made.dataset}", "job": f"/jobs/{made.job}"}
-            | {"model": f"/models/{made.model}"},
+            | {
+                "model": f"/models/{made.model}",
+                "questions": f"/models/{made.model}/questions",
+                "predictions": f"/models/{made.model}/predictions",
+            },
             "auditor": {"ledger": f"{base}/ledger", "audit": "/audit"},
             "admin": {"service": "/service", "people": "/people"},
         }
