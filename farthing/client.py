@@ -21,6 +21,7 @@ from farthing.job_views import Event, Job
 from farthing.ledger_calls import LedgerCalls
 from farthing.models import Levels, Model
 from farthing.networks import Pretrained
+from farthing.oversight import OversightCalls
 from farthing.people import PeopleResources
 from farthing.plans import AnyPlan, read_plan
 from farthing.reporting import ReportResources
@@ -45,7 +46,7 @@ UNKNOWN_CONTENT = "application/octet-stream"
 LONG_POLL_SECONDS = 30
 
 
-class Client(LedgerCalls, SignedResources, PeopleResources, ReportResources):
+class Client(LedgerCalls, SignedResources, PeopleResources, ReportResources, OversightCalls):
     """Talks to one Farthing service.
 
     Every method raises `FarthingError` where the service refuses, and `Unreachable` where no answer comes.

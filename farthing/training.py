@@ -63,6 +63,15 @@ def estimate(
 
 
 @app.command()
+def curve(job: JobFile, *, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+    """Predict a job's widths at nine privacy targets around its own. Shows what more budget would buy."""
+    asked = read(job, "job")
+    with Client(url, secret) as client:
+        found = client.curve(asked)
+    out.print_json(found.model_dump_json()) if as_json else out.print(estimate_tables.curve(found))
+
+
+@app.command()
 def plan(
     figures: Annotated[Path, typer.Argument(help="JSON of the figures, or - for standard input")],
     *,
