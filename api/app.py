@@ -23,7 +23,8 @@ from api.metrics import Metrics
 from api.middleware import Envelope
 from api.pages import approvals as approval_pages
 from api.pages import assets as page_assets
-from api.pages import auditing, home, operating, reference, sign_in
+from api.pages import auditing, comparing, home, operating, predicting, questions, reference, sign_in
+from api.pages import certificates as certificate_pages
 from api.pages import datasets as dataset_pages
 from api.pages import jobs as job_pages
 from api.pages import models as model_pages
@@ -72,6 +73,10 @@ PAGES: Final = (
     new_job_pages,
     job_pages,
     model_pages,
+    questions,
+    predicting,
+    comparing,
+    certificate_pages,
     approval_pages,
     people_pages,
     auditing,

@@ -71,7 +71,7 @@ class NewKey(Body):
 class AccessRequest(Body):
     """How much of a scope's budget a principal may use through a dataset."""
 
-    budget_cap: BudgetCap = Field(description='a part of the budget, such as {"share": "0.1"}, or "all"')
+    budget_cap: BudgetCap = Field(description='a part of the budget, such as {"budget_share": "0.1"}, or "all"')
 
 
 class WithReason(Body):

@@ -1,7 +1,7 @@
 """One reader for every long poll and event stream of this process; a waiting client holds no connection and no thread.
 
-A few times a second all jobs that somebody waits for are looked at in one query, and the new lines of those that have
-changed are read once, however many follow them.
+All jobs that somebody waits for are looked at in one query, and the new lines of those that have changed are read once,
+however many follow them: a few times a second for clients of the API, once a second for pages alone.
 """
 
 from bisect import bisect_right
@@ -22,6 +22,8 @@ from core.service.jobs import Head
 log = structlog.get_logger("farthing.api")
 
 POLL_SECONDS: Final = 0.25
+PAGE_SECONDS: Final = 1.0
+"""Between two looks where only pages wait."""
 _SOONEST_SECONDS: Final = 0.02
 """Between two looks, also where a new client asks for one at once."""
 
@@ -36,6 +38,8 @@ class Feed:
         """From the first on, for those who may see everything; read only while somebody follows them."""
         self.waiting = 0
         self.following = 0
+        self.hurried = 0
+        """Of those who wait, clients of the API."""
         self.changed = anyio.Event()
 
     @property
@@ -96,17 +100,19 @@ class Watcher:
             feed.wake()
 
     @asynccontextmanager
-    async def following(self, job: str, *, lines: bool = False) -> AsyncIterator[Feed]:
+    async def following(self, job: str, *, lines: bool = False, page: bool = False) -> AsyncIterator[Feed]:
         """Yield what is known of a job, and keep it up to date for the length of the block.
 
         Args:
             job: its identifier.
             lines: whether its history is wanted, not only how it stands.
+            page: it is for a page, which a look each second serves well.
         """
         feed = self._feeds.setdefault(job, Feed())
         feed.waiting += 1
         feed.following += lines
-        if feed.head is None or (lines and not feed.lines):
+        feed.hurried += not page
+        if feed.head is None or (lines and not feed.lines) or not page:
             self._asked.set()
         try:
             while not self.closing and (feed.head is None or (lines and not feed.lines and feed.head.seq)):
@@ -115,6 +121,7 @@ class Watcher:
         finally:
             feed.waiting -= 1
             feed.following -= lines
+            feed.hurried -= not page
             if not feed.waiting and self._feeds.get(job) is feed:
                 del self._feeds[job]
             elif not feed.following:
@@ -136,5 +143,6 @@ class Watcher:
                 if feed is not None and (not look.lines or feed.wanted_after == wanted[job]):
                     feed.put(look)
             await anyio.sleep(_SOONEST_SECONDS)
-            with anyio.move_on_after(POLL_SECONDS):
+            hurried = any(feed.hurried for feed in self._feeds.values())
+            with anyio.move_on_after(POLL_SECONDS if hurried else PAGE_SECONDS):
                 await self._asked.wait()

@@ -8,6 +8,7 @@ The last column is the mean log loss over this very file, which is public here: 
 service.
 """
 
+from decimal import Decimal
 from typing import Any, Final
 
 from examples.bank_demo import service
@@ -44,7 +45,7 @@ def row(name: str, quoted: Estimate, job: Job, release: dict[str, Any], loss: fl
         assert quoted.bound is not None, "a claim has a bound"
         vacuous = ", vacuous" if quoted.bound.vacuous else ""
         claims = f"excess risk <= {claim['value']:.3g}{vacuous}"
-    cost = f"{job.cost.spent.percent:>8}{job.cost.spent.epsilon_alone:>8}"
+    cost = f"{Decimal(job.cost.spent.budget_share or 0) * 100:>8f}{job.cost.spent.epsilon_alone:>8}"
     sigma, clip = plan["sigma"]["gradient"], plan.get("clip") or plan["model"]["weights"]["bound"]
     steps = f"{release['steps']:>7}{read[sampling['kind']]:>14}{sigma:>8.3g}{clip:>7.3g}"
     return f"{name:<24}{cost}{steps}  {claims:<30}{loss:>9.4f}\n"

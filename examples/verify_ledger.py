@@ -687,10 +687,10 @@ def budget(ledger: Ledger, name: str) -> dict[str, Any]:
     mu_squared = sum((times / Fraction(event["sigma"]) ** 2 for event, times in events), Fraction(0))
     known = len(events) == len(ledger.charged) and name == ledger.scope
     return {
-        "percent": {
-            "spent": figure(spent),
-            "reserved": figure(used - spent),
-            "remaining": figure(max(100 - used, Decimal(0))),
+        "budget_share": {
+            "spent": figure(spent.scaleb(-2)),
+            "reserved": figure((used - spent).scaleb(-2)),
+            "remaining": figure(max(100 - used, Decimal(0)).scaleb(-2)),
         },
         "epsilon": {
             "total": figure(account["epsilon"]),

@@ -150,7 +150,7 @@ class Client(LedgerCalls, SignedResources, PeopleResources):
         Args:
             dataset: of yours.
             principal: who gets access.
-            budget_cap: "all", or a part of the budget: ``{"share": "0.1"}``, ``{"epsilon": "1"}`` or
+            budget_cap: "all", or a part of the budget: ``{"budget_share": "0.1"}``, ``{"epsilon": "1"}`` or
                 ``{"rho": "0.1"}``, the latter two with a ``"delta"`` or the scope's. The cap is one per scope and
                 principal: for a second dataset of the scope, state the same one.
             version: of the cap that is to be changed, as `accesses` tells it; None: there is none, or it is this one.

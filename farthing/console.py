@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -81,6 +82,16 @@ def number(value: float | None, digits: int = 4) -> str:
 def figure(value: str | None) -> str:
     """Write a figure as the service gave it; a dash where there is none."""
     return "-" if value is None else value
+
+
+def of_100(share: str | None) -> str:
+    """Write a share of a budget in per cent, with every digit that the service gave; a dash where there is none."""
+    return "-" if share is None else format(Decimal(share).scaleb(2), "f")
+
+
+def per_cent(share: str | None) -> str:
+    """Write the same with its sign."""
+    return "-" if share is None else f"{of_100(share)} %"
 
 
 def plain_table(

@@ -188,8 +188,8 @@ def erase(
 def share(
     dataset: DatasetId,
     principal: PrincipalId,
-    share_of_budget: Annotated[str | None, typer.Option("--share", help="of the budget, such as 0.1")] = None,
-    epsilon: Annotated[str | None, typer.Option(help="the most that may be learnt, in place of a share")] = None,
+    budget_share: Annotated[str | None, typer.Option(help="of the budget, such as 0.1")] = None,
+    epsilon: Annotated[str | None, typer.Option(help="the most that may be learnt, in place of a budget share")] = None,
     rho: Annotated[str | None, typer.Option(help="the same, zero-concentrated")] = None,
     delta: Annotated[str | None, typer.Option(help="of epsilon or rho; default: the budget's")] = None,
     *,
@@ -200,11 +200,11 @@ def share(
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
-    """Let a principal use a dataset up to a cap. Say how much of the budget: --share, --epsilon, --rho or --all."""
-    figures = (("share", share_of_budget), ("epsilon", epsilon), ("rho", rho), ("delta", delta))
+    """Let a principal use a dataset up to a cap. State it by --budget-share, --epsilon, --rho or --all."""
+    figures = (("budget_share", budget_share), ("epsilon", epsilon), ("rho", rho), ("delta", delta))
     part = {name: text for name, text in figures if text is not None}
     if everything == bool(part):
-        complain("Say how much of the budget: --share 0.1, --epsilon, --rho, or --all alone.")
+        complain("Say how much of the budget: --budget-share 0.1, --epsilon, --rho, or --all alone.")
         raise typer.Exit(WRONG_INPUT)
     with Client(url, secret) as client:
         present = {one.principal: one.version for one in client.accesses(dataset)} if change else {}

@@ -5,7 +5,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from farthing.console import figure, number, plain_table
+from farthing.console import figure, number, per_cent, plain_table
 from farthing.estimate_views import Estimate, Excess, ExcessGoal, Goal, PredictedWidth, Prediction
 
 
@@ -34,11 +34,11 @@ def estimate(found: Estimate) -> RenderableType:
     cost = found.cost
     rows = [
         *([] if found.method is None else [("method", f"{found.method.title} ({found.method.source})")]),
-        ("of the budget", f"{figure(cost.percent)} %"),
+        ("of the budget", per_cent(cost.budget_share)),
         ("epsilon, alone", figure(cost.epsilon_alone)),
         ("rho", figure(cost.rho)),
         ("mu", figure(cost.mu)),
-        ("retry allowance", "-" if cost.retry_allowance is None else f"{figure(cost.retry_allowance.percent)} %"),
+        ("retry allowance", "-" if cost.retry_allowance is None else per_cent(cost.retry_allowance.budget_share)),
         *([("if its worker is lost", found.if_lost)] if found.chunks == 1 and found.if_lost else []),
         ("fits", "yes" if found.fits else "no"),
         ("such jobs still fit", "-" if found.jobs_that_still_fit is None else str(found.jobs_that_still_fit)),

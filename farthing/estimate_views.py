@@ -151,11 +151,11 @@ class Excess(View):
     """Of adaptive_gd with a condition, in encoded units; None of others."""
 
 
-class ClientEstimate(View):
-    """What a federated job would cost one client."""
+class SiteEstimate(View):
+    """What a federated job would cost one site."""
 
     dataset: str
-    """The client's, `ds_...`."""
+    """The site's, `ds_...`."""
     rows: int
     """Its units, public by the owner's word."""
     plan: dict[str, Any]
@@ -169,10 +169,10 @@ class ClientEstimate(View):
 
 
 class Estimate(View):
-    """The price of a job, its plan, and what a lost worker does to it; of a federated one the price is in `clients`."""
+    """The price of a job, its plan, and what a lost worker does to it; of a federated one the price is in `sites`."""
 
     cost: Annotated[EstimateCost, BeforeValidator(lambda cost: cost or {})]
-    """At the ledger's present head; without figures for a federated job, whose clients have one each."""
+    """At the ledger's present head; without figures for a federated job, whose sites have one each."""
     method: Method | None = None
     """That would run, the default where the job names none; None: not told."""
     plan: dict[str, Any]
@@ -183,8 +183,8 @@ class Estimate(View):
     """Whether the budget, and the caller's cap, admit it now."""
     jobs_that_still_fit: int | None
     """How many such, one after the other; None: not told."""
-    clients: list[ClientEstimate] | None = None
-    """Each client's price, by place; None of a job on one dataset."""
+    sites: list[SiteEstimate] | None = None
+    """Each site's price, by place; None of a job on one dataset."""
     compute: dict[str, float] = Field(default_factory=dict)
     """Work: multiplications, and bytes of all records."""
     prediction: Prediction | None = None

@@ -1,14 +1,14 @@
-"""Federated jobs as people ask for them, and as the command line shows their clients."""
+"""Federated jobs as people ask for them, and as the command line shows their sites."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import RenderableType
 
-from farthing.console import plain_table, site_name
-from farthing.estimate_views import ClientEstimate
+from farthing.console import of_100, per_cent, plain_table, site_name
+from farthing.estimate_views import SiteEstimate
 from farthing.job_views import Cost, Job
-from farthing.results import ClientPromise, Summary
+from farthing.results import SitePromise, Summary
 
 
 def over(
@@ -21,8 +21,8 @@ def over(
 
     Args:
         job: its `dataset` and `models`, if it has any, give way.
-        datasets: one a client.
-        quorum: clients that must be left for it to go on when one is lost; None: all.
+        datasets: one a site.
+        quorum: sites that must be left for it to go on when one is lost; None: all.
         models: that it is about.
     """
     asked = dict(job) if not models else {**job, "models": list(models)}
@@ -32,9 +32,9 @@ def over(
     return {**alone, "federation": {"datasets": list(datasets), "quorum": quorum}}
 
 
-def clients(job: Job) -> RenderableType:
-    """Show the clients of a federated job, one a line; a dash where this key may not see."""
-    found = (job.federation.clients if job.federation else None) or []
+def sites(job: Job) -> RenderableType:
+    """Show the sites of a federated job, one a line; a dash where this key may not see."""
+    found = (job.federation.sites if job.federation else None) or []
     rows = [
         (
             str(one.place),
@@ -43,37 +43,37 @@ def clients(job: Job) -> RenderableType:
             site_name(one.site),
             one.job or "-",
             one.state if one.error is None else f"{one.state} ({one.error.code})",
-            _percent(one.cost.reserved if one.cost else None),
-            _percent(one.cost.spent if one.cost else None),
+            _share(one.cost.reserved if one.cost else None),
+            _share(one.cost.spent if one.cost else None),
             (one.cost.reserved.epsilon_alone if one.cost else None) or "-",
             (one.cost.delta if one.cost else None) or "-",
         )
         for one in found
     ]
-    title = f"clients of {job.id}"
-    left = ("client", "dataset", "scope", "site", "job", "state")
+    title = f"sites of {job.id}"
+    left = ("place", "dataset", "scope", "site", "job", "state")
     return plain_table(title, rows, left=left, right=("reserved", "spent", "epsilon", "delta"))
 
 
 def spent(job: Job) -> str:
-    """Return what a job has spent: of a federated one the least and the most of its clients that this key may see."""
-    seen = (job.federation.clients if job.federation else None) or []
-    told = [one.cost.spent.percent for one in seen if one.cost and one.cost.spent.percent is not None]
+    """Return what a job has spent: of a federated one the least and the most of its sites that this key may see."""
+    seen = (job.federation.sites if job.federation else None) or []
+    told = [one.cost.spent.budget_share for one in seen if one.cost and one.cost.spent.budget_share is not None]
     if not told:
-        return _percent(job.cost.spent)
+        return _share(job.cost.spent)
     least, most = min(told, key=float), max(told, key=float)
-    return f"{least} %" if least == most else f"{least} to {most} %"
+    return per_cent(most) if least == most else f"{of_100(least)} to {per_cent(most)}"
 
 
 def promises(found: Summary) -> str:
-    """Return what a model promises, a line each; of a federated job's, what each client promises to its own people."""
-    if not found.clients:
+    """Return what a model promises, a line each; of a federated job's, what each site promises to its own people."""
+    if not found.sites:
         return _promise(found.privacy)
-    said = [f"client {one.place}: {_client_promise(one)}" for one in found.clients]
+    said = [f"site {one.place}: {_site_promise(one)}" for one in found.sites]
     return "\n".join([*said, f"who stayed to the end, at least: {_promise(found.privacy)}"])
 
 
-def _client_promise(one: ClientPromise) -> str:
+def _site_promise(one: SitePromise) -> str:
     if one.scope is None:
         return "for its own scope's owner, and who asked for the job, to see"
     if one.privacy is None:
@@ -86,14 +86,14 @@ def _promise(privacy: Mapping[str, Any]) -> str:
     return f"{told} under {privacy.get('adjacency')}"
 
 
-def prices(found: Sequence[ClientEstimate]) -> RenderableType:
-    """Show what a federated job would cost each client."""
+def prices(found: Sequence[SiteEstimate]) -> RenderableType:
+    """Show what a federated job would cost each site."""
     rows = [
         (
             one.dataset,
             "yes" if one.fits else "no",
             str(one.rows),
-            _percent(one.cost),
+            _share(one.cost),
             one.cost.epsilon_alone or "-",
             one.cost.mu or "-",
             "-" if one.jobs_that_still_fit is None else str(one.jobs_that_still_fit),
@@ -101,8 +101,8 @@ def prices(found: Sequence[ClientEstimate]) -> RenderableType:
         for one in found
     ]
     right = ("rows", "of its budget", "epsilon, alone", "mu", "still fit")
-    return plain_table("price of each client", rows, left=("dataset", "fits"), right=right)
+    return plain_table("price of each site", rows, left=("dataset", "fits"), right=right)
 
 
-def _percent(cost: Cost | None) -> str:
-    return "-" if cost is None or cost.percent is None else f"{cost.percent} %"
+def _share(cost: Cost | None) -> str:
+    return "-" if cost is None else per_cent(cost.budget_share)

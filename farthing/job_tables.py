@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from farthing import federated
-from farthing.console import plain_table, site_name
+from farthing.console import of_100, plain_table, site_name
 from farthing.job_views import Job
 
 
@@ -33,7 +33,7 @@ def jobs(found: Sequence[Job]) -> RenderableType:
 
 
 def job(found: Job) -> RenderableType:
-    """Show one job as it stands; of a federated one its clients, as far as this key may see them."""
+    """Show one job as it stands; of a federated one its sites, as far as this key may see them."""
     rows = [
         ("state", _state(found)),
         ("waits for", found.waits_for),
@@ -41,7 +41,7 @@ def job(found: Job) -> RenderableType:
         ("dataset", found.dataset),
         ("scope", found.scope),
         ("site", None if found.site is None else site_name(found.site)),
-        ("client of", _place(found)),
+        ("site of", _place(found)),
         ("models", ", ".join(found.models)),
         ("fits", _fitted(found)),
         ("optimizer", str(found.optimizer.get("kind", "-"))),
@@ -58,9 +58,9 @@ def job(found: Job) -> RenderableType:
         ("ended", found.finished_at),
     ]
     facts = plain_table(found.id, [(name, text) for name, text in rows if text])
-    if found.federation is None or found.federation.clients is None:
+    if found.federation is None or found.federation.sites is None:
         return Group(facts, "", cost(found))
-    return Group(facts, "", federated.clients(found))
+    return Group(facts, "", federated.sites(found))
 
 
 def cost(found: Job) -> RenderableType:
@@ -68,9 +68,9 @@ def cost(found: Job) -> RenderableType:
     spent, most, returned = found.cost.spent, found.cost.reserved, found.cost.returned
     figures = f"rho {_figure(spent.rho)}, mu {_figure(spent.mu)}"
     less = ""
-    if returned is not None and float(returned.percent or 0):
-        less = f"; {_figure(most.percent)} % was reserved, and {_figure(returned.percent)} % was given back"
-    return Text(f"{found.id} spent {_figure(spent.percent)} % of the budget ({figures}){less}")
+    if returned is not None and float(returned.budget_share or 0):
+        less = f"; {of_100(most.budget_share)} % was reserved, and {of_100(returned.budget_share)} % was given back"
+    return Text(f"{found.id} spent {of_100(spent.budget_share)} % of the budget ({figures}){less}")
 
 
 def _state(found: Job) -> str:
@@ -83,13 +83,13 @@ def _steps(found: Job) -> str:
 
 def _site(found: Job) -> str:
     """Return the sites that keep a job's records, as far as they may be seen; empty: the service's own alone."""
-    clients = (found.federation.clients if found.federation else None) or ()
-    sites = [found.site] if found.site is not None else [one.site for one in clients]
+    parts = (found.federation.sites if found.federation else None) or ()
+    sites = [found.site] if found.site is not None else [one.site for one in parts]
     return ", ".join(dict.fromkeys(map(site_name, sites))) if any(sites) else ""
 
 
 def _place(found: Job) -> str | None:
-    """Return which federated job a job is a client of, and at which place."""
+    """Return which federated job a job is of, and at which place."""
     membership = found.federation
     return None if membership is None or membership.place is None else f"{membership.job}, place {membership.place}"
 

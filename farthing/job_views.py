@@ -11,10 +11,10 @@ _ASKED: Final = ("models", "optimizer", "privacy", "inference", "resources", "re
 
 
 class Cost(View):
-    """What a job costs: per cent of the scope's budget, and figures under the scope's adjacency, as strings."""
+    """What a job costs: its share of the scope's budget, and figures under the scope's adjacency, as strings."""
 
-    percent: str | None = None
-    """Per cent of the scope's whole budget; None of a federated job."""
+    budget_share: str | None = None
+    """Of the scope's whole budget, from 0 to 1; None of a federated job."""
     epsilon_alone: str | None = None
     """At the scope's delta, had nothing else been drawn; None of a federated job."""
     rho: str | None = None
@@ -64,8 +64,8 @@ class Result(View):
     """What may be read of it, `mdl_...`."""
 
 
-class Client(View):
-    """A client of a federated job; dataset, scope, site, job and cost are None where this key may not see them."""
+class Site(View):
+    """A site of a federated job; dataset, scope, site, job and cost are None where this key may not see them."""
 
     place: int
     """From 0, in the order of the job's datasets."""
@@ -78,7 +78,7 @@ class Client(View):
     site: str | None = None
     """That keeps its records; empty: the service's own; None as above."""
     job: str | None = None
-    """The client's own, `job_...`; None as above."""
+    """The site's own, `job_...`; None as above."""
     cost: JobCost | None = None
     """What its scope pays; None as above."""
     error: Failure | None = None
@@ -86,22 +86,22 @@ class Client(View):
 
 
 class Federation(View):
-    """How a job takes part in a federated one: as the job itself, with its clients, or as the client at a place."""
+    """How a job takes part in a federated one: as the job itself, with its sites, or as the site at a place."""
 
     job: str
     """The federated job's id."""
     place: int | None = None
-    """The client's, from 0; None: it is the federated job itself."""
+    """The site's, from 0; None: it is the federated job itself."""
     quorum: int | None = None
-    """Clients that must be left; None of a client."""
-    clients: list[Client] | None = None
-    """By place; None of a client."""
+    """Sites that must be left; None of a site's own job."""
+    sites: list[Site] | None = None
+    """By place; None of a site's own job."""
 
 
 class Job(View):
     """A training job. Its release may wait for approval; `waits_for` and `failed_for` say in words what for, and why.
 
-    A federated job has no cost of its own, so that its figures are None; each client has, in `federation.clients`.
+    A federated job has no cost of its own, so that its figures are None; each site has, in `federation.sites`.
     """
 
     id: str
@@ -111,9 +111,9 @@ class Job(View):
     dataset: str | None = None
     """That it reads, `ds_...`; None of a federated job."""
     scope: str | None = None
-    """Whose budget pays, `sc_...`; None of a federated job, whose clients tell theirs."""
+    """Whose budget pays, `sc_...`; None of a federated job, whose sites tell theirs."""
     site: str | None = None
-    """That keeps its records; empty: the service's own; None of a federated job, whose clients tell theirs."""
+    """That keeps its records; empty: the service's own; None of a federated job, whose sites tell theirs."""
     owner: str | None = None
     """Who submitted it, `pr_...`; None: not told."""
     models: list[str] = Field(default_factory=list)
@@ -133,7 +133,7 @@ class Job(View):
     progress: Progress
     """How far it has come."""
     cost: Annotated[JobCost, BeforeValidator(lambda cost: cost or {"reserved": {}, "spent": {}})]
-    """What it costs; without figures for a federated job, whose clients have one each."""
+    """What it costs; without figures for a federated job, whose sites have one each."""
     attempt: int = 0
     """Times that it was started; 0: not yet."""
     error: Failure | None = None
@@ -174,13 +174,13 @@ class Job(View):
     def spec(self) -> dict[str, Any] | None:
         """What was asked, filled: `client.submit` takes it for the same job once more, at a new charge.
 
-        None where it cannot be told: of a federated job with clients that this key may not see.
+        None where it cannot be told: of a federated job with sites that this key may not see.
         """
         told = self.model_dump(mode="json")
         asked = {name: told[name] for name in ("model", *_ASKED) if told.get(name) is not None}
-        if self.federation is None or self.federation.clients is None:
+        if self.federation is None or self.federation.sites is None:
             return {"dataset": self.dataset, **asked}
-        datasets = [client.dataset for client in self.federation.clients]
+        datasets = [site.dataset for site in self.federation.sites]
         if None in datasets:
             return None
         return {"federation": {"datasets": datasets, "quorum": self.federation.quorum}, **asked}

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from farthing.console import plain_table
+from farthing.console import of_100, plain_table
 from farthing.views import Budget, Entry
 
 _STEP = Decimal("0.0001")
@@ -81,8 +81,8 @@ def _signed(percent: Decimal) -> str:
 def budget(found: Budget) -> RenderableType:
     """Show what is left."""
     columns = ("total", "spent", "reserved", "remaining")
-    percent = found.percent
-    rows = [("per cent", "100", percent.spent, percent.reserved, percent.remaining)]
+    shares = found.budget_share
+    rows = [("per cent", "100", *map(of_100, (shares.spent, shares.reserved, shares.remaining)))]
     for name, figures in (("epsilon", found.epsilon), ("rho", found.rho or {})):
         total, spent, reserved, remaining = (figures.get(column) or "-" for column in columns)
         rows.append((name, total, spent, reserved, remaining))

@@ -26,9 +26,14 @@ class PeopleResources:
         # A secret is never sent twice: where the first answer was lost, the key it named is replaced.
         return self.rotate_key(made.id) if made.key is None else made
 
-    def keys(self) -> Iterator[Key]:
-        """Yield keys without their secrets, newest first: all of them for an admin, one's own otherwise."""
-        return map(Key.model_validate, self._wire.pages("/v1/keys"))
+    def keys(self, principal: str | None = None) -> Iterator[Key]:
+        """Yield keys without their secrets, newest first: all of them for an admin, one's own otherwise.
+
+        Args:
+            principal: `pr_...`, whose keys; None: all that are listed.
+        """
+        asked = {} if principal is None else {"principal": principal}
+        return map(Key.model_validate, self._wire.pages("/v1/keys", **asked))
 
     def rotate_key(self, key: str) -> Key:
         """Replace a key by a fresh one, whose secret is in the answer; the old one stops at once."""

@@ -65,14 +65,14 @@ class Layer(View):
     """Numbers in it."""
 
 
-class ClientPromise(View):
-    """What one client of a federated job promises, by its own ledger, to the people of its own scope and to no others.
+class SitePromise(View):
+    """What one site of a federated job promises, by its own ledger, to the people of its own scope and to no others.
 
-    All but place and state are None where this key may not see the client; `privacy` also where it was asked nothing.
+    All but place and state are None where this key may not see the site; `privacy` also where it was asked nothing.
     """
 
     place: int
-    """Of the client in the federated job, from 0."""
+    """Of the site in the federated job, from 0."""
     state: str
     """Of its own job: one that was lost has failed or was cancelled."""
     dataset: str | None = None
@@ -80,7 +80,7 @@ class ClientPromise(View):
     scope: str | None = None
     """`sc_...`: the people to whom it promises; None: not for this key to see."""
     job: str | None = None
-    """The client's own, `job_...`; None: not for this key to see."""
+    """The site's own, `job_...`; None: not for this key to see."""
     privacy: dict[str, Any] | None = None
     """The promise of all that its ledger has charged it: mu, rho, epsilon, delta, adjacency, label, implies; None: was
     asked nothing, or not for this key to see."""
@@ -89,8 +89,8 @@ class ClientPromise(View):
 class Summary(View):
     """A coefficient table with private intervals and what it cost; `notes` says what to be wary of.
 
-    Of a network, its layers and how it was trained instead of coefficients. Of a federated job's model, `clients` has
-    each client's own promise, and `privacy` what each that stayed to the end promises at least.
+    Of a network, its layers and how it was trained instead of coefficients. Of a federated job's model, `sites` has
+    each site's own promise, and `privacy` what each that stayed to the end promises at least.
     """
 
     model: str
@@ -121,8 +121,8 @@ class Summary(View):
     """What to be wary of, in sentences."""
     privacy: dict[str, Any] = Field(default_factory=dict)
     """The promise: mu, rho, epsilon, delta, adjacency, and what it implies."""
-    clients: tuple[ClientPromise, ...] = ()
-    """What each client of a federated job promises, by place; empty of other jobs."""
+    sites: tuple[SitePromise, ...] = ()
+    """What each site of a federated job promises, by place; empty of other jobs."""
     kind: str | None = None
     """Of the model, such as logistic; None: not told."""
     layers: tuple[Layer, ...] = ()

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any, Final
 
 from farthing.errors import FarthingError
@@ -51,7 +52,7 @@ class SignedResources:
         """Ask until the ledger is verified."""
         until = time.monotonic() + wait_seconds
         while (answer := self._wire.send("GET", path)).status_code == ACCEPTED:
-            percent = int(answer.json()["percent"])
+            percent = int(100 * Decimal(answer.json()["verified_share"]))
             if progress is not None:
                 progress(percent)
             pause_seconds = max(1.0, retry_after_seconds(answer))

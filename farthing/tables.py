@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from farthing import federated, network_tables
-from farthing.console import figure, number, plain_table, site_name
+from farthing.console import figure, number, of_100, per_cent, plain_table, site_name
 from farthing.descriptions import Description
 from farthing.key_views import Key, Principal
 from farthing.results import Coefficient, Comparison, Ellipsoid, Interval, OddsRatio, RateRatio, Summary
@@ -231,14 +231,16 @@ def cap(one: Cap) -> str:
     """Say how much of a budget a principal may use."""
     if isinstance(one.budget_cap, str):
         return "all"
+    if "budget_share" in one.budget_cap:
+        return per_cent(one.budget_cap["budget_share"])
     return ", ".join(f"{name} {figure}" for name, figure in one.budget_cap.items())
 
 
 def accesses(found: Sequence[Access]) -> RenderableType:
     """Show who may use a dataset, one a line, with what is used of each cap in per cent of it."""
     rows = [
-        (one.principal, one.name, one.role, cap(one), one.used.spent, one.used.reserved, one.used.remaining)
-        for one in found
+        (one.principal, one.name, one.role, cap(one), *map(of_100, (used.spent, used.reserved, used.remaining)))
+        for one, used in ((one, one.used) for one in found)
     ]
     left = ("principal", "name", "role", "cap")
     return plain_table("", rows, left=left, right=("spent %", "reserved %", "left %"))

@@ -16,7 +16,7 @@ from farthing.job_views import Job
 JobFile = Annotated[Path, typer.Argument(help="JSON of the job, or - for standard input")]
 JobId = Annotated[str, typer.Argument(help="job_...")]
 Datasets = Annotated[
-    list[str] | None, typer.Option("--client", help="ds_..., one for each client of a federated job; repeat it")
+    list[str] | None, typer.Option("--site", help="ds_..., the dataset of each site of a federated job; repeat it")
 ]
 
 Models = Annotated[
@@ -36,7 +36,7 @@ def estimate(
     ] = None,
     power: Annotated[float, typer.Option(help="how often it shall be found")] = 0.8,
     excess: Annotated[float | None, typer.Option(help="such as 0.1: what an excess risk of at most that takes")] = None,
-    clients: Datasets = None,
+    sites: Datasets = None,
     models: Models = None,
     as_json: Json = False,
     url: Url = DEFAULT_URL,
@@ -56,10 +56,10 @@ def estimate(
         name, size = _wanted(effect, "--effect")
         asked = {**asked, "goal": {"effect": {"coefficient": name, "size": size, "power": power}}}
     with Client(url, secret) as client:
-        found = client.estimate(asked, datasets=clients, models=models)
+        found = client.estimate(asked, datasets=sites, models=models)
     out.print_json(found.model_dump_json()) if as_json else out.print(estimate_tables.estimate(found))
-    if found.clients and not as_json:
-        out.print(federated.prices(found.clients))
+    if found.sites and not as_json:
+        out.print(federated.prices(found.sites))
 
 
 @app.command()
@@ -90,9 +90,9 @@ def _wanted(given: str, option: str) -> tuple[str, float]:
 def train(
     job: JobFile,
     *,
-    clients: Datasets = None,
+    sites: Datasets = None,
     models: Models = None,
-    quorum: Annotated[int | None, typer.Option(help="clients that must be left when one is lost")] = None,
+    quorum: Annotated[int | None, typer.Option(help="sites that must be left when one is lost")] = None,
     detach: Annotated[bool, typer.Option("--detach", help="print the job's id and return")] = False,
     idempotency_key: Annotated[str | None, typer.Option(help="send again with the same key, pay once")] = None,
     url: Url = DEFAULT_URL,
@@ -101,7 +101,7 @@ def train(
     """Submit a job, watch it, and print its coefficient table."""
     asked = read(job, "job")
     with Client(url, secret) as client:
-        queued = client.submit(asked, datasets=clients, quorum=quorum, models=models, key=idempotency_key)
+        queued = client.submit(asked, datasets=sites, quorum=quorum, models=models, key=idempotency_key)
         if detach:
             line(queued.id)
             return
@@ -159,13 +159,13 @@ def jobs(
     state: Annotated[str | None, typer.Option(help="queued, running, succeeded, failed, cancelled ...")] = None,
     dataset: Annotated[str | None, typer.Option(help="ds_...")] = None,
     label: Annotated[str | None, typer.Option(help="key:value")] = None,
-    federation: Annotated[str | None, typer.Option(help="job_...: the clients of a federated job")] = None,
+    federation: Annotated[str | None, typer.Option(help="job_...: the sites of a federated job")] = None,
     *,
     as_json: Json = False,
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
-    """List jobs, newest first. Clients of federated jobs by --dataset or --federation only."""
+    """List jobs, newest first. Those of a federated job's sites by --dataset or --federation only."""
     asked = {"state": state, "dataset": dataset, "label": label, "federation": federation}
     wanted = {name: text for name, text in asked.items() if text}
     with Client(url, secret) as client:
@@ -187,12 +187,12 @@ def show(
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
-    """Print a job as it stands, and of a federated one its clients. What was asked, its state, what it waits for."""
+    """Print a job as it stands, and of a federated one its sites. What was asked, its state, what it waits for."""
     with Client(url, secret) as client:
         found = client.job(job, wait_seconds=wait)
     if spec:
         if found.spec is None:
-            complain(f"{job}: it has clients whose datasets this key may not see, so that it cannot be told whole")
+            complain(f"{job}: it has sites whose datasets this key may not see, so that it cannot be told whole")
             raise typer.Exit(1)
         out.print_json(data=found.spec)
         return
@@ -229,7 +229,7 @@ def _follow(client: Client, job: Job) -> None:
         try:
             done = client.wait(job.id, progress=look)
         except JobFailed:
-            if looks[-1].federation is not None:  # which client was lost, and by which code
+            if looks[-1].federation is not None:  # which site was lost, and by which code
                 out.print(job_tables.job(looks[-1]))
             raise
     if done.model is None:
@@ -240,4 +240,4 @@ def _follow(client: Client, job: Job) -> None:
         line(client.model(done.model).summary().rstrip())
     else:
         out.print(tables.summary(found))
-    out.print(job_tables.cost(done) if done.federation is None else federated.clients(done))
+    out.print(job_tables.cost(done) if done.federation is None else federated.sites(done))

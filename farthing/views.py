@@ -114,15 +114,15 @@ class PretrainedWeights(View):
     """When they were uploaded; None: not told."""
 
 
-class Percent(View):
-    """Shares of the scope's budget, in per cent, as strings."""
+class Shares(View):
+    """How a budget is divided: decimal strings from 0 to 1, as the ledger counts it."""
 
     spent: str
-    """Per cent of the budget that is drawn and gone."""
+    """Drawn and gone."""
     reserved: str
-    """Per cent that jobs which have not ended hold."""
+    """Held by jobs that have not ended."""
     remaining: str
-    """Per cent that new jobs may reserve."""
+    """That new jobs may reserve."""
 
 
 class Gap(View):
@@ -149,7 +149,7 @@ class Budget(View):
     """At which the epsilons hold."""
     epsilon: dict[str, str | None]
     """What is left as epsilons: total, spent and remaining; None where a figure is not told."""
-    percent: Percent
+    budget_share: Shares
     """What is left as the ledger counts it."""
     rho: dict[str, str | None] | None = None
     """What is left in zero-concentrated terms: total, spent, reserved and remaining; None: not told."""
@@ -173,13 +173,13 @@ class Cap(View):
     """The most that a principal may use of a scope's budget, and what of it is used."""
 
     budget_cap: str | dict[str, str]
-    """As the owner wrote it: all, or a share, an epsilon or a rho."""
+    """As the owner wrote it: all, or a budget_share, an epsilon or a rho."""
     epsilon: str | None = None
     """That the cap alone promises at `delta`; None of a share and of all."""
     delta: str
     """At which the cap is counted."""
-    used: Percent
-    """What is used of the cap, in per cent of it."""
+    used: Shares
+    """What is used of the cap, in shares of it."""
 
 
 class Access(Cap):

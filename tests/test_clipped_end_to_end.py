@@ -35,7 +35,7 @@ def data(service: Embedded) -> str:
 
 def run(service: Embedded, dataset: str, **body: Any) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     """Ask what a job costs, submit it, wait for it, and return the estimate, the job, and its release."""
-    asked = {"model": LOGISTIC, "inference": NONE, "privacy": {"percent": "5"}, **body}
+    asked = {"model": LOGISTIC, "inference": NONE, "privacy": {"budget_share": "0.05"}, **body}
     answer = service.http.post("/v1/estimates", json={"dataset": dataset, **asked})
     assert answer.status_code == 200, answer.text
     job = service.wait(service.submit(dataset, **asked))
@@ -51,7 +51,7 @@ def loss_of(service: Embedded, job: dict[str, Any], rows: list[dict[str, str]]) 
 
 def kill_where(service: Embedded, place: str, dataset: str, **body: Any) -> dict[str, Any]:
     """Kill the trainer of a job where its first attempt stands still, and return the job once another ended it."""
-    asked = {"model": LOGISTIC, "inference": NONE, "privacy": {"percent": "5"}, **body}
+    asked = {"model": LOGISTIC, "inference": NONE, "privacy": {"budget_share": "0.05"}, **body}
     done = service.lose_worker(place, dataset, **asked)
     assert done["state"] == "succeeded", done
     assert done["attempt"] == 2
@@ -79,10 +79,10 @@ class TestPractical:
         assert plan["sampling"] == {"kind": "poisson", "rate": pytest.approx(1000 / 45211)}
         assert plan["sigma"]["gradient"] > 0.3
         assert (plan["clip"], plan["steps"]) == (pytest.approx(release_clip(job)), 200)
-        assert 4.9 < float(quoted["cost"]["percent"]) <= 5
+        assert 0.049 < float(quoted["cost"]["budget_share"]) <= 0.05
         spent, reserved = job["cost"]["spent"], job["cost"]["reserved"]
         assert spent == reserved, "every step was taken"
-        assert reserved["percent"] == quoted["cost"]["percent"]
+        assert reserved["budget_share"] == quoted["cost"]["budget_share"]
         assert (spent["mu"], quoted["cost"]["mu"]) == (None, None), "samples have no mu"
         assert quoted["bound"]["value"] is None
         assert release["certificate"] is None, "nothing is claimed"
@@ -94,7 +94,7 @@ class TestPractical:
         whole = {**PRACTICAL, "steps": 97}
         job = kill_where(service, "paid 40", data, optimizer=whole)
         assert sum(readings(service.home)[job["id"]].values()) == 97, "what was lost was not read"
-        spent, reserved = (float(job["cost"][name]["percent"]) for name in ("spent", "reserved"))
+        spent, reserved = (float(job["cost"][name]["budget_share"]) for name in ("spent", "reserved"))
         assert spent == pytest.approx(reserved * 98 / 97, rel=0.01), "one chunk of 97 was paid twice"
 
     def test_is_refused_where_a_unit_may_change_into_any_other(self, service: Embedded) -> None:
@@ -113,7 +113,8 @@ def release_clip(job: dict[str, Any]) -> float:
 
 
 @pytest.mark.parametrize(
-    ("target", "figure"), [({"percent": "10"}, "percent"), ({"epsilon": "1"}, "epsilon_alone"), ({"rho": "0.05"}, None)]
+    ("target", "figure"),
+    [({"budget_share": "0.1"}, "budget_share"), ({"epsilon": "1"}, "epsilon_alone"), ({"rho": "0.05"}, None)],
 )
 def test_noise_follows_from_any_target(
     service: Embedded, data: str, target: dict[str, str], figure: str | None
@@ -123,8 +124,8 @@ def test_noise_follows_from_any_target(
     answer = service.http.post("/v1/estimates", json=body)
     assert answer.status_code == 200, answer.text
     found = answer.json()
-    if figure == "percent":
-        assert 9.99 < float(found["cost"][figure]) <= 10
+    if figure == "budget_share":
+        assert 0.0999 < float(found["cost"][figure]) <= 0.1
     elif figure is not None:
         assert 0.8 < float(found["cost"][figure]) <= 1, "shown by a tighter accountant than the one that calibrates"
     louder = {**body, "optimizer": {**PRACTICAL, "sigma": found["plan"]["sigma"]["gradient"]}}
@@ -146,7 +147,7 @@ class TestCertified:
         assert quoted["plan"]["sigma"] == {"gradient": pytest.approx(2.0)}
         spent, reserved = job["cost"]["spent"], job["cost"]["reserved"]
         assert (spent["mu"], reserved["mu"], quoted["cost"]["mu"]) == ("0.5", "0.5", "0.5")
-        assert job["cost"]["retry_allowance"] is None or job["cost"]["retry_allowance"]["percent"] == "0"
+        assert job["cost"]["retry_allowance"] is None or job["cost"]["retry_allowance"]["budget_share"] == "0"
         assert release["steps"] == 226
         assert "not declared" in quoted["bound"]["source"]
         assert release["certificate"]["value"] is None
@@ -206,7 +207,7 @@ class TestCertified:
 def test_what_cannot_be_planned_is_refused_with_its_field(
     service: Embedded, data: str, changes: dict[str, Any], pointer: str
 ) -> None:
-    body = {"dataset": data, "model": LOGISTIC, "inference": NONE, "privacy": {"percent": "5"}} | changes
+    body = {"dataset": data, "model": LOGISTIC, "inference": NONE, "privacy": {"budget_share": "0.05"}} | changes
     answer = service.http.post("/v1/estimates", json=body)
     assert answer.status_code == 422, answer.text
     assert any(one["pointer"].startswith(pointer) for one in answer.json()["errors"]), answer.text

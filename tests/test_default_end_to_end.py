@@ -206,4 +206,4 @@ def test_a_federation_of_several_needs_all_of_its_clients(service: Embedded, dat
     found = service.http.post("/v1/estimates", json=body)
     assert found.status_code == 200, found.text
     assert found.json()["method"]["kind"] == found.json()["plan"]["kind"] == USUAL
-    assert len(found.json()["clients"]) == 2
+    assert len(found.json()["sites"]) == 2

@@ -9,6 +9,7 @@ from typer.main import get_command
 from api.errors import STATUS
 from core.base.errors import Diverged, StaleAttempt
 from core.db.tables import FAILURE_CODES
+from core.service.failure_messages import failure_code
 from farthing.cli import app
 
 ROOT = Path(__file__).parent.parent
@@ -168,4 +169,4 @@ def test_every_code_has_its_line_with_its_status() -> None:
         if refusal not in TOLD_OTHERWISE
     }
     assert {*rows} == known | FROM_NO_REFUSAL
-    assert {*re.findall(r"^\| `([a-z-]+)` \|", failed, re.MULTILINE)} == {*FAILURE_CODES}
+    assert {*re.findall(r"^\| `([a-z-]+)` \|", failed, re.MULTILINE)} == {*map(failure_code, FAILURE_CODES)}

@@ -53,13 +53,13 @@ def test_a_job_ends_with_intervals_and_costs_what_was_quoted(
     assert age["std_error"] < slope
     budget = service.get(f"/v1/datasets/{dataset}/budget")
     assert budget["rho"]["spent"] == "0.5"
-    assert budget["percent"]["reserved"] == "0"
+    assert budget["budget_share"]["reserved"] == "0"
     assert verified(service.http, budget["scope"])["ok"] is True
 
 
 def whole(job: dict[str, Any]) -> float:
     """Return all that a job reserved, in per cent: its price, and what it might have paid again."""
-    return sum(float(job["cost"][name]["percent"]) for name in ("reserved", "retry_allowance"))
+    return sum(float(job["cost"][name]["budget_share"]) for name in ("reserved", "retry_allowance"))
 
 
 def test_a_queued_and_a_running_job_can_be_cancelled(service: Embedded) -> None:
@@ -72,9 +72,9 @@ def test_a_queued_and_a_running_job_can_be_cancelled(service: Embedded) -> None:
     ended = service.wait(running)
     assert ended["state"] == "cancelled"
     assert ended["result"] is None
-    spent = service.get(f"/v1/datasets/{dataset}/budget")["percent"]
+    spent = service.get(f"/v1/datasets/{dataset}/budget")["budget_share"]
     assert spent["reserved"] == "0"
-    assert 0 < float(spent["spent"]) < float(ended["cost"]["reserved"]["percent"])  # what was read stays paid
+    assert 0 < float(spent["spent"]) < float(ended["cost"]["reserved"]["budget_share"])  # what was read stays paid
     assert service.children("trainer") == []
     assert service.http.post(f"/v1/jobs/{running}/cancel").json()["state"] == "cancelled"
 
@@ -84,10 +84,10 @@ def test_a_job_over_its_wall_clock_limit_is_charged_whole(service: Embedded) -> 
     job = service.wait(service.submit(dataset, **LONG, resources={"max_runtime_seconds": 3.0}))
     assert job["state"] == "failed"
     assert job["error"] == {"code": "limit-exceeded"}
-    percent = service.get(f"/v1/datasets/{dataset}/budget")["percent"]
-    assert percent["reserved"] == "0"
-    assert percent["spent"] == job["cost"]["spent"]["percent"]
-    assert float(percent["spent"]) == pytest.approx(whole(job), rel=1e-3)
+    shares = service.get(f"/v1/datasets/{dataset}/budget")["budget_share"]
+    assert shares["reserved"] == "0"
+    assert shares["spent"] == job["cost"]["spent"]["budget_share"]
+    assert float(shares["spent"]) == pytest.approx(whole(job), rel=1e-3)
 
 
 @pytest.mark.parametrize("memory", [50_000_000, 1_000_000_000])

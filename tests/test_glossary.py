@@ -2,9 +2,17 @@
 
 import re
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
+from typing import Any
 
 import pytest
+from pydantic import BaseModel
+
+import farthing
+from api.app import create_app
+from core.base.settings import ServiceSettings
 
 ROOT = Path(__file__).parent.parent
 GLOSSARY = ROOT / "docs" / "glossary.md"
@@ -136,6 +144,12 @@ RETIRED = (
 
 Prose words are here only where they mean nothing else.
 """
+RETIRED_FIELDS = frozenset({"percent", "client", "clients", "grant", "grants"})
+"""Names that fields of requests and answers no longer have: each part of a budget is a `budget_share`, each party to a
+federated job one of its `sites`, and the most that a principal may use a `budget_cap`.
+"""
+SIGNED = {"farthing.certificate_forms", "farthing.certificates"}
+"""Modules that read signed documents, whose names never change."""
 ALLOWED = {
     **{
         room: {"docs/decisions/0067-a-room-is-a-subject.md"}
@@ -200,6 +214,47 @@ def test_no_retired_word_is_back() -> None:
         if words := returned(path.read_text(), name):
             found[name] = words
     assert found == {}
+
+
+def fields(schema: object) -> Iterator[str]:
+    """Yield the name of each field that a JSON Schema, or a document of several, has."""
+    if isinstance(schema, dict):
+        properties = schema.get("properties")
+        if isinstance(properties, dict):
+            yield from properties
+        for one in schema.values():
+            yield from fields(one)
+    elif isinstance(schema, list):
+        for one in schema:
+            yield from fields(one)
+
+
+@pytest.fixture(scope="module")
+def openapi(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return create_app(ServiceSettings(home=tmp_path_factory.mktemp("home"))).openapi()
+
+
+def test_no_field_of_the_api_has_a_retired_name(openapi: dict[str, Any]) -> None:
+    found = {*fields(openapi)}
+    assert len(found) > 300, "the document was read"
+    assert found & RETIRED_FIELDS == set()
+
+
+def test_no_view_of_the_sdk_has_a_retired_name() -> None:
+    views = [
+        one
+        for module in walk_packages(farthing.__path__, "farthing.")
+        for one in vars(import_module(module.name)).values()
+        if isinstance(one, type) and issubclass(one, BaseModel) and one.__module__ not in SIGNED
+    ]
+    assert len(views) > 50, "they were found"
+    assert {name for one in views for name in one.model_fields} & RETIRED_FIELDS == set()
+
+
+def test_a_retired_field_that_comes_back_is_seen() -> None:
+    """The planted bug."""
+    schema = {"components": {"schemas": {"A": {"anyOf": [{"properties": {"percent": {"type": "string"}}}]}}}}
+    assert {*fields(schema)} & RETIRED_FIELDS == {"percent"}
 
 
 def test_a_word_that_comes_back_or_is_defined_twice_is_seen() -> None:

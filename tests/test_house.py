@@ -239,8 +239,8 @@ class _Bare(ast.NodeTransformer):
 
 SIGNED_FORMS = ROOT / "farthing" / "certificate_forms.py"
 """Its classes have the names of the signed document's parts; the views beside it show the same things."""
-ELSEWHERE = {"farthing": {"Client", "View"}}
-"""The SDK's own client, and the view of a federation's; the base of answers, and that of the SDK's older mirrors."""
+ELSEWHERE = {"farthing": {"View"}}
+"""The base of answers, and that of the SDK's older mirrors."""
 
 
 def twice_defined(modules: dict[str, str]) -> dict[str, list[str]]:

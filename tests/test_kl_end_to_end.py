@@ -69,7 +69,7 @@ def test_an_adaptive_job_reserves_the_worst_case_and_gives_back_what_it_did_not_
     promise = release["privacy"]["promise"]["rho"]
     assert promise == job["cost"]["reserved"]["rho"], "that less was drawn was decided by answers"
     budget = service.get(f"/v1/datasets/{dataset}/budget")
-    assert (budget["rho"]["spent"], budget["percent"]["reserved"]) == (job["cost"]["spent"]["rho"], "0")
+    assert (budget["rho"]["spent"], budget["budget_share"]["reserved"]) == (job["cost"]["spent"]["rho"], "0")
     assert verified(service.http, budget["scope"])["ok"] is True
     report = service.get(f"/v1/jobs/{job['id']}/report")
     assert report["privacy"]["promise"]["mu"] is None

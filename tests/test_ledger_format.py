@@ -123,7 +123,7 @@ def agree(database: Database, scope_id: str) -> outsider.Ledger:
     found = outsider.verify(exported(database, scope_id))
     told, service = outsider.budget(found, scope_id), shown(database, scope_id)
     assert (found.seq, found.head) == (service["entries"], service["head"])
-    assert told["percent"] == service["percent"]
+    assert told["budget_share"] == service["budget_share"]
     assert told["delta"] == service["delta"]
     for name in ("total", "remaining") if told["epsilon"]["spent"] is None else ("total", "remaining", "spent"):
         assert told["epsilon"][name] == service["epsilon"][name]
@@ -157,7 +157,7 @@ class Story:
             analyst = principals.create(session, "Anna", "analyst").id
             self.grant = self.give(session, analyst, "2.9"), analyst
             other = principals.create(session, "Bob", "analyst").id
-            caps: tuple[BudgetCap, ...] = (CapRequest(share=Decimal("0.125")), "all")
+            caps: tuple[BudgetCap, ...] = (CapRequest(budget_share=Decimal("0.125")), "all")
             for cap in caps:
                 own = ledger.balance(session, self.place.scope_id).terms
                 written = terms_of_cap(cap, own), declared_cap(cap, own)

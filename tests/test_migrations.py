@@ -192,7 +192,7 @@ def test_a_home_of_the_first_release_is_served_and_its_records_train(first_home:
     with embedded(first_home) as service:
         (dataset,) = (one for one in service.get("/v1/datasets")["data"] if one["state"] == "ready")
         budget = service.get(f"/v1/datasets/{dataset['id']}/budget")
-        assert float(budget["percent"]["spent"]) > 0
+        assert float(budget["budget_share"]["spent"]) > 0
         assert verified(service.http, budget["scope"])["ok"] is True
         jobs = service.get("/v1/jobs")["data"]
         kinds = {one["optimizer"]["kind"] for one in jobs if one["state"] == "succeeded"}
@@ -203,7 +203,7 @@ def test_a_home_of_the_first_release_is_served_and_its_records_train(first_home:
         ended = service.wait(service.submit(dataset["id"], model=LINEAR))
         assert ended["state"] == "succeeded", ended
         after = service.get(f"/v1/datasets/{dataset['id']}/budget")
-        assert float(after["percent"]["spent"]) > float(budget["percent"]["spent"])
+        assert float(after["budget_share"]["spent"]) > float(budget["budget_share"]["spent"])
         assert verified(service.http, budget["scope"])["ok"] is True
 
 

@@ -62,10 +62,10 @@ def learn(client: Client, dataset: str, layers: list[Any], processes: int = 1) -
     """Return a network that was trained at epsilon 3 and cost what was said."""
     body = {"dataset": dataset, "model": network("digit", layers), "optimizer": STEPS, "inference": NONE}
     job = {**body, "privacy": {"epsilon": "3"}, "resources": {"processes": processes}}
-    quoted, before = client.estimate(job).cost.percent, client.budget(dataset).percent.spent
+    quoted, before = client.estimate(job).cost.budget_share, client.budget(dataset).budget_share.spent
     done = client.wait(client.submit(job).id)
-    assert done.cost.spent.percent == quoted, "it costs what was said"
-    after = client.budget(dataset).percent.spent
+    assert done.cost.spent.budget_share == quoted, "it costs what was said"
+    after = client.budget(dataset).budget_share.spent
     assert float(after) == pytest.approx(float(before) + float(quoted), abs=1e-3)
     return client.model(done.model)
 
@@ -129,7 +129,7 @@ def test_a_job_goes_on_where_it_was_when_its_supervisor_was_killed(service: Embe
     done = service.wait(job)
     assert (done["state"], done["attempt"], done["progress"]["step"]) == ("succeeded", 2, 97)
     spent, reserved, beside = (
-        float(done["cost"][name]["percent"]) for name in ("spent", "reserved", "retry_allowance")
+        float(done["cost"][name]["budget_share"]) for name in ("spent", "reserved", "retry_allowance")
     )
     assert reserved <= spent <= reserved + beside, "every chunk once, and again those that were lost with the worker"
 

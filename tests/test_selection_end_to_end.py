@@ -53,8 +53,8 @@ def test_a_candidate_is_returned_unchanged_and_charged_as_quoted(
         assert figures["slack_of_gradient"] > 0
     done = succeed(service, held_out, **COMMON, models=models, optimizer={**SELECT, "mode": mode})
     assert done["models"] == models
-    spent, reserved = (done["cost"][name]["percent"] for name in ("spent", "reserved"))
-    assert 0 < float(spent) <= float(reserved) == pytest.approx(float(quoted["cost"]["percent"]))
+    spent, reserved = (done["cost"][name]["budget_share"] for name in ("spent", "reserved"))
+    assert 0 < float(spent) <= float(reserved) == pytest.approx(float(quoted["cost"]["budget_share"]))
     release = release_of(service, done)
     found = release["certificate"]["selection"]
     assert found["chosen"] in {1, 2}, found
@@ -71,7 +71,9 @@ def test_none_passes_and_the_release_says_so(service: Embedded, held_out: str, m
     assert release["status"] == "none"
     assert release["certificate"]["selection"]["chosen"] is None
     assert not any(release["theta"])
-    assert float(done["cost"]["spent"]["percent"]) < float(done["cost"]["reserved"]["percent"]), "one gradient alone"
+    assert float(done["cost"]["spent"]["budget_share"]) < float(done["cost"]["reserved"]["budget_share"]), (
+        "one gradient alone"
+    )
     assert "none passed" in summary_of(service, done)
 
 

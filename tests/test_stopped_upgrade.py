@@ -169,7 +169,7 @@ def check_budgets(service: Embedded, left: Left, printed: dict[str, str]) -> Non
         assert read_slots(account, "spent") == due == told["spent_nano"]
         assert read_slots(account, "reserved") == [0, 0, 0, 0] == told["reserved_nano"]
     shown, told = service.get(f"/v1/scopes/{left.scope}/budget"), json.loads(printed[left.scope])
-    assert {name: shown["percent"][name] for name in told["percent"]} == told["percent"]
+    assert {name: shown["budget_share"][name] for name in told["budget_share"]} == told["budget_share"]
     said = {name: value for name, value in told["epsilon"].items() if value is not None}
     assert said.keys() >= {"total", "remaining"}, "not all that was charged is Gaussian, so it leaves out what is spent"
     assert {name: shown["epsilon"][name] for name in said} == said

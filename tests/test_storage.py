@@ -106,8 +106,8 @@ def test_jobs_on_tampered_records_fail_with_one_code_and_nothing_else_is_told(se
             place.write(mine, harmed)
         job = service.wait(service.submit(dataset))
         assert (job["state"], job["error"], job["result"]) == ("failed", {"code": "trainer-failed"}, None), harm
-        assert service.get(f"/v1/datasets/{dataset}/budget")["percent"]["reserved"] == "0"
-        assert float(job["cost"]["spent"]["percent"]) >= float(job["cost"]["reserved"]["percent"]) > 0
+        assert service.get(f"/v1/datasets/{dataset}/budget")["budget_share"]["reserved"] == "0"
+        assert float(job["cost"]["spent"]["budget_share"]) >= float(job["cost"]["reserved"]["budget_share"]) > 0
     place.write(mine, content)
     assert service.wait(service.submit(dataset))["state"] == "succeeded"
 

@@ -97,8 +97,8 @@ def head(context: Context, caller: Principal, dataset_id: str, tab: str | None) 
 
 
 def _shares(budget: BudgetView) -> overview.BudgetShares:
-    found = budget.percent
-    return overview.BudgetShares(words.share(found.spent), words.share(found.reserved), words.share(found.remaining))
+    found = budget.budget_share
+    return overview.BudgetShares(found.spent, found.reserved, found.remaining)
 
 
 def _declared(column: dict[str, Any]) -> Declared:
@@ -122,8 +122,8 @@ def cap_words(cap: CapView) -> str:
     declared = cap.budget_cap
     if isinstance(declared, str):
         return "all of it"
-    if "share" in declared:
-        return f"{per_cent(declared['share'])} of it"
+    if "budget_share" in declared:
+        return f"{per_cent(declared['budget_share'])} of it"
     return " ".join(f"{name} {value}" for name, value in declared.items() if name in {"epsilon", "rho"})
 
 
@@ -171,7 +171,7 @@ def _access(
 
 def _given(view: AccessView) -> Given:
     used = view.used
-    shares = overview.BudgetShares(words.share(used.spent), words.share(used.reserved), words.share(used.remaining))
+    shares = overview.BudgetShares(used.spent, used.reserved, used.remaining)
     return Given(view, cap_words(view), shares, format(Decimal(shares.spent) + Decimal(shares.reserved), "f"))
 
 
@@ -204,13 +204,13 @@ def _cap_of(form: Form) -> BudgetCap:
         return "all"
     try:
         value = Decimal(amount)
-        if kind == "share":
+        if kind == "budget_share":
             value = value.scaleb(-2)
         return _CAP.validate_python({kind: format(value, "f")})
     except (InvalidOperation, ValidationError):
         raise Invalid(
             "Write a number above 0, and at most 100 for a part of the budget."
-            if kind == "share"
+            if kind == "budget_share"
             else "Write a number above 0, such as 0.5."
         ) from None
 

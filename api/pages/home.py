@@ -1,21 +1,32 @@
-"""Home: everything that waits for the person who is signed in, and the datasets."""
+"""Home: everything that waits for the person who is signed in, the datasets, and the latest jobs."""
 
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
 
 from fastapi import APIRouter, Request, Response
 
 from api.deps import Caller, Db
+from api.pages import words
 from api.pages.charts import is_low
 from api.pages.rendering import render
 from api.pages.routes import PageRoute, page
 from api.routes import datasets as api
+from core.db.reads import JobFilter
 from core.service import datasets as service
-from core.service import overview
+from core.service import jobs, naming, overview, unreadable
+from core.service.context import Caller as Principal
+from core.service.context import Context
+from core.service.job_views import JobView
 from core.service.views import DatasetView
-from farthing.schemas.figures import left_per_cent
+from farthing.schemas.figures import left_per_cent, moment, number, per_cent
 
 router = APIRouter(route_class=PageRoute)
-MOST_DATASETS = 100
+MOST_DATASETS: Final = 100
+LATEST: Final = 10
+LOOKED_AT: Final = 20
+"""Datasets whose reports on cells are opened, and jobs that are looked at."""
+RECENT: Final = timedelta(days=7)
 
 
 @dataclass(frozen=True)
@@ -32,25 +43,43 @@ class Waits:
 
 @page(router, "/", api=api.list_datasets)
 def show_home(request: Request, caller: Caller, db: Db) -> Response:
-    """Show what waits, and the datasets."""
+    """Show what waits, the datasets, and the latest jobs."""
     seen = service.page(db, caller, None, MOST_DATASETS)
     shown = overview.of(db, caller)
-    return render(request, "home.html", {"waits": _waits(shown)} | _list(seen, shown), at="home")
+    latest = jobs.page(db, caller, JobFilter(), None, LOOKED_AT)
+    names = naming.names(db, caller, [one.dataset for one in latest] + [one.owner for one in latest])
+    unread = unreadable.of(db, caller, LOOKED_AT) if caller.role == "owner" else []
+    facts = {
+        "waits": [*_owed(shown), *map(_unread, unread), *_going_on(caller, latest, names, _now())],
+        "jobs": latest[:LATEST],
+        "names": names,
+        "job_name": words.job_name,
+        "spent_words": words.spent_words,
+    }
+    return render(request, "home.html", facts | _list(db, caller, seen, shown), at="home")
 
 
 @page(router, "/datasets", api=api.list_datasets)
 def show_datasets(request: Request, caller: Caller, db: Db) -> Response:
     """Show the datasets."""
     seen = service.page(db, caller, None, MOST_DATASETS)
-    return render(request, "datasets.html", _list(seen, overview.of(db, caller)), at="datasets")
+    return render(request, "datasets.html", _list(db, caller, seen, overview.of(db, caller)), at="datasets")
 
 
-def _list(seen: list[DatasetView], shown: overview.Overview) -> dict[str, object]:
-    budgets = {one.dataset: one.shares for one in shown.budgets}
-    return {"datasets": seen, "budgets": budgets, "list_title": "Datasets"}
+def _now() -> datetime:
+    return datetime.now(UTC)
 
 
-def _waits(shown: overview.Overview) -> list[Waits]:
+def _list(context: Context, caller: Principal, seen: list[DatasetView], shown: overview.Overview) -> dict[str, object]:
+    return {
+        "datasets": seen,
+        "budgets": {one.dataset: one.shares for one in shown.budgets},
+        "owners": naming.names(context, caller, [one.owner for one in seen]) if caller.role != "owner" else {},
+        "list_title": "Datasets",
+    }
+
+
+def _owed(shown: overview.Overview) -> list[Waits]:
     """Return releases that wait for a yes, and budgets that are low."""
     count = shown.pending
     pending = Waits(
@@ -73,3 +102,42 @@ def _waits(shown: overview.Overview) -> list[Waits]:
         for one in shown.budgets
         if is_low(one.shares.remaining)
     ]
+
+
+def _unread(one: unreadable.Unreadable) -> Waits:
+    return Waits(
+        "warn",
+        "eye",
+        f"{one.name}: {number(one.cells)} cells of {one.column} cannot be read",
+        f"{per_cent(f'{one.part:.3f}')} of its cells. Such a column was probably exported otherwise than declared. "
+        "Only you see this.",
+        f"/datasets/{one.dataset}/validation",
+        "Open the report",
+    )
+
+
+def _going_on(caller: Principal, latest: list[JobView], names: dict[str, str], now: datetime) -> list[Waits]:
+    """Return the jobs to look at: one's own that go on or wait, and those that failed in the last days."""
+    if caller.role not in {"owner", "analyst"}:
+        return []
+    return [found for one in latest if (found := _job(one, names, is_own=one.owner == caller.id, now=now)) is not None]
+
+
+def _job(job: JobView, names: dict[str, str], *, is_own: bool, now: datetime) -> Waits | None:
+    """Return why a job is to be looked at; None: it is not."""
+    title, path = words.job_name(job), f"/jobs/{job.id}"
+    by = "" if is_own or job.owner not in names else f" by {names[job.owner]}"
+    if job.finished_at is None and is_own:
+        step, steps = job.progress.step, job.progress.steps
+        text = f"Step {step} of {steps}." if job.state == "running" else (job.waits_for or "It waits for a worker.")
+        return Waits("", "now", f"{title}: {job.state}", text, path, "Watch")
+    if job.state == "failed" and job.finished_at is not None and now - moment(job.finished_at) < RECENT:
+        cost = words.spent_words(job)
+        text = f"{job.failed_for or ''} {f'It cost {cost} of the budget.' if cost else ''}".strip()
+        return Waits("bad", "bad", f"{title}{by} failed", text, path, "Open the job")
+    if job.approval == "pending" and is_own and job.result is None:
+        return Waits("warn", "eye", f"{title} waits for approval", _LOOKS, path, "Open the job")
+    return None
+
+
+_LOOKS: Final = "It succeeded. The owner of the data looks at each release before you see it."

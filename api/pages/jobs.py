@@ -121,7 +121,7 @@ async def _changes(request: Request, context: Context, caller: Principal, job_id
     ends_at = time.monotonic() + context.settings.stream_seconds
     said_at = time.monotonic()
     shown = None
-    async with state.watcher.following(job_id) as feed:
+    async with state.watcher.following(job_id, page=True) as feed:
         while not state.watcher.closing and time.monotonic() < ends_at:
             head = feed.head
             if head != shown:

@@ -23,7 +23,6 @@ router = APIRouter(route_class=PageRoute)
 ModelId = Annotated[str, Path(max_length=60)]
 Level = Annotated[float | None, Query(gt=0.5, lt=1)]
 LEVELS: Final = (0.9, 0.95, 0.99)
-RATIOS: Final = {"logistic": "odds_ratio", "multinomial": "odds_ratio", "poisson": "rate_ratio"}
 _SMALLEST_P: Final = 1e-4
 
 
@@ -54,98 +53,111 @@ def show_model(
     scale: Literal["ratio"] | None = None,
 ) -> Response:
     """Show a released model; reading it costs nothing."""
-    summary = readings.summary(db, caller, model_id, [level] if level else [])
-    model = models.get(db, caller, model_id)
-    job = jobs.get(db, caller, model.job)
-    facts: dict[str, Any] = {
-        "title": words.job_name(job),
-        "model": model,
-        "job": job,
+    whole = readings.whole(db, caller, model_id, [level] if level else [])
+    summary = whole.summary
+    facts = head(db, caller, model_id, None) | {
         "summary": summary,
-        "names": naming.names(db, caller, [job.dataset, job.owner]),
-        "costs": words.costs(job),
-        "what": words.what,
-        "job_flags": readings.job_flags(db, caller, model_id),
+        "job_flags": whole.job_flags,
         "rows": [],
-        "text": "",
+        "text": whole.text,
+        "level_words": level_words,
     }
     if "coefficients" in summary:
-        facts |= _coefficients(db, caller, model_id, summary, scale)
-    else:
-        facts["text"] = readings.summary_text(db, caller, model_id, [])
+        facts |= _coefficients(whole, scale)
     return render(request, "model.html", facts, at="jobs")
 
 
-def _coefficients(
-    context: Context, caller: Principal, model_id: str, summary: dict[str, Any], scale: str | None
-) -> dict[str, Any]:
+def head(context: Context, caller: Principal, model_id: str, tab: str | None) -> dict[str, Any]:
+    """Return what stands at the top of each page of a model."""
+    model = models.get(context, caller, model_id)
+    job = jobs.get(context, caller, model.job)
+    kind, base = str(job.model["kind"]), f"/models/{model.id}"
+    has_coefficients = kind not in {"network", "description"}
+    return {
+        "title": words.job_name(job),
+        "model": model,
+        "job": job,
+        "names": naming.names(context, caller, [job.dataset, job.owner]),
+        "costs": words.costs(job),
+        "what": words.what,
+        "tab": tab,
+        "tabs": (
+            ("Coefficients" if has_coefficients else "Summary", base, True),
+            ("Contrasts and tests", f"{base}/questions", has_coefficients),
+            ("Predictions", f"{base}/predictions", kind != "description"),
+            ("Comparison", f"{base}/compare", has_coefficients),
+            ("Certificate", f"{base}/certificate", True),
+        ),
+    }
+
+
+def _coefficients(whole: readings.Whole, scale: str | None) -> dict[str, Any]:
     """Return the table of coefficients, and its plot."""
-    level = summary["level"]
-    effects = readings.effects(context, caller, model_id, [level])
-    kind = RATIOS.get(summary["kind"])
-    ratios = readings.ratios(context, caller, model_id, [level], kind)[f"{kind}s"] if kind else []
-    beside = {one["name"]: one for one in ratios}
+    level = whole.summary["level"]
+    beside = {one["name"]: one for one in whole.ratios}
     rows = [
-        _row(line, effect, beside.get(line["name"]), kind)
-        for line, effect in zip(summary["coefficients"], effects, strict=True)
+        _row(line, effect, beside.get(line["name"]), whole.ratio)
+        for line, effect in zip(whole.summary["coefficients"], whole.effects, strict=True)
     ]
     outer, inner = sorted(plot_levels([level]), reverse=True)
     return {
         "rows": rows,
-        "forest": charts.forest(effects),
+        "forest": charts.forest(whole.effects),
         "level": level,
         "levels": sorted({*LEVELS, level}),
         "outer": outer,
         "inner": inner,
-        "level_words": _level_words,
-        "scale": scale if kind else None,
-        "ratio": (kind or "").replace("_", " ").capitalize() + "s" if kind else "",
-        "flagged": sum(bool(one.flags) for one in effects),
-        "noted": sum(bool(one.notes) for one in effects),
+        "scale": scale if whole.ratio else None,
+        "ratio": f"{whole.ratio.replace('_', ' ').capitalize()}s" if whole.ratio else "",
+        "flagged": sum(bool(one.flags) for one in whole.effects),
+        "noted": sum(bool(one.notes) for one in whole.effects),
     }
 
 
-def _row(line: dict[str, Any], effect: Effect, ratio: dict[str, Any] | None, kind: str | None) -> Row:
+def _row(line: dict[str, Any], effect: Effect, ratio: dict[str, Any] | None, kind: str) -> Row:
     return Row(
         name=line["name"],
         step="" if effect.step is None else number(f"{effect.step:.10g}"),
         estimate=statistic(line["estimate"]),
         std_error=statistic(line["std_error"]),
         z="" if line["z"] is None else f"{line['z']:.2f}".replace("-", MINUS),
-        p=_p_words(line["p_value"]),
-        interval=_interval(line["interval"]),
+        p=p_words(line["p_value"]),
+        interval=interval_words(line["interval"]),
         flags=effect.flags,
         notes=effect.notes,
-        ratio=statistic(ratio[kind]) if ratio and kind else "",
-        ratio_interval=_interval(ratio["interval"]) if ratio else "",
+        ratio=statistic(ratio[kind]) if ratio else "",
+        ratio_interval=interval_words(ratio["interval"]) if ratio else "",
     )
 
 
-def _interval(ends: list[float] | None) -> str:
+def interval_words(ends: list[float] | None) -> str:
+    """Write the ends of an interval; empty where there is none."""
     return "" if ends is None else f"[{statistic(ends[0])}, {statistic(ends[1])}]"
 
 
-def _p_words(value: float | None) -> str:
+def p_words(value: float | None) -> str:
+    """Write a p value with four digits; empty where there is none."""
     if value is None:
         return ""
     return f"< {_SMALLEST_P:.4f}".replace("0.", ".") if value < _SMALLEST_P else f"{value:.4f}".removeprefix("0")
 
 
-def _level_words(level: float) -> str:
+def level_words(level: float) -> str:
+    """Write the level of an interval in per cent."""
     return f"{100 * level:g}\N{NO-BREAK SPACE}%"
 
 
 @page(router, "/models/{model_id}/summary.txt", api=api.get_summary)
 def download_text(model_id: ModelId, caller: Caller, db: Db) -> Response:
     """Send the summary as text."""
-    return _file(PlainTextResponse(readings.summary_text(db, caller, model_id, [])), f"{model_id}.txt")
+    return as_file(PlainTextResponse(readings.summary_text(db, caller, model_id, [])), f"{model_id}.txt")
 
 
 @page(router, "/models/{model_id}/summary.html", api=api.get_summary)
 def download_page(model_id: ModelId, caller: Caller, db: Db) -> Response:
     """Send the summary as one HTML file that loads nothing."""
     text = readings.summary_page(db, caller, model_id, [])
-    return _file(Response(text, media_type="text/html"), f"{model_id}.html")
+    return as_file(Response(text, media_type="text/html"), f"{model_id}.html")
 
 
 @page(router, "/models/{model_id}/model.json", api=api.export_model)
@@ -155,9 +167,10 @@ def download_model(model_id: ModelId, caller: Caller, db: Db) -> Response:
         content = models.export_json(db, caller, model_id)
     except Invalid:
         content = models.get(db, caller, model_id).model_dump(mode="json")
-    return _file(JSONResponse(content), f"{model_id}.json")
+    return as_file(JSONResponse(content), f"{model_id}.json")
 
 
-def _file(answer: Response, name: str) -> Response:
+def as_file(answer: Response, name: str) -> Response:
+    """Return an answer that the browser saves under a name."""
     answer.headers["Content-Disposition"] = f'attachment; filename="{name}"'
     return answer

@@ -179,7 +179,8 @@ def request_of(form: Form) -> dict[str, Any]:
 
 def _privacy(by: str, amount: str) -> dict[str, str]:
     value = _number(amount.removesuffix("%").strip(), "/privacy")
-    return {"percent": format(value, "f")} if by == "share" else {by or "epsilon": format(value, "f")}
+    by = by or "epsilon"
+    return {by: format(value.scaleb(-2) if by == "budget_share" else value, "f")}
 
 
 def _number(text: str, pointer: str) -> Decimal:
@@ -243,14 +244,14 @@ def _forecast(request: Request, caller: Principal, context: Context, form: Form)
         lines = [f"{one.detail}" for one in refusal.fields] or [refusal.detail]
         return {"refused": {"title": refusal.detail, "lines": lines}, "reserving": None}
     assert view.cost is not None, "it is a job on one dataset"
-    cost, held = Decimal(view.cost.percent), Decimal(view.cost.retry_allowance.percent)
-    shares = charts.Standing(*(words.share(one) for one in (budget.percent.spent, budget.percent.reserved)))
-    paid = {name: words.share(str(one)) for name, one in (("price", cost), ("held", held))}
+    cost, held = Decimal(view.cost.budget_share), Decimal(view.cost.retry_allowance.budget_share)
+    shares = charts.Standing(budget.budget_share.spent, budget.budget_share.reserved)
+    paid = {name: format(one, "f") for name, one in (("price", cost), ("held", held))}
     epsilon, delta = float(view.cost.epsilon_alone), float(view.cost.delta)
     shown = json.dumps(asked, indent=1, ensure_ascii=False)
     return {
         "refused": None,
-        "reserving": words.share(str(cost + held)),
+        "reserving": format(cost + held, "f"),
         "view": view,
         "cost": paid,
         "shares": shares,

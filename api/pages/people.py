@@ -1,15 +1,15 @@
 """People: who holds keys, for admins; and one's own page, with one's id and keys."""
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Path, Request, Response
 
 from api.cost import Cost, by
 from api.deps import After, Caller, Db
 from api.errors import status_of
 from api.gate import SESSION_COOKIE
 from api.pages.rendering import ROLES, render
-from api.pages.routes import FormFields, PageRoute, page, value_of
+from api.pages.routes import FormFields, PageRoute, page, see_other, value_of
 from api.pages.sign_in import with_session
 from api.routes import keys as api
 from api.routes import principals as principal_api
@@ -20,7 +20,11 @@ from core.service.context import Context, Role
 from core.service.key_views import NewKeyView
 
 router = APIRouter(route_class=PageRoute)
+PrincipalId = Annotated[str, Path(max_length=60)]
+KeyId = Annotated[str, Path(max_length=60)]
 A_PAGE: Final = 50
+LEAST: Final = 3
+"""Letters of a reason, as the API has it."""
 ADMINS: Final = Cost(by("admin"))
 
 
@@ -59,6 +63,47 @@ def make_key(request: Request, form: FormFields, caller: Caller, db: Db) -> Resp
     return _people(request, caller, db, made=made)
 
 
+@page(router, "/people/{principal_id}", api=principal_api.get_principal, cost=ADMINS)
+def show_person(principal_id: PrincipalId, request: Request, caller: Caller, db: Db) -> Response:
+    """Show somebody's keys, and the way to shut them out."""
+    return _person(request, caller, db, principal_id)
+
+
+def _person(request: Request, caller: Principal, context: Context, principal_id: str, error: str = "") -> Response:
+    facts = {
+        "person": principals.get(context, caller, principal_id),
+        "keys": keys.page(context, caller, None, A_PAGE, principal_id),
+        "roles": ROLES,
+        "error": error,
+    }
+    return render(request, "person.html", facts, at="people", status=status_of(Invalid) if error else 200)
+
+
+@page(router, "/people/{principal_id}/disable", api=principal_api.disable_principal, method="POST")
+def disable(principal_id: PrincipalId, request: Request, form: FormFields, caller: Caller, db: Db) -> Response:
+    """Shut somebody out, with a reason."""
+    reason = value_of(form, "reason")[:500]
+    if len(reason) < LEAST:
+        request.state.code = Invalid.code
+        return _person(request, caller, db, principal_id, "Write why. It stays in the audit log.")
+    principals.disable(db, caller, principal_id, reason)
+    return see_other(f"/people/{principal_id}")
+
+
+@page(router, "/people/{principal_id}/enable", api=principal_api.enable_principal, method="POST")
+def enable(principal_id: PrincipalId, caller: Caller, db: Db) -> Response:
+    """Let somebody in again."""
+    principals.enable(db, caller, principal_id)
+    return see_other(f"/people/{principal_id}")
+
+
+@page(router, "/people/{principal_id}/keys/{key_id}/revoke", api=api.revoke_key, cost=ADMINS, method="POST")
+def revoke_key(principal_id: PrincipalId, key_id: KeyId, caller: Caller, db: Db) -> Response:
+    """Stop one of somebody's keys for good."""
+    keys.revoke(db, caller, key_id)
+    return see_other(f"/people/{principal_id}")
+
+
 @page(router, "/you", api=api.list_keys)
 def show_you(request: Request, caller: Caller, db: Db) -> Response:
     """Show one's own id and keys."""
@@ -66,7 +111,7 @@ def show_you(request: Request, caller: Caller, db: Db) -> Response:
 
 
 def _you(context: Context, caller: Principal, key_id: str, made: NewKeyView | None) -> dict[str, Any]:
-    mine = [one for one in keys.page(context, caller, None, A_PAGE) if one.principal == caller.id]
+    mine = keys.page(context, caller, None, A_PAGE, caller.id)
     theirs = caller.key_made_by is not None and caller.key_made_by != caller.id
     return {"keys": mine, "here": key_id, "made": made, "theirs": theirs}
 

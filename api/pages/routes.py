@@ -57,6 +57,7 @@ def page(
     cost: Cost | None = None,
     method: str = "GET",
     streamed: bool = False,
+    form_bytes: int = FORM_BYTES,
 ) -> Callable[[Endpoint], Endpoint]:
     """Declare a page: a decorator.
 
@@ -67,6 +68,7 @@ def page(
         cost: of a page that stands for no operation, such as the sign-in.
         method: GET or POST.
         streamed: the endpoint reads the body itself, as it comes; the form's token is in a header then.
+        form_bytes: the longest form.
     """
 
     def declare(endpoint: Endpoint) -> Endpoint:
@@ -81,7 +83,7 @@ def page(
         if streamed:
             _STREAMED.add(endpoint)
         else:
-            allowed = replace(allowed, body_bytes=0 if method in _SAFE else FORM_BYTES)
+            allowed = replace(allowed, body_bytes=0 if method in _SAFE else form_bytes)
         costs(allowed)(endpoint)
         router.add_api_route(
             path, endpoint, methods=[method], include_in_schema=False, response_class=HTMLResponse, response_model=None
@@ -110,7 +112,9 @@ class PageRoute(StrictRoute):
         async def guarded(request: Request) -> Response:
             if request.method not in _SAFE:
                 refuse_foreign(request)
-                request.state.form = {} if self.endpoint in _STREAMED else await _read_form(request)
+                request.state.form = (
+                    {} if self.endpoint in _STREAMED else await _read_form(request, self.cost.body_bytes or 0)
+                )
                 if self.cost.roles:
                     _refuse_forged(request)
             return await handle(request)
@@ -153,14 +157,14 @@ def _refuse_forged(request: Request) -> None:
         raise Forbidden("This form belongs to a session that has ended. Open the page again and send it once more.")
 
 
-async def _read_form(request: Request) -> Form:
+async def _read_form(request: Request, most: int) -> Form:
     """Return the fields of a form.
 
     Raises:
         Invalid: it is no form, or has too many fields.
         TooLarge: it is too long.
     """
-    raw = await read_small(request, FORM_BYTES)
+    raw = await read_small(request, most)
     if not raw:
         return {}
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/x-www-form-urlencoded":

@@ -61,21 +61,21 @@ def what(model: Mapping[str, Any]) -> str:
     return f"{kind} of {target}" if target else kind
 
 
-def share(percent: str) -> str:
-    """Return per cent as a share of one."""
-    return format(Decimal(percent).scaleb(-2), "f")
-
-
 def costs(job: JobView) -> JobCosts | None:
     """Return what a job costs; None of a federated one, whose sites have one each."""
     if job.cost is None:
         return None
-    price, spent = Decimal(job.cost.reserved.percent), Decimal(job.cost.spent.percent)
-    held = Decimal(job.cost.retry_allowance.percent)
+    price, spent = Decimal(job.cost.reserved.budget_share), Decimal(job.cost.spent.budget_share)
+    held = Decimal(job.cost.retry_allowance.budget_share)
     still = max(price - spent, Decimal(0)) if job.finished_at is None else Decimal(0)
-    returned = None if job.cost.returned is None else share(job.cost.returned.percent)
+    returned = None if job.cost.returned is None else job.cost.returned.budget_share
     return JobCosts(
-        share(str(spent)), share(str(price)), share(str(still)), share(str(held)), share(str(price + held)), returned
+        spent=format(spent, "f"),
+        price=format(price, "f"),
+        still=format(still, "f"),
+        held=format(held, "f"),
+        whole=format(price + held, "f"),
+        returned=returned,
     )
 
 

@@ -67,7 +67,7 @@ def _signed(made: Callable[[], str]) -> Response:
         return Response(made(), media_type=MEDIA_TYPE)
     except LedgerBehindError as behind:
         headers = {"Retry-After": str(behind.retry_after_seconds)}
-        view = BehindView(percent=behind.percent)
+        view = BehindView(verified_share=f"{behind.percent / 100:g}")
         return JSONResponse(view.model_dump(mode="json"), status.HTTP_202_ACCEPTED, headers)
 
 

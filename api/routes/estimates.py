@@ -21,7 +21,7 @@ def estimate(spec: service.EstimateSpec, caller: Caller, db: Db) -> EstimateView
 
     The body is a job's, or one with a `goal`: without a privacy target the plan is the smallest that is predicted to
     reach it, with one the answer tells the smallest target and the smallest number of units that would. A federated
-    job's answer has the plan that its clients share, and each client's own price and whether it fits.
+    job's answer has the plan that its sites share, and each site's own price and whether it fits.
     """
     if spec.federation is not None:
         return federations.estimate(db, caller, spec)

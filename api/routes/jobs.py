@@ -157,12 +157,12 @@ def list_jobs(
     ] = None,
     dataset: Annotated[str | None, Query(max_length=60)] = None,
     optimizer: Annotated[str | None, Query(max_length=60)] = None,
-    federation: Annotated[str | None, Query(max_length=60, description="a federated job, for its clients")] = None,
+    federation: Annotated[str | None, Query(max_length=60, description="a federated job, for its sites")] = None,
     label: Annotated[str | None, Query(max_length=330, description="key:value, such as study:a")] = None,
     after: After = None,
     limit: Limit = 20,
 ) -> Page[JobView]:
-    """List jobs, newest first; clients of federated jobs by `dataset` or `federation` only."""
+    """List jobs, newest first; those of a federated job's sites by `dataset` or `federation` only."""
     pair = None
     if label is not None:
         name, colon, value = label.partition(":")

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Request, Response, status
+from fastapi import APIRouter, Path, Query, Request, Response, status
 
 from api.body import StrictRoute
 from api.cost import CHANGE, POST, READ, costs
@@ -55,9 +55,17 @@ def create_key(
 
 @router.get("/keys")
 @costs(READ)
-def list_keys(caller: Caller, db: Db, after: After = None, limit: Limit = 20) -> Page[KeyView]:
+def list_keys(
+    caller: Caller,
+    db: Db,
+    principal: Annotated[
+        str | None, Query(max_length=60, description="whose keys; default: all that are listed")
+    ] = None,
+    after: After = None,
+    limit: Limit = 20,
+) -> Page[KeyView]:
     """List keys, newest first: all of them for an admin, one's own otherwise."""
-    return page(service.page(db, caller, after, capped(limit) + 1), capped(limit))
+    return page(service.page(db, caller, after, capped(limit) + 1, principal), capped(limit))
 
 
 @router.post("/keys/{key_id}/revoke", responses=problems(NotFound, Forbidden))

@@ -26,6 +26,8 @@ _SAID: Final[Mapping[str, str]] = {
     **dict.fromkeys(("float_type", "float_parsing"), _NUMBER),
     **dict.fromkeys(("bool_type", "bool_parsing"), _TRUTH),
 }
+_RENAMED: Final[Mapping[str, str]] = {"clients": "sites", "grant": "budget_cap"}
+"""Fields that have another name than they had in 0.1.0, by the old one."""
 _FORMED: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
     "literal_error": lambda context: f"must be {context['expected']}",
     "enum": lambda context: f"must be {context['expected']}",
@@ -65,6 +67,8 @@ def field_errors(found: Sequence[Mapping[str, Any]], body: object) -> tuple[Fiel
 def said(error: Mapping[str, Any]) -> str:
     """Return what one of pydantic's errors says, in the words of this service; our own texts stay as they are."""
     kind = error["type"]
+    if kind == "extra_forbidden" and error["loc"][-1] in _RENAMED:
+        return f"there is no such field here; give {_RENAMED[error['loc'][-1]]} in its place"
     if kind in _FORMED:
         return _FORMED[kind](error["ctx"])
     return _SAID.get(kind, error["msg"].removeprefix("Value error, "))

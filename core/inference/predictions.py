@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 from scipy.special import expit, log_softmax, logit
 
+from core.base.errors import Invalid
 from core.data.columns import Coded
 from core.inference.released import Array, Released
-from core.inference.results import need_covariance, need_sound, pointwise
+from core.inference.results import asked, need_covariance, need_sound, pointwise
 from core.losses.losses import Poisson
 from core.losses.nonconvex import SineLink
 from core.models.design import Design
@@ -57,6 +58,16 @@ def predict(released: Released, rows: Sequence[Mapping[str, Any]], level: float 
         tell = _by_class if released.kind == "multinomial" else _single
         found += tell(released, margins[part], spread, reach)
     return found
+
+
+def level_of(released: Released) -> float | None:
+    """Return the level of the intervals that predictions may have: the job's own, or None where they have none."""
+    try:
+        need_covariance(released)
+        need_sound(released, range(len(released.names)), "/level")
+    except Invalid:
+        return None
+    return asked(released, ())[0]
 
 
 def encoded_rows(design: Design, rows: Sequence[Mapping[str, Any]]) -> list[list[float]]:

@@ -116,23 +116,23 @@ def foot_of(shown: Mapping[str, Any]) -> list[str]:
 
 
 def privacy_words(shown: Mapping[str, Any]) -> list[str]:
-    """Return the promise and what it implies, a sentence each; of a federated model each client's own."""
-    privacy, clients = shown["privacy"], shown.get("clients")
-    if clients is None:
+    """Return the promise and what it implies, a sentence each; of a federated model each site's own."""
+    privacy, sites = shown["privacy"], shown.get("sites")
+    if sites is None:
         return _promise_lines("Privacy", privacy)
-    apart = "Each promise is to the people of that client's own scope; about a person in several, nothing is promised."
+    apart = "Each promise is to the people of that site's own scope; about a person in several, nothing is promised."
     least = f"Whoever stayed to the end promises at least {promise_words(privacy)} ({privacy['adjacency']})."
-    said = [line for client in clients for line in _client_lines(client)]
-    return ["Privacy, client by client:", *said, apart, least]
+    said = [line for site in sites for line in _site_lines(site)]
+    return ["Privacy, site by site:", *said, apart, least]
 
 
-def _client_lines(client: Mapping[str, Any]) -> list[str]:
-    """Return a client's promise, or why it is not shown."""
-    name = f"Client {client['place']}"
-    if client["scope"] is None:
-        return [f"{name} ({client['state']}): for its own scope's owner, and who asked for the job, to see."]
-    name += f" ({client['dataset']}, {client['state']}), to the people of {client['scope']}"
-    return [f"{name}: was asked nothing."] if client["privacy"] is None else _promise_lines(name, client["privacy"])
+def _site_lines(site: Mapping[str, Any]) -> list[str]:
+    """Return a site's promise, or why it is not shown."""
+    name = f"Site {site['place']}"
+    if site["scope"] is None:
+        return [f"{name} ({site['state']}): for its own scope's owner, and who asked for the job, to see."]
+    name += f" ({site['dataset']}, {site['state']}), to the people of {site['scope']}"
+    return [f"{name}: was asked nothing."] if site["privacy"] is None else _promise_lines(name, site["privacy"])
 
 
 def _promise_lines(name: str, privacy: Mapping[str, Any]) -> list[str]:

@@ -363,10 +363,10 @@ def _terms(design: Design) -> list[str]:
     return said
 
 
-def apart(clients: int) -> str:
+def apart(sites: int) -> str:
     """Return what a methods section has to add of a federated model."""
     return (
-        f" The records are those of {clients} clients, which were not put together: each answered from its own, with "
+        f" The records are those of {sites} sites, which were not put together: each answered from its own, with "
         "noise of its own, and is differentially private for the people behind its own records. The figures are what "
         "each of those that stayed to the end promises at least."
     )

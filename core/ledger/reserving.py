@@ -27,6 +27,7 @@ from core.ledger.bodies import slots
 from core.ledger.claims import time_unless_frozen
 from core.ledger.digests import digest_of
 from core.ledger.schedules import Schedule
+from core.privacy.amounts import write_share
 from core.privacy.budget import Terms, admits, smallest_change
 from core.privacy.caps import part_of_draws
 from core.privacy.draws import least_draws, most_draws
@@ -239,8 +240,8 @@ def _refusal(
     return BudgetExhausted(
         f"The job asks {short.required} % of {whose}; {short.available} % is left. "
         f"It would fit at {short.share:.4g} of its price, for example as mu {mu:.4g}.",
-        required_percent=str(short.required),
-        available_percent=str(short.available),
+        required_budget_share=write_share(short.required),
+        available_budget_share=write_share(short.available),
         fits_at_share=f"{short.share:.6g}",
         fits_at_rho=f"{rho:.6g}",
         fits_at_mu=f"{mu:.6g}",

@@ -110,7 +110,7 @@ def check_alike(clients: Sequence[PublicSite], design: Design) -> None:
         )
         wrong += [FieldError(f"{POINTER}/{place}", f"{client.dataset} {text}") for text in found]
     if wrong:
-        raise Invalid(f"All clients must declare what the model uses as {first.dataset} does.", *wrong[:100])
+        raise Invalid(f"All sites must declare what the model uses as {first.dataset} does.", *wrong[:100])
 
 
 def _difference(found: Column, wanted: Column) -> str:
@@ -134,12 +134,12 @@ def _refuse_unfederated(spec: JobSpec) -> None:
     federation = spec.federation
     if federation is not None and spec.optimizer.has_covariance and federation.needed < len(federation.datasets):
         # What was learned from a client that has gone would be part of intervals about the others.
-        wrong.append(FieldError("/federation/quorum", f"leave it out: {spec.optimizer.kind} needs all clients"))
+        wrong.append(FieldError("/federation/quorum", f"leave it out: {spec.optimizer.kind} needs all sites"))
     if spec.resources.processes > 1:
         wrong.append(FieldError("/resources/processes", "give 1: each client is a process of its own"))
     open_start = spec.optimizer.start is None and isinstance(spec.model, PhaseRetrievalModel)
     if spec.optimizer.start == "random" or open_start:
-        wrong.append(FieldError("/optimizer/start", "give zeros or numbers: clients share no randomness"))
+        wrong.append(FieldError("/optimizer/start", "give zeros or numbers: sites share no randomness"))
     if wrong:
         raise Invalid("A federated job cannot do that.", *wrong)
 
@@ -150,10 +150,10 @@ def refuse_absent(spec: JobSpec) -> None:
     Raises:
         Invalid: with a JSON pointer.
     """
-    clients = getattr(spec.optimizer, "clients", None)
+    clients = getattr(spec.optimizer, "sites", None)
     if clients not in {None, 1}:
         detail = f"is {clients}, and there is one dataset; leave it out"
-        raise Invalid(f"/optimizer/clients {detail}.", FieldError("/optimizer/clients", detail))
+        raise Invalid(f"/optimizer/sites {detail}.", FieldError("/optimizer/sites", detail))
 
 
 def _counted(spec: JobSpec, clients: int) -> JobSpec:
@@ -162,12 +162,12 @@ def _counted(spec: JobSpec, clients: int) -> JobSpec:
     Raises:
         Invalid: it was told another number.
     """
-    if "clients" not in type(spec.optimizer).model_fields:
+    if "sites" not in type(spec.optimizer).model_fields:
         return spec
-    if getattr(spec.optimizer, "clients", None) not in {None, clients}:
-        detail = f"is not the {clients} clients that the federation has; leave it out"
-        raise Invalid(f"/optimizer/clients {detail}.", FieldError("/optimizer/clients", detail))
-    return _with(spec, spec.optimizer.model_copy(update={"clients": clients}))
+    if getattr(spec.optimizer, "sites", None) not in {None, clients}:
+        detail = f"is not the {clients} sites that the federation has; leave it out"
+        raise Invalid(f"/optimizer/sites {detail}.", FieldError("/optimizer/sites", detail))
+    return _with(spec, spec.optimizer.model_copy(update={"sites": clients}))
 
 
 def _shared(spec: JobSpec, clients: Sequence[PublicSite], leading: int) -> AnySettings:

@@ -1,4 +1,4 @@
-"""A federated job as data: which datasets take part, each a client of its own, and how many of them must stay."""
+"""A federated job as data: which datasets take part, each a site of its own, and how many of them must stay."""
 
 from typing import Annotated, Final, Self
 
@@ -12,18 +12,18 @@ MOST_CLIENTS: Final = 32
 
 
 class Federation(Frozen):
-    """The clients of a federated job, in the order of their places."""
+    """The sites of a federated job, in the order of their places."""
 
     datasets: Annotated[tuple[DatasetId, ...], Field(min_length=2, max_length=MOST_CLIENTS)] = Field(
-        description="one a client, possibly of several owners; each client's scope is charged for its own answers"
+        description="one a site, possibly of several owners; each site's scope is charged for its own answers"
     )
     quorum: Annotated[int, Field(ge=1)] | None = Field(
-        default=None, description="clients that must be left for the job to go on when one is lost; null: all"
+        default=None, description="sites that must be left for the job to go on when one is lost; null: all"
     )
 
     @property
     def needed(self) -> int:
-        """How many clients must be left."""
+        """How many sites must be left."""
         return len(self.datasets) if self.quorum is None else self.quorum
 
     @model_validator(mode="after")
@@ -31,5 +31,5 @@ class Federation(Frozen):
         if len(set(self.datasets)) < len(self.datasets):
             raise ValueError("each dataset takes part once")
         if self.needed > len(self.datasets):
-            raise ValueError(f"a quorum of {self.needed} is more than the {len(self.datasets)} clients there are")
+            raise ValueError(f"a quorum of {self.needed} is more than the {len(self.datasets)} sites there are")
         return self

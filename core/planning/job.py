@@ -1,5 +1,7 @@
 """A job as data: what is posted, filled by the planner, priced, stored, and run unchanged by a trainer."""
 
+from collections.abc import Mapping
+from decimal import Decimal
 from typing import Annotated, Any, Final, Literal, Self, get_args
 
 from pydantic import (
@@ -15,7 +17,7 @@ from core.methods.registry import AnySettings, default_method
 from core.models.kinds import AnyModel
 from core.planning.assumed import Assumed
 from core.planning.federation import DatasetId, Federation
-from core.privacy.amounts import PrivacyTarget
+from core.privacy.amounts import PrivacyTarget, write_share
 from core.privacy.facts import Frozen
 
 LabelKey = Annotated[
@@ -66,6 +68,16 @@ class Resources(Frozen):
 def _method_may_be_left_out(schema: dict[str, Any]) -> None:
     """Say so in a JSON Schema: for which models is not a thing that `required` can tell."""
     schema["required"] = [name for name in schema["required"] if name != "optimizer"]
+
+
+def present_names(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a stored job's settings under the names that requests have: 0.1.0 said `percent` and `clients`."""
+    privacy, optimizer = dict(stored["privacy"]), dict(stored["optimizer"])
+    if "percent" in privacy:
+        privacy["budget_share"] = write_share(Decimal(privacy.pop("percent")))
+    if "clients" in optimizer:
+        optimizer["sites"] = optimizer.pop("clients")
+    return {**stored, "privacy": privacy, "optimizer": optimizer}
 
 
 class JobSpec(Frozen):

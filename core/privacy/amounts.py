@@ -75,6 +75,17 @@ def _positive(value: Decimal) -> Decimal:
     return value
 
 
+def _refuse_above_one(share: Decimal | None, whole: str) -> None:
+    """Refuse a share of a budget above 1, which is `whole`."""
+    if share is not None and share > 1:
+        raise ValueError(f"budget_share is at most 1, which is {whole}")
+
+
+def write_share(percent: Decimal) -> str:
+    """Write per cent as a share from 0 to 1 with the same digits; what rounding made negative is 0."""
+    return write_figure(max(percent, Decimal(0)).scaleb(-2))
+
+
 _WIRE = {"type": "string", "pattern": PATTERN, "examples": ["0.1", "1e-6"]}
 PrivacyFigure = Annotated[
     Decimal, BeforeValidator(parse_figure), PlainSerializer(write_figure, return_type=str), WithJsonSchema(_WIRE)
@@ -132,6 +143,15 @@ class _Choice(Frozen):
     def _without_nulls(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return {name: value for name, value in handler(self).items() if value is not None}
 
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_old_names(cls, given: Any) -> Any:  # noqa: ANN401 - whatever was sent
+        """Name the field that took the place of a retired one."""
+        if "budget_share" in cls.model_fields and isinstance(given, dict):
+            for old in {"percent", "share"} & given.keys():
+                raise ValueError(f'give budget_share in place of {old}, a decimal string from 0 to 1: "0.2" is 20 %')
+        return given
+
     def _demand_one(self, *names: str) -> None:
         given = [name for name in names if name in self.model_fields_set]
         if len(given) != 1 or getattr(self, given[0]) is None:
@@ -146,29 +166,28 @@ def _replace_schema(schema: dict[str, Any], choices: dict[str, Any]) -> None:
 
 
 class PrivacyTarget(_Choice):
-    """What a job asks of its scope in total, inference included: exactly one of mu, rho, epsilon, percent."""
+    """What a job asks of its scope in total, inference included: exactly one of mu, rho, epsilon, budget_share."""
 
     model_config = ConfigDict(
-        json_schema_extra=lambda schema: _replace_schema(schema, _one_of(("mu", "rho", "epsilon", "percent")))
+        json_schema_extra=lambda schema: _replace_schema(schema, _one_of(("mu", "rho", "epsilon", "budget_share")))
     )
 
     mu: PositiveFigure | None = None
     rho: PositiveFigure | None = None
     epsilon: PositiveFigure | None = None
-    percent: PositiveFigure | None = None
+    budget_share: PositiveFigure | None = None
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
-        self._demand_one("mu", "rho", "epsilon", "percent")
-        if self.percent is not None and self.percent > 100:  # noqa: PLR2004 - a whole in per cent
-            raise ValueError("percent is at most 100")
+        self._demand_one("mu", "rho", "epsilon", "budget_share")
+        _refuse_above_one(self.budget_share, "the whole budget")
         return self
 
     def total_mu(self, terms: Terms) -> float:
         """Return the job's total mu under the terms of the scope that pays.
 
-        rho is that of Gaussian answers; epsilon is taken at the scope's delta, exactly, rounded down; percent is of
-        the empty budget: mu^2/2 = percent/100 * max_j (cap_j / order_j), less one nano-nat for rounding.
+        rho is that of Gaussian answers; epsilon is taken at the scope's delta, exactly, rounded down; budget_share
+        is of the empty budget: mu^2/2 = budget_share * max_j (cap_j / order_j), less one nano-nat for rounding.
         """
         if self.mu is not None:
             return float(self.mu)
@@ -176,9 +195,10 @@ class PrivacyTarget(_Choice):
             return mu_of_rho(float(self.rho))
         if self.epsilon is not None:
             return gdp_mu(float(self.epsilon), float(terms.delta)) * _SAFE
-        assert self.percent is not None, "one of the four is given"
+        assert self.budget_share is not None, "one of the four is given"
         rooms = zip(terms.caps_nano, terms.orders, strict=True)
-        rho = float(self.percent) / 100 * max(max(cap - 1, 0) / (order * NANO) for cap, order in rooms)
+        per_cent = float(self.budget_share.scaleb(2))  # the float that jobs of 0.1.0 were planned with
+        rho = per_cent / 100 * max(max(cap - 1, 0) / (order * NANO) for cap, order in rooms)
         return sqrt(2 * rho) * _SAFE
 
 
@@ -243,22 +263,21 @@ class CapRequest(_Choice):
 
     model_config = ConfigDict(
         json_schema_extra=lambda schema: _replace_schema(
-            schema, {"oneOf": _one_of(("epsilon", "rho"), ("delta",))["oneOf"] + _one_of(("share",))["oneOf"]}
+            schema, {"oneOf": _one_of(("epsilon", "rho"), ("delta",))["oneOf"] + _one_of(("budget_share",))["oneOf"]}
         )
     )
 
     epsilon: PositiveFigure | None = None
     rho: PositiveFigure | None = None
-    share: PositiveFigure | None = None
+    budget_share: PositiveFigure | None = None
     delta: PositiveFigure | None = None
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
-        self._demand_one("epsilon", "rho", "share")
-        if self.share is not None and self.share > 1:
-            raise ValueError('share is at most 1, which is the same as "all"')
-        if self.share is not None and self.delta is not None:
-            raise ValueError("a share has the scope's delta: leave delta out")
+        self._demand_one("epsilon", "rho", "budget_share")
+        _refuse_above_one(self.budget_share, 'the same as "all"')
+        if self.budget_share is not None and self.delta is not None:
+            raise ValueError("a budget_share has the scope's delta: leave delta out")
         return self
 
 

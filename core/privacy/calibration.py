@@ -6,7 +6,7 @@ decided on prices that are rounded up, and the multiplier that is returned was i
 
 What a target allows of an event of Renyi price r(a) at integer orders a:
 
-* percent p: r(a) is at most p/100 of the cap at SOME order of the budget, which is what admits it to an empty one;
+* budget_share s: r(a) is at most s times the cap at SOME order of the budget, which is what admits it to an empty one;
 * rho, and mu with rho = mu^2/2: r(a) is at most rho a at EVERY order of the budget, as if it were rho-zCDP where the
   budget looks;
 * epsilon: the improved conversion of r(a) to epsilon at the budget's delta (Canonne, Kamath and Steinke 2020) is at
@@ -46,8 +46,8 @@ def allowed(target: PrivacyTarget, terms: Terms) -> Fits:
         target: of the whole job.
         terms: orders, caps and delta.
     """
-    if target.percent is not None:
-        rooms = tuple(int(Fraction(target.percent) * cap / 100) for cap in terms.caps_nano)
+    if target.budget_share is not None:
+        rooms = tuple(int(Fraction(target.budget_share) * cap) for cap in terms.caps_nano)
         return lambda event: any(
             price <= room for price, room in zip(cost_nano(event, terms.orders), rooms, strict=True)
         )

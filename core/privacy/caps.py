@@ -13,6 +13,7 @@ of all others.
 A cap that was used keeps its orders, weights and delta, for what was charged is counted at these.
 """
 
+from collections.abc import Mapping
 from fractions import Fraction
 from math import floor
 
@@ -28,8 +29,16 @@ def declared_cap(asked: BudgetCap, scope: Terms) -> dict[str, str]:
     """Return a cap as it is written down, so that its terms follow from that and from the scope's terms alone."""
     if asked == "all":
         return {"cap": "all"}
-    shown: dict[str, str] = asked.model_dump(mode="json")
-    return shown if asked.share is not None else {"delta": write_figure(scope.delta), **shown}
+    if asked.budget_share is not None:
+        return {"share": write_figure(asked.budget_share)}
+    return {"delta": write_figure(scope.delta), **asked.model_dump(mode="json")}
+
+
+def shown_cap(declared: Mapping[str, str]) -> str | dict[str, str]:
+    """Return a cap that was written down as its owner asked for it."""
+    if declared.get("cap") == "all":
+        return "all"
+    return {"budget_share" if name == "share" else name: figure for name, figure in declared.items()}
 
 
 def terms_of_cap(asked: BudgetCap, scope: Terms) -> Terms:
@@ -46,8 +55,8 @@ def terms_of_cap(asked: BudgetCap, scope: Terms) -> Terms:
         return scope
     delta = scope.delta if asked.delta is None else asked.delta
     try:
-        if asked.share is not None:
-            return part_of(scope, Fraction(asked.share))
+        if asked.budget_share is not None:
+            return part_of(scope, Fraction(asked.budget_share))
         if asked.rho is not None:
             return terms_from_rho(asked.rho, delta)
         assert asked.epsilon is not None, "one of the three is given"
@@ -67,7 +76,7 @@ def changed_terms(asked: BudgetCap, scope: Terms, held: Terms) -> Terms:
     fresh = terms_of_cap(asked, scope)
     if (fresh.orders, fresh.weights, fresh.delta) == (held.orders, held.weights, held.delta):
         return fresh
-    if asked == "all" or asked.share is not None:
+    if asked == "all" or asked.budget_share is not None:
         raise Conflict(
             "This cap was given as an epsilon or a rho, and was used: it is counted at Renyi orders of its own.",
             FieldError(POINTER, "give another epsilon or rho; a large one leaves the budget itself as the only limit"),
@@ -90,5 +99,7 @@ def part_of(scope: Terms, share: Fraction) -> Terms:
     """Return a share of a budget, at its own orders."""
     caps = tuple(floor(share * cap) for cap in scope.caps_nano)
     if not any(caps):
-        raise Invalid("So small a share of this budget cannot be counted.", FieldError("/budget/share", "give more"))
+        raise Invalid(
+            "So small a share of this budget cannot be counted.", FieldError("/budget/budget_share", "give more")
+        )
     return scope.model_copy(update={"caps_nano": caps})

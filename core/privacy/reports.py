@@ -16,7 +16,7 @@ from functools import lru_cache
 from math import inf, sqrt
 from typing import Literal
 
-from core.privacy.amounts import format_figure, write_figure
+from core.privacy.amounts import format_figure, write_figure, write_share
 from core.privacy.budget import Terms, largest_gaussian, percent_of, standing
 from core.privacy.calibration import smallest_epsilon
 from core.privacy.conversions import (
@@ -77,7 +77,7 @@ class Report(Frozen):
 class CostView(Frozen):
     """What one job costs: its part of the budget at this head, and the figures it would have alone."""
 
-    percent: str
+    budget_share: str
     epsilon_alone: str
     rho: str | None
     mu: str | None
@@ -91,8 +91,8 @@ class EpsilonFigures(Frozen):
     remaining: str
 
 
-class PercentFigures(Frozen):
-    """The ledger's own account of itself."""
+class ShareFigures(Frozen):
+    """Shares of the budget, as the ledger counts it."""
 
     spent: str
     reserved: str
@@ -114,7 +114,7 @@ class BudgetFigures(Frozen):
     adjacency: Adjacency
     delta: str
     epsilon: EpsilonFigures
-    percent: PercentFigures
+    budget_share: ShareFigures
     rho: RhoFigures
 
 
@@ -296,7 +296,7 @@ def cost_view(event: Event, terms: Terms, spent: tuple[int, ...], reserved: tupl
     epsilon, _ = quick_epsilon(event, float(terms.delta))
     promise = _promise(total_mu(event), total_rho(event), epsilon, terms.delta)
     percent = percent_of(terms, spent, reserved, cost_nano(event, terms.orders))
-    return CostView(percent=_plain(percent), epsilon_alone=promise.epsilon, rho=promise.rho, mu=promise.mu)
+    return CostView(budget_share=write_share(percent), epsilon_alone=promise.epsilon, rho=promise.rho, mu=promise.mu)
 
 
 def budget_figures(
@@ -332,8 +332,10 @@ def budget_figures(
             spent=format_figure(epsilon, "up"),
             remaining=format_figure(remaining, "down"),
         ),
-        percent=PercentFigures(
-            spent=_plain(shares.spent), reserved=_plain(shares.reserved), remaining=_plain(shares.remaining)
+        budget_share=ShareFigures(
+            spent=write_share(shares.spent),
+            reserved=write_share(shares.reserved),
+            remaining=write_share(shares.remaining),
         ),
         rho=RhoFigures(
             total=format_figure(total, "down") if is_zcdp else None,
@@ -342,8 +344,3 @@ def budget_figures(
             remaining=format_figure(left, "down") if is_zcdp else None,
         ),
     )
-
-
-def _plain(percent: Decimal) -> str:
-    """Write per cent, whatever its sign of rounding: never below 0."""
-    return write_figure(max(percent, Decimal(0)))

@@ -47,8 +47,8 @@ class BehindView(View):
     """The answer comes once more of a ledger is verified; ask again after the seconds of `Retry-After`."""
 
     object: Literal["ledger-behind"] = "ledger-behind"
-    percent: Operational[int]
-    """Of the entries, how many are verified: 0 to 99."""
+    verified_share: Operational[str]
+    """Of the entries, as a decimal string from 0 to 0.99."""
 
 
 class LedgerBehindError(Exception):

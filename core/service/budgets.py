@@ -12,9 +12,9 @@ from core.ledger.accounts import Balance, Vector, balance_of
 from core.ledger.allowance import dearest
 from core.ledger.charged import executed, totals_of
 from core.ledger.ledger import balance
-from core.privacy.amounts import write_figure
+from core.privacy.amounts import write_figure, write_share
 from core.privacy.budget import NANO, Terms, admits, jobs_that_still_fit, standing
-from core.privacy.caps import part_of_draws
+from core.privacy.caps import part_of_draws, shown_cap
 from core.privacy.conversions import cks_epsilon, gdp_epsilon, renyi_epsilon
 from core.privacy.draws import JobDraws, jobs_with_room
 from core.privacy.events import Event, compose
@@ -24,11 +24,11 @@ from core.privacy.totals import Totals
 from core.service.context import Context
 from core.service.job_views import CostFigures, EstimateCost
 from core.service.labels import Composition
-from core.service.views import BudgetView, CapView, EpsilonView, GapView, PercentView, RhoView, rfc3339
+from core.service.views import BudgetView, CapView, EpsilonView, GapView, RhoView, SharesView, rfc3339
 
 _EMPTY: dict[str, Balance] = {}
 _MOST_KEPT = 4096
-NO_COST = CostFigures(percent="0", epsilon_alone="0", rho="0", mu="0")
+NO_COST = CostFigures(budget_share="0", epsilon_alone="0", rho="0", mu="0")
 
 
 def has_room(account: Balance, price: Sequence[int], draws: JobDraws, scope: Terms) -> bool:
@@ -44,7 +44,7 @@ def still_fit(account: Balance, price: Sequence[int], draws: JobDraws, scope: Te
 
 
 def cost_figures(event: Event | None, account: Balance, *, at_head: bool) -> CostFigures:
-    """Return what an event costs: its per cent at the account's head, or of the empty budget."""
+    """Return what an event costs: its share at the account's head, or of the empty budget."""
     if event is None:
         return NO_COST
     if at_head:
@@ -61,7 +61,7 @@ def _figures_of_empty(event: Event, terms: Terms) -> CostFigures:
 
 def _figures(event: Event, terms: Terms, spent: tuple[int, ...], reserved: tuple[int, ...]) -> CostFigures:
     view = cost_view(event, terms, spent, reserved)
-    return CostFigures(percent=view.percent, epsilon_alone=view.epsilon_alone, rho=view.rho, mu=view.mu)
+    return CostFigures(budget_share=view.budget_share, epsilon_alone=view.epsilon_alone, rho=view.rho, mu=view.mu)
 
 
 def allowance_figures(schedule: Iterable[Event], times: int, account: Balance, *, at_head: bool) -> CostFigures:
@@ -96,13 +96,11 @@ def empty_budget(session: Session, scope_id: str) -> Balance:
     return _EMPTY[scope_id]
 
 
-def percent_view(terms: Terms, spent: Sequence[int], reserved: Sequence[int]) -> PercentView:
-    """Return a budget in per cent of itself."""
+def shares_view(terms: Terms, spent: Sequence[int], reserved: Sequence[int]) -> SharesView:
+    """Return how a budget is divided, in shares of it."""
     shares = standing(terms, spent, reserved)
-    return PercentView(
-        spent=write_figure(shares.spent),
-        reserved=write_figure(max(shares.reserved, shares.reserved * 0)),
-        remaining=write_figure(max(shares.remaining, shares.remaining * 0)),
+    return SharesView(
+        spent=write_share(shares.spent), reserved=write_share(shares.reserved), remaining=write_share(shares.remaining)
     )
 
 
@@ -112,10 +110,10 @@ def cap_view(account: Account) -> CapView:
     declared: dict[str, str] = account.declared
     own = "epsilon" in declared or "rho" in declared
     return CapView(
-        budget_cap="all" if declared.get("cap") == "all" else declared,
+        budget_cap=shown_cap(declared),
         epsilon=write_figure(held.terms.epsilon) if own else None,
         delta=write_figure(held.terms.delta),
-        used=percent_view(held.terms, held.spent, held.reserved),
+        used=shares_view(held.terms, held.spent, held.reserved),
     )
 
 
@@ -142,7 +140,7 @@ def budget_view(context: Context, session: Session, scope: Scope, principal_id: 
         adjacency=scope.adjacency,
         delta=figures.delta,
         epsilon=EpsilonView(**figures.epsilon.model_dump()),
-        percent=PercentView(**figures.percent.model_dump()),
+        budget_share=SharesView(**figures.budget_share.model_dump()),
         rho=RhoView(**figures.rho.model_dump()),
         entries=scope.seq,
         head=scope.head,

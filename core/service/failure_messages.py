@@ -24,7 +24,7 @@ _FAILED_FOR: Final = {
     "for fewer steps or a smaller batch",
     "gpu-unavailable": "its GPU could not be used, and nothing was read: submit it again, or with the device cpu",
     "access-withdrawn": "who submitted it may no longer use its data: ask their owner for access, and submit it again",
-    "client-lost": "fewer of its clients were left than its quorum, or one told another what cannot be true (the last "
+    "site-lost": "fewer of its sites were left than its quorum, or one told another what cannot be true (the last "
     "line of its history then says which): submit it with those that are there",
 }
 
@@ -43,10 +43,19 @@ def if_lost(planned: PlannedJob) -> str:
     return f"{lost} not paid again, for retry_allowance is 0: the job fails, and what it has spent is spent; {fix}"
 
 
+_SHOWN: Final = {"client-lost": "site-lost"}
+"""Codes that answers call otherwise than the database and the ledger, where entries of 0.1.0 have them."""
+
+
+def failure_code(stored: str) -> str:
+    """Return a stored failure code by the name that answers have."""
+    return _SHOWN.get(stored, stored)
+
+
 def failed_for(job: Job) -> str | None:
     """Return why a failed job failed and what to do about it; None where it has not failed."""
     if job.error_code != LOST:
-        return None if job.error_code is None else _FAILED_FOR[job.error_code]
+        return None if job.error_code is None else _FAILED_FOR[failure_code(job.error_code)]
     times = int(job.spec.get("retry_allowance", RETRY_ALLOWANCE))
     if ledger.is_stream(job.schedule):
         return "its workers were lost as often as any job's may be: ask the operator why before it is submitted again"

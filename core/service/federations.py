@@ -28,7 +28,7 @@ from core.service.estimates import (
     most_reserved,
     plan_of,
 )
-from core.service.job_views import ClientEstimate, EstimateView
+from core.service.job_views import EstimateView, SiteEstimate
 from core.service.visibility import find_dataset, no_dataset
 
 
@@ -62,7 +62,7 @@ def quote(session: Session, context: Context, caller: Caller, spec: JobSpec) -> 
     assert spec.federation is not None, "a federated job"
     most = context.settings.max_clients
     if len(spec.federation.datasets) > most:
-        raise Invalid(f"A federated job may have {most} clients here.", FieldError(POINTER, f"name at most {most}"))
+        raise Invalid(f"A federated job may have {most} sites here.", FieldError(POINTER, f"name at most {most}"))
     found = [_find(session, caller, dataset, place) for place, dataset in enumerate(spec.federation.datasets)]
     scopes = [session.get_one(Scope, dataset.scope_id) for dataset in found]
     accounts = [balance(session, scope.id) for scope in scopes]
@@ -147,7 +147,7 @@ def estimate(context: Context, caller: Caller, spec: EstimateSpec) -> EstimateVi
     return EstimateView(
         cost=None,
         method=source_of(first.spec.optimizer.kind),
-        plan={**plan_of(first), **optimizer, "clients": len(clients), "quorum": _quorum(plan.planned.spec)},
+        plan={**plan_of(first), **optimizer, "sites": len(clients), "quorum": _quorum(plan.planned.spec)},
         bound=plan.planned.bound,
         fits=all(client.fits for client in clients),
         jobs_that_still_fit=fit,
@@ -160,7 +160,7 @@ def estimate(context: Context, caller: Caller, spec: EstimateSpec) -> EstimateVi
             "records_bytes": float(sum(one.units for one in facts) * first.design.record_bytes),
         },
         head=None,
-        clients=clients,
+        sites=clients,
         notes=term_notes(first.design),
     )
 
@@ -170,7 +170,7 @@ def _quorum(spec: JobSpec) -> int:
     return spec.federation.needed
 
 
-def _estimate(session: Session, caller: Caller, part: EstimatedJob, held: dict[str, Balance]) -> ClientEstimate:
+def _estimate(session: Session, caller: Caller, part: EstimatedJob, held: dict[str, Balance]) -> SiteEstimate:
     """Return one client's price; `held` has what those before it would leave of the accounts that they share."""
     planned = part.planned
     grant = queries.grant(session, part.scope_id, caller.id)
@@ -184,7 +184,7 @@ def _estimate(session: Session, caller: Caller, part: EstimatedJob, held: dict[s
         reserved = tuple(one + more for one, more in zip(account.reserved, price, strict=True))
         held[account_id] = Balance(account.terms, account.spent, reserved, account.draws + planned.draws.most)
     times = planned.spec.retry_allowance
-    return ClientEstimate(
+    return SiteEstimate(
         dataset=part.dataset_id,
         rows=planned.facts.units,
         plan=planned.spec.optimizer.model_dump(mode="json"),

@@ -15,8 +15,8 @@ from farthing.schemas.provenance import Declared, Drawn, Operational, Paid, Time
 class CostFigures(View):
     """What something costs, under the scope's adjacency."""
 
-    percent: Paid[str]
-    """Per cent of the scope's whole budget."""
+    budget_share: Paid[str]
+    """Of the scope's whole budget, from 0 to 1."""
     epsilon_alone: Declared[str]
     """At the scope's delta, had nothing else been drawn."""
     rho: Declared[str | None]
@@ -34,11 +34,11 @@ class EstimateCost(CostFigures):
     """The scope's, at which `epsilon_alone` holds."""
 
 
-class ClientEstimate(View):
-    """What a federated job would cost one client."""
+class SiteEstimate(View):
+    """What a federated job would cost one site."""
 
     dataset: Drawn[str]
-    """The client's, `ds_...`."""
+    """The site's, `ds_...`."""
     rows: Declared[int]
     """Its units, public by the owner's word."""
     plan: Declared[dict[str, Any]]
@@ -54,12 +54,12 @@ class ClientEstimate(View):
 class EstimateView(View):
     """What a job would cost and what the theory predicts; no record was read.
 
-    Of a federated job each client has its own price, and the plan is what they have in common. `if_lost` says, in words
+    Of a federated job each site has its own price, and the plan is what they have in common. `if_lost` says, in words
     and of a job on one dataset, what becomes of it if its worker is lost.
     """
 
     cost: EstimateCost | None
-    """At the ledger's present head; null of a federated job, whose clients have one each."""
+    """At the ledger's present head; null of a federated job, whose sites have one each."""
     method: Declared[MethodSource]
     """That would run, the default where the request names none, and whose it is."""
     plan: Declared[dict[str, Any]]
@@ -82,8 +82,8 @@ class EstimateView(View):
     """Work: multiplications, and bytes of all records."""
     head: Drawn[str | None]
     """Of the ledger when it was priced; null of a federated job."""
-    clients: list[ClientEstimate] | None = None
-    """Each client's price, by place; null of a job on one dataset."""
+    sites: list[SiteEstimate] | None = None
+    """Each site's price, by place; null of a job on one dataset."""
     prediction: Declared[Forecast | None] = None
     """Interval widths to expect; null without intervals, and of a federated job."""
     excess: Declared[ExcessForecast | None] = None
@@ -137,8 +137,8 @@ class ResultView(View):
     """What may be read of it, `mdl_...`."""
 
 
-class ClientView(View):
-    """A client of a federated job; its dataset, scope, site, job and cost only for those who may see that job."""
+class SiteView(View):
+    """A site of a federated job; its dataset, scope, site, job and cost only for those who may see that job."""
 
     place: Declared[int]
     """From 0, in the order of the job's datasets."""
@@ -151,7 +151,7 @@ class ClientView(View):
     site: Operational[str | None]
     """That keeps its records; empty: the service's own; null as above."""
     job: Drawn[str | None]
-    """The client's own, `job_...`; null as above."""
+    """The site's own, `job_...`; null as above."""
     cost: JobCost | None
     """What its scope pays; null as above."""
     error: FailureView | None
@@ -159,20 +159,20 @@ class ClientView(View):
 
 
 class FederationView(View):
-    """How a job takes part in a federated one: as the job itself, with its clients, or as the client at a place."""
+    """How a job takes part in a federated one: as the job itself, with its sites, or as the site at a place."""
 
     job: Drawn[str]
     """The federated job's id."""
     place: Declared[int | None]
-    """The client's, from 0; null: it is the federated job itself."""
+    """The site's, from 0; null: it is the federated job itself."""
     quorum: Declared[int | None]
-    """Clients that must be left; null of a client."""
-    clients: list[ClientView] | None
-    """By place; null of a client."""
+    """Sites that must be left; null of a site's own job."""
+    sites: list[SiteView] | None
+    """By place; null of a site's own job."""
 
 
 class JobView(View):
-    """A training job; a federated one has clients in place of a dataset and a cost.
+    """A training job; a federated one has sites in place of a dataset and a cost.
 
     `models` are the released ones that it is about; of most jobs none. `waits_for` says, in words, why a queued job
     cannot start now; `failed_for` why a failed one has, and what to do: from its code and what it asked for.
@@ -186,9 +186,9 @@ class JobView(View):
     dataset: Drawn[str | None]
     """That it reads, `ds_...`; null of a federated job."""
     scope: Drawn[str | None]
-    """Whose budget pays, `sc_...`; null of a federated job, whose clients tell theirs."""
+    """Whose budget pays, `sc_...`; null of a federated job, whose sites tell theirs."""
     site: Operational[str | None]
-    """That keeps its records; empty: the service's own; null of a federated job, whose clients tell theirs."""
+    """That keeps its records; empty: the service's own; null of a federated job, whose sites tell theirs."""
     owner: Drawn[str]
     """Who submitted it, `pr_...`."""
     model: Declared[dict[str, Any]]
@@ -210,7 +210,7 @@ class JobView(View):
     progress: ProgressView
     """How far it has come."""
     cost: JobCost | None
-    """What it costs; null of a federated job, whose clients have one each."""
+    """What it costs; null of a federated job, whose sites have one each."""
     attempt: Operational[int]
     """Times that it was started; 0: not yet."""
     created_at: Timed[str]

@@ -9,11 +9,12 @@ from sqlalchemy.orm import Session
 from core.base.errors import Forbidden, NotFound
 from core.db import reads as queries
 from core.db.reads import JobFilter
-from core.db.tables import TERMINAL_STATES, Job, JobEvent, Scope
+from core.db.tables import TERMINAL_STATES, Attempt, Job, JobEvent, Scope
 from core.jobs import jobs as rows
-from core.planning.job import JobSpec
+from core.planning.job import JobSpec, present_names
 from core.service import budgets, guarantees, presenters, witnessing
 from core.service.context import Caller, Context
+from core.service.failure_messages import failure_code
 from core.service.job_views import ArtifactView, AttemptView, EventView, JobView
 from core.service.scopes import viewer
 from core.service.views import rfc3339
@@ -51,7 +52,7 @@ def spec_of(context: Context, caller: Caller, job_id: str) -> JobSpec:
         NotFound: the job does not exist for the caller.
     """
     with context.database.read() as session:
-        return JobSpec.model_validate(find(session, caller, job_id).spec)
+        return JobSpec.model_validate(present_names(find(session, caller, job_id).spec))
 
 
 def find(session: Session, caller: Caller, job_id: str) -> Job:
@@ -140,6 +141,8 @@ def events(context: Context, caller: Caller, job_id: str, after: int, limit: int
 
 def _event(line: JobEvent, *, model_shown: bool, grid_seconds: float) -> EventView:
     data = {name: value for name, value in line.data.items() if model_shown or name != "model"}
+    if "code" in data:
+        data["code"] = failure_code(data["code"])
     at = queries.on_grid(line.created_at, grid_seconds) if line.kind in queries.ON_THE_GRID else line.created_at
     return EventView(seq=line.seq, kind=line.kind, data=data, created_at=rfc3339(at))
 
@@ -202,10 +205,14 @@ def attempts(context: Context, caller: Caller, job_id: str) -> list[AttemptView]
                 started_at=rfc3339(attempt.started_at),
                 opened_at=rfc3339(attempt.opened_at),
                 ended_at=rfc3339(_seen_at(attempt.ended_at, until, grid)),
-                outcome=None if _seen_at(attempt.ended_at, until, grid) is None else attempt.outcome,
+                outcome=_outcome(attempt) if _seen_at(attempt.ended_at, until, grid) is not None else None,
             )
             for attempt in queries.attempts(session, job.id)
         ]
+
+
+def _outcome(attempt: Attempt) -> str | None:
+    return None if attempt.outcome is None else failure_code(attempt.outcome)
 
 
 def _seen_at(at: float | None, until: float, grid_seconds: float) -> float | None:
@@ -240,13 +247,13 @@ def report(context: Context, caller: Caller, job_id: str) -> dict[str, Any]:
         NotFound: it does not exist for the caller.
     """
     view = get(context, caller, job_id)
-    if view.federation is None or view.federation.clients is None:
+    if view.federation is None or view.federation.sites is None:
         return _report(context, caller, view)
-    told = [get(context, caller, client.job) for client in view.federation.clients if client.job is not None]
+    told = [get(context, caller, client.job) for client in view.federation.sites if client.job is not None]
     return {
         "object": "report",
         "job": view.model_dump(mode="json"),
-        "clients": [_report(context, caller, client) for client in told],
+        "sites": [_report(context, caller, client) for client in told],
     }
 
 

@@ -129,10 +129,15 @@ def _new(key: ApiKey, principal: Principal, secret: str) -> NewKeyView:
     )
 
 
-def page(context: Context, caller: Caller, after: str | None, limit: int) -> list[KeyView]:
-    """Return up to `limit` keys, newest first: all for an admin, otherwise the caller's own."""
+def page(
+    context: Context, caller: Caller, after: str | None, limit: int, principal: str | None = None
+) -> list[KeyView]:
+    """Return up to `limit` keys, newest first: all for an admin, or one principal's; otherwise the caller's own."""
+    whose = principal if caller.role == "admin" else caller.id
+    if principal not in {None, whose}:
+        return []
     with context.database.read() as session:
-        found = queries.keys(session, None if caller.role == "admin" else caller.id, after, limit)
+        found = queries.keys(session, whose, after, limit)
         return [_view(key, principal) for key, principal in found]
 
 

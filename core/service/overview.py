@@ -1,7 +1,6 @@
 """What stands on every page of the console: the budgets in sight, and how many releases wait for the caller."""
 
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Final
 
 from sqlalchemy import func, select
@@ -10,7 +9,7 @@ from sqlalchemy.orm import Session
 from core.db import reads as queries
 from core.db.tables import Account, Dataset, Job, Model, Scope
 from core.ledger.accounts import Balance, balance_of
-from core.privacy.amounts import write_figure
+from core.privacy.amounts import write_share
 from core.privacy.budget import standing
 from core.service.context import Caller, Context
 from core.service.scopes import viewer
@@ -86,7 +85,7 @@ def _one(dataset: Dataset, scope: Balance, cap: Balance | None) -> InSight:
 def shares_of(account: Balance) -> BudgetShares:
     """Return the shares of an account that are spent, reserved and left."""
     found = standing(account.terms, account.spent, account.reserved)
-    return BudgetShares(*(_share(percent) for percent in (found.spent, found.reserved, found.remaining)))
+    return BudgetShares(*(write_share(percent) for percent in (found.spent, found.reserved, found.remaining)))
 
 
 def left_under(scope: Balance, cap: Balance) -> BudgetShares:
@@ -95,13 +94,9 @@ def left_under(scope: Balance, cap: Balance) -> BudgetShares:
     room = [min(left) for left in zip(_room(scope), _room(cap), strict=True)]
     taken = [most - left for most, left in zip(scope.terms.caps_nano, room, strict=True)]
     left = min(standing(scope.terms, taken, [0] * len(taken)).remaining, whole.remaining)
-    return BudgetShares(_share(100 - whole.reserved - left), _share(whole.reserved), _share(left))
+    return BudgetShares(write_share(100 - whole.reserved - left), write_share(whole.reserved), write_share(left))
 
 
 def _room(account: Balance) -> list[int]:
     held = zip(account.terms.caps_nano, account.spent, account.reserved, strict=True)
     return [most - spent - reserved for most, spent, reserved in held]
-
-
-def _share(percent: Decimal) -> str:
-    return write_figure(max(percent, Decimal(0)).scaleb(-2))

@@ -18,15 +18,14 @@ from core.ledger import chain, ledger
 from core.ledger.accounts import Balance
 from core.methods.registry import source_of
 from core.operations.retention import RETIRED
-from core.planning.job import RETRY_ALLOWANCE, Resources
+from core.planning.job import RETRY_ALLOWANCE, Resources, present_names
 from core.privacy.amounts import write_figure
 from core.privacy.events import EVENT, Event, compose
 from core.service.budgets import NO_COST, allowance_figures, cost_figures, empty_budget
 from core.service.context import Context
-from core.service.failure_messages import failed_for
+from core.service.failure_messages import failed_for, failure_code
 from core.service.guarantees import sees_client
 from core.service.job_views import (
-    ClientView,
     CostFigures,
     FailureView,
     FederationView,
@@ -34,6 +33,7 @@ from core.service.job_views import (
     JobView,
     ProgressView,
     ResultView,
+    SiteView,
 )
 from core.service.views import rfc3339
 
@@ -110,14 +110,14 @@ class _Waiting:
         return f"a worker that serves {named}"
 
 
-def _client(session: Session, viewer: Viewer, client: Job, view: JobView) -> ClientView:
+def _client(session: Session, viewer: Viewer, client: Job, view: JobView) -> SiteView:
     """Return one client as a viewer of the federated job is to see it: an owner is told nothing of another's budget."""
     place = client.place or 0
     if not sees_client(session, viewer, client):
-        return ClientView(
+        return SiteView(
             place=place, state=view.state, dataset=None, scope=None, site=None, job=None, cost=None, error=None
         )
-    return ClientView(
+    return SiteView(
         place=place,
         state=view.state,
         dataset=view.dataset,
@@ -129,8 +129,8 @@ def _client(session: Session, viewer: Viewer, client: Job, view: JobView) -> Cli
     )
 
 
-def _federation(job: Job, clients: Sequence[ClientView]) -> FederationView:
-    return FederationView(job=job.id, place=None, quorum=federations.quorum_of(job), clients=list(clients))
+def _federation(job: Job, clients: Sequence[SiteView]) -> FederationView:
+    return FederationView(job=job.id, place=None, quorum=federations.quorum_of(job), sites=list(clients))
 
 
 def visible(session: Session, viewer: Viewer, job: Job, model: Model | None) -> Model | None:
@@ -145,7 +145,7 @@ def visible(session: Session, viewer: Viewer, job: Job, model: Model | None) -> 
 def queued_federation(job: Job, clients: Sequence[tuple[Job, JobCost]]) -> JobView:
     """Return the view, for who asked for it, of a federated job that was just made."""
     shown = [
-        ClientView(
+        SiteView(
             place=client.place or 0,
             state=client.state,
             dataset=client.dataset_id,
@@ -192,7 +192,7 @@ def _view(
     """Return a job's view; `until` replaces state and step while its newest lines are not to be seen yet."""
     ended = until is None
     finished_at = None if job.finished_at is None else queries.on_grid(job.finished_at, grid_seconds)
-    spec = job.spec
+    spec = present_names(job.spec)
     return JobView(
         id=job.id,
         state=job.state if until is None else until.state,
@@ -214,7 +214,7 @@ def _view(
         created_at=rfc3339(job.created_at),
         started_at=rfc3339(job.started_at),
         finished_at=rfc3339(finished_at) if ended else None,
-        error=FailureView(code=job.error_code) if ended and job.error_code else None,
+        error=FailureView(code=failure_code(job.error_code)) if ended and job.error_code else None,
         failed_for=failed_for(job) if ended else None,
         result=ResultView(model=model.id) if ended and model is not None else None,
         approval=made.approval if ended and made is not None else None,
@@ -227,7 +227,7 @@ def _membership(job: Job) -> FederationView | None:
     """Return which federated job a client is of; nothing of the other clients."""
     if job.federation_id is None or job.place is None:
         return None
-    return FederationView(job=job.federation_id, place=job.place, quorum=None, clients=None)
+    return FederationView(job=job.federation_id, place=job.place, quorum=None, sites=None)
 
 
 def _cost(session: Session, job: Job, *, ended: bool) -> JobCost:

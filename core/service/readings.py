@@ -4,9 +4,11 @@ Each raises `NotFound` where the model does not exist for the caller, and `Inval
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from core.base.errors import FieldError, Invalid
+from core.data.columns import BinaryColumn, Scalar
 from core.db.tables import Job
 from core.inference import (
     check_words,
@@ -42,12 +44,18 @@ Levels = Sequence[float]
 def summary(context: Context, caller: Caller, model_id: str, levels: Levels) -> dict[str, Any]:
     """Return the coefficient table, in the units of the declared columns; of a network its layers."""
     released, job = released_by(context, caller, model_id)
+    return _summary(context, caller, model_id, released, job, levels)
+
+
+def _summary(
+    context: Context, caller: Caller, model_id: str, released: AnyReleased, job: Job, levels: Levels
+) -> dict[str, Any]:
     told = {"model": model_id, "job": job.id, **_told(released, levels)}
     if not job.is_federated:
         return told
     clients = clients_guarantees(context, caller, job)
     privacy = told["privacy"] | {"label": "weakest"}
-    return told | {"privacy": privacy, "clients": clients, "methods": told["methods"] + wording.apart(len(clients))}
+    return told | {"privacy": privacy, "sites": clients, "methods": told["methods"] + wording.apart(len(clients))}
 
 
 def _told(released: AnyReleased, levels: Levels) -> dict[str, Any]:
@@ -58,23 +66,40 @@ def _told(released: AnyReleased, levels: Levels) -> dict[str, Any]:
     return results.summary(released, levels) | {"method": source_of(released.optimizer).model_dump()}
 
 
-def job_flags(context: Context, caller: Caller, model_id: str) -> list[tuple[str, str]]:
-    """Return what a method found wrong with its whole estimate: each flag with its sentence."""
-    released, _ = released_by(context, caller, model_id)
-    return [] if isinstance(released, ReleasedNetwork | ReleasedDescription) else check_words.of_job(released)
+@dataclass(frozen=True)
+class Whole:
+    """All that the page of a model shows, read at once."""
+
+    summary: dict[str, Any]
+    text: str
+    """The summary as statistics packages print it; empty where there are coefficients."""
+    job_flags: list[tuple[str, str]]
+    """Faults that a method found in its whole estimate: each flag with its sentence."""
+    effects: list[forest.Effect]
+    """Rows of the forest plot; none of a network or a description."""
+    ratios: list[dict[str, Any]]
+    """Odds or rate ratios, where the kind has them."""
+    ratio: str
+    """Their field's name; empty where there are none."""
 
 
-def effects(context: Context, caller: Caller, model_id: str, levels: Levels) -> list[forest.Effect]:
-    """Return what a forest plot draws of each coefficient; none of a network or a description."""
-    released, _ = released_by(context, caller, model_id)
+def whole(context: Context, caller: Caller, model_id: str, levels: Levels) -> Whole:
+    """Return the summary of a model with its plot, its ratios and its flags."""
+    released, job = released_by(context, caller, model_id)
+    shown = _summary(context, caller, model_id, released, job, levels)
     if isinstance(released, ReleasedNetwork | ReleasedDescription):
-        return []
-    return forest.effects(released, results.asked(released, levels))
+        return Whole(shown, _text(shown), [], [], [], "")
+    asked, ratio = results.asked(released, levels), results.RATIOS.get(released.kind, "")
+    ratios = results.ratios(released, asked, ratio) if ratio else []
+    return Whole(shown, "", check_words.of_job(released), forest.effects(released, asked), ratios, ratio)
 
 
 def summary_text(context: Context, caller: Caller, model_id: str, levels: Levels) -> str:
     """Return the same table as text, as statistics packages print it."""
-    shown = summary(context, caller, model_id, levels)
+    return _text(summary(context, caller, model_id, levels))
+
+
+def _text(shown: dict[str, Any]) -> str:
     texts = {"network": network_summary.summary_text, "description": description_text.summary_text}
     return texts.get(shown["kind"], rendering.summary_text)(shown)
 
@@ -209,3 +234,40 @@ def predict(
     if isinstance(released, ReleasedNetwork):
         return network_predictions.predict(model_id, released, rows, level)
     return predictions.predict(with_coefficients(released, "predictions"), rows, level)
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a model takes to predict: ordinary columns, or one array."""
+
+    columns: tuple[Scalar, ...]
+    array: str | None
+    level: float | None
+    """Of the intervals of its predictions; None: they have none."""
+    target: str
+    success: str
+    """The value of a binary target whose probability is predicted; empty of other targets."""
+
+
+def inputs(context: Context, caller: Caller, model_id: str) -> Inputs:
+    """Return what a model takes to predict.
+
+    Raises:
+        NotFound: it does not exist for the caller.
+        Invalid: it is a description, which predicts nothing.
+    """
+    released, _ = released_by(context, caller, model_id)
+    level = None
+    if not isinstance(released, ReleasedNetwork):
+        released = with_coefficients(released, "predictions")
+        level = predictions.level_of(released)
+    design = released.design
+    target = design.target_column
+    offset = () if design.offset is None else (design.offset.column,)
+    return Inputs(
+        columns=tuple({column.name: column for column in (*design.columns, *design.aside, *offset)}.values()),
+        array=None if design.array is None else design.array.name,
+        level=level,
+        target=design.target.column,
+        success=target.values[1] if isinstance(target, BinaryColumn) else "",
+    )

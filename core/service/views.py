@@ -88,15 +88,15 @@ class EpsilonView(View):
     """The largest that one more job could ask, alone."""
 
 
-class PercentView(View):
-    """The ledger's own figures at its present head."""
+class SharesView(View):
+    """How a budget is divided at its ledger's present head: decimal strings from 0 to 1, as the ledger counts it."""
 
     spent: Paid[str]
-    """Per cent of the budget that is drawn and gone."""
+    """Drawn and gone."""
     reserved: Paid[str]
-    """Per cent that jobs which have not ended hold."""
+    """Held by jobs that have not ended."""
     remaining: Paid[str]
-    """Per cent that new jobs may reserve."""
+    """That new jobs may reserve."""
 
 
 class RhoView(View):
@@ -116,13 +116,13 @@ class CapView(View):
     """The most that a principal may use of a scope's budget, and what of it is used."""
 
     budget_cap: Declared[str | dict[str, str]]
-    """As the owner wrote it: all, or a share, an epsilon or a rho."""
+    """As the owner wrote it: all, or a budget_share, an epsilon or a rho."""
     epsilon: Declared[str | None]
     """That the cap alone promises at `delta`; null of a share and of all, which the budget's own promise covers."""
     delta: Declared[str]
     """At which the cap is counted."""
-    used: PercentView
-    """What is used of the cap, in per cent of it; since the access was first given in this scope."""
+    used: SharesView
+    """What is used of the cap, in shares of it; since the access was first given in this scope."""
 
 
 class AccessView(CapView):
@@ -173,7 +173,7 @@ class BudgetView(View):
     """At which the epsilons hold."""
     epsilon: EpsilonView
     """What is left as epsilons."""
-    percent: PercentView
+    budget_share: SharesView
     """What is left as the ledger counts it."""
     rho: RhoView
     """What is left in zero-concentrated terms."""

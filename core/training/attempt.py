@@ -21,7 +21,7 @@ from core.inference.network import RELEASED, AnyReleased
 from core.jobs import jobs
 from core.ledger.claims import Claim
 from core.ledger.witness.trusting import mark_keys
-from core.planning.job import JobSpec
+from core.planning.job import JobSpec, present_names
 from core.planning.planner import PlannedJob, plan_job
 from core.queries.sums.sharded import ShardedProblem
 from core.records.weights import read_weights
@@ -107,7 +107,7 @@ def replan(order: AttemptInput) -> PlannedJob:
         PrivacyInvariantError: it would not draw what was reserved.
     """
     planned = plan_job(
-        JobSpec.model_validate(order.spec),
+        JobSpec.model_validate(present_names(order.spec)),
         columns=COLUMNS.validate_python(order.columns),
         units=order.units,
         adjacency=order.adjacency,

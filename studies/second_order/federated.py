@@ -134,7 +134,7 @@ def settings_of(clients: int, **changed: object) -> GaussPsgd:
         "smoothness": SMOOTHNESS,
         "hessian_smoothness": HESSIAN_SMOOTHNESS,
         "radius": 1e3,
-        "clients": clients,
+        "sites": clients,
         "start": tuple(saddle().tolist()),
     }
     return GaussPsgd.model_validate(figures | changed).plan(level_facts(), mu_of())

@@ -121,7 +121,7 @@ def level_settings(**figures: object) -> GaussPsgd:
         "difference_batch": 1,
         "steps": 20_000,
         "radius": 1e6,
-        "clients": 1,
+        "sites": 1,
     }
     return GaussPsgd.model_validate(usual | {"start": "zeros"} | figures)
 

@@ -73,7 +73,7 @@ def lineup(law: PrincipalComponent, seed: int) -> Lineup:
 
 def asked_of(law: PrincipalComponent, mode: str, gamma_star: float = 0.2, clients: int = 1) -> SelectModel:
     """Return filled settings for a line-up."""
-    asked: dict[str, object] = {"alpha": ALPHA, "gamma_star": gamma_star, "candidates": CANDIDATES, "clients": clients}
+    asked: dict[str, object] = {"alpha": ALPHA, "gamma_star": gamma_star, "candidates": CANDIDATES, "sites": clients}
     exact = mode == "no privacy"
     asked |= {"mode": "exponential" if exact else mode, **({"epsilon": 1.0} if mode == "above_threshold" else {})}
     return SelectModel.model_validate(asked).plan(facts_of(law), mu_of())

@@ -48,7 +48,7 @@ def sweep_facts(dimension: int, units: int = UNITS) -> Facts:
 
 def sweep_settings(dimension: int, mode: str, candidates: int, clients: int, units: int = UNITS) -> SelectModel:
     """Return filled settings of the sweep, at epsilon 1 and delta 1e-5."""
-    asked = {"mode": mode, "alpha": 0.02, "gamma_star": 0.3, "candidates": candidates, "clients": clients}
+    asked = {"mode": mode, "alpha": 0.02, "gamma_star": 0.3, "candidates": candidates, "sites": clients}
     if mode == "above_threshold":
         asked |= {"epsilon": 1.0}
     return SelectModel.model_validate(asked).plan(sweep_facts(dimension, units), mu_of())

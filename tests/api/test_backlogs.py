@@ -57,9 +57,9 @@ def test_the_answer_is_202_until_the_ledger_is_verified(long: Long) -> None:
     with httpx.Client(base_url=long.url, headers=headers) as client:
         while (answer := client.get(f"/v1/scopes/{long.scope_id}/head/signed")).status_code != 200:
             assert answer.status_code == 202
-            assert answer.json() == {"object": "ledger-behind", "percent": answer.json()["percent"]}
+            assert answer.json() == {"object": "ledger-behind", "verified_share": answer.json()["verified_share"]}
             assert 1 <= int(answer.headers["Retry-After"]) <= 5
-            seen.append(answer.json()["percent"])
+            seen.append(float(answer.json()["verified_share"]))
             assert time.monotonic() < until
             time.sleep(0.02)
     assert answer.headers["Content-Type"] == "application/jose"

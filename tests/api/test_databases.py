@@ -47,7 +47,7 @@ def test_from_an_upload_to_what_is_left_of_the_budget(service: Service, admin: h
     again, other = submit(admin, body, key), submit(admin, job(made["id"], mu="0.2"), key)
     assert (again.json(), again.headers["Idempotency-Replayed"]) == (queued, "true")
     assert (other.status_code, other.json()["code"]) == (422, "idempotency-key-reused")
-    reserved = admin.get(f"/v1/datasets/{made['id']}/budget").json()["percent"]
+    reserved = admin.get(f"/v1/datasets/{made['id']}/budget").json()["budget_share"]
     assert float(reserved["reserved"]) > 0 == float(reserved["spent"])
 
     model = finish(service, queued["id"])
@@ -57,7 +57,7 @@ def test_from_an_upload_to_what_is_left_of_the_budget(service: Service, admin: h
     assert len(summary["coefficients"]) == len(THETA)
     assert all(line["interval"][0] < line["estimate"] < line["interval"][1] for line in summary["coefficients"])
     left = admin.get(f"/v1/datasets/{made['id']}/budget").json()
-    assert float(left["percent"]["reserved"]) == 0
+    assert float(left["budget_share"]["reserved"]) == 0
     entries = admin.get(f"/v1/scopes/{made['scope']}/entries", params={"limit": 100}).json()["data"]
     assert left["entries"] == len(entries)
     assert verified(admin, made["scope"])["ok"] is True

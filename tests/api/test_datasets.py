@@ -345,13 +345,13 @@ class TestRest:
     def test_budget_has_the_promised_shape(self, admin: httpx.Client) -> None:
         made = upload(admin, shift=12)
         budget = admin.get(f"/v1/datasets/{made['id']}/budget").json()
-        assert {"scope", "adjacency", "delta", "epsilon", "percent", "rho", "entries", "head"} <= budget.keys()
+        assert {"scope", "adjacency", "delta", "epsilon", "budget_share", "rho", "entries", "head"} <= budget.keys()
         assert budget["scope"] == made["scope"]
         assert budget["delta"] == "1e-6"
         assert budget["epsilon"]["total"] == "3"
         assert budget["epsilon"]["spent"] == "0"
         assert set(budget["epsilon"]) == {"total", "spent", "remaining"}
-        assert budget["percent"] == {"spent": "0", "reserved": "0", "remaining": "100"}
+        assert budget["budget_share"] == {"spent": "0", "reserved": "0", "remaining": "1"}
         assert set(budget["rho"]) == {"total", "spent", "reserved", "remaining"}
         assert budget["head"].startswith("sha256:")
         assert budget["entries"] == 2

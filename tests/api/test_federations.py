@@ -33,7 +33,7 @@ def names(owners: list[httpx.Client]) -> list[str]:
 
 
 def reserved(owner: httpx.Client, name: str) -> float:
-    return float(owner.get(f"/v1/datasets/{name}/budget").json()["percent"]["reserved"])
+    return float(owner.get(f"/v1/datasets/{name}/budget").json()["budget_share"]["reserved"])
 
 
 def test_the_life_of_a_federated_job(
@@ -44,7 +44,7 @@ def test_the_life_of_a_federated_job(
         assert owner.put(f"/v1/datasets/{name}/access/{me}", json={"budget_cap": "all"}).status_code == 201
     told = admin.post("/v1/estimates", json=federated(names)).json()
     assert told["fits"]
-    assert [client["plan"]["batch"] for client in told["clients"]] == [200, 300]
+    assert [client["plan"]["batch"] for client in told["sites"]] == [200, 300]
     key = uuid4().hex
     answer = submit(admin, federated(names, 1), key)
     assert answer.status_code == 202, answer.text
@@ -52,10 +52,10 @@ def test_the_life_of_a_federated_job(
     again = submit(admin, federated(names, 1), key)
     assert again.headers["Idempotency-Replayed"] == "true"
     assert again.json() == made
-    for told_one, client in zip(told["clients"], made["federation"]["clients"], strict=True):
-        assert client["cost"]["reserved"]["percent"] == told_one["cost"]["percent"]
+    for told_one, client in zip(told["sites"], made["federation"]["sites"], strict=True):
+        assert client["cost"]["reserved"]["budget_share"] == told_one["cost"]["budget_share"]
         assert client["cost"]["delta"] == told_one["cost"]["delta"] == "1e-6"
-    assert [client["scope"] for client in made["federation"]["clients"]] == [
+    assert [client["scope"] for client in made["federation"]["sites"]] == [
         owner.get(f"/v1/datasets/{name}").json()["scope"] for owner, name in zip(owners, names, strict=True)
     ]
     paid = [reserved(owner, name) for owner, name in zip(owners, names, strict=True)]
@@ -68,7 +68,7 @@ def test_the_life_of_a_federated_job(
     assert [view["dataset"] for view in clients] == names
     assert admin.get("/v1/jobs", params={"dataset": names[0]}).json()["data"] == clients[:1]
 
-    seen = owners[0].get(f"/v1/jobs/{made['id']}").json()["federation"]["clients"]
+    seen = owners[0].get(f"/v1/jobs/{made['id']}").json()["federation"]["sites"]
     assert [client["dataset"] for client in seen] == [names[0], None]
     assert [client["scope"] for client in seen] == [clients[0]["scope"], None]
     assert [client["cost"] is None for client in seen] == [False, True]
@@ -77,18 +77,18 @@ def test_the_life_of_a_federated_job(
     assert owners[0].post(f"/v1/jobs/{clients[0]['id']}/cancel").json()["state"] == "cancelled"
     waits = admin.get(f"/v1/jobs/{made['id']}").json()
     assert waits["state"] == "queued"
-    assert [client["state"] for client in waits["federation"]["clients"]] == ["cancelled", "queued"]
+    assert [client["state"] for client in waits["federation"]["sites"]] == ["cancelled", "queued"]
 
     with Client(service.url, service.key) as sdk:
         assert sdk.cancel(made["id"]).state == "cancelled"
         ended = sdk.job(made["id"], wait_seconds=5)
         assert ended.federation is not None
-        assert ended.cost.spent.percent is None
+        assert ended.cost.spent.budget_share is None
     lines = admin.get(f"/v1/jobs/{made['id']}/events", headers={"Accept": "text/event-stream"}).text
     kinds = [json.loads(line[6:])["kind"] for line in lines.splitlines() if line.startswith("data: ")]
     assert kinds == ["queued", "cancelled"]
     report = admin.get(f"/v1/jobs/{made['id']}/report").json()
-    assert len({client["scope"] for client in report["clients"]}) == 2
+    assert len({client["scope"] for client in report["sites"]}) == 2
     assert admin.get(f"/v1/jobs/{made['id']}/report", headers={"Accept": "text/html"}).status_code == 200
     clone = admin.post(f"/v1/jobs/{made['id']}/clone", headers={"Idempotency-Key": uuid4().hex}).json()
     assert [reserved(owner, name) for owner, name in zip(owners, names, strict=True)] == paid
@@ -103,12 +103,12 @@ def test_a_refusal_names_the_dataset_and_reserves_nothing(
     assert submit(analyst, federated(names)).json()["errors"][0]["pointer"] == "/federation/datasets/0"
     for owner, name in zip(owners, names, strict=True):
         owner.put(f"/v1/datasets/{name}/access/{made['principal']}", json={"budget_cap": "all"})
-    answer = submit(analyst, federated(names, privacy={"percent": "100"}))
+    answer = submit(analyst, federated(names, privacy={"budget_share": "1.00"}))
     assert answer.status_code in {403, 409}
     problem = answer.json()
     assert problem["errors"][0]["pointer"] == "/federation/datasets/0"
     assert names[0] in problem["detail"]
-    assert {"required_percent", "available_percent", "fits_at_mu"} <= problem.keys()
+    assert {"required_budget_share", "available_budget_share", "fits_at_mu"} <= problem.keys()
     with Client(service.url, service.key) as sdk:
         asked = job(names[0], optimizer={"kind": "noisy_newton"})
         with pytest.raises(Exception, match="cannot do that"):

@@ -32,7 +32,7 @@ def fresh(admin: httpx.Client) -> dict[str, Any]:
 
 def most(view: dict[str, Any]) -> float:
     """Return all that a job reserved, in per cent: its price, and what it may pay again."""
-    return sum(float(view["cost"][name]["percent"]) for name in ("reserved", "retry_allowance"))
+    return sum(float(view["cost"][name]["budget_share"]) for name in ("reserved", "retry_allowance"))
 
 
 class TestEstimate:
@@ -59,7 +59,7 @@ class TestEstimate:
         assert {"cost", "plan", "bound", "fits", "jobs_that_still_fit"} <= told.keys()
         beside = told["cost"].pop("retry_allowance")
         assert told["cost"].pop("delta") == "1e-6"
-        assert set(told["cost"]) == set(beside) == {"percent", "epsilon_alone", "rho", "mu"}
+        assert set(told["cost"]) == set(beside) == {"budget_share", "epsilon_alone", "rho", "mu"}
         assert told["cost"]["mu"] == "0.1"
         assert told["cost"]["rho"] == "0.005"
         assert 0 < float(beside["rho"]) < 0.005
@@ -77,7 +77,7 @@ class TestEstimate:
         assert admin.post("/v1/estimates", json=body).json()["fits"] is False
 
     @pytest.mark.parametrize("case", FIGURES)
-    @pytest.mark.parametrize("name", ["mu", "rho", "epsilon", "percent"])
+    @pytest.mark.parametrize("name", ["mu", "rho", "epsilon", "budget_share"])
     def test_wrong_figures_are_named(self, admin: httpx.Client, dataset: str, name: str, case: str) -> None:
         body = job(dataset, privacy={name: FIGURES[case]})
         for answer in (admin.post("/v1/estimates", json=body), submit(admin, body)):
@@ -141,9 +141,9 @@ class TestSubmit:
         assert view["cost"]["delta"] == "1e-6"
         assert view["cost"]["returned"] is None, "nothing is, before it has ended"
         for name in ("reserved", "retry_allowance", "spent"):
-            assert set(view["cost"][name]) == {"percent", "epsilon_alone", "rho", "mu"}
+            assert set(view["cost"][name]) == {"budget_share", "epsilon_alone", "rho", "mu"}
         assert view["cost"]["reserved"]["mu"] == "0.1"
-        assert view["cost"]["spent"]["percent"] == "0"
+        assert view["cost"]["spent"]["budget_share"] == "0"
         assert view["attempt"] == 0
         assert view["labels"] == {"study": "a"}
         assert [view[name] for name in ("started_at", "finished_at", "error", "result")] == [None] * 4
@@ -200,7 +200,7 @@ class TestSubmit:
         assert problem["code"] == "privacy-budget-exhausted"
         assert problem["retryable"] is False
         assert problem["actor"] == "owner"
-        assert float(problem["required_percent"]) > float(problem["available_percent"])
+        assert float(problem["required_budget_share"]) > float(problem["available_budget_share"])
         assert submit(admin, job(fresh["id"], mu=problem["fits_at_mu"][:5])).status_code == 202
 
     def test_what_would_fit_without_an_allowance_is_told(self, admin: httpx.Client, fresh: dict[str, Any]) -> None:
@@ -216,8 +216,8 @@ class TestSubmit:
         quoted = admin.post("/v1/estimates", json=bare).json()
         assert quoted["fits"]
         assert quoted["jobs_that_still_fit"] >= 1
-        assert quoted["cost"]["retry_allowance"]["percent"] == "0"
-        assert submit(admin, bare).json()["cost"]["retry_allowance"]["percent"] == "0"
+        assert quoted["cost"]["retry_allowance"]["budget_share"] == "0"
+        assert submit(admin, bare).json()["cost"]["retry_allowance"]["budget_share"] == "0"
 
     def test_an_allowance_out_of_range_is_refused(self, admin: httpx.Client, dataset: str) -> None:
         for times in (-1, 6, "1.5"):
@@ -243,8 +243,8 @@ class TestSubmit:
         assert clone.json()["id"] != first["id"]
         assert clone.json()["optimizer"] == first["optimizer"]
         assert admin.post(f"/v1/jobs/{first['id']}/clone", headers=key).json() == clone.json()
-        percent = admin.get(f"/v1/datasets/{fresh['id']}/budget").json()["percent"]["reserved"]
-        assert float(percent) == pytest.approx(2 * most(first), rel=1e-3)
+        held = admin.get(f"/v1/datasets/{fresh['id']}/budget").json()["budget_share"]["reserved"]
+        assert float(held) == pytest.approx(2 * most(first), rel=1e-3)
 
     def test_a_view_tells_all_that_was_asked(self, admin: httpx.Client, fresh: dict[str, Any]) -> None:
         """A stranger who has only the view submits the same job again, at the same price."""
@@ -409,8 +409,8 @@ class TestWatching:
         assert answer.headers["Preference-Applied"] == "wait=20"
         assert answer.json()["state"] == "failed"
         assert answer.json()["error"] == {"code": "limit-exceeded"}
-        assert float(answer.json()["cost"]["spent"]["percent"]) == pytest.approx(most(answer.json()), rel=1e-3)
-        assert answer.json()["cost"]["returned"]["percent"] == "0"
+        assert float(answer.json()["cost"]["spent"]["budget_share"]) == pytest.approx(most(answer.json()), rel=1e-3)
+        assert answer.json()["cost"]["returned"]["budget_share"] == "0"
         assert 1.0 < waited < 10
 
     def test_a_long_poll_ends_when_its_time_is_up(self, admin: httpx.Client, worker: Worker) -> None:
@@ -481,7 +481,7 @@ class TestWatching:
         ended = admin.post(f"/v1/jobs/{worker.job_id}/cancel").json()
         assert ended["state"] == "cancelled"
         assert ended["finished_at"] is not None
-        assert ended["cost"]["spent"]["percent"] == "0"
+        assert ended["cost"]["spent"]["budget_share"] == "0"
         assert ended["cost"]["returned"] == ended["cost"]["reserved"]
 
 

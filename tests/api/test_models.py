@@ -279,8 +279,8 @@ class TestReading:
         data = upload(admin, shift=900)
         finish(service, submit(admin, job(data["id"])).json()["id"])
         budget = admin.get(f"/v1/datasets/{data['id']}/budget").json()
-        assert budget["percent"]["reserved"] == "0"
-        assert budget["percent"]["spent"] == "0"  # the store's functions published without paying any chunk
+        assert budget["budget_share"]["reserved"] == "0"
+        assert budget["budget_share"]["spent"] == "0"  # the store's functions published without paying any chunk
 
     def test_strangers(self, service: Service, admin: httpx.Client, made: tuple[str, str]) -> None:
         stranger, _ = service.someone("analyst")

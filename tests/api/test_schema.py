@@ -216,7 +216,9 @@ INFERENCE = _some(
         "score_floor": EXTREME,
     }
 )
-PRIVACY = st.builds(lambda name, figure: {name: figure}, st.sampled_from(["mu", "rho", "epsilon", "percent"]), FIGURE)
+PRIVACY = st.builds(
+    lambda name, figure: {name: figure}, st.sampled_from(["mu", "rho", "epsilon", "budget_share"]), FIGURE
+)
 
 
 def names(answer: httpx.Response, body: Any) -> bool:

@@ -108,7 +108,7 @@ class TestCaps:
         assert [answer.status_code for answer in answers] == [202] * told["jobs_that_still_fit"] + [409]
         assert submit(admin, job(fresh["id"])).status_code == 202
         budget = analyst.get(f"/v1/datasets/{fresh['id']}/budget").json()
-        assert float(budget["cap"]["used"]["reserved"]) > float(budget["percent"]["reserved"])
+        assert float(budget["cap"]["used"]["reserved"]) > float(budget["budget_share"]["reserved"])
         assert admin.get(f"/v1/datasets/{fresh['id']}/budget").json()["cap"] is None
         wider = admin.put(place, json={"budget_cap": {"epsilon": "2"}}, headers={"If-Match": made.headers["ETag"]})
         assert wider.status_code == 200, wider.text
@@ -118,7 +118,7 @@ class TestCaps:
         for other, pointer in (
             ({"epsilon": "0.5"}, None),
             ({"epsilon": "2", "delta": "1e-7"}, "/budget_cap/delta"),
-            ({"share": "0.9"}, "/budget_cap"),
+            ({"budget_share": "0.9"}, "/budget_cap"),
             ("all", "/budget_cap"),
         ):
             refused = admin.put(place, json={"budget_cap": other}, headers=tag)
@@ -149,9 +149,9 @@ class TestCaps:
         for cap, pointer in (
             ({"epsilon": 1}, "/budget_cap/epsilon"),
             ({"epsilon": "1e-9"}, "/budget_cap/epsilon"),
-            ({"share": "1e-12"}, "/budget_cap/share"),
-            ({"share": "0.5", "delta": "1e-6"}, "/budget_cap"),
-            ({"share": "0.5", "rho": "1"}, "/budget_cap"),
+            ({"budget_share": "1e-12"}, "/budget_cap/budget_share"),
+            ({"budget_share": "0.5", "delta": "1e-6"}, "/budget_cap"),
+            ({"budget_share": "0.5", "rho": "1"}, "/budget_cap"),
             ({"part": "0.5"}, "/budget_cap"),
             (0.5, "/budget_cap"),
         ):

@@ -106,7 +106,7 @@ def test_an_analyst_s_cheap_jobs_leave_the_owner_his_room_for_draws(service: Ser
     """At epsilon 20 an analyst with a thousandth of the budget used up all its draws, by samples that cost nothing."""
     (owner, _), (ann, who) = service.someone("owner"), service.someone("analyst")
     dataset = upload(owner, budget={"epsilon": "20", "delta": "1e-6"})
-    owner.put(f"/v1/datasets/{dataset['id']}/access/{who['principal']}", json={"budget_cap": {"share": "0.1"}})
+    owner.put(f"/v1/datasets/{dataset['id']}/access/{who['principal']}", json={"budget_cap": {"budget_share": "0.1"}})
     sampled = {"kind": "clipped_sgd", "steps": 60_000, "batch": 4, "clip": 1.0}
     body = job(dataset["id"], mu="0.0002", optimizer=sampled, inference={"intervals": False})
     answers = [submit(ann, body) for _ in range(10)]

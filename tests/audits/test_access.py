@@ -64,7 +64,7 @@ def use_up(client: httpx.Client, dataset: str) -> int:
 
 
 def reserved(client: httpx.Client, dataset: str) -> float:
-    return float(client.get(f"/v1/datasets/{dataset}/budget").json()["percent"]["reserved"])
+    return float(client.get(f"/v1/datasets/{dataset}/budget").json()["budget_share"]["reserved"])
 
 
 class TestCap:
@@ -72,7 +72,7 @@ class TestCap:
         """Whoever shares a dataset says how much of its budget goes with it."""
         (owner, _), (ann, who) = service.someone("owner"), service.someone("analyst")
         dataset = upload(owner)
-        for body in (None, {}, {"budget_cap": None}, {"budget_cap": "most"}, {"budget_cap": {"share": "2"}}):
+        for body in (None, {}, {"budget_cap": None}, {"budget_cap": "most"}, {"budget_cap": {"budget_share": "2"}}):
             refused = owner.put(place(dataset, who), json=body) if body is not None else owner.put(place(dataset, who))
             assert refused.status_code == 422, refused.text
         assert refused.json()["errors"][0]["pointer"].startswith("/budget_cap")
@@ -82,13 +82,17 @@ class TestCap:
     def test_a_share_is_the_most_that_goes(self, service: Service) -> None:
         (owner, _), (ann, who) = service.someone("owner"), service.someone("analyst")
         dataset = upload(owner)
-        given = owner.put(place(dataset, who), json={"budget_cap": {"share": "0.25"}})
+        given = owner.put(place(dataset, who), json={"budget_cap": {"budget_share": "0.25"}})
         assert given.status_code == 201, given.text
         assert use_up(ann, dataset["id"]) > 1
-        assert 23 < reserved(owner, dataset["id"]) <= 25
+        assert 0.23 < reserved(owner, dataset["id"]) <= 0.25
         (seen,) = owner.get(f"/v1/datasets/{dataset['id']}/access").json()["data"]
-        assert (seen["principal"], seen["name"], seen["budget_cap"]) == (who["principal"], "someone", {"share": "0.25"})
-        assert float(seen["used"]["reserved"]) > 92
+        assert (seen["principal"], seen["name"], seen["budget_cap"]) == (
+            who["principal"],
+            "someone",
+            {"budget_share": "0.25"},
+        )
+        assert float(seen["used"]["reserved"]) > 0.92
         own = ann.get(f"/v1/datasets/{dataset['id']}/budget").json()["cap"]
         assert own == {name: seen[name] for name in own}
         assert submit(owner, job(dataset["id"], mu="0.3")).status_code == 202
@@ -112,12 +116,12 @@ class TestCap:
         (owner, _), (ann, who) = service.someone("owner"), service.someone("analyst")
         first = upload(owner)
         second = upload(owner, shift=1, budget=None, scope=first["scope"])
-        owner.put(place(first, who), json={"budget_cap": {"share": "0.1"}})
+        owner.put(place(first, who), json={"budget_cap": {"budget_share": "0.1"}})
         assert ann.get(f"/v1/datasets/{second['id']}").status_code == 404
         silent = owner.put(place(second, who), json={"budget_cap": "all"})
         assert (silent.status_code, silent.json()["code"]) == (412, "precondition-failed")
-        assert '{"share": "0.1"}' in silent.json()["errors"][0]["detail"]
-        same = owner.put(place(second, who), json={"budget_cap": {"share": "0.1"}})
+        assert '{"budget_share": "0.1"}' in silent.json()["errors"][0]["detail"]
+        same = owner.put(place(second, who), json={"budget_cap": {"budget_share": "0.1"}})
         assert same.status_code == 201
         assert same.json()["datasets"] == sorted([first["id"], second["id"]])
         assert use_up(ann, first["id"]) > 0
@@ -125,13 +129,13 @@ class TestCap:
             "budget-reserved",
             "privacy-budget-exhausted",
         }
-        wider = {"budget_cap": {"share": "0.5"}}
+        wider = {"budget_cap": {"budget_share": "0.5"}}
         assert owner.put(place(second, who), json=wider, headers={"If-Match": '"x"'}).status_code == 412
         changed = owner.put(place(second, who), json=wider, headers={"If-Match": same.headers["ETag"]})
         assert changed.status_code == 200
-        assert owner.get(place(first, who)).json()["budget_cap"] == {"share": "0.5"}
+        assert owner.get(place(first, who)).json()["budget_cap"] == {"budget_share": "0.5"}
         assert submit(ann, job(second["id"], mu="0.3")).status_code == 202
-        lower = {"budget_cap": {"share": "0.01"}}
+        lower = {"budget_cap": {"budget_share": "0.01"}}
         below = owner.put(place(second, who), json=lower, headers={"If-Match": changed.headers["ETag"]})
         assert (below.status_code, below.json()["code"]) == (409, "conflict")
 
@@ -153,7 +157,7 @@ class TestEscalation:
         dataset = upload(owner)
         for role, status in (("analyst", 404), ("owner", 404), ("auditor", 403), ("admin", 403)):
             client, who = service.someone(role)
-            for cap in ("all", {"share": "0.1"}):
+            for cap in ("all", {"budget_share": "0.1"}):
                 assert client.put(place(dataset, who), json={"budget_cap": cap}).status_code == status
             assert submit(client, job(dataset["id"])).status_code == (403 if role in {"auditor", "admin"} else 404)
         assert reserved(owner, dataset["id"]) == 0
@@ -161,12 +165,12 @@ class TestEscalation:
     def test_who_has_access_gives_none_and_widens_none(self, service: Service) -> None:
         (owner, _), (ann, who) = service.someone("owner"), service.someone("analyst")
         (_, bob), dataset = service.someone("analyst"), upload(owner)
-        tag = owner.put(place(dataset, who), json={"budget_cap": {"share": "0.1"}}).headers["ETag"]
+        tag = owner.put(place(dataset, who), json={"budget_cap": {"budget_share": "0.1"}}).headers["ETag"]
         wider = {"json": {"budget_cap": "all"}, "headers": {"If-Match": tag}}
         assert ann.put(place(dataset, who), **wider).status_code == 403
         assert ann.put(place(dataset, bob), json={"budget_cap": "all"}).status_code == 403
         assert ann.delete(place(dataset, who)).status_code == 403
-        assert owner.get(place(dataset, who)).json()["budget_cap"] == {"share": "0.1"}
+        assert owner.get(place(dataset, who)).json()["budget_cap"] == {"budget_share": "0.1"}
 
     def test_lists_tell_a_principal_of_itself_alone(self, service: Service) -> None:
         (owner, _), (ann, who) = service.someone("owner"), service.someone("analyst")
@@ -195,7 +199,7 @@ class TestEscalation:
         (owner, _), (admin, root) = service.someone("owner"), service.someone("admin")
         dataset = upload(owner)
         assert submit(admin, job(dataset["id"])).status_code == 403
-        owner.put(place(dataset, root), json={"budget_cap": {"share": "0.2"}})
+        owner.put(place(dataset, root), json={"budget_cap": {"budget_share": "0.2"}})
         assert submit(admin, job(dataset["id"])).status_code == 202
         assert admin.delete(place(dataset, root)).status_code == 204
         assert submit(admin, job(dataset["id"])).status_code == 403
@@ -218,7 +222,7 @@ class TestTakenAway:
     def test_sight_and_cap_go_and_the_lines_stay(self, service: Service) -> None:
         (owner, _), (ann, who) = service.someone("owner"), service.someone("analyst")
         dataset = upload(owner)
-        owner.put(place(dataset, who), json={"budget_cap": {"share": "0.5"}})
+        owner.put(place(dataset, who), json={"budget_cap": {"budget_share": "0.5"}})
         submit(ann, job(dataset["id"]))
         with store(service) as database:
             assert drain(database), "what runs goes on"
@@ -232,7 +236,7 @@ class TestTakenAway:
         assert [one["kind"] for one in lines] == ["open", "upload", "grant", "reserve", "grant"]
         assert lines[-1]["closed"] is True
         assert verified(owner, dataset["scope"])["ok"] is True
-        owner.put(place(dataset, who), json={"budget_cap": {"share": "0.5"}})
+        owner.put(place(dataset, who), json={"budget_cap": {"budget_share": "0.5"}})
         assert owner.get(place(dataset, who)).json()["used"]["reserved"] == before, "it counts on"
 
     def test_queued_jobs_never_start(self, service: Service) -> None:
@@ -249,7 +253,7 @@ class TestTakenAway:
         assert not set(waiting) & claimed
         for one in waiting:
             view = ann.get(f"/v1/jobs/{one}").json()
-            assert (view["state"], view["error"], view["cost"]["spent"]["percent"]) == (
+            assert (view["state"], view["error"], view["cost"]["spent"]["budget_share"]) == (
                 "failed", {"code": "access-withdrawn"}, "0"
             )  # fmt: skip
             assert "access" in view["failed_for"]
@@ -278,7 +282,7 @@ class TestTakenAway:
         assert reserved(owner, kept["id"]) > 0
         for one in waiting:
             view = ann.get(f"/v1/jobs/{one}").json()
-            assert (view["state"], view["error"], view["cost"]["spent"]["percent"]) == (
+            assert (view["state"], view["error"], view["cost"]["spent"]["budget_share"]) == (
                 "failed", {"code": "access-withdrawn"}, "0"
             )  # fmt: skip
         assert ann.get(f"/v1/jobs/{stays}").json()["state"] == "queued"
@@ -318,7 +322,7 @@ class TestTakenAway:
             drain(database)
         view = ann.get(f"/v1/jobs/{made.json()['id']}").json()
         assert view["state"] == state
-        assert view["federation"]["clients"][0]["error"] == {"code": "access-withdrawn"}
+        assert view["federation"]["sites"][0]["error"] == {"code": "access-withdrawn"}
         assert reserved(owners[0], datasets[0]["id"]) == 0
         if state == "failed":
             assert view["error"] == {"code": "access-withdrawn"}
@@ -471,7 +475,7 @@ class TestOfOthers:
     def test_caps_hold_while_two_principals_submit_at_once(self, service: Service) -> None:
         (owner, _), (ann, first), (bob, second) = (service.someone(role) for role in ("owner", "analyst", "analyst"))
         dataset = upload(owner)
-        owner.put(place(dataset, first), json={"budget_cap": {"share": "0.2"}})
+        owner.put(place(dataset, first), json={"budget_cap": {"budget_share": "0.2"}})
         owner.put(place(dataset, second), json={"budget_cap": "all"})
         codes: list[Any] = []
 
@@ -484,11 +488,11 @@ class TestOfOthers:
             one["principal"]: float(one["used"]["reserved"])
             for one in owner.get(f"/v1/datasets/{dataset['id']}/access").json()["data"]
         }
-        assert 80 < used[first["principal"]] <= 100
+        assert 0.8 < used[first["principal"]] <= 1
         assert used[second["principal"]] == pytest.approx(
-            reserved(owner, dataset["id"]) - used[first["principal"]] / 5, abs=2
+            reserved(owner, dataset["id"]) - used[first["principal"]] / 5, abs=0.02
         )
-        assert reserved(owner, dataset["id"]) <= 100
+        assert reserved(owner, dataset["id"]) <= 1
         assert verified(owner, dataset["scope"])["ok"] is True
 
     def test_access_that_comes_and_goes_admits_nothing_beside_its_cap(self, service: Service) -> None:
@@ -498,7 +502,7 @@ class TestOfOthers:
 
         def flip() -> None:
             while not done.is_set():
-                owner.put(place(dataset, who), json={"budget_cap": {"share": "0.1"}})
+                owner.put(place(dataset, who), json={"budget_cap": {"budget_share": "0.1"}})
                 owner.delete(place(dataset, who))
 
         def send() -> None:
@@ -507,7 +511,7 @@ class TestOfOthers:
 
         together([flip, *[send] * 4])
         assert set(statuses) <= {202, 404, 409}
-        owner.put(place(dataset, who), json={"budget_cap": {"share": "0.1"}})
+        owner.put(place(dataset, who), json={"budget_cap": {"budget_share": "0.1"}})
         assert float(owner.get(place(dataset, who)).json()["used"]["reserved"]) <= 100
         assert reserved(owner, dataset["id"]) <= 10
         assert verified(owner, dataset["scope"])["ok"] is True

@@ -148,7 +148,7 @@ def test_nothing_begins_once_access_was_taken_and_given_again(scene: Scene) -> N
     assert scene.verified()
 
 
-@pytest.mark.parametrize("caps", [("all", "all"), ("all", {"share": "0.1"})])
+@pytest.mark.parametrize("caps", [("all", "all"), ("all", {"budget_share": "0.1"})])
 def test_of_two_who_give_access_at_once_one_decides(scene: Scene, caps: tuple[Any, Any]) -> None:
     """The same cap twice is one access; another one is refused, and never replaces the first in silence."""
     for _ in range(5):
@@ -180,7 +180,7 @@ def test_a_cap_is_lowered_below_no_job_that_is_let_in_meanwhile(scene: Scene) ->
     with scene.database.write() as session:
         grant = give(session, scene.place.dataset_id, scene.ann)
         terms = ledger.balance(session, scene.place.scope_id).terms
-    narrow = terms_of_cap(CAP.validate_python({"share": "0.0001"}), terms)
+    narrow = terms_of_cap(CAP.validate_python({"budget_share": "0.0001"}), terms)
     outcomes: list[str] = []
 
     def reserve() -> None:

@@ -37,7 +37,7 @@ def alone(job: Federation, place: int) -> list[str]:
     """Have one dataset asked alone what a client of the job was asked; return what each is charged, in per cent."""
     row = job.row(job.clients[place])
     spec = {name: value for name, value in row.spec.items() if name in {"model", "optimizer", "privacy", "inference"}}
-    spec["optimizer"] = {**spec["optimizer"], "clients": None} if "clients" in spec["optimizer"] else spec["optimizer"]
+    spec["optimizer"] = {**spec["optimizer"], "sites": None} if "sites" in spec["optimizer"] else spec["optimizer"]
     body = {"dataset": row.dataset_id, **spec}
     headers = {"Idempotency-Key": uuid4().hex, "Authorization": job.authorization}  # who may spend the owner's budget
     answer = job.service.http.post("/v1/jobs", json=body, headers=headers)
@@ -45,7 +45,8 @@ def alone(job: Federation, place: int) -> list[str]:
     single = job.service.wait(answer.json()["id"], 200)
     assert single["state"] == "succeeded", single
     return [
-        job.service.get(f"/v1/jobs/{name}")["cost"]["spent"]["percent"] for name in (job.clients[place], single["id"])
+        job.service.get(f"/v1/jobs/{name}")["cost"]["spent"]["budget_share"]
+        for name in (job.clients[place], single["id"])
     ]
 
 

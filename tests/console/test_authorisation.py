@@ -10,6 +10,7 @@ from api.app import PAGES
 from api.body import operation_of
 from api.pages.routes import _DEEDS, PageRoute
 from core.db.service_tables import Audit
+from farthing.schemas.figures import per_cent
 from tests.support.api import Service, upload
 from tests.support.windows import csrf, window_of
 
@@ -168,7 +169,7 @@ def test_deeds_leave_the_lines_of_the_api(service: Service) -> None:
         before = len(lines_of(service, made["principal"]))
         person = analyst["principal"]
         if number == 0:
-            client.put(f"/v1/datasets/{data}/access/{person}", json={"budget_cap": {"share": "0.5"}})
+            client.put(f"/v1/datasets/{data}/access/{person}", json={"budget_cap": {"budget_share": "0.5"}})
             client.delete(f"/v1/datasets/{data}/access/{person}")
             client.post(f"/v1/scopes/{scope}/freeze", json={"reason": "looking"})
             client.post(f"/v1/scopes/{scope}/unfreeze", json={"reason": "looked"})
@@ -178,7 +179,7 @@ def test_deeds_leave_the_lines_of_the_api(service: Service) -> None:
             window = window_of(service.url, made["key"])
             form = {"csrf": csrf(window)}
             for path, fields in (
-                ("access", {"principal": person, "kind": "share", "amount": "50"}),
+                ("access", {"principal": person, "kind": "budget_share", "amount": "50"}),
                 (f"access/{person}/take", {}),
                 ("freeze", {"reason": "looking"}),
                 ("unfreeze", {"reason": "looked"}),
@@ -214,8 +215,8 @@ def test_the_price_on_a_page_is_the_price_of_the_api(
     form = {"csrf": csrf(window), "dataset": dataset, "kind": "logistic", "target": "y", "features": "age"}
     answer = window.post("/jobs/new/estimate", data=form | {"by": "mu", "amount": "0.2"})
     assert answer.status_code == 200
-    assert f"{figures['percent']}\N{NO-BREAK SPACE}%" in answer.text
-    assert f"{figures['retry_allowance']['percent']}\N{NO-BREAK SPACE}%" in answer.text
+    assert per_cent(figures["budget_share"]) in answer.text
+    assert per_cent(figures["retry_allowance"]["budget_share"]) in answer.text
     assert f"epsilon {figures['epsilon_alone']} at delta" in answer.text
 
 

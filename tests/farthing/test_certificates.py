@@ -577,8 +577,8 @@ def test_a_real_federated_job_has_a_certificate_of_the_whole_and_of_each_client(
     )
     released_as(whole, export.json())
     assert job.federation is not None
-    assert job.federation.clients is not None
-    for one, dataset in zip(job.federation.clients, datasets, strict=True):
+    assert job.federation.sites is not None
+    for one, dataset in zip(job.federation.sites, datasets, strict=True):
         own = check(client.certificate(str(one.job)), published)
         part_of(own, whole)
         assert own.payload["dataset"]["id"] == dataset

@@ -79,12 +79,12 @@ def ok(done: "subprocess.CompletedProcess[str]") -> str:
 
 def share_and_list(farthing: Command, dataset: str, scope: str, principal: str, secret: str) -> None:
     """Share a dataset with a principal in several ways; the last one, an epsilon, stays."""
-    for silent in ((), ("--all", "--share", "0.5")):
+    for silent in ((), ("--all", "--budget-share", "0.5")):
         assert farthing("share", dataset, principal, *silent).returncode == 2
     assert f"ana ({principal}) may use all of {scope}" in ok(farthing("share", dataset, principal, "--all"))
     assert dataset in ok(farthing("datasets", FARTHING_KEY=secret))
     ok(farthing("unshare", dataset, principal))
-    ok(farthing("share", dataset, principal, "--share", "0.5"))
+    ok(farthing("share", dataset, principal, "--budget-share", "0.5"))
     told = ok(farthing("share", dataset, principal, "--epsilon", "1", "--delta", "1e-6", "--change"))
     assert "may use delta 1e-6, epsilon 1 of" in told
     listed = ok(farthing("access", dataset))
@@ -355,7 +355,7 @@ def test_a_federated_job_is_trained_from_the_command_line(farthing: Command, ser
     }
     file = tmp_path / "job.json"
     file.write_text(json.dumps(asked))
-    told = farthing("train", file, "--client", one, "--client", other, "--quorum", "2")
+    told = farthing("train", file, "--site", one, "--site", other, "--quorum", "2")
     assert told.returncode == 0, told.stderr
     assert "intercept" in told.stdout
     (name,) = set(re.findall(r"job_[0-9a-z]+", told.stderr.splitlines()[0]))

@@ -48,8 +48,8 @@ class TestData:
         analyst = client.create_key("ana", "analyst")
         with Client(service.url, analyst.key or "") as ana:
             assert list(ana.datasets()) == []
-            given = client.share(made.id, analyst.principal, {"share": "0.2"})
-            assert (given.budget_cap, given.name, given.datasets) == ({"share": "0.2"}, "ana", [made.id])
+            given = client.share(made.id, analyst.principal, {"budget_share": "0.2"})
+            assert (given.budget_cap, given.name, given.datasets) == ({"budget_share": "0.2"}, "ana", [made.id])
             changed = client.share(made.id, analyst.principal, "all", version=given.version)
             assert [changed] == client.accesses(made.id) == ana.accesses(made.id)
             assert [found.id for found in ana.datasets()] == [made.id]
@@ -113,7 +113,7 @@ class TestBudget:
         made = client.upload(records, metadata())
         scope = str(made.scope)
         budget = client.budget(made.id)
-        assert (budget.scope, budget.epsilon["total"], budget.percent.spent) == (scope, "3", "0")
+        assert (budget.scope, budget.epsilon["total"], budget.budget_share.spent) == (scope, "3", "0")
         assert client.scope(scope).datasets == [made.id]
         verified = client.verify(scope)
         assert (verified.ok, verified.head) == (True, budget.head)

@@ -5,10 +5,10 @@ from typing import Any
 from rich.console import Console
 
 from farthing import federated, job_tables
-from farthing.estimate_views import ClientEstimate, Estimate
+from farthing.estimate_views import Estimate, SiteEstimate
 from farthing.job_views import Job
 
-COST = {"percent": "2.5", "epsilon_alone": "0.4", "rho": "0.005", "mu": "0.1"}
+COST = {"budget_share": "0.025", "epsilon_alone": "0.4", "rho": "0.005", "mu": "0.1"}
 
 
 def shown(content: Any) -> list[str]:
@@ -35,7 +35,7 @@ def test_models_take_the_place_of_models() -> None:
 
 
 def test_clients_are_shown_as_far_as_they_may_be_seen() -> None:
-    paid = {"reserved": COST, "spent": {**COST, "percent": "1.1"}, "delta": "1e-6"}
+    paid = {"reserved": COST, "spent": {**COST, "budget_share": "0.011"}, "delta": "1e-6"}
     clients = [
         {
             "place": 0,
@@ -45,7 +45,7 @@ def test_clients_are_shown_as_far_as_they_may_be_seen() -> None:
             "site": "north",
             "job": "job_1",
             "cost": paid,
-            "error": {"code": "client-lost"},
+            "error": {"code": "site-lost"},
         },
         {"place": 1, "state": "failed", "dataset": None, "site": None, "job": None, "cost": None, "error": None},
     ]
@@ -55,18 +55,18 @@ def test_clients_are_shown_as_far_as_they_may_be_seen() -> None:
             "state": "failed",
             "progress": {"step": 1, "steps": 8},
             "cost": None,
-            "federation": {"job": "job_0", "place": None, "quorum": 2, "clients": clients},
+            "federation": {"job": "job_0", "place": None, "quorum": 2, "sites": clients},
         }
     )
-    assert job.cost.spent.percent is None
-    *_, mine, other = shown(federated.clients(job))
+    assert job.cost.spent.budget_share is None
+    *_, mine, other = shown(federated.sites(job))
     assert mine.split() == [
-        *["0", "ds_1", "sc_1", "north", "job_1", "failed", "(client-lost)", "2.5", "%", "1.1", "%", "0.4", "1e-6"]
+        *["0", "ds_1", "sc_1", "north", "job_1", "failed", "(site-lost)", "2.5", "%", "1.1", "%", "0.4", "1e-6"]
     ]
     assert other.split() == ["1", "-", "-", "-", "-", "failed", *"----"]
     assert federated.spent(job) == "1.1 %"
-    more = {**clients[0], "place": 2, "cost": {**paid, "spent": {**COST, "percent": "10.5"}}}
-    federation = {"job": "job_0", "place": None, "quorum": 2, "clients": [*clients, more]}
+    more = {**clients[0], "place": 2, "cost": {**paid, "spent": {**COST, "budget_share": "0.105"}}}
+    federation = {"job": "job_0", "place": None, "quorum": 2, "sites": [*clients, more]}
     several = Job.model_validate({**job.model_dump(), "cost": None, "federation": federation})
     assert shown(job_tables.jobs([several]))[1].endswith("1/8  1.1 to 10.5 %")
 
@@ -84,7 +84,7 @@ def waiting(sites: list[str | None], **changes: Any) -> Job:
         for place, site in enumerate(sites)
     ]
     told = {"id": "job_0", "state": "queued", "progress": {"step": 0, "steps": 8}, "cost": None, "site": None}
-    federation = {"job": "job_0", "quorum": 2, "clients": clients}
+    federation = {"job": "job_0", "quorum": 2, "sites": clients}
     return Job.model_validate({**told, "federation": federation, **changes})
 
 
@@ -105,8 +105,8 @@ def test_a_job_tells_what_it_waits_for_and_whose_sites_keep_its_clients_records(
     assert "state queued" in lines
     assert "waits for a worker that serves north" in lines
     assert not [line for line in lines if line.startswith(("dataset ", "site ", "ended "))], "it has none of its own"
-    heads, *clients = lines[lines.index("clients of job_0") + 1 :]
-    assert heads == "client dataset scope site job state reserved spent epsilon delta"
+    heads, *clients = lines[lines.index("sites of job_0") + 1 :]
+    assert heads == "place dataset scope site job state reserved spent epsilon delta"
     assert clients == [
         "0 ds_north - north job_north queued - - - -",
         "1 - - (service) - queued - - - -",
@@ -115,15 +115,15 @@ def test_a_job_tells_what_it_waits_for_and_whose_sites_keep_its_clients_records(
 
 
 def test_a_client_tells_its_site_and_which_job_it_is_of() -> None:
-    ended = {"state": "failed", "site": "north", "dataset": "ds_1", "scope": "sc_1", "error": {"code": "client-lost"}}
-    membership = {"federation": {"job": "job_9", "place": 1, "quorum": None, "clients": None}}
+    ended = {"state": "failed", "site": "north", "dataset": "ds_1", "scope": "sc_1", "error": {"code": "site-lost"}}
+    membership = {"federation": {"job": "job_9", "place": 1, "quorum": None, "sites": None}}
     lines = [" ".join(line.split()) for line in shown(job_tables.job(waiting([], **ended, **membership)))]
     for said in (
-        "state failed (client-lost)",
+        "state failed (site-lost)",
         "dataset ds_1",
         "scope sc_1",
         "site north",
-        "client of job_9, place 1",
+        "site of job_9, place 1",
         "steps 0/8",
     ):
         assert said in lines
@@ -144,11 +144,11 @@ def test_a_list_tells_sites_and_waiting_where_some_job_has_any() -> None:
 
 
 def test_prices_are_shown_client_by_client() -> None:
-    one = ClientEstimate.model_validate({"dataset": "ds_1", "rows": 400, "plan": {}, "cost": COST, "fits": False})
+    one = SiteEstimate.model_validate({"dataset": "ds_1", "rows": 400, "plan": {}, "cost": COST, "fits": False})
     found = Estimate.model_validate(
-        {"cost": None, "plan": {}, "bound": None, "fits": False, "jobs_that_still_fit": None, "clients": [one]}
+        {"cost": None, "plan": {}, "bound": None, "fits": False, "jobs_that_still_fit": None, "sites": [one]}
     )
-    assert found.cost.percent is None
-    assert found.clients is not None
-    *_, line = shown(federated.prices(found.clients))
+    assert found.cost.budget_share is None
+    assert found.sites is not None
+    *_, line = shown(federated.prices(found.sites))
     assert line.split() == ["ds_1", "no", "400", "2.5", "%", "0.4", "0.1", "-"]

@@ -71,9 +71,9 @@ def test_keys_show_when_they_end_and_no_secret() -> None:
 
 
 def test_an_estimate_shows_what_is_reserved_beside_the_price() -> None:
-    cost = {"percent": "2.5", "epsilon_alone": "0.4", "rho": "0.005", "mu": "0.1"}
+    cost = {"budget_share": "0.025", "epsilon_alone": "0.4", "rho": "0.005", "mu": "0.1"}
     quoted = {"plan": {}, "bound": None, "fits": True, "jobs_that_still_fit": 30}
-    for beside, said in (({"percent": "0.2"}, "0.2 %"), (None, "-")):
+    for beside, said in (({"budget_share": "0.002"}, "0.2 %"), (None, "-")):
         found = Estimate.model_validate({**quoted, "cost": {**cost, "retry_allowance": beside}})
         (line,) = (line for line in shown(estimate_tables.estimate(found)) if "allowance" in line)
         assert line.split("  ", 1)[1].strip() == said
@@ -97,7 +97,7 @@ def test_an_estimate_shows_predicted_widths_and_what_a_goal_takes() -> None:
     width = {"name": "age", "width": 0.02, "nonprivate_width": 0.016, "ratio": 1.25, "lowest": 0.01, "highest": None}
     goal = {"coefficient": "age", "at_most": 0.01, "predicted": 0.02, "met": False, "nonprivate_width": 0.016}
     quoted = {
-        "cost": {"percent": "2.5", "epsilon_alone": "0.4", "rho": "0.005", "mu": "0.1"},
+        "cost": {"budget_share": "0.025", "epsilon_alone": "0.4", "rho": "0.005", "mu": "0.1"},
         "plan": {},
         "bound": None,
         "fits": True,
@@ -123,7 +123,7 @@ def test_an_estimate_shows_predicted_widths_and_what_a_goal_takes() -> None:
 
 def test_an_estimate_shows_what_is_promised_of_the_excess_risk_and_what_a_goal_takes() -> None:
     quoted = {
-        "cost": {"percent": "2.5", "epsilon_alone": "0.4", "rho": "0.005", "mu": None},
+        "cost": {"budget_share": "0.025", "epsilon_alone": "0.4", "rho": "0.005", "mu": None},
         "plan": {"kind": "adaptive_gd", "extremes": [{"sigma": 1.0}]},
         "bound": None,
         "fits": True,
@@ -170,11 +170,11 @@ def test_a_title_is_as_long_as_it_is() -> None:
 
 def test_a_job_that_drew_less_says_what_it_gave_back() -> None:
     def said(returned: str | None) -> str:
-        figures = {name: {"percent": percent} for name, percent in (("reserved", "4"), ("spent", "1"))}
-        cost = {**figures, "returned": None if returned is None else {"percent": returned}}
+        figures = {name: {"budget_share": share} for name, share in (("reserved", "0.04"), ("spent", "0.01"))}
+        cost = {**figures, "returned": None if returned is None else {"budget_share": returned}}
         job = {"id": "job_1", "state": "succeeded", "progress": {"step": 1, "steps": 2}, "cost": cost}
         return " ".join(" ".join(shown(job_tables.cost(Job.model_validate(job)))).split())
 
-    assert said("3").endswith("4 % was reserved, and 3 % was given back")
+    assert said("0.03").endswith("4 % was reserved, and 3 % was given back")
     assert "given back" not in said("0")
     assert "given back" not in said(None), "not ended, or told by an older service"

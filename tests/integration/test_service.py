@@ -88,7 +88,7 @@ def test_a_job_ends_with_a_model_and_costs_what_was_quoted(admin: Client) -> Non
     assert ended.progress.step == ended.progress.steps > 0
     assert ended.cost.spent.mu == quoted.cost.mu == "1"
     budget = admin.budget(made.id)
-    assert (budget.percent.reserved, budget.rho["spent"]) == ("0", "0.5")
+    assert (budget.budget_share.reserved, budget.rho["spent"]) == ("0", "0.5")
     assert ended.model is not None
     table = {line.name: line for line in admin.summary(ended.model).coefficients}
     assert set(table) == {"intercept", "age", "job[b]", "job[c]"}
@@ -108,10 +108,10 @@ def test_a_federated_job_charges_each_client_and_leaves_one_model(service: Targe
     assert ended.federation is not None
     for dataset in datasets:
         budget = admin.budget(dataset)
-        assert (budget.percent.reserved, budget.rho["spent"]) == ("0", "0.5"), "each pays for its own answers"
+        assert (budget.budget_share.reserved, budget.rho["spent"]) == ("0", "0.5"), "each pays for its own answers"
     kinds = [line.kind for line in admin.events(submitted.id)]
     assert (kinds[0], kinds[-1]) == ("queued", "succeeded")
-    assert len(admin.report(submitted.id)["clients"]) == 2
+    assert len(admin.report(submitted.id)["sites"]) == 2
     with service.http() as http:
         left = http.get(f"/v1/jobs/{submitted.id}/artifacts").json()["data"]
         assert {one["name"] for one in left} == {"report.json", "model.json", "model.safetensors"}
@@ -167,14 +167,14 @@ def test_what_passes_the_budget_is_403_and_what_is_reserved_by_others_409(admin:
     assert (exhausted.value.status, exhausted.value.code) == (403, "privacy-budget-exhausted")
     assert not exhausted.value.retryable
     assert admin.budget(made.id) == before
-    running = admin.submit(job(made.id, privacy={"percent": "60"}, **LONG))
+    running = admin.submit(job(made.id, privacy={"budget_share": "0.60"}, **LONG))
     with pytest.raises(FarthingError) as reserved:
-        admin.submit(job(made.id, privacy={"percent": "60"}))
+        admin.submit(job(made.id, privacy={"budget_share": "0.60"}))
     assert (reserved.value.status, reserved.value.code) == (409, "privacy-budget-reserved")
     assert reserved.value.retryable
     admin.cancel(running.id)
     assert end_of(admin, running.id).state == "cancelled"
-    fits = admin.submit(job(made.id, privacy={"percent": "20"}))
+    fits = admin.submit(job(made.id, privacy={"budget_share": "0.20"}))
     assert end_of(admin, admin.cancel(fits.id).id).ended  # it was taken; whether it ran first does not matter
 
 
@@ -209,8 +209,8 @@ def test_a_queued_and_a_running_job_are_cancelled_and_give_back_the_rest(admin: 
         admin.cancel(one)
     assert {end_of(admin, one).state for one in jobs} == {"cancelled"}
     budget = admin.budget(made.id)
-    assert budget.percent.reserved == "0"
-    assert float(budget.percent.spent) > 0
+    assert budget.budget_share.reserved == "0"
+    assert float(budget.budget_share.spent) > 0
     assert admin.cancel(jobs[0]).state == "cancelled"
 
 
@@ -235,7 +235,7 @@ def test_an_analyst_sees_and_spends_what_was_granted_and_no_more(admin: Client, 
     assert sent.id in {found.id for found in admin.jobs(dataset=made.id)}
     own = analyst.budget(made.id).cap
     assert own is not None
-    assert float(own.used.spent) > float(admin.budget(made.id).percent.spent) > 0
+    assert float(own.used.spent) > float(admin.budget(made.id).budget_share.spent) > 0
     with pytest.raises(FarthingError) as refused:
         analyst.validation(made.id)
     assert refused.value.status in (403, 404)

@@ -111,8 +111,8 @@ def test_an_exhausted_budget_says_what_would_fit(database: Database, place: Plac
     with pytest.raises(BudgetExhausted) as refused:
         submit_alone(database, place, [Gaussian(sigma=0.5)])
     facts = refused.value.facts
-    assert Decimal(str(facts["required_percent"])) > 100
-    assert facts["available_percent"] == "100.0000"
+    assert Decimal(str(facts["required_budget_share"])) > 1
+    assert facts["available_budget_share"] == "1"
     assert 0 < float(str(facts["fits_at_share"])) < 1
     submit_alone(database, place, [Zcdp(rho=float(str(facts["fits_at_rho"])) * 0.9999)])
 

@@ -25,7 +25,7 @@ from core.ledger.witness.witness import Witness
 from core.operations.reconciling import reconcile
 from core.privacy.budget import plan_orders, renewed, standing
 from core.privacy.events import EVENT, Gaussian
-from core.service.budgets import percent_view
+from core.service.budgets import shares_view
 from core.training.order import read_order
 from tests.ledger.test_forgeries import SCHEDULE, Bodies, history, of, rewrite, verify
 from tests.ledger.test_witness import pay_witnessed, roll_back
@@ -223,7 +223,7 @@ def test_a_grant_that_was_used_and_lowered_can_be_looked_at(database: Database, 
         account = session.get_one(Account, grant)
         assert 0 in (account.cap_1, account.cap_2, account.cap_3)
         held = balance_of(account)
-        shown = percent_view(held.terms, held.spent, held.reserved)
+        shown = shares_view(held.terms, held.spent, held.reserved)
     assert Decimal(0) < Decimal(shown.reserved) < Decimal(100)
     assert verify(database, place.scope_id).ok
 

@@ -64,8 +64,8 @@ Price = tuple[int, ...]
 SCOPE, GRANT = "scope", "grant"
 CAPS: tuple[BudgetCap, ...] = (
     "all",
-    CapRequest(share=Decimal("0.5")),
-    CapRequest(share=Decimal("0.15")),
+    CapRequest(budget_share=Decimal("0.5")),
+    CapRequest(budget_share=Decimal("0.15")),
     CapRequest(epsilon=Decimal(1)),
     CapRequest(epsilon=Decimal("0.4")),
 )

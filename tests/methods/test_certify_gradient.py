@@ -314,7 +314,7 @@ def test_clients_tell_their_gradients_for_a_mean_of_norms_is_no_norm_of_a_mean()
     found = plan_federation(spec, clients)
     settings, other = (settings_of(one) for one in found.clients)
     assert settings == other
-    assert (settings.clients, settings.units) == (2, UNITS)
+    assert (settings.sites, settings.units) == (2, UNITS)
     job, point = found.clients[0], torch.zeros(2, dtype=torch.float64)
 
     def work(peers: ThreadPeerGroup) -> tuple[Tensor, ErrorBound]:
@@ -332,7 +332,7 @@ def test_clients_tell_their_gradients_for_a_mean_of_norms_is_no_norm_of_a_mean()
     assert claim.norm.told < 0.1, "of their mean"
     assert claim.value == pytest.approx(claim.norm.left + claim.norm.tolerance)
     assert norms.POPULATIONS in claim.conditions
-    alone = settings.model_copy(update={"clients": 1}).tolerance(job.facts).at(0.0)
+    alone = settings.model_copy(update={"sites": 1}).tolerance(job.facts).at(0.0)
     shorter = settings.tolerance(job.facts).at(0.0)
     assert shorter == pytest.approx(alone / sqrt(2) * sqrt(log(1 / 0.045) / log(20)))
 

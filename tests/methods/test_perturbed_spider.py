@@ -41,7 +41,7 @@ def settings(**options: Any) -> PerturbedSpider:
         "frozen_steps": 3,
         "steps": 100,
         "radius": 1000.0,
-        "clients": 1,
+        "sites": 1,
         "start": "zeros",
     }
     return PerturbedSpider.model_validate(usual | options)

@@ -195,7 +195,7 @@ class TestClients:
 
     @pytest.mark.parametrize("mode", ["gradient", "sound", "printed", "hessian_products"])
     def test_select_alike_and_each_pays_for_itself(self, mode: str) -> None:
-        settings = narrow(planned(mode, mu=1e4, clients=2))
+        settings = narrow(planned(mode, mu=1e4, sites=2))
 
         def work(peers: ThreadPeerGroup) -> tuple[Tensor, int, int]:
             payments = CountingFilter()
@@ -238,7 +238,7 @@ class TestClaims:
         assert quoted["claimed_curvature"] == pytest.approx(found.curvature, rel=2e-3)
 
     def test_tolerances_by_their_formulas(self) -> None:
-        settings = planned("sound", mu=0.5, clients=4)
+        settings = planned("sound", mu=0.5, sites=4)
         level, root = log(8 * 5 / 0.05), sqrt(4 * UNITS)
         noise = sqrt(10) / 0.5 / sqrt(4)
         slope, bend = noise * 2 * 40 / UNITS, noise * 2 * 60 / UNITS
@@ -247,7 +247,7 @@ class TestClaims:
         assert sharp == pytest.approx(240 / root * sqrt(log(4) + level) + bend * (4 + 2 * sqrt(level)))
 
     def test_printed_thresholds_by_their_formulas(self) -> None:
-        settings = planned("printed", mu=gdp_mu(1.0, 1e-5), clients=4)
+        settings = planned("printed", mu=gdp_mu(1.0, 1e-5), sites=4)
         sampled, spread = log(8 * 4 / 0.05), 5 * log(1e5)
         steep = 40 * sampled / sqrt(4 * UNITS) + 40 * sqrt(4 * spread * log(16 / 0.05)) / (2 * UNITS)
         sharp = 60 * sqrt(sampled / (4 * UNITS)) + 60 * 4 * sqrt(spread * log(32 / 0.05)) / (2 * UNITS)
@@ -288,7 +288,7 @@ class TestPredictedNoise:
 
     def settings(self, dimension: int, mode: str, clients: int) -> SelectModel:
         asked = SelectModel.model_validate(
-            {"mode": mode, "alpha": 0.02, "gamma_star": 0.3, "candidates": 100, "clients": clients}
+            {"mode": mode, "alpha": 0.02, "gamma_star": 0.3, "candidates": 100, "sites": clients}
         )
         if mode == "above_threshold":
             asked = asked.model_copy(update={"epsilon": 1.0})

@@ -87,7 +87,9 @@ BODIES = st.fixed_dictionaries(
         )
         | some(weights=some(bound=EXTREME)).map(lambda one: {"kind": "multinomial", "target": "job"} | one)
         | some(weights=some(bound=EXTREME), loss=some(cap=EXTREME)).map(lambda one: PHASE | one),
-        "privacy": st.builds(lambda name, figure: {name: figure}, st.sampled_from(["mu", "rho", "percent"]), FIGURE),
+        "privacy": st.builds(
+            lambda name, figure: {name: figure}, st.sampled_from(["mu", "rho", "budget_share"]), FIGURE
+        ),
         "optimizer": some(
             steps=st.sampled_from([1, 2, 20_000]),
             step_size=EXTREME,

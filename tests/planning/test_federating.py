@@ -37,7 +37,7 @@ def sigmas(planned: PlannedFederation) -> list[set[float]]:
     return [{question.sigma for question in one.spec.optimizer.questions()} for one in planned.clients]
 
 
-@pytest.mark.parametrize("privacy", [{"epsilon": "1"}, {"mu": "0.5"}, {"percent": "10"}], ids=str)
+@pytest.mark.parametrize("privacy", [{"epsilon": "1"}, {"mu": "0.5"}, {"budget_share": "0.10"}], ids=str)
 @pytest.mark.parametrize(
     "optimizer",
     [
@@ -99,10 +99,10 @@ def test_a_method_that_counts_clients_is_told_how_many() -> None:
     clients = [client(0, 1000), client(1, 900)]
     planned = plan_federation(asked(2, GAUSS, {"mu": "0.5"}), clients)
     assert planned.spec.optimizer.kind == "gauss_psgd"
-    assert planned.spec.optimizer.clients == 2
+    assert planned.spec.optimizer.sites == 2
     with pytest.raises(Invalid) as refused:
-        plan_federation(asked(2, GAUSS | {"clients": 3}, {"mu": "0.5"}), clients)
-    assert refused.value.fields[0].pointer == "/optimizer/clients"
+        plan_federation(asked(2, GAUSS | {"sites": 3}, {"mu": "0.5"}), clients)
+    assert refused.value.fields[0].pointer == "/optimizer/sites"
 
 
 def test_a_client_that_does_not_fit_is_named() -> None:

@@ -77,7 +77,7 @@ def test_format() -> None:
 
 @pytest.mark.parametrize(
     "body",
-    [{}, {"mu": "1", "rho": "1"}, {"mu": None}, {"mu": 0.1}, {"mu": "0"}, {"percent": "101"}, {"sigma": "1"}],
+    [{}, {"mu": "1", "rho": "1"}, {"mu": None}, {"mu": 0.1}, {"mu": "0"}, {"budget_share": "1.01"}, {"sigma": "1"}],
     ids=repr,
 )
 def test_target_is_one_closed_choice(body: dict[str, Any]) -> None:
@@ -87,7 +87,7 @@ def test_target_is_one_closed_choice(body: dict[str, Any]) -> None:
 
 def test_schemas_are_closed_choices() -> None:
     schema = PrivacyTarget.model_json_schema()
-    assert [choice["required"] for choice in schema["oneOf"]] == [["mu"], ["rho"], ["epsilon"], ["percent"]]
+    assert [choice["required"] for choice in schema["oneOf"]] == [["mu"], ["rho"], ["epsilon"], ["budget_share"]]
     assert not any(choice["additionalProperties"] for choice in schema["oneOf"])
     assert [sorted(choice["properties"]) for choice in BudgetRequest.model_json_schema()["oneOf"]] == [
         ["accept_delta", "accept_weak_privacy", "delta", "epsilon"],
@@ -101,14 +101,14 @@ def test_only_what_was_given_is_written_back() -> None:
 
 
 @pytest.mark.parametrize("epsilon", ["0.02", "1", "3", "8", "40"])
-@pytest.mark.parametrize("percent", ["0.01", "7.5", "40", "100"])
-def test_percent_target_takes_that_share_and_fits(epsilon: str, percent: str) -> None:
+@pytest.mark.parametrize("share", ["0.0001", "0.075", "0.4", "1"])
+def test_a_target_of_a_share_takes_that_share_and_fits(epsilon: str, share: str) -> None:
     terms = plan_orders(Decimal(epsilon), Decimal("1e-6"))
     nothing = (0,) * len(terms.orders)
-    mu = PrivacyTarget.model_validate({"percent": percent}).total_mu(terms)
+    mu = PrivacyTarget.model_validate({"budget_share": share}).total_mu(terms)
     price = cost_nano(Repeated(event=Gaussian(sigma=24**0.5 / mu), times=24), terms.orders)
     assert admits(terms, nothing, nothing, price)
-    assert percent_of(terms, nothing, nothing, price) == pytest.approx(Decimal(percent), abs=Decimal("0.001"))
+    assert percent_of(terms, nothing, nothing, price) == pytest.approx(100 * Decimal(share), abs=Decimal("0.001"))
 
 
 def test_other_targets() -> None:

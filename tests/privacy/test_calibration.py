@@ -28,7 +28,7 @@ def target(**figure: str) -> PrivacyTarget:
 
 
 @pytest.mark.parametrize("rate", [0.001, 0.02, 0.5, 1.0])
-@pytest.mark.parametrize("figure", [{"percent": "40"}, {"rho": "0.05"}, {"mu": "0.5"}, {"epsilon": "1"}])
+@pytest.mark.parametrize("figure", [{"budget_share": "0.40"}, {"rho": "0.05"}, {"mu": "0.5"}, {"epsilon": "1"}])
 def test_is_allowed_and_a_thousandth_less_noise_is_not(figure: dict[str, str], rate: float) -> None:
     fits = allowed(target(**figure), TERMS)
     sigma = smallest_sigma(steps(rate, 500), fits)
@@ -36,14 +36,14 @@ def test_is_allowed_and_a_thousandth_less_noise_is_not(figure: dict[str, str], r
     assert not fits(steps(rate, 500)(sigma * 0.999))
 
 
-@pytest.mark.parametrize("percent", ["0.5", "10", "100"])
-def test_per_cent_are_of_the_empty_budget_which_then_admits_it(percent: str) -> None:
-    event = steps(0.01, 300)(smallest_sigma(steps(0.01, 300), allowed(target(percent=percent), TERMS)))
+@pytest.mark.parametrize("share", ["0.005", "0.1", "1"])
+def test_a_share_is_of_the_empty_budget_which_then_admits_it(share: str) -> None:
+    event = steps(0.01, 300)(smallest_sigma(steps(0.01, 300), allowed(target(budget_share=share), TERMS)))
     cost_there = cost_nano(event, TERMS.orders)
     empty = (0,) * len(TERMS.orders)
     assert admits(TERMS, empty, empty, cost_there)
     used = min(price / cap for price, cap in zip(cost_there, TERMS.caps_nano, strict=True))
-    assert used == pytest.approx(float(percent) / 100, rel=1e-3)
+    assert used == pytest.approx(float(share), rel=1e-3)
 
 
 def test_rho_bounds_every_order_of_the_budget() -> None:
@@ -90,5 +90,5 @@ def test_no_target_asks_more_than_integers_carry_or_less() -> None:
         smallest_sigma(steps(1.0, 10**6), allowed(target(mu="1e-12"), TERMS))
     assert refused.value.fields[0].pointer == "/privacy"
     generous = Terms(epsilon=Decimal(1), delta=Decimal("1e-6"), orders=(2,), weights=(Decimal(1),), caps_nano=(2**61,))
-    sigma = smallest_sigma(steps(0.5, 1), allowed(target(percent="100"), generous))
+    sigma = smallest_sigma(steps(0.5, 1), allowed(target(budget_share="1"), generous))
     assert SMALLEST_SIGMA <= sigma < 1 < LARGEST_SIGMA

@@ -115,7 +115,7 @@ def test_implied_rules() -> None:
 def test_cost_view() -> None:
     view = cost_view(EIGHT, TERMS, EMPTY, EMPTY)
     assert view.rho == "0.01"
-    assert float(view.percent) == pytest.approx(100 * 0.01 * 9 / (TERMS.caps_nano[0] / 1e9), abs=1e-3)
+    assert float(view.budget_share) == pytest.approx(0.01 * 9 / (TERMS.caps_nano[0] / 1e9), abs=1e-5)
     assert cost_view(SAMPLED, TERMS, EMPTY, EMPTY).rho is None
 
 
@@ -144,14 +144,14 @@ def test_a_stream_is_reported_as_the_one_answer_it_costs() -> None:
 def test_budget_figures() -> None:
     empty = budget_figures(TERMS, Adjacency.ZERO_OUT, EMPTY, EMPTY, epsilon=0.0, rho=0.0)
     assert (empty.epsilon.total, empty.epsilon.spent, empty.epsilon.remaining) == ("3", "0", "2.756")
-    assert empty.percent.model_dump() == {"spent": "0", "reserved": "0", "remaining": "100"}
+    assert empty.budget_share.model_dump() == {"spent": "0", "reserved": "0", "remaining": "1"}
     assert empty.rho.model_dump() == {"total": "0.18", "spent": "0", "reserved": "0", "remaining": "0.18"}
     price = cost_nano(EIGHT, TERMS.orders)
     used = budget_figures(TERMS, Adjacency.ZERO_OUT, price, price, epsilon=1.0, rho=total_rho(EIGHT))
     assert used.rho.spent == used.rho.reserved == "0.01"
-    assert sum(Decimal(share) for share in used.percent.model_dump().values()) == 100
+    assert sum(Decimal(share) for share in used.budget_share.model_dump().values()) == 1
     price = cost_nano(SAMPLED, TERMS.orders)
     sampled = budget_figures(TERMS, Adjacency.ZERO_OUT, price, EMPTY, epsilon=1.0, rho=total_rho(SAMPLED))
     assert set(sampled.rho.model_dump().values()) == {None}
     full = budget_figures(TERMS, Adjacency.ZERO_OUT, TERMS.caps_nano, EMPTY, epsilon=3.0, rho=0.18)
-    assert (full.epsilon.remaining, full.percent.remaining) == ("0", "0")
+    assert (full.epsilon.remaining, full.budget_share.remaining) == ("0", "0")

@@ -220,10 +220,10 @@ def test_one_dataset_makes_no_claim_as_if_others_had_answered_too(house: House) 
     named = house.model(seen)
     select = {"kind": "select_model", "alpha": 0.02, "gamma_star": 0.1, "smoothness": 1.0}
     for optimizer in (CERTIFY, select):
-        ((pointer, detail),) = house.faults(spec(fresh, named, **optimizer, clients=100))
-        assert pointer == "/optimizer/clients"
+        ((pointer, detail),) = house.faults(spec(fresh, named, **optimizer, sites=100))
+        assert pointer == "/optimizer/sites"
         assert "one dataset" in detail
-    assert house.submit(spec(fresh, named, **CERTIFY, clients=1))
+    assert house.submit(spec(fresh, named, **CERTIFY, sites=1))
 
 
 @on_one_database

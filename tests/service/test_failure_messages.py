@@ -89,7 +89,7 @@ def test_a_single_step_without_an_allowance_fails_and_says_what_would_have_helpe
     asked = {**SINGLE, "retry_allowance": 0}
     spec = EstimateSpec.model_validate(job(upload(context, owner, shift=1)["id"], **asked))
     told = estimates.estimate(context, owner, spec)
-    assert (told.chunks, told.cost is not None and told.cost.retry_allowance.percent) == (1, "0")
+    assert (told.chunks, told.cost is not None and told.cost.retry_allowance.budget_share) == (1, "0")
     assert "or for more steps" in str(told.if_lost)
     ended = lost(context, owner, 1, **asked)
     assert ended.error is not None

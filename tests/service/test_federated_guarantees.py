@@ -60,10 +60,10 @@ def summary(context: Context, caller: Caller, model: str) -> dict[str, Any]:
 def test_each_client_s_own_promise_is_what_its_ledger_charged(context: Context, three: Owners, model: str) -> None:
     told = summary(context, three.analyst, model)
     assert told["privacy"]["label"] == "weakest"
-    first, second, third = told["clients"]
-    assert [one["scope"] for one in told["clients"]] == three.scopes
-    assert [one["dataset"] for one in told["clients"]] == three.datasets
-    assert [one["state"] for one in told["clients"]] == ["succeeded", "cancelled", "cancelled"]
+    first, second, third = told["sites"]
+    assert [one["scope"] for one in told["sites"]] == three.scopes
+    assert [one["dataset"] for one in told["sites"]] == three.datasets
+    assert [one["state"] for one in told["sites"]] == ["succeeded", "cancelled", "cancelled"]
     assert (first["privacy"]["mu"], first["privacy"]["label"]) == ("0.1", "guarantee")
     assert second["privacy"]["label"] == "informational", "how much it answered was decided on the way"
     assert 0 < float(second["privacy"]["mu"]) < 0.1
@@ -72,13 +72,13 @@ def test_each_client_s_own_promise_is_what_its_ledger_charged(context: Context, 
         own = jobs.report(context, three.analyst, one["job"])["privacy"]
         assert own["promise"]["epsilon"] == one["privacy"]["epsilon"]
         assert own["promise"]["delta"] == one["privacy"]["delta"]
-    assert "clients, which were not put together" in readings.methods(context, three.analyst, model)
+    assert "sites, which were not put together" in readings.methods(context, three.analyst, model)
 
 
 def test_an_owner_is_told_its_own_client_s_promise_alone(context: Context, three: Owners, model: str) -> None:
     for place, owner in enumerate(three.owners):
         told = summary(context, owner, model)
-        assert [one["scope"] is not None for one in told["clients"]] == [at == place for at in range(3)]
+        assert [one["scope"] is not None for one in told["sites"]] == [at == place for at in range(3)]
         text, page = (read(context, owner, model, ()) for read in (readings.summary_text, readings.summary_page))
         texts = [str(told), text, page, shown.promises(Summary.model_validate(told))]
         hidden = [name for at in range(3) if at != place for name in (three.scopes[at], three.datasets[at])]
@@ -88,21 +88,21 @@ def test_an_owner_is_told_its_own_client_s_promise_alone(context: Context, three
 
 def test_the_text_says_whose_each_promise_is(context: Context, three: Owners, model: str) -> None:
     text = " ".join(readings.summary_text(context, three.owners[0], model, ()).split())
-    assert f"Client 0 ({three.datasets[0]}, succeeded), to the people of {three.scopes[0]} (guarantee): mu 0.1" in text
-    assert "Client 1 (cancelled): for its own scope's owner, and who asked for the job, to see." in text
+    assert f"Site 0 ({three.datasets[0]}, succeeded), to the people of {three.scopes[0]} (guarantee): mu 0.1" in text
+    assert "Site 1 (cancelled): for its own scope's owner, and who asked for the job, to see." in text
     assert "about a person in several, nothing is promised" in text
     assert "Privacy (" not in text, "there is no promise to all of them together"
     lines = shown.promises(Summary.model_validate(summary(context, three.analyst, model))).splitlines()
-    assert lines[0].startswith("client 0: mu 0.1, rho 0.005, epsilon ")
+    assert lines[0].startswith("site 0: mu 0.1, rho 0.005, epsilon ")
     assert lines[0].endswith(f"to the people of {three.scopes[0]} (guarantee)")
-    assert lines[2:] == ["client 2: was asked nothing", lines[3]]
+    assert lines[2:] == ["site 2: was asked nothing", lines[3]]
     assert lines[3].startswith("who stayed to the end, at least: mu ")
 
 
 def test_a_client_s_figures_are_at_its_own_scope_s_delta(context: Context, three: Owners, model: str) -> None:
     told = summary(context, three.analyst, model)
     with context.database.read() as session:
-        for one in told["clients"][:2]:
+        for one in told["sites"][:2]:
             scope = session.get_one(Scope, one["scope"])
             terms = ledger.balance(session, session.get_one(Account, scope.id).id).terms
             assert Decimal(one["privacy"]["delta"]) == terms.delta
@@ -147,11 +147,11 @@ def test_a_job_in_which_a_client_was_misled_ends_at_what_was_spent(
     assert not any(_held(context, scope) for scope in three.scopes)
     view = jobs.get(context, three.analyst, made["id"])
     assert view.error is not None
-    assert (view.state, view.error.code) == ("failed", "client-lost")
+    assert (view.state, view.error.code) == ("failed", "site-lost")
     assert view.failed_for is not None
     assert "told another what cannot be true" in view.failed_for
     line = jobs.events(context, three.analyst, made["id"], 0, 100)[-1]
-    assert (line.kind, line.data) == ("failed", {"code": "client-lost", "misled": 2, "by": 0 if lost is None else 1})
+    assert (line.kind, line.data) == ("failed", {"code": "site-lost", "misled": 2, "by": 0 if lost is None else 1})
     for client in claim.clients:
         with pytest.raises(StaleAttempt):
             context.database.run(ledger.spend, client.claim, 1, None, 1)

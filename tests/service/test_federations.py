@@ -153,8 +153,8 @@ def sums_hold(context: Context, three: Owners) -> None:
 
 def states(view: JobView) -> list[str]:
     assert view.federation is not None
-    assert view.federation.clients is not None
-    return [client.state for client in view.federation.clients]
+    assert view.federation.sites is not None
+    return [client.state for client in view.federation.sites]
 
 
 def test_from_the_request_to_three_ledgers(context: Context, three: Owners) -> None:
@@ -165,13 +165,15 @@ def test_from_the_request_to_three_ledgers(context: Context, three: Owners) -> N
     with pytest.raises(IdempotencyKeyReused):
         submit(context, three.analyst, federated(three.datasets, 2), "one")
 
-    assert told.clients is not None
+    assert told.sites is not None
     assert told.fits
     assert made["dataset"] is None
     assert made["cost"] is None
-    clients = made["federation"]["clients"]
+    clients = made["federation"]["sites"]
     assert [client["dataset"] for client in clients] == three.datasets
-    assert [client["cost"]["reserved"]["percent"] for client in clients] == [one.cost.percent for one in told.clients]
+    assert [client["cost"]["reserved"]["budget_share"] for client in clients] == [
+        one.cost.budget_share for one in told.sites
+    ]
     assert sorted(entries(context)) == sorted((scope, "reserve") for scope in three.scopes)
     # What a job waits for changes with the workers; the stored answer to its request does not tell of it.
     shown = jobs.get(context, three.analyst, made["id"]).model_dump(mode="json")
@@ -216,8 +218,8 @@ def test_two_datasets_of_one_scope_pay_the_sum(context: Context, three: Owners) 
     large = f"{float(view.rho.remaining) * 0.5:.6f}"
     body = federated([three.datasets[0], twin], privacy={"rho": large}, retry_allowance=1)
     told = federations.estimate(context, owner, EstimateSpec.model_validate(body))
-    assert told.clients is not None
-    assert [client.fits for client in told.clients] == [True, False]
+    assert told.sites is not None
+    assert [client.fits for client in told.sites] == [True, False]
     assert not told.fits
     before = held(context)
     with pytest.raises(BudgetExhausted) as refused:
@@ -276,11 +278,11 @@ def test_a_variant_that_reserves_by_halves_is_seen(
 def test_amounts_are_told_to_who_may_use_the_data(context: Context, three: Owners) -> None:
     body = federated(three.datasets, mu="0.9")
     told = federations.estimate(context, three.analyst, EstimateSpec.model_validate(body))
-    assert told.clients is not None
-    assert [client.jobs_that_still_fit for client in told.clients] == [0] * 3
+    assert told.sites is not None
+    assert [client.jobs_that_still_fit for client in told.sites] == [0] * 3
     with pytest.raises(BudgetExhausted) as informed:
         submit(context, three.analyst, body)
-    assert "available_percent" in informed.value.facts
+    assert "available_budget_share" in informed.value.facts
 
 
 def test_a_cap_pays_too(context: Context, three: Owners) -> None:
@@ -386,11 +388,11 @@ def test_a_lost_client_without_a_quorum(context: Context, three: Owners) -> None
     job_id, _ = lost(context, three, None)
     view = jobs.get(context, three.analyst, job_id)
     assert view.error is not None
-    assert (view.state, view.error.code) == ("failed", "client-lost")
+    assert (view.state, view.error.code) == ("failed", "site-lost")
     assert view.federation is not None
-    assert view.federation.clients is not None
-    codes = [client.error.code for client in view.federation.clients if client.error]
-    assert codes == ["client-lost", "trainer-failed", "client-lost"]
+    assert view.federation.sites is not None
+    codes = [client.error.code for client in view.federation.sites if client.error]
+    assert codes == ["site-lost", "trainer-failed", "site-lost"]
     assert context.database.run(rows.claim, "w", LEASE) is None
     spent = [held(context)[scope][0][0] for scope in three.scopes]
     assert 0 < spent[0] == spent[2] < spent[1], "what the others have not spent is given back"
@@ -499,10 +501,10 @@ def test_an_owner_sees_its_own_client_only(context: Context, three: Owners, some
     made = submit(context, three.analyst, federated(three.datasets))
     seen = jobs.get(context, three.owners[1], made["id"])
     assert seen.federation is not None
-    assert seen.federation.clients is not None
-    for place, client in enumerate(seen.federation.clients):
+    assert seen.federation.sites is not None
+    for place, client in enumerate(seen.federation.sites):
         assert ((client.dataset, client.site, client.cost) == (None, None, None)) == (place != 1)
-    others = [client["job"] for client in made["federation"]["clients"] if client["place"] != 1]
+    others = [client["job"] for client in made["federation"]["sites"] if client["place"] != 1]
     for other in others:
         with pytest.raises(NotFound):
             jobs.get(context, three.owners[1], other)
@@ -515,7 +517,7 @@ def test_an_owner_sees_its_own_client_only(context: Context, three: Owners, some
     listed = jobs.page(context, three.analyst, JobFilter(), None, 10)
     assert [view.id for view in listed] == [made["id"]]
     assert len(jobs.page(context, three.analyst, JobFilter(federation=made["id"]), None, 10)) == 3
-    assert len(jobs.report(context, three.analyst, made["id"])["clients"]) == 3
+    assert len(jobs.report(context, three.analyst, made["id"])["sites"]) == 3
 
 
 def test_every_scope_that_asks_approves(context: Context, someone: Someone) -> None:

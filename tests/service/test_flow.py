@@ -46,15 +46,15 @@ def test_from_upload_to_erasure(context: Context, admin: Caller, someone: Someon
     assert submit(context, analyst, made["id"], key="one") == first
     with pytest.raises(IdempotencyKeyReused):
         submit(context, analyst, made["id"], mu="0.2", key="one")
-    assert first["cost"]["reserved"]["percent"] == told.cost.percent
+    assert first["cost"]["reserved"]["budget_share"] == told.cost.budget_share
 
     assert [view.id for view in jobs.page(context, owner, JobFilter(label=("study", "a")), None, 10)] == [first["id"]]
     assert jobs.page(context, owner, JobFilter(state="running"), None, 10) == []
     budget = datasets.budget(context, analyst, made["id"])
-    beside = told.cost.retry_allowance.percent
-    assert first["cost"]["retry_allowance"]["percent"] == beside
+    beside = told.cost.retry_allowance.budget_share
+    assert first["cost"]["retry_allowance"]["budget_share"] == beside
     assert budget.entries == 4
-    assert float(budget.percent.reserved) == pytest.approx(float(told.cost.percent) + float(beside), abs=2e-4)
+    assert float(budget.budget_share.reserved) == pytest.approx(float(told.cost.budget_share) + float(beside), abs=2e-6)
     assert [entry.kind for entry in scopes.entries(context, auditor, made["scope"], 0, 10)] == [
         "open",
         "upload",
@@ -134,7 +134,7 @@ def test_no_job_slips_in_while_a_dataset_is_erased(context: Context, someone: So
     assert datasets.get(context, owner, made["id"]).state == "erased"
     states = {view.state for view in jobs.page(context, owner, JobFilter(), None, 50)}
     assert states <= {"cancelled"}
-    assert datasets.budget(context, owner, made["id"]).percent.reserved == "0"
+    assert datasets.budget(context, owner, made["id"]).budget_share.reserved == "0"
 
 
 def test_an_erasure_waits_for_the_running_job(context: Context, someone: Someone) -> None:

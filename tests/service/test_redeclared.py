@@ -58,7 +58,7 @@ def test_columns_are_declared_otherwise_in_the_scope_whatever_was_told(context: 
     assert again["fingerprint"] != first["fingerprint"]
     assert again["id"] != first["id"]
     assert again["columns"][0]["upper"] == 120
-    spent = [datasets.budget(context, owner, one["id"]).percent.spent for one in (first, again)]
+    spent = [datasets.budget(context, owner, one["id"]).budget_share.spent for one in (first, again)]
     assert spent[0] == spent[1] != "0"
     for columns, there in ((COLUMNS, first), (WIDER, again)):
         refusal = refused(context, owner, budget=None, scope=scope, columns=columns)

@@ -186,7 +186,7 @@ def test_each_site_of_a_federation_gets_its_own_clients_key_and_no_other(sites: 
     seen = jobs.get(sites[""], sites.admin, waiting)
     assert (seen.site, seen.waits_for) == (None, "a worker that serves south")
     assert seen.federation is not None
-    assert [client.site for client in seen.federation.clients or ()] == ["north", "south"]
+    assert [client.site for client in seen.federation.sites or ()] == ["north", "south"]
     south = sites.repository("south")
     repositories = {"north": north, "south": south}
     offers = {name: repository.offer(TAKES, ()) for name, repository in repositories.items()}

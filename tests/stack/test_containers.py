@@ -97,7 +97,7 @@ def test_a_job_survives_a_restart_of_what_it_runs_on(admin: Client, how: str) ->
     until(lambda: inspected(name)["State"]["Health"]["Status"] == "healthy")
     ended = end_of(admin, running)
     assert ended.state == "succeeded", ended
-    assert admin.budget(made.id).percent.reserved == "0"
+    assert admin.budget(made.id).budget_share.reserved == "0"
     assert admin.verify(made.scope or "").ok
     assert admin.wait(admin.submit(job(made.id)).id).state == "succeeded"
 

@@ -134,16 +134,16 @@ def clients(admin: Client, job: str) -> list[tuple[str, str | None, str | None]]
     """Return the site, the state and the failure of each client."""
     federation = admin.job(job).federation
     assert federation is not None
-    assert federation.clients is not None
-    return [(one.site or "", one.state, one.error.code if one.error else None) for one in federation.clients]
+    assert federation.sites is not None
+    return [(one.site or "", one.state, one.error.code if one.error else None) for one in federation.sites]
 
 
 def jobs_of(admin: Client, job: str) -> list[str]:
     """Return the clients' own jobs, by place."""
     federation = admin.job(job).federation
     assert federation is not None
-    assert federation.clients is not None
-    return [one.job for one in federation.clients if one.job is not None]
+    assert federation.sites is not None
+    return [one.job for one in federation.sites if one.job is not None]
 
 
 def transactions(jobs: list[str]) -> dict[str, tuple[int, int]]:
@@ -169,7 +169,7 @@ def repeats(chunks: Counter[int]) -> int:
 def spent(admin: Client, site: Site) -> float:
     """Return what a site's scope has spent, as rho; nothing of it is reserved, and its chain adds up to it."""
     budget = admin.budget(site.dataset.id)
-    assert budget.percent.reserved == "0"
+    assert budget.budget_share.reserved == "0"
     assert admin.verify(budget.scope).ok
     assert budget.rho is not None
     return float(budget.rho["spent"] or 0)

@@ -41,7 +41,7 @@ BODIES: Final[tuple[dict[str, Any], ...]] = (
     {"model": LOGISTIC, "privacy": {"mu": "0.1"}},
     {"model": LINEAR, "optimizer": {"kind": "noisy_gd"}, "privacy": {"mu": "0.1"}},
 )
-GREEDY: Final[dict[str, Any]] = {"model": LOGISTIC, "privacy": {"percent": "15"}}
+GREEDY: Final[dict[str, Any]] = {"model": LOGISTIC, "privacy": {"budget_share": "0.15"}}
 """A job for a dataset that only a few of them fit into, each with its allowance."""
 LOOK_SECONDS: Final = 0.25
 PATIENCE_SECONDS: Final = 120.0

@@ -48,7 +48,7 @@ def walk(url: str) -> Made:
         auditor, _ = _key(admin, "R. Whitfield", "auditor")
     with Client(url, office) as owner, Client(url, ann) as first, Client(url, tomas) as second:
         dataset = owner.upload(io.BytesIO(bank.records()), bank.metadata(approval=True)).id
-        owner.share(dataset, ann_id, {"share": "0.8"})
+        owner.share(dataset, ann_id, {"budget_share": "0.8"})
         owner.share(dataset, tomas_id, {"epsilon": "1.5"})
         asked: dict[str, Any] = {"dataset": dataset, "model": {"kind": "logistic", "target": "y"}}
         asked["model"]["features"] = bank_demo.FEATURES
@@ -91,7 +91,11 @@ def main() -> None:
             "owner": {"home": "/", "dataset": base, "budget": f"{base}/budget", "access": f"{base}/access"}
             | {"approvals": "/approvals", "new-dataset": "/datasets/new"},
             "analyst": {"new-job": f"/jobs/new?dataset={made.dataset}", "job": f"/jobs/{made.job}"}
-            | {"model": f"/models/{made.model}"},
+            | {
+                "model": f"/models/{made.model}",
+                "questions": f"/models/{made.model}/questions",
+                "predictions": f"/models/{made.model}/predictions",
+            },
             "auditor": {"ledger": f"{base}/ledger", "audit": "/audit"},
             "admin": {"service": "/service", "people": "/people"},
         }

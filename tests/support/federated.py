@@ -103,7 +103,7 @@ def submit(service: Running, quorum: int | None, weights: bytes | None = None, *
     assert answer.status_code == 202, answer.text
     analyst.close()
     told = answer.json()
-    clients = [client["job"] for client in told["federation"]["clients"]]
+    clients = [client["job"] for client in told["federation"]["sites"]]
     return Federation(service, told["id"], clients, analyst.headers["Authorization"])
 
 
@@ -157,5 +157,5 @@ def states(ended: dict[str, Any]) -> list[tuple[str, str | None]]:
     """Return how each client ended, and by which code it failed."""
     return [
         (client["state"], None if client["error"] is None else client["error"]["code"])
-        for client in ended["federation"]["clients"]
+        for client in ended["federation"]["sites"]
     ]

@@ -59,7 +59,7 @@ def _fill(service: Embedded) -> None:
     made = service.http.post("/v1/keys", json={"name": "Ann", "role": "analyst"}).json()
     dataset = service.upload()
     access = service.http.put(
-        f"/v1/datasets/{dataset}/access/{made['principal']}", json={"budget_cap": {"share": "0.5"}}
+        f"/v1/datasets/{dataset}/access/{made['principal']}", json={"budget_cap": {"budget_share": "0.5"}}
     )
     assert access.status_code < 300, access.text
     done = service.wait(service.submit(dataset, model=LINEAR, labels={"study": "a"}))
@@ -91,7 +91,7 @@ def _leave_jobs(service: Embedded) -> None:
     """Have one job run until its chunk 49 is paid and one wait for it, then kill every process at once."""
     made = service.http.post("/v1/keys", json={"name": "Ann", "role": "analyst"}).json()
     dataset = service.upload(toy_csv(300, seed=next(SEEDS)))
-    service.http.put(f"/v1/datasets/{dataset}/access/{made['principal']}", json={"budget_cap": {"share": "0.5"}})
+    service.http.put(f"/v1/datasets/{dataset}/access/{made['principal']}", json={"budget_cap": {"budget_share": "0.5"}})
     assert service.wait(service.submit(dataset, model=LINEAR, labels={"study": "a"}))["state"] == "succeeded"
     (service.home / "halt").write_text("paid 49")
     running = service.submit(dataset, model=LINEAR, optimizer={"kind": "noisy_gd", "steps": 60})

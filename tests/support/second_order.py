@@ -42,7 +42,7 @@ def given(**options: Any) -> GaussPsgd:
         "rounds": 3,
         "steps": 100,
         "radius": 1000.0,
-        "clients": 1,
+        "sites": 1,
     }
     return GaussPsgd.model_validate(usual | options)
 

@@ -134,7 +134,7 @@ class Ground:
         }
         context = next(iter(self.contexts.values()))
         told = entry.submit(context, analyst, JobSpec.model_validate(body), uuid4().hex).body
-        clients = [client["job"] for client in told["federation"]["clients"]]
+        clients = [client["job"] for client in told["federation"]["sites"]]
         return Federation(cast("Embedded", self), told["id"], clients)
 
     def view(self, job_id: str) -> dict[str, Any]:

@@ -92,9 +92,9 @@ def test_a_killed_client_is_lost_and_the_others_go_on(service: Embedded) -> None
     assert states(ended) == [("succeeded", None), ("failed", "trainer-failed"), ("succeeded", None)]
     assert ended["attempt"] == 2
     check(job)
-    lost = ended["federation"]["clients"][1]["cost"]
-    whole = sum(float(lost[name]["percent"]) for name in ("reserved", "retry_allowance"))
-    assert float(lost["spent"]["percent"]) == pytest.approx(whole, rel=1e-3)
+    lost = ended["federation"]["sites"][1]["cost"]
+    whole = sum(float(lost[name]["budget_share"]) for name in ("reserved", "retry_allowance"))
+    assert float(lost["spent"]["budget_share"]) == pytest.approx(whole, rel=1e-3)
 
 
 @pytest.mark.slow
@@ -103,11 +103,11 @@ def test_without_a_quorum_one_loss_ends_the_job(service: Embedded) -> None:
     job.until_step(5)
     job.process(0).kill()
     ended = job.wait()
-    assert (ended["state"], ended["error"]) == ("failed", {"code": "client-lost"})
-    assert states(ended) == [("failed", "trainer-failed"), ("failed", "client-lost"), ("failed", "client-lost")]
+    assert (ended["state"], ended["error"]) == ("failed", {"code": "site-lost"})
+    assert states(ended) == [("failed", "trainer-failed"), ("failed", "site-lost"), ("failed", "site-lost")]
     check(job)
-    for client in ended["federation"]["clients"][1:]:
-        assert 0 < float(client["cost"]["spent"]["percent"]) < float(client["cost"]["reserved"]["percent"])
+    for client in ended["federation"]["sites"][1:]:
+        assert 0 < float(client["cost"]["spent"]["budget_share"]) < float(client["cost"]["reserved"]["budget_share"])
 
 
 @pytest.mark.slow
@@ -156,16 +156,16 @@ def test_a_client_that_claims_too_much_ends_the_job_at_what_was_spent(service: E
     assert service.kill("supervisor", signal.SIGTERM)
     ended = job.wait()
     (service.home / "liar").unlink()
-    assert (ended["state"], ended["error"], ended["attempt"]) == ("failed", {"code": "client-lost"}, 2), ended
-    assert states(ended) == [("failed", "client-lost")] * 3
+    assert (ended["state"], ended["error"], ended["attempt"]) == ("failed", {"code": "site-lost"}, 2), ended
+    assert states(ended) == [("failed", "site-lost")] * 3
     line = service.get(f"/v1/jobs/{job.id}/events")["data"][-1]
     assert line["kind"] == "failed"
     assert line["data"]["by"] == 2
     assert line["data"]["misled"] in (0, 1)
     check(job)
-    for client in ended["federation"]["clients"]:
-        spent = float(client["cost"]["spent"]["percent"])
-        assert 0 < spent < float(client["cost"]["reserved"]["percent"]), "nobody pays for what was only claimed"
+    for client in ended["federation"]["sites"]:
+        spent = float(client["cost"]["spent"]["budget_share"])
+        assert 0 < spent < float(client["cost"]["reserved"]["budget_share"]), "nobody pays for what was only claimed"
     read = readings(service.home)
     assert all(sum(read[name].values()) < STEPS for name in job.clients)
 
@@ -229,7 +229,7 @@ def test_a_search_for_a_second_order_point_is_federated(service: Embedded) -> No
     answer = service.http.post("/v1/jobs", json=body, headers={"Idempotency-Key": uuid4().hex})
     assert answer.status_code == 202, answer.text
     told = answer.json()
-    job = Federation(service, told["id"], [client["job"] for client in told["federation"]["clients"]])
+    job = Federation(service, told["id"], [client["job"] for client in told["federation"]["sites"]])
     ended = job.wait(240)
     assert (ended["state"], states(ended)) == ("succeeded", [("succeeded", None)] * 2), ended
     counted = [sum(readings(service.home)[name].values()) for name in job.clients]

@@ -184,9 +184,9 @@ class TestAService:
         gpus.say("9000")
         view = service.wait(job)
         assert (view["state"], view["error"]) == ("failed", {"code": "gpu-unavailable"})
-        assert view["cost"]["spent"]["percent"] == "0"
+        assert view["cost"]["spent"]["budget_share"] == "0"
         (attempt,) = service.get(f"/v1/jobs/{job}/attempts")["data"]
         assert attempt["opened_at"] is None, "no record was opened"
-        assert service.get(f"/v1/datasets/{dataset}/budget")["percent"]["reserved"] == "0"
+        assert service.get(f"/v1/datasets/{dataset}/budget")["budget_share"]["reserved"] == "0"
         either = service.submit(dataset)
         assert service.wait(either)["state"] == "succeeded", "the CPU serves those who do not mind"

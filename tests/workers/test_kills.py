@@ -120,8 +120,8 @@ def test_a_killed_trainer_is_charged_whole_and_not_tried_again(service: Embedded
     assert service.kill("trainer")
     ended = service.wait(job)
     assert (ended["state"], ended["error"], ended["attempt"]) == ("failed", {"code": "trainer-failed"}, 1)
-    whole = sum(float(ended["cost"][name]["percent"]) for name in ("reserved", "retry_allowance"))
-    assert float(ended["cost"]["spent"]["percent"]) == pytest.approx(whole, rel=1e-3)
+    whole = sum(float(ended["cost"][name]["budget_share"]) for name in ("reserved", "retry_allowance"))
+    assert float(ended["cost"]["spent"]["budget_share"]) == pytest.approx(whole, rel=1e-3)
     check(service, [job])
 
 
@@ -197,7 +197,7 @@ def test_a_chunk_lost_with_its_supervisor_is_paid_and_drawn_again(
 def test_without_an_allowance_a_lost_chunk_ends_the_job(service: Embedded) -> None:
     ended = service.lose_worker("told 3", service.upload(), retry_allowance=0)
     assert (ended["state"], ended["error"], ended["attempt"]) == ("failed", {"code": "worker-lost"}, 1)
-    assert 0 < float(ended["cost"]["spent"]["percent"]) < float(ended["cost"]["reserved"]["percent"])
+    assert 0 < float(ended["cost"]["spent"]["budget_share"]) < float(ended["cost"]["reserved"]["budget_share"])
     check(service, [ended["id"]])
 
 

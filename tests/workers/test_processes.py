@@ -120,7 +120,7 @@ def test_a_lost_follower_ends_the_attempt_at_its_whole_price(
     ended = service.wait(job)
     assert time.monotonic() - started < SOON_SECONDS
     assert (ended["state"], ended["error"]) == ("failed", {"code": "trainer-failed"})
-    assert ended["cost"]["spent"]["percent"] == ended["cost"]["reserved"]["percent"]
+    assert ended["cost"]["spent"]["budget_share"] == ended["cost"]["reserved"]["budget_share"]
     assert gone([follower, *leaders])
     assert not any(unpaid(service, job, rank) for rank in (0, 1))
 
@@ -145,7 +145,7 @@ def test_a_cancelled_job_is_charged_what_was_spent(service: Embedded, dataset: s
     assert service.http.post(f"/v1/jobs/{job}/cancel").status_code in (200, 202)
     ended = service.wait(job)
     assert ended["state"] == "cancelled"
-    assert float(ended["cost"]["spent"]["percent"]) < float(ended["cost"]["reserved"]["percent"])
+    assert float(ended["cost"]["spent"]["budget_share"]) < float(ended["cost"]["reserved"]["budget_share"])
     assert gone(found)
 
 
@@ -156,7 +156,7 @@ def test_a_cancel_while_followers_start_costs_nothing(service: Embedded, dataset
     assert service.http.post(f"/v1/jobs/{job}/cancel").status_code in (200, 202)
     ended = service.wait(job)
     assert ended["state"] == "cancelled"
-    assert float(ended["cost"]["spent"]["percent"]) == 0
+    assert float(ended["cost"]["spent"]["budget_share"]) == 0
 
 
 @pytest.mark.slow

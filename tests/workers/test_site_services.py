@@ -122,7 +122,7 @@ def test_a_job_posted_at_one_is_approved_and_read_at_each(three: Three) -> None:
     answer = analysts["west"].post("/v1/jobs", json=body, headers={"Idempotency-Key": uuid4().hex})
     assert answer.status_code == 202, answer.text
     made = answer.json()
-    assert [client["site"] for client in made["federation"]["clients"]] == list(NAMES)
+    assert [client["site"] for client in made["federation"]["sites"]] == list(NAMES)
     three.ground.start("north")
     three.ground.start("south")
     deadline = time.monotonic() + PATIENCE_SECONDS
@@ -134,9 +134,9 @@ def test_a_job_posted_at_one_is_approved_and_read_at_each(three: Three) -> None:
     south = three.admins["south"]
     ended = south.wait(made["id"])
     assert (ended["state"], states(ended)) == ("succeeded", [("succeeded", None)] * 3), (ended, three.ground.logs())
-    clients = [client["job"] for client in made["federation"]["clients"]]
+    clients = [client["job"] for client in made["federation"]["sites"]]
     check(Federation(south, made["id"], clients))
-    seen = three.as_owner("north", "west").get(f"/v1/jobs/{made['id']}").json()["federation"]["clients"]
+    seen = three.as_owner("north", "west").get(f"/v1/jobs/{made['id']}").json()["federation"]["sites"]
     assert [client["site"] for client in seen] == ["north", None, None], "of others' clients an owner is told no site"
 
     model = ended["result"]["model"]

@@ -78,7 +78,7 @@ def test_three_sites_end_with_one_model_whoever_comes_late_or_is_lost(ground: Gr
         nothing_else_is_known(ground, job, site)
     ground.kill("south")
     again = ground.wait_until(job.id, lambda view: view["state"] == "queued")
-    assert [client["state"] for client in again["federation"]["clients"]] == ["queued"] * 3
+    assert [client["state"] for client in again["federation"]["sites"]] == ["queued"] * 3
     spent = held(ground, job)
     gone = ground.wait_until(job.id, lambda view: view["waits_for"] == "a worker that serves south", 60)
     assert gone["attempt"] == 1
@@ -123,7 +123,7 @@ def test_a_site_that_is_killed_and_stays_away_is_lost_and_its_job_s_quorum_decid
         assert states(ended) == [("succeeded", None), ("failed", "worker-lost"), ("succeeded", None)]
         check(job)
         spent, reserved = (
-            float(ended["federation"]["clients"][1]["cost"][name]["percent"]) for name in ("spent", "reserved")
+            float(ended["federation"]["sites"][1]["cost"][name]["budget_share"]) for name in ("spent", "reserved")
         )
         assert 0 < spent < reserved, "charged what it had paid for, and given back the rest"
         read = readings(ground.home)
@@ -135,8 +135,8 @@ def test_a_site_that_is_killed_and_stays_away_is_lost_and_its_job_s_quorum_decid
         ground.wait_until(needed.id, lambda view: view["progress"]["step"] >= 5)
         ground.kill("south")
         ended = ground.wait(needed.id, 240)
-        assert (ended["state"], ended["error"]) == ("failed", {"code": "client-lost"}), ground.logs()
-        assert states(ended) == [("failed", "client-lost"), ("failed", "worker-lost"), ("failed", "client-lost")]
+        assert (ended["state"], ended["error"]) == ("failed", {"code": "site-lost"}), ground.logs()
+        assert states(ended) == [("failed", "site-lost"), ("failed", "worker-lost"), ("failed", "site-lost")]
         check(needed)
 
 
@@ -146,11 +146,11 @@ def test_a_killed_trainer_is_its_own_site_s_loss_and_the_others_go_on(ground: Gr
         ground.start(site, **SLOW)
     named = ground.submit(NAMES)
     waiting = ground.view(named.id)
-    datasets = [client["dataset"] for client in waiting["federation"]["clients"]]
+    datasets = [client["dataset"] for client in waiting["federation"]["sites"]]
     assert len(set(datasets)) == len(NAMES)
     named.until_step(3)
     named.process(1).kill()
     ended = ground.wait(named.id)
-    assert (ended["state"], ended["error"]) == ("failed", {"code": "client-lost"}), ground.logs()
-    assert states(ended) == [("failed", "client-lost"), ("failed", "trainer-failed"), ("failed", "client-lost")]
+    assert (ended["state"], ended["error"]) == ("failed", {"code": "site-lost"}), ground.logs()
+    assert states(ended) == [("failed", "site-lost"), ("failed", "trainer-failed"), ("failed", "site-lost")]
     check(named)

@@ -145,8 +145,8 @@ def test_a_killed_process_ends_a_stream_at_its_whole_price(service: Embedded, me
     ended = service.wait(job)
     assert (ended["state"], ended["error"], ended["attempt"]) == ("failed", {"code": "trainer-failed"}, 1)
     assert gone([leader, follower])
-    whole = sum(float(ended["cost"][name]["percent"]) for name in ("reserved", "retry_allowance"))
-    assert float(ended["cost"]["spent"]["percent"]) == pytest.approx(whole, rel=1e-3)
+    whole = sum(float(ended["cost"][name]["budget_share"]) for name in ("reserved", "retry_allowance"))
+    assert float(ended["cost"]["spent"]["budget_share"]) == pytest.approx(whole, rel=1e-3)
     assert set(rows_read(service, job).values()) == {1}
     check_integers(service, job)
     check(service, [job], stream=True)

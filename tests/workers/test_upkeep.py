@@ -30,8 +30,8 @@ def upkeep(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def percent(service: Embedded, dataset: str) -> dict[str, str]:
-    return dict(service.get(f"/v1/datasets/{dataset}/budget")["percent"])
+def shares_of(service: Embedded, dataset: str) -> dict[str, str]:
+    return dict(service.get(f"/v1/datasets/{dataset}/budget")["budget_share"])
 
 
 def moved(old: Path, new: Path) -> Path:
@@ -52,7 +52,7 @@ def yesterday(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         first = service.wait(service.submit(dataset, privacy={"mu": "0.2"}))
         made = upkeep("backup", copy, "--home", home)  # while it serves
         assert made.returncode == 0, made.stderr
-        at_backup = percent(service, dataset)
+        at_backup = shares_of(service, dataset)
         last = service.wait(service.submit(dataset, privacy={"mu": "0.3"}))
         assert first["state"] == last["state"] == "succeeded"
         return {
@@ -63,7 +63,7 @@ def yesterday(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
             "lost": last["id"],
             "said": made.stdout,
             "at_backup": at_backup,
-            "at_end": percent(service, dataset),
+            "at_end": shares_of(service, dataset),
             "scope": service.get(f"/v1/datasets/{dataset}")["scope"],
         }
 
@@ -93,14 +93,14 @@ def test_a_restored_home_is_frozen_until_it_is_reconciled_and_then_owns_up_to_al
     assert restored.returncode == 0, restored.stderr
     assert "frozen until `farthing reconcile`" in restored.stdout
     with embedded(home) as service:
-        assert percent(service, dataset) == yesterday["at_backup"]
+        assert shares_of(service, dataset) == yesterday["at_backup"]
         refused = service.try_submit(dataset)
         assert (refused.status_code, refused.json()["code"]) == (503, "ledger-frozen")
         assert service.http.get("/readyz").status_code == 503
         assert service.get(f"/v1/models/{yesterday['model']}/summary")["coefficients"]  # reading goes on
         done = upkeep("reconcile", "--home", home)
         assert done.returncode == 0, done.stderr
-        assert float(percent(service, dataset)["spent"]) >= float(yesterday["at_end"]["spent"])
+        assert float(shares_of(service, dataset)["spent"]) >= float(yesterday["at_end"]["spent"])
         entries = service.get(f"/v1/scopes/{yesterday['scope']}/entries", limit=100)["data"]
         (raised,) = [entry for entry in entries if entry["kind"] == "reconcile"]
         amounts = json.loads(raised["body"])["accounts"]
@@ -131,7 +131,7 @@ def test_a_restore_without_its_witness_says_so_and_reconciles_only_when_told(
     assert "until their owners run `farthing accept`" in done.stdout
     scope = yesterday["scope"]
     with embedded(home, workers=0) as service:
-        assert percent(service, yesterday["dataset"]) == yesterday["at_backup"]
+        assert shares_of(service, yesterday["dataset"]) == yesterday["at_backup"]
         refused = service.try_submit(yesterday["dataset"])
         assert refused.json()["code"] == "scope-frozen", refused.text
         budget = service.get(f"/v1/scopes/{scope}/budget")

@@ -37,6 +37,15 @@ if (linked && location.hash.startsWith("#link=")) {
   history.replaceState(null, "", location.pathname + location.search);
 }
 
+// A file that is read here, into a field of its form.
+document.addEventListener("change", async (event) => {
+  const into = event.target.closest("input[type=file][data-into]");
+  const file = into?.files[0];
+  if (!file) return;
+  if (file.size > 3_000_000) toast("This file has more than 3 MB. Send its rows in parts, or by the API.");
+  else document.getElementById(into.dataset.into).value = await file.text();
+});
+
 // Forms marked data-keep: what is typed is kept in this tab until the form is sent, never a key or a file.
 // Another person who signs in to the same tab finds nothing of it.
 const who = document.body.dataset.who || "";

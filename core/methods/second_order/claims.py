@@ -63,7 +63,7 @@ class AbstractEscape(EscapeFigures):
         )
 
     def federated_bound(self, clients: Sequence[tuple[AbstractSettings, Facts]]) -> Bound:
-        """Return the same of the mean of all clients: alpha is one figure that all have; see `clients`."""
+        """Return the same of the mean of all clients: alpha is one figure that all have; see `sites`."""
         return self.bound(min((facts for _, facts in clients), key=lambda facts: facts.units))
 
     def claim(self, facts: Facts, ended: SecondOrder, *, strayed: bool) -> ErrorBound:

@@ -79,7 +79,7 @@ class SpiderFigures(AbstractSettings):
     steps: Annotated[int, Field(ge=1, le=MOST_STEPS)] | None = Field(
         default=None, description="T, steps at most; null: as many as there are units for"
     )
-    clients: Count | None = Field(
+    sites: Count | None = Field(
         default=None, description="m, whose answers are averaged in a federated job; null: 1. Errors shrink by its root"
     )
     start: AnyStart | None = Field(
@@ -136,7 +136,7 @@ class SpiderFigures(AbstractSettings):
             difference_spread=known(self.smoothness) if self.difference_spread is None else self.difference_spread,
             noise=self.multiplier * self.fresh().sensitivity(facts),
             difference_noise=self.multiplier * replaced * known(self.smoothness) / known(self.difference_batch),
-            clients=self.clients or 1,
+            clients=self.sites or 1,
         )
 
     @property

@@ -32,7 +32,7 @@ def fill_figures(asked: F, facts: Facts, mu: float) -> F:
     Raises:
         Invalid: a constant is missing, or the figures allow no certificate; names the fields and what to change.
     """
-    settings = fill(asked, mu=mu, smoothness=facts.smoothness, radius=PLANNED_RADIUS, clients=1, start="zeros")
+    settings = fill(asked, mu=mu, smoothness=facts.smoothness, radius=PLANNED_RADIUS, sites=1, start="zeros")
     refuse_missing(settings, facts)
     if settings.escapes and settings.mode == "calibrated":
         settings = with_sizes(settings, facts)
@@ -148,7 +148,7 @@ def _by_theory(settings: F, facts: Facts) -> F:
         start_gap=known(settings.start_gap),
         dimension=facts.dimension,
         units=facts.units,
-        clients=settings.clients or 1,
+        clients=settings.sites or 1,
     )
     half = 1.0 if facts.adjacency is Adjacency.REPLACE_ONE else 0.5
     epsilon = gdp_epsilon(known(settings.mu), THEORY_DELTA)

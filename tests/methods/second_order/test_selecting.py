@@ -81,12 +81,12 @@ def test_gradients_alone_are_looked_at_of_every_regression(model: dict[str, Any]
     assert [one.pointer for one in refused.value.fields] == ["/optimizer/gamma_star", "/optimizer/smoothness"]
 
 
-@pytest.mark.parametrize("target", [{"mu": "0.5"}, {"rho": "0.1"}, {"percent": "20"}, {"epsilon": "1"}])
+@pytest.mark.parametrize("target", [{"mu": "0.5"}, {"rho": "0.1"}, {"budget_share": "0.20"}, {"epsilon": "1"}])
 def test_a_pure_choice_takes_what_its_target_allows(target: dict[str, str]) -> None:
     job = planned(target=target, mode="above_threshold")
     (event,) = job.schedule
     assert event == Pure(epsilon=2 / settings(job).multiplier)
-    assert event.epsilon >= {"mu": 0.49, "rho": 0.4, "percent": 0.2, "epsilon": 0.9}[next(iter(target))]
+    assert event.epsilon >= {"mu": 0.49, "rho": 0.4, "budget_share": 0.2, "epsilon": 0.9}[next(iter(target))]
 
 
 def test_a_bounded_choice_costs_what_a_gaussian_answer_of_the_same_mu_does() -> None:
@@ -187,7 +187,7 @@ class TestClients:
         found = self.planned(mode)
         one, other = (client.spec.optimizer for client in found.clients)
         assert one == other
-        assert (one.clients, one.units, one.candidates) == (2, 50_000, 3)
+        assert (one.sites, one.units, one.candidates) == (2, 50_000, 3)
 
     def test_none_claims_by_more_units_than_it_has(self) -> None:
         with pytest.raises(Invalid, match="ds_0") as refused:

@@ -38,7 +38,7 @@ from core.privacy.facts import Adjacency, Facts
 from core.queries.gradients import Gradient, GradientDifference, GradientNorm
 from core.queries.sampling import FullSampling, Sampling
 
-OF_A_GRADIENT: Final = frozenset({"kind", "claims", "mu", "clip", "spread", "failure", "clients", "units", "steps"})
+OF_A_GRADIENT: Final = frozenset({"kind", "claims", "mu", "clip", "spread", "failure", "sites", "units", "steps"})
 """What `claims: gradient` reads of the settings; all else is about rounds."""
 
 
@@ -82,7 +82,7 @@ class Certify(AbstractEscape):
             Invalid: as `refuse_rounds`; or the units are too few to claim anything, with how many would do.
         """
         self.refuse_rounds(facts)
-        settings = fill(self, mu=mu, clients=1, units=facts.units).model_copy(update={"steps": 1})
+        settings = fill(self, mu=mu, sites=1, units=facts.units).model_copy(update={"steps": 1})
         if known(settings.units) > facts.units:
             detail = f"is {settings.units}, and there are {facts.units}: nothing is claimed by more; leave it out"
             raise _wrong("/optimizer/units", detail)
@@ -123,7 +123,7 @@ class Certify(AbstractEscape):
 
         A mean of norms is no norm of a mean, and where clients differ it stays long.
         """
-        kind = GradientNorm if self.clients in {None, 1} else Gradient
+        kind = GradientNorm if self.sites in {None, 1} else Gradient
         return kind(sigma=self.multiplier, clip=self.clip)
 
     def sampling(self, facts: Facts) -> Sampling:
@@ -144,15 +144,15 @@ class Certify(AbstractEscape):
         return Tolerance(
             reach=apart if self.spread is None else min(apart, self.spread),
             units=known(self.units),
-            clients=known(self.clients),
+            clients=known(self.sites),
             failure=self.failure,
-            entries=1 if self.clients == 1 else facts.dimension,
+            entries=1 if self.sites == 1 else facts.dimension,
         )
 
     def norm_noise(self, facts: Facts) -> float:
         """Return the noise on the norm, or on each entry, of the lattice's own part before it is drawn."""
         alone = facts.model_copy(update={"units": known(self.units)})
-        return self.multiplier * self.length_question().sensitivity(alone) / sqrt(known(self.clients))
+        return self.multiplier * self.length_question().sensitivity(alone) / sqrt(known(self.sites))
 
     def bound(self, facts: Facts) -> Bound:
         """Return alpha, or what a told norm is raised by, beside what every point satisfies untrained."""

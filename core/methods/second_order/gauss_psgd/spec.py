@@ -9,7 +9,7 @@ and whatever decides their number.
 
 Letters: chi is `error_radius`, eta `step_size`, Q `rounds`, Gamma `round_steps`, R `escape_distance`, kappa
 `restart_drift`, b1 `batch`, b2 `difference_batch`, T `steps`, G `clip`, M `smoothness`, rho `hessian_smoothness`, U
-`start_gap`, omega `failure`, omega0 `missed`, m `clients`.
+`start_gap`, omega `failure`, omega0 `missed`, m `sites`.
 
 Source: Tao, Zhang, Yu, Cheng, Dressler and Wang, Second-order convergence in private stochastic non-convex
 optimization, algorithms 1 and 2; `period` is DIFF2 of Murata and Suzuki (2023). The privacy argument, the calibrated

@@ -72,7 +72,7 @@ class PerturbedSpider(SpiderFigures):
             Invalid: the smoothness is missing, a figure contradicts what is known, an estimate's error is so large
                 that every gradient is short, or more is to be kept than a model holds; with the figures.
         """
-        settings = fill(self, mu=mu, smoothness=facts.smoothness, radius=PLANNED_RADIUS, clients=1, start="zeros")
+        settings = fill(self, mu=mu, smoothness=facts.smoothness, radius=PLANNED_RADIUS, sites=1, start="zeros")
         refuse_unfit(settings, facts, *settings.too_many(facts))
         settings = with_even_batches(settings, facts, PLANNED_CHANGES)
         settings = fill(

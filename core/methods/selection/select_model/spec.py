@@ -12,7 +12,7 @@ Candidates are points that were released before; the records are others, held ou
 * exponential: one is drawn that is likely to have a small score; always one, and nothing is claimed of it.
 
 Letters: T is `candidates`, K `products`, G `clip`, M `smoothness`, rho `hessian_smoothness`, omega `failure`, m
-`clients`, n `units`.
+`sites`, n `units`.
 
 Source: Tao, Zhang, Yu, Cheng, Dressler and Wang, Second-order convergence in private stochastic non-convex
 optimization, algorithm 4 and remark 5, after Wang, Chen and Xu (2019); AboveThreshold of Dwork and Roth (2014). The
@@ -46,7 +46,7 @@ CONDITIONS: Final = (
     "no unit's gradient or Hessian is shortened there",
 )
 NO_SCALARS: Final = (
-    "is for one dataset: means of clients' own norms and eigenvalues bound those of the mean from one side only, so "
+    "is for one dataset: means of sites' own norms and eigenvalues bound those of the mean from one side only, so "
     "that no threshold can be set on them; take sound, printed, gradient or hessian_products"
 )
 
@@ -106,7 +106,7 @@ class SelectModel(SelectModelFigures):
             gamma_star=gamma or None,
             smoothness=facts.smoothness if bends else None,
             candidates=1,
-            clients=1,
+            sites=1,
             units=facts.units,
             epsilon=mu if self.mode == "above_threshold" else None,
         )
@@ -235,7 +235,7 @@ def _refuse_open(settings: SelectModel, facts: Facts) -> None:
 def _refuse_unfit(settings: SelectModel, facts: Facts) -> None:
     """Refuse what this mode cannot do on these records."""
     wrong = []
-    if settings.mode in BY_SCORES and known(settings.clients) > 1:
+    if settings.mode in BY_SCORES and known(settings.sites) > 1:
         wrong.append(FieldError("/optimizer/mode", f"{settings.mode} {NO_SCALARS}"))
     if settings.mode not in {"hessian_products", "gradient"} and facts.dimension > MOST_MATRIX:
         detail = f"sums whole Hessians, of up to {MOST_MATRIX} parameters: take hessian_products, or gradient"

@@ -63,11 +63,11 @@ class SelectModelFigures(AbstractSettings):
     delta: Annotated[float, Field(gt=0, lt=1)] = Field(
         default=1e-5, description="of the printed thresholds, with the epsilon that mu is worth there"
     )
-    clients: Annotated[int, Field(ge=1)] | None = Field(
+    sites: Annotated[int, Field(ge=1)] | None = Field(
         default=None, description="m, whose answers are averaged in a federated job; null: 1"
     )
     units: Annotated[int, Field(ge=1)] | None = Field(
-        default=None, description="n, of the client with fewest; null: as many as there are"
+        default=None, description="n, of the site with fewest; null: as many as there are"
     )
 
     @property
@@ -137,7 +137,7 @@ class SelectModelFigures(AbstractSettings):
 
     def held(self, dimension: int) -> Held:
         """Return what is public of the records and the candidates."""
-        return Held(dimension, known(self.candidates), known(self.clients), known(self.units), self.failure)
+        return Held(dimension, known(self.candidates), known(self.sites), known(self.units), self.failure)
 
     def printed(self, dimension: int) -> Printed:
         """Return the printed thresholds, at the epsilon that `mu` is worth at `delta`."""
@@ -172,7 +172,7 @@ class SelectModelFigures(AbstractSettings):
         """Return the noise on each entry of the means over clients, of the lattice's own part before it is drawn."""
         moved = [question.sensitivity(self._alone(facts)) for question in self.questions()]
         slope, bend = moved if len(moved) > 1 else (moved[0], 0.0)
-        root = sqrt(known(self.clients))
+        root = sqrt(known(self.sites))
         return self.multiplier * slope / root, self.multiplier * bend / root
 
     def _alone(self, facts: Facts) -> Facts:

@@ -1,0 +1,61 @@
+"""A model's certificate: the signed statement of what its job drew, cost and promises, read and downloaded."""
+
+import base64
+import json
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Path, Request, Response
+from fastapi.responses import PlainTextResponse
+
+from api.deps import Caller, Db
+from api.pages.models import as_file, head
+from api.pages.rendering import render
+from api.pages.routes import PageRoute, page
+from api.routes import certificates as api
+from core.base.errors import LedgerBusy, NotReady
+from core.service import certificates, models
+from core.service.backlogs import LedgerBehindError
+
+router = APIRouter(route_class=PageRoute)
+ModelId = Annotated[str, Path(max_length=60)]
+JobId = Annotated[str, Path(max_length=60)]
+TAB: Final = "Certificate"
+
+
+@page(router, "/models/{model_id}/certificate", api=api.get_certificate)
+def show_certificate(model_id: ModelId, request: Request, caller: Caller, db: Db) -> Response:
+    """Show what the certificate of a model's job says."""
+    job_id = models.get(db, caller, model_id).job
+    facts: dict[str, Any] = {"told": None, "behind": None, "unsigned": None, "signed": ""}
+    try:
+        signed = certificates.certificate(db, caller, job_id)
+        facts |= {"told": told_by(signed), "signed": signed, "shown": _indented(signed)}
+    except LedgerBehindError as behind:
+        facts["behind"] = behind.percent
+    except NotReady as refusal:
+        facts["unsigned"] = refusal
+    return render(request, "certificate.html", head(db, caller, model_id, TAB) | facts, at="jobs")
+
+
+@page(router, "/jobs/{job_id}/certificate.jws", api=api.get_certificate)
+def download_certificate(job_id: JobId, caller: Caller, db: Db) -> Response:
+    """Send the certificate as it is signed."""
+    try:
+        signed = certificates.certificate(db, caller, job_id)
+    except LedgerBehindError as behind:
+        raise LedgerBusy(
+            f"The ledger is being verified, and {behind.percent} % of it is.",
+            retry_after_seconds=behind.retry_after_seconds,
+        ) from None
+    return as_file(PlainTextResponse(signed, media_type=api.MEDIA_TYPE), f"{job_id}.jws")
+
+
+def told_by(signed: str) -> dict[str, Any]:
+    """Return what a JWS in compact form says, its signature unchecked."""
+    payload = signed.split(".")[1]
+    told: dict[str, Any] = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+    return told
+
+
+def _indented(signed: str) -> str:
+    return json.dumps(told_by(signed), indent=1, ensure_ascii=False)

@@ -1,0 +1,109 @@
+"""Two released models side by side: estimates, bounds on their difference, and what may be said of it."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Path, Query, Request, Response
+
+from api.deps import Caller, Db
+from api.pages import words
+from api.pages.models import head, interval_words, level_words, p_words
+from api.pages.rendering import render
+from api.pages.routes import PageRoute, page, see_other
+from api.routes import models as api
+from core.db.reads import JobFilter
+from core.service import jobs, models, readings
+from core.service.context import Caller as Principal
+from core.service.context import Context
+from farthing.schemas.figures import number, statistic
+
+router = APIRouter(route_class=PageRoute)
+ModelId = Annotated[str, Path(max_length=60)]
+TAB: Final = "Comparison"
+MOST: Final = 100
+
+
+@dataclass(frozen=True)
+class Line:
+    """A coefficient of both models, as the table writes it."""
+
+    name: str
+    first: str
+    first_interval: str
+    second: str
+    second_interval: str
+    difference: str
+    bound: str
+    p: str
+    apart: bool
+    """True where the intervals do not meet."""
+    ratio: str
+
+
+@page(router, "/models/{model_id}/compare", api=api.get_model)
+def choose_other(
+    model_id: ModelId, request: Request, caller: Caller, db: Db, other: Annotated[str, Query(max_length=60)] = ""
+) -> Response:
+    """Show the models that this one may be compared with."""
+    if other:
+        return see_other(f"/models/{model_id}/compare/{models.get(db, caller, other).id}")
+    facts = head(db, caller, model_id, TAB) | {"others": _others(db, caller, model_id), "shown": None}
+    return render(request, "compare.html", facts, at="jobs")
+
+
+@page(router, "/models/{model_id}/compare/{other_id}", api=api.compare_models)
+def show_comparison(model_id: ModelId, other_id: ModelId, request: Request, caller: Caller, db: Db) -> Response:
+    """Show two models of one target side by side."""
+    shown = readings.compare(db, caller, model_id, other_id, None)
+    other = jobs.get(db, caller, models.get(db, caller, other_id).job)
+    facts = head(db, caller, model_id, TAB) | {
+        "others": _others(db, caller, model_id),
+        "shown": shown,
+        "other": other_id,
+        "second": words.job_name(other),
+        "second_method": other.method.title,
+        "lines": [_line(one) for one in shown["coefficients"]],
+        "level": level_words(shown["level"]),
+        "joint": _joint(shown["joint"]),
+        "number": number,
+    }
+    return render(request, "compare.html", facts, at="jobs")
+
+
+def _others(context: Context, caller: Principal, model_id: str) -> list[tuple[str, str]]:
+    """Return other models of the same kind and target among the newest jobs: ids and names."""
+    job = jobs.get(context, caller, models.get(context, caller, model_id).job)
+    wanted = JobFilter(state="succeeded", dataset=None, optimizer=None, federation=None, label=None)
+    like = [
+        one
+        for one in jobs.page(context, caller, wanted, None, MOST)
+        if one.result is not None
+        and one.result.model != model_id
+        and [one.model.get(name) for name in ("kind", "target")] == [job.model.get(name) for name in ("kind", "target")]
+    ]
+    return [(one.result.model, words.job_name(one)) for one in like if one.result is not None]
+
+
+def _line(one: dict[str, Any]) -> Line:
+    first, second = one["first"] or {}, one["second"] or {}
+    return Line(
+        name=one["name"],
+        first=statistic(first.get("estimate")),
+        first_interval=interval_words(first.get("interval")),
+        second=statistic(second.get("estimate")),
+        second_interval=interval_words(second.get("interval")),
+        difference=statistic(one["difference"]),
+        bound=statistic(one["std_error_bound"]),
+        p=p_words(one["p_value_bound"]),
+        apart=one["intervals_overlap"] is False,
+        ratio=statistic(one["width_ratio"]),
+    )
+
+
+def _joint(found: dict[str, Any] | None) -> str:
+    if found is None:
+        return ""
+    return (
+        f"That no coefficient differs: chi-squared at least {statistic(found['statistic_bound'])} on "
+        f"{found['degrees_of_freedom']} degrees of freedom, p at most {p_words(found['p_value_bound'])}."
+    )

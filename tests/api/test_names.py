@@ -1,0 +1,86 @@
+"""Names that clients see: a retired one is refused with the name that took its place, and no answer has it."""
+
+from pathlib import Path
+
+import httpx
+import pytest
+from sqlalchemy.orm import Session
+
+from core.db.tables import Job
+from core.planning.job import present_names
+from core.service.failure_messages import failure_code
+from tests.support.api import job, running, submit, upload
+
+
+@pytest.mark.parametrize("route", ["/v1/estimates", "/v1/jobs"])
+@pytest.mark.parametrize("old", ["percent", "share"])
+def test_a_target_by_an_old_name_is_told_the_present_one(
+    admin: httpx.Client, dataset: str, route: str, old: str
+) -> None:
+    answer = admin.post(route, json=job(dataset, privacy={old: "20"}), headers={"Idempotency-Key": f"{route}{old}"})
+    (wrong,) = answer.json()["errors"]
+    assert (answer.status_code, wrong["pointer"]) == (422, "/privacy")
+    assert f'give budget_share in place of {old}, a decimal string from 0 to 1: "0.2" is 20 %' in wrong["detail"]
+
+
+@pytest.mark.parametrize("old", ["percent", "share"])
+def test_a_cap_by_an_old_name_is_told_the_present_one(admin: httpx.Client, dataset: str, old: str) -> None:
+    who = admin.post("/v1/keys", json={"name": "someone", "role": "analyst"}).json()["principal"]
+    answer = admin.put(f"/v1/datasets/{dataset}/access/{who}", json={"budget_cap": {old: "0.2"}})
+    (wrong,) = answer.json()["errors"]
+    assert (answer.status_code, wrong["pointer"]) == (422, "/budget_cap")
+    assert f"give budget_share in place of {old}" in wrong["detail"]
+
+
+def test_a_share_above_one_is_refused(admin: httpx.Client, dataset: str) -> None:
+    answer = admin.post("/v1/estimates", json=job(dataset, privacy={"budget_share": "20"}))
+    (wrong,) = answer.json()["errors"]
+    assert (answer.status_code, wrong["pointer"]) == (422, "/privacy")
+    assert "budget_share is at most 1" in wrong["detail"]
+
+
+def test_a_job_that_an_earlier_release_stored_is_shown_by_present_names(tmp_path: Path) -> None:
+    """The service is its own, for a changed row freezes the scope of a ledger that this release wrote."""
+    with running(tmp_path / "home") as service, service.client() as admin:
+        made = submit(admin, job(upload(admin)["id"], privacy={"budget_share": "0.075"})).json()
+
+        def age(session: Session) -> None:
+            row = session.get_one(Job, made["id"])
+            row.spec = {**row.spec, "privacy": {"percent": "7.5"}}
+
+        database = service.database()
+        database.run(age)
+        database.dispose()
+        assert admin.get(f"/v1/jobs/{made['id']}").json()["privacy"] == {"budget_share": "0.075"}
+        again = admin.post(f"/v1/jobs/{made['id']}/clone", headers={"Idempotency-Key": "again"})
+        assert again.json()["privacy"] == {"budget_share": "0.075"}, again.text
+
+
+@pytest.mark.parametrize(
+    ("percent", "share"),
+    [
+        ("7.5", "0.075"),
+        ("100", "1"),
+        ("1", "0.01"),
+        ("0.000000000001", "1e-14"),
+        ("12.123456789012", "0.12123456789012"),
+    ],
+)
+def test_a_stored_target_is_read_exactly(percent: str, share: str) -> None:
+    told = present_names({"privacy": {"percent": percent}, "optimizer": {}})
+    assert told["privacy"].keys() == {"budget_share"}
+    assert float(told["privacy"]["budget_share"]) == float(share)
+    assert present_names(told) == told
+
+
+def test_a_method_s_old_setting_is_told_the_present_one(admin: httpx.Client, dataset: str) -> None:
+    method = {"kind": "gauss_psgd", "clients": 2}
+    answer = admin.post("/v1/estimates", json=job(dataset, optimizer=method))
+    (wrong,) = (one for one in answer.json()["errors"] if one["pointer"] == "/optimizer/clients")
+    assert (answer.status_code, wrong["detail"]) == (422, "there is no such field here; give sites in its place")
+
+
+def test_a_stored_method_and_a_stored_code_are_shown_by_present_names() -> None:
+    told = present_names({"privacy": {"mu": "1"}, "optimizer": {"kind": "gauss_psgd", "clients": 2}})
+    assert told["optimizer"] == {"kind": "gauss_psgd", "sites": 2}
+    assert (failure_code("client-lost"), failure_code("diverged")) == ("site-lost", "diverged")

@@ -1,0 +1,47 @@
+"""Home: each role finds what is to be looked at, and nothing of others."""
+
+import json
+import re
+import time
+
+from core.jobs import jobs as rows
+from tests.support.api import Service, csv, job, metadata, submit, upload
+from tests.support.windows import window_of
+
+
+def test_an_owner_alone_reads_of_unreadable_cells(service: Service) -> None:
+    client, made = service.someone("owner", "careless")
+    spoilt = re.sub(rb"^\d\d\.", b"old", csv(400, 77_000), count=20, flags=re.MULTILINE)
+    declared = json.dumps(metadata(name="half read"))
+    parts = [
+        ("metadata", (None, declared, "application/json")),
+        ("file", ("people.csv", spoilt, "text/csv")),
+    ]
+    answer = client.post("/v1/datasets", files=parts)
+    assert answer.status_code == 201, answer.text
+    text = window_of(service.url, made["key"]).get("/").text
+    assert "half read: 20 cells of age cannot be read" in text
+    assert f"/datasets/{answer.json()['id']}/validation" in text
+    for role in ("admin", "auditor"):
+        _, other = service.someone(role, f"curious {role}")
+        shown = window_of(service.url, other["key"]).get("/").text
+        assert "cannot be read" not in shown
+
+
+def test_a_failed_job_is_shown_to_who_asked_and_to_the_owner(service: Service) -> None:
+    owner, own = service.someone("owner", "data office")
+    analyst, asks = service.someone("analyst", "Ann Bauer")
+    dataset = str(upload(owner, shift=78_000, name="asked")["id"])
+    path = f"/v1/datasets/{dataset}/access/{asks['principal']}"
+    assert owner.put(path, json={"budget_cap": "all"}).status_code == 201
+    made = submit(analyst, job(dataset, labels={"name": "too far"})).json()["id"]
+    assert "too far: queued" in window_of(service.url, asks["key"]).get("/").text
+    database = service.database()
+    while (claim := database.run(rows.claim, "test", 600.0)) is not None and claim.job_id != made:
+        pass
+    assert claim is not None, "the job was queued"
+    database.run(rows.fail, claim, "trainer-failed", charge="spent")
+    time.sleep(1.1)  # the ends of jobs are seen on a grid of a second
+    database.dispose()
+    assert "too far failed" in window_of(service.url, asks["key"]).get("/").text
+    assert "by Ann Bauer failed" in window_of(service.url, own["key"]).get("/").text

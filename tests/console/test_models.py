@@ -1,0 +1,155 @@
+"""A model's pages: the figures of the API, questions and predictions by form, and nothing for others."""
+
+import csv
+import io
+
+import httpx
+import pytest
+
+from farthing.schemas.figures import MINUS, statistic
+from tests.api.test_models import finish
+from tests.support.api import Service, job, submit, upload
+from tests.support.windows import csrf, window_of
+
+TABS = ("", "/questions", "/predictions", "/compare", "/certificate")
+ROW = {"c0": "40", "c1": "technician"}
+
+
+class Made:
+    """An owner with two models of one target, and a window of the owner's and of a stranger's."""
+
+    def __init__(self, service: Service) -> None:
+        self.client, key = service.someone("owner", "owner of models")
+        self.window = window_of(service.url, key["key"])
+        _, other = service.someone("analyst", "stranger")
+        self.stranger = window_of(service.url, other["key"])
+        dataset = str(upload(self.client, shift=7000, name="of models")["id"])
+        self.jobs = [submit(self.client, job(dataset, labels={"name": name})).json()["id"] for name in ("one", "two")]
+        self.first, self.second = (finish(service, made) for made in self.jobs)
+
+    def ask(self, path: str, **fields: str) -> httpx.Response:
+        return self.window.post(f"/models/{self.first}/{path}", data={"csrf": csrf(self.window), **fields})
+
+
+@pytest.fixture(scope="module")
+def made(service: Service) -> Made:
+    return Made(service)
+
+
+@pytest.mark.parametrize("tab", TABS)
+def test_every_tab_opens_for_those_who_may_read_the_model_alone(made: Made, tab: str) -> None:
+    path = f"/models/{made.first}{tab}"
+    assert made.window.get(path).status_code == 200
+    refused = made.stranger.get(path)
+    assert refused.status_code == 404
+    assert "one" not in refused.text.split("<main", 1)[1]
+
+
+@pytest.mark.parametrize("path", ["contrasts", "tests", "predict"])
+def test_strangers_ask_nothing(made: Made, path: str) -> None:
+    data = {"csrf": csrf(made.stranger), "weight1": "1", "tick1": "1", **ROW}
+    assert made.stranger.post(f"/models/{made.first}/{path}", data=data).status_code == 404
+
+
+def test_a_combination_has_the_figures_of_the_api(made: Made) -> None:
+    fields = {"weight1": "10", "weight2": f"{MINUS}1", "level": "90", "alternative": "greater", "value": "0.5"}
+    shown = made.ask("contrasts", margin="1", **fields)
+    body = {"weights": {"age": 10, "job[technician]": -1}, "level": 0.9, "alternative": "greater", "value": 0.5}
+    told = made.client.post(f"/v1/models/{made.first}/contrasts", json=body | {"margin": 1}).json()
+    assert shown.status_code == 200, shown.text
+    assert f"10 \N{MULTIPLICATION SIGN} age {MINUS} job[technician]" in shown.text
+    for figure in (told["estimate"], told["std_error"], *told["interval"], told["z"]):
+        assert statistic(figure) in shown.text
+    assert f"{told['p_value']:.4f}".removeprefix("0") in shown.text
+    assert "It is greater than 0.5" in shown.text
+    assert "two one-sided tests" in shown.text
+
+
+def test_a_joint_test_has_the_figures_of_the_api(made: Made) -> None:
+    shown = made.ask("tests", tick1="1", tick3="1")
+    told = made.client.post(f"/v1/models/{made.first}/tests", json={"coefficients": ["age", "job[other]"]}).json()
+    assert shown.status_code == 200, shown.text
+    assert statistic(told["statistic"]) in shown.text
+    assert f"p</dt><dd>{told['p_value']:.4f}".replace("0.", ".") in shown.text
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "said"),
+    [
+        ("contrasts", {"weight1": "much"}, 'id="weight1-e"'),
+        ("contrasts", {}, "give a coefficient a weight"),
+        ("contrasts", {"weight1": "1", "level": "0.95"}, "above 50 and below 100"),
+        ("contrasts", {"weight1": "1", "margin": "-1"}, 'id="margin-e"'),
+        ("contrasts", {"weight1": "1", "alternative": "odd"}, "must be"),
+        ("tests", {}, "tick the coefficients"),
+    ],
+)
+def test_a_question_that_cannot_be_asked_says_why(made: Made, path: str, fields: dict[str, str], said: str) -> None:
+    answer = made.ask(path, **fields)
+    assert answer.status_code == 422
+    assert said in answer.text
+    for name, text in fields.items():
+        assert text in answer.text or name == "alternative", f"{name} is kept"
+
+
+def test_one_row_is_predicted_as_by_the_api(made: Made) -> None:
+    body = {"rows": [{"age": 40, "job": "technician"}], "level": 0.95}
+    (told,) = made.client.post(f"/v1/models/{made.first}/predict", json=body).json()["predictions"]
+    shown = made.ask("predict", **ROW)
+    assert shown.status_code == 200, shown.text
+    for figure in (told["probability"], *told["interval"]):
+        assert statistic(figure) in shown.text
+
+
+def test_a_file_is_predicted_row_by_row(made: Made) -> None:
+    text = 'id,age,job\r\na,40,technician\r\nb,19,"other"\r\n'
+    answer = made.ask("predict", csv="\ufeff" + text)
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-type"].startswith("text/csv")
+    assert "attachment" in answer.headers["content-disposition"]
+    rows = list(csv.DictReader(io.StringIO(answer.text)))
+    body = {"rows": [{"age": 40, "job": "technician"}, {"age": 19, "job": "other"}], "level": 0.95}
+    told = made.client.post(f"/v1/models/{made.first}/predict", json=body).json()["predictions"]
+    assert [row["id"] for row in rows] == ["a", "b"]
+    for row, one in zip(rows, told, strict=True):
+        found = [float(row[name]) for name in ("predicted_probability", "predicted_lower", "predicted_upper")]
+        assert found == [one["probability"], *one["interval"]]
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"c0": "", "c1": "technician"}, "must be a number"),
+        ({"csv": "age,job\n40\n"}, "Row 1: has 1 cells, where the first line names 2 columns."),
+        ({"csv": "age,job\n40,technician\nold,other\n"}, "Row 2, column age: must be a number."),
+        ({"csv": "age\n40\n"}, "Row 1, column job: "),
+        ({"csv": "age,job"}, "add rows below"),
+        ({"csv": 'age,job\n"40'}, "This is no CSV."),
+    ],
+)
+def test_rows_that_cannot_be_read_are_named(made: Made, fields: dict[str, str], said: str) -> None:
+    answer = made.ask("predict", **fields)
+    assert answer.status_code == 422
+    assert said in answer.text
+
+
+def test_two_models_side_by_side(made: Made) -> None:
+    page = made.window.get(f"/models/{made.first}/compare")
+    assert f'<option value="{made.second}">two</option>' in page.text
+    chosen = made.window.get(f"/models/{made.first}/compare?other={made.second}")
+    assert chosen.headers["location"] == f"/models/{made.first}/compare/{made.second}"
+    shown = made.window.get(chosen.headers["location"])
+    told = made.client.get(f"/v1/models/{made.first}/compare/{made.second}").json()
+    assert told["assumes"] in shown.text
+    for line in told["coefficients"]:
+        assert statistic(line["std_error_bound"]) in shown.text
+    assert made.stranger.get(f"/models/{made.first}/compare/{made.second}").status_code == 404
+
+
+def test_the_certificate_is_the_signed_one(made: Made) -> None:
+    page = made.window.get(f"/models/{made.first}/certificate").text
+    signed = made.window.get(f"/jobs/{made.jobs[0]}/certificate.jws")
+    assert signed.headers["content-type"].startswith("application/jose")
+    assert signed.text == made.client.get(f"/v1/jobs/{made.jobs[0]}/certificate").text
+    assert signed.text in page
+    assert made.stranger.get(f"/jobs/{made.jobs[0]}/certificate.jws").status_code == 404
