@@ -39,7 +39,7 @@ ANSWERS: Final[dict[tuple[str, str], Provenance]] = {
     ("get", "/v1/losses"): _DECLARED,
     ("get", "/v1/weights"): _DECLARED,
     ("get", "/v1/layers"): _DECLARED,
-    ("get", "/v1/models"): _DECLARED,
+    ("get", "/v1/model-kinds"): _DECLARED,
     # of the service itself
     ("get", "/healthz"): _OPERATIONAL,
     ("get", "/readyz"): _OPERATIONAL,
