@@ -132,7 +132,7 @@ def show_budget(dataset_id: DatasetId, request: Request, caller: Caller, db: Db)
     """Show what is left, what it means, and where it went."""
     facts = head(db, caller, dataset_id, "Budget")
     if facts["budget"] is None:
-        raise Conflict("This dataset has no budget before it has records.")
+        raise Conflict("This dataset has no budget before it has records and is sealed.")
     wanted = JobFilter(state=None, dataset=dataset_id, optimizer=None, federation=None, label=None)
     seen = jobs.page(db, caller, wanted, None, MOST_JOBS)
     budget: BudgetView = facts["budget"]
@@ -292,7 +292,7 @@ def unfreeze(dataset_id: DatasetId, request: Request, form: FormFields, caller: 
 def _scope_of(context: Context, caller: Principal, dataset_id: str, request: Request) -> str:
     scope = datasets.get(context, caller, dataset_id).scope
     if scope is None:
-        raise Conflict("This dataset has no budget before it has records.")
+        raise Conflict("This dataset has no budget before it has records and is sealed.")
     request.state.target = f"{request.state.deed.route.removeprefix('/v1/').format(scope_id=scope)}"
     return scope
 
