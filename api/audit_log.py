@@ -14,7 +14,12 @@ log = structlog.get_logger("farthing.api")
 
 _READS = ("/v1/datasets/", "/v1/scopes/", "/v1/models/", "/v1/keys", "/v1/audit")
 _JOB_READS = ("/report", "/artifacts", "/artifacts/{name}")
-_UPLOADS = {("POST", "/v1/datasets"), ("PUT", "/v1/datasets/{dataset_id}/content")}
+_UPLOADS = {
+    ("POST", "/v1/datasets"),
+    ("PATCH", "/v1/datasets/{dataset_id}"),
+    ("PUT", "/v1/datasets/{dataset_id}/content"),
+    ("POST", "/v1/datasets/{dataset_id}/seal"),
+}
 _OF_THE_FILE = {409, 413, 422}
 _UPLOAD_REFUSED = (422, "upload-refused")
 """How the audit log, the figures and the log tell of an upload that was refused for what is in it: why is its
@@ -29,7 +34,7 @@ def public_outcome(method: str, route: str, status: int, code: str | None) -> tu
 
 
 def is_upload(method: str, route: str) -> bool:
-    """Tell whether a request brought records: how long it took tells what became of them."""
+    """Tell whether a request brought records, or was about a draft: how long it took tells what became of them."""
     return (method, route) in _UPLOADS
 
 

@@ -24,6 +24,7 @@ STATUS: dict[type[Refusal], int] = {
     errors.Conflict: 409,
     errors.DuplicateDataset: 409,
     errors.NearCopy: 409,
+    errors.ManyExcluded: 422,
     errors.PreconditionFailed: 412,
     errors.IdempotencyKeyMissing: 400,
     errors.IdempotencyKeyReused: 422,

@@ -1,4 +1,4 @@
-"""What an API process does now and then: end erasures, and remove what killed uploads left behind."""
+"""The upkeep of an API process: it ends erasures, erases late drafts, and removes what killed uploads left behind."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -8,7 +8,7 @@ import anyio
 import structlog
 from anyio import to_thread
 
-from core.service import datasets, quotas
+from core.service import datasets, drafts, quotas
 from core.service.context import Context
 
 COLLECT_SECONDS: Final = 3600.0
@@ -30,6 +30,7 @@ async def _keep_house(context: Context) -> None:
     while True:
         orphans: list[str] = []
         try:
+            await to_thread.run_sync(drafts.erase_late, context)
             erased = await to_thread.run_sync(datasets.finish_erasures, context)
             await to_thread.run_sync(quotas.keep_house, context)
             left = await to_thread.run_sync(datasets.remove_leftovers, context)

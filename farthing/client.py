@@ -3,18 +3,15 @@
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
-from shutil import copyfileobj
-from tempfile import TemporaryFile
 from types import TracebackType
-from typing import Any, BinaryIO, Self
+from typing import Any, Self
 from uuid import uuid4
 
 import httpx
 
 from farthing import federated
-from farthing.arrays import write_npz
 from farthing.descriptions import describing
+from farthing.drafts import DraftResources
 from farthing.errors import FarthingError, JobFailed, ReleaseWithheld
 from farthing.estimate_views import Estimate
 from farthing.job_views import Event, Job
@@ -26,6 +23,7 @@ from farthing.people import PeopleResources
 from farthing.plans import AnyPlan, read_plan
 from farthing.reporting import ReportResources
 from farthing.results import Contrast, Interval, OddsRatio, Summary, WaldTest
+from farthing.sending import Records, content_type, rewindable
 from farthing.signed import SignedResources
 from farthing.views import Access, AuditLine, Budget, Dataset, Identity, Validation, Worker
 from farthing.wire import KEY, Wire
@@ -33,20 +31,10 @@ from farthing.wire import KEY, Wire
 Spec = Mapping[str, Any]
 Names = Sequence[str] | None
 
-CONTENT_TYPES = {
-    ".csv": "text/csv",
-    ".parquet": "application/vnd.apache.parquet",
-    ".arrow": "application/vnd.apache.arrow.file",
-    ".feather": "application/vnd.apache.arrow.file",
-    ".arrows": "application/vnd.apache.arrow.stream",
-    ".npz": "application/x-npz",
-}
-UNKNOWN_CONTENT = "application/octet-stream"
-"""The service looks at the file."""
 LONG_POLL_SECONDS = 30
 
 
-class Client(LedgerCalls, SignedResources, PeopleResources, ReportResources, OversightCalls):
+class Client(DraftResources, LedgerCalls, SignedResources, PeopleResources, ReportResources, OversightCalls):
     """Talks to one Farthing service.
 
     Every method raises `FarthingError` where the service refuses, and `Unreachable` where no answer comes.
@@ -84,45 +72,27 @@ class Client(LedgerCalls, SignedResources, PeopleResources, ReportResources, Ove
 
     # Data ----------------------------------------------------------------------------------------------------------
 
-    def upload(
-        self, file: str | Path | BinaryIO | Mapping[str, Any], metadata: Spec, *, key: str | None = None
-    ) -> Dataset:
+    def upload(self, file: Records, metadata: Spec, *, key: str | None = None) -> Dataset:
         """Upload records with their declared columns and budget.
 
         Args:
             file: a path to, or an open binary file of, CSV, Parquet, Arrow IPC or NPZ; or NumPy arrays by their
                 columns' names, the rows first. It is sent from its start, and again where no answer comes or the
                 service is busy: what cannot be rewound is kept in a temporary file.
-            metadata: name, columns, and a budget or a scope to join.
+            metadata: name, columns, and a budget or a scope to join; `"seal": False` makes a draft of it.
             key: idempotency key; made here unless given.
 
         Raises:
             FarthingError: with the wrong fields named; nothing was stored.
         """
-        if isinstance(file, Mapping):
-            with TemporaryFile() as packed:
-                write_npz(file, packed)
-                return self._upload(packed, "records.npz", metadata, key)
-        if isinstance(file, str | Path):
-            with Path(file).open("rb") as stream:
-                return self._upload(stream, Path(file).name, metadata, key)
-        name = Path(str(getattr(file, "name", "records"))).name
-        if file.seekable():
-            return self._upload(file, name, metadata, key)
-        with TemporaryFile() as kept:
-            copyfileobj(file, kept)
-            return self._upload(kept, name, metadata, key)
-
-    def _upload(self, stream: BinaryIO, name: str, metadata: Spec, key: str | None) -> Dataset:
-        """Send a file that can be rewound."""
-        kind = CONTENT_TYPES.get(Path(name).suffix.lower(), UNKNOWN_CONTENT)
-        parts = [
-            ("metadata", (None, json.dumps(metadata).encode(), "application/json")),
-            ("file", (name, stream, kind)),
-        ]
-        headers = {KEY: key or str(uuid4())}
-        answer = self._wire.send("POST", "/v1/datasets", files=parts, headers=headers, timeout=None)
-        return Dataset.model_validate(answer.json())
+        with rewindable(file) as (stream, name):
+            parts = [
+                ("metadata", (None, json.dumps(metadata).encode(), "application/json")),
+                ("file", (name, stream, content_type(name))),
+            ]
+            headers = {KEY: key or str(uuid4())}
+            answer = self._wire.send("POST", "/v1/datasets", files=parts, headers=headers, timeout=None)
+            return Dataset.model_validate(answer.json())
 
     def datasets(self) -> Iterator[Dataset]:
         """Yield the datasets that this key may see, newest first."""

@@ -1,6 +1,5 @@
 """Commands of the owner, the auditor and the administrator: records, budgets, keys, access, approval, audit."""
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -14,11 +13,9 @@ from farthing.console import (
     Secret,
     Url,
     app,
-    bar,
     complain,
     line,
     out,
-    read_json,
     say,
 )
 
@@ -115,27 +112,6 @@ def me(url: Url = DEFAULT_URL, secret: Secret = "") -> None:
     with Client(url, secret) as client:
         found = client.me()
     line(f"{found.role} {found.id} ({found.name})")
-
-
-@app.command()
-def upload(
-    file: Annotated[Path, typer.Argument(help="CSV, Parquet, Arrow or NPZ")],
-    metadata: Annotated[Path, typer.Option("--metadata", "-m", help="JSON: name, columns, budget or scope")],
-    *,
-    as_json: Json = False,
-    url: Url = DEFAULT_URL,
-    secret: Secret = "",
-) -> None:
-    """Upload records with declared bounds and a budget."""
-    declared = read_json(metadata, "metadata")
-    if not file.is_file():
-        complain(f"{file}: no such file")
-        raise typer.Exit(WRONG_INPUT)
-    with Client(url, secret) as client, file.open("rb") as raw, bar() as progress:
-        task = progress.add_task("upload", total=file.stat().st_size)
-        with progress.wrap_file(raw, task_id=task) as stream:
-            found = client.upload(stream, declared)
-    out.print_json(found.model_dump_json()) if as_json else out.print(tables.dataset(found))
 
 
 @app.command()

@@ -26,7 +26,7 @@ class Dataset(View):
     scope: str | None = None
     """Whose budget its jobs are charged to, `sc_...`; None until it has records."""
     state: str | None = None
-    """pending, ready, erasing or erased; jobs read a ready one only; None: not told."""
+    """pending, draft, ready, erasing or erased; jobs read a ready one only; None: not told."""
     adjacency: str | None = None
     """What neighbouring data are: zero_out or replace_one; None: not told."""
     rows: int | None = None

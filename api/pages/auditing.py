@@ -48,7 +48,7 @@ def show_ledger(
     facts = head(db, caller, dataset_id, "Ledger")
     scope = facts["dataset"].scope
     if scope is None:
-        raise Conflict("This dataset has no ledger before it has records.")
+        raise Conflict("This dataset has no ledger before it has records and is sealed.")
     request.state.target = f"scopes/{scope}/entries"
     last = facts["budget"].entries if before is None else min(before - 1, facts["budget"].entries)
     first = max(last - A_PAGE, 0)
@@ -95,7 +95,7 @@ def verify(dataset_id: DatasetId, request: Request, caller: Caller, db: Db) -> R
 def _scope_of(context: Context, caller: Principal, dataset_id: str) -> str:
     scope = datasets.get(context, caller, dataset_id).scope
     if scope is None:
-        raise Conflict("This dataset has no ledger before it has records.")
+        raise Conflict("This dataset has no ledger before it has records and is sealed.")
     return scope
 
 

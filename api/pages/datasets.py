@@ -136,7 +136,7 @@ def show_budget(dataset_id: DatasetId, request: Request, caller: Caller, db: Db)
     """Show what is left, what it means, and where it went."""
     facts = head(db, caller, dataset_id, "Budget")
     if facts["budget"] is None:
-        raise Conflict("This dataset has no budget before it has records.")
+        raise Conflict("This dataset has no budget before it has records and is sealed.")
     budget: BudgetView = facts["budget"]
     seen = history.latest(db, caller, budget.scope, MOST_JOBS)
     ids = [one.job for one in seen.points]
@@ -320,7 +320,7 @@ def unfreeze(dataset_id: DatasetId, request: Request, form: FormFields, caller: 
 def _scope_of(context: Context, caller: Principal, dataset_id: str, request: Request) -> str:
     scope = datasets.get(context, caller, dataset_id).scope
     if scope is None:
-        raise Conflict("This dataset has no budget before it has records.")
+        raise Conflict("This dataset has no budget before it has records and is sealed.")
     request.state.target = f"{request.state.deed.route.removeprefix('/v1/').format(scope_id=scope)}"
     return scope
 

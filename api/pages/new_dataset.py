@@ -18,7 +18,7 @@ from api.routes import datasets as api
 from core.base.errors import Refusal
 from core.data.datasets import parse_metadata
 from core.privacy.attacks import attack
-from core.service import uploads as service
+from core.service import declarations
 
 router = APIRouter(route_class=PageRoute)
 OWN: Final = Cost(OWNERS)
@@ -67,7 +67,7 @@ def check(request: Request, form: FormFields, caller: Caller, db: Db) -> Respons
     """Check a declaration without the records."""
     try:
         metadata = parse_metadata(parse_json(value_of(form, "metadata").encode(), MANY_VALUES))
-        service.parse(db, caller, metadata)
+        declarations.parse(db, caller, metadata)
     except Refusal as refusal:
         return _refused(request, refusal)
     return as_page(fragment(request, "declaration_problems.html", {"problems": []}))

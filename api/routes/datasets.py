@@ -22,6 +22,7 @@ from core.base.errors import (
     IdempotencyKeyReused,
     Invalid,
     KeyNotOwn,
+    ManyExcluded,
     NearCopy,
     NotFound,
     NotOfferedYet,
@@ -32,7 +33,7 @@ from core.base.errors import (
 from core.data.datasets import Metadata, parse_metadata
 from core.records.decoding.decode import format_of
 from core.records.decoding.mock import MAX_MOCK_CELLS, MAX_MOCK_ROWS
-from core.service import activity, offers
+from core.service import activity, declarations, offers
 from core.service import datasets as service
 from core.service import identity as identities
 from core.service import uploads as incoming
@@ -75,7 +76,16 @@ _CONTENT = {
     "content": {"application/octet-stream": _BINARY},
 }
 _UPLOAD = problems(
-    Forbidden, KeyNotOwn, Invalid, NotOfferedYet, TooLarge, UnsupportedMedia, DuplicateDataset, NearCopy, Conflict
+    Forbidden,
+    KeyNotOwn,
+    Invalid,
+    NotOfferedYet,
+    ManyExcluded,
+    TooLarge,
+    UnsupportedMedia,
+    DuplicateDataset,
+    NearCopy,
+    Conflict,
 )
 
 
@@ -94,7 +104,8 @@ async def create_dataset(request: Request, caller: Caller, db: Db, key: MaybeIde
     """Upload records with their declared columns and budget.
 
     Either multipart, with the part `metadata` before the part `file`, or the metadata alone as JSON; the records then
-    follow by `PUT /v1/datasets/{id}/content`.
+    follow by `PUT /v1/datasets/{id}/content`. With `seal` false it is a draft, which its owner alone sees until
+    `POST /v1/datasets/{id}/seal`.
     """
     kind = request.headers.get("content-type", "")
     if kind.startswith("multipart/form-data"):
@@ -127,7 +138,7 @@ def from_form(
     for part in uploads.parts(content_type, body):
         if part.name == "metadata" and metadata is None:
             metadata = _metadata_of(uploads.read_small(part, db.settings.max_body_bytes))
-            incoming.parse(db, caller, metadata)
+            declarations.parse(db, caller, metadata)
         elif part.name == "file" and metadata is not None:
             return incoming.create(db, caller, metadata, format_of(part.media_type), part.pieces, key)
         elif part.name == "file":
@@ -145,7 +156,10 @@ def from_form(
 )
 @costs(Cost(OWNERS, Work.UPLOAD, body_bytes=None))
 async def put_content(dataset_id: DatasetId, request: Request, caller: Caller, db: Db) -> DatasetView:
-    """Send the records of a declared dataset as they are: CSV, Parquet, Arrow or NPZ; as octets, whichever it is."""
+    """Send the records of a declared dataset as they are: CSV, Parquet, Arrow or NPZ; as octets, whichever it is.
+
+    A draft may be sent others, which take the place of those that it has.
+    """
     kind = request.headers.get("content-type", "")
     if format_of(kind) is None and kind.partition(";")[0].strip().lower() != "application/octet-stream":
         raise UnsupportedMedia(f"Send one of {', '.join(_KINDS)}.")

@@ -4,10 +4,13 @@ The docstring of a class is its title. What the guarantee rests on is checked by
 `python -O`; other assertions are for types and tests.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 Actor = Literal["client", "owner", "operator"]
+Fact = str | int | None | Sequence[Mapping[str, str | int]]
+"""What a program may read of a refusal."""
 
 
 @dataclass(frozen=True)
@@ -25,9 +28,7 @@ class Refusal(Exception):
     retryable: ClassVar[bool] = False
     actor: ClassVar[Actor] = "client"
 
-    def __init__(
-        self, detail: str, *fields: FieldError, retry_after_seconds: int | None = None, **facts: str | int | None
-    ) -> None:
+    def __init__(self, detail: str, *fields: FieldError, retry_after_seconds: int | None = None, **facts: Fact) -> None:
         """Keep the text for people, the fields at fault, and facts that a program may read."""
         super().__init__(detail)
         self.detail = detail
@@ -88,6 +89,12 @@ class NearCopy(Refusal):
     """More than half of these rows may be in another scope of yours: join it, or say why these are other people."""
 
     code = "near-copy"
+
+
+class ManyExcluded(Refusal):
+    """More than 5 % of the rows would be excluded: mend file or declaration, or accept that; nothing was stored."""
+
+    code = "many-excluded"
 
 
 class PreconditionFailed(Refusal):

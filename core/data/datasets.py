@@ -17,8 +17,8 @@ Statement = Annotated[str, StringConstraints(min_length=3, max_length=500, strip
 Title = Annotated[str, StringConstraints(min_length=1, max_length=200, strip_whitespace=True)]
 
 
-UNPUBLISHED = {"distinct_because"}
-"""Fields that are not kept with a dataset's public facts: who states something may have had to, by their records."""
+UNPUBLISHED = {"distinct_because", "seal", "accept_excluded"}
+"""Fields that are not kept with a dataset's public facts: an owner may have had to give them, by their records."""
 
 
 class Metadata(Frozen):
@@ -47,6 +47,25 @@ class Metadata(Frozen):
         description="why these are other people than those of your earlier uploads, in your words: needed where more "
         "than half of the rows are in one of another scope, or where that cannot be seen; nobody else sees it",
     )
+
+    seal: Annotated[bool, Field(strict=True)] = Field(
+        default=True,
+        description="false makes a draft: you alone see it and its report, replace its file, mend its declaration and "
+        "then seal it; it has no scope, budget or job before that",
+    )
+    accept_excluded: Annotated[bool, Field(strict=True)] = Field(
+        default=False,
+        description="upload the file although more than 5 % of its rows have a missing or unreadable cell and are "
+        "excluded; nobody else sees it",
+    )
+
+    @model_validator(mode="after")
+    def _seal_accepts(self) -> "Metadata":
+        if self.accept_excluded and not self.seal:
+            raise PydanticCustomError(
+                "accepted_by_sealing", "leave it out: sealing the draft accepts its rows", {"field": "accept_excluded"}
+            )
+        return self
 
     @model_validator(mode="after")
     def _one_budget(self) -> "Metadata":

@@ -1,9 +1,11 @@
 """Tables of what is known of uploads for their owners alone: keys that are wrapped, and what is sealed under them."""
 
+from typing import Any
+
 from sqlalchemy import ForeignKey, LargeBinary, String, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from core.db.base import Base
+from core.db.base import Base, Json
 
 
 class IdentityKey(Base):
@@ -36,3 +38,13 @@ class IdentityCounts(Base):
     dataset_id: Mapped[str] = mapped_column(ForeignKey("datasets.id"), primary_key=True)
     tag: Mapped[str] = mapped_column(String(40), primary_key=True)  # of the set of columns
     sealed: Mapped[bytes] = mapped_column(LargeBinary)
+
+
+class Draft(Base):
+    """A pending dataset that its owner has not sealed: nobody else sees it. The row stays if the draft is erased."""
+
+    __tablename__ = "drafts"
+
+    dataset_id: Mapped[str] = mapped_column(ForeignKey("datasets.id"), primary_key=True)
+    declared: Mapped[Any] = mapped_column(Json)  # the metadata as the owner gave them, without defaults
+    sealed: Mapped[bytes | None] = mapped_column(LargeBinary)  # core.ledger.identities.Staged; None: no records

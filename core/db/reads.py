@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session, aliased
 
 from core.base.identifiers import LETTERS
 from core.db import clock
+from core.db.identity_tables import Draft
 from core.db.service_tables import Audit, Idempotency
 from core.db.tables import (
     Access,
@@ -52,9 +53,10 @@ def _granted(viewer: Viewer) -> ColumnElement[bool]:
 
 def sees_dataset(viewer: Viewer) -> ColumnElement[bool]:
     """Tell of a dataset whether it exists for the viewer."""
+    own = Dataset.owner_id == viewer.id
     if viewer.sees_everything:
-        return true()
-    return or_(Dataset.owner_id == viewer.id, _granted(viewer) & (Dataset.state != "pending"))
+        return or_(own, ~select(Draft.dataset_id).where(Draft.dataset_id == Dataset.id).exists())
+    return or_(own, _granted(viewer) & (Dataset.state != "pending"))
 
 
 def sees_job(viewer: Viewer) -> ColumnElement[bool]:
@@ -161,8 +163,11 @@ def principal_names(session: Session, ids: Iterable[str]) -> dict[str, str]:
 
 
 def holds_records(session: Session, principal_id: str) -> bool:
-    """Tell whether a principal has ever brought records: it owns a scope, and no scope goes away."""
-    return session.execute(select(Scope.id).where(Scope.owner_id == principal_id).limit(1)).first() is not None
+    """Tell whether a principal has brought records: it has a draft with some, or a scope, and no scope goes away."""
+    of_drafts = select(Draft.dataset_id).join(Dataset, Dataset.id == Draft.dataset_id)
+    held = of_drafts.where(Dataset.owner_id == principal_id, Draft.sealed.is_not(None)).exists()
+    owned = select(Scope.id).where(Scope.owner_id == principal_id).exists()
+    return bool(session.execute(select(or_(owned, held))).scalar_one())
 
 
 def principals(session: Session, after: str | None, limit: int) -> Sequence[Principal]:

@@ -93,6 +93,14 @@ class OwnedUpload(Frozen):
     """The owner's statement, in their words."""
 
 
+class Staged(Frozen):
+    """What is known of a draft's file until the draft is sealed: what its upload is compared by then."""
+
+    digest: str
+    """Of the bytes, under the owner's key."""
+    records: Summarized
+
+
 @dataclass(frozen=True)
 class Known:
     """An earlier dataset of an owner's, and its scope."""
@@ -129,17 +137,41 @@ def add_key(session: Session, owner_id: str, site: str, wrapped: str) -> None:
 
 def keep(session: Session, keys: OwnerKeys, dataset: Dataset, kept: OwnedUpload, records: Summarized) -> None:
     """Store what is known of a dataset, sealed; how long that is says nothing but how many columns there are."""
-    plain = kept.model_dump_json().encode()
-    names = sum(len(json.dumps(name)) for name in kept.summary.columns)
-    room = _ROOM + names + _ROOM_FOR_A_COLUMN * len(kept.summary.columns)
-    ensure(len(plain) <= room, "overlaps and statement are bounded")
-    sealed = keys.seal(dataset.id, plain.ljust(room))
+    sealed = keys.seal(dataset.id, _padded(kept.model_dump_json().encode(), kept.summary))
     session.add(Identity(dataset_id=dataset.id, owner_id=dataset.owner_id, site=dataset.site, sealed=sealed))
     for one in records.counts:
         tag = tag_of(one.columns)
         content = keys.seal(f"{dataset.id} {tag}", one.content)
         session.add(IdentityCounts(dataset_id=dataset.id, tag=tag, sealed=content))
     session.flush()
+
+
+def seal_draft(keys: OwnerKeys, dataset_id: str, staged: Staged) -> bytes:
+    """Return what is known of a draft's file, sealed; its length follows from the declaration alone."""
+    counts = sum(len(one.model_dump_json()) + 1 for one in staged.records.counts)
+    plain = _padded(staged.model_dump_json().encode(), staged.records.summary, counts)
+    return keys.seal(_draft_name(dataset_id), plain)
+
+
+def open_draft(keys: OwnerKeys, dataset_id: str, sealed: bytes) -> Staged:
+    """Return what `seal_draft` was given.
+
+    Raises:
+        Tampered: it was changed, or is another dataset's.
+    """
+    return Staged.model_validate_json(keys.open(_draft_name(dataset_id), sealed))
+
+
+def _draft_name(dataset_id: str) -> str:
+    return f"draft {dataset_id}"
+
+
+def _padded(plain: bytes, summary: Summary, more: int = 0) -> bytes:
+    """Return JSON filled up to a length that says nothing but how many columns there are, and how long their names."""
+    names = sum(len(json.dumps(name)) for name in summary.columns)
+    room = _ROOM + names + _ROOM_FOR_A_COLUMN * len(summary.columns) + more
+    ensure(len(plain) <= room, "summaries, overlaps and statements are bounded")
+    return plain.ljust(room)
 
 
 def read(session: Session, keys: OwnerKeys, dataset_id: str) -> OwnedUpload | None:

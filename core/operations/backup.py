@@ -147,7 +147,8 @@ def _copy(database: Database, storage: Storage, folder: Path) -> Manifest:
 
 def _kept(database: Database) -> list[StoredRecords]:
     """Return where the records are that are to be kept; not those of datasets in erasure."""
-    statement = select(Dataset).where(Dataset.state == "ready", Dataset.location.is_not(None)).order_by(Dataset.id)
+    here = (Dataset.state.in_(("ready", "pending")), Dataset.location.is_not(None))  # a draft is pending
+    statement = select(Dataset).where(*here).order_by(Dataset.id)
     with database.read() as session:
         return [kept_of(found) for found in session.execute(statement).scalars()]
 

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from core.base.errors import NotFound
 from core.db import checkpoints, clock
-from core.db.identity_tables import IdentityKey
+from core.db.identity_tables import Draft, IdentityKey
 from core.db.tables import Access, Dataset, Job
 
 
@@ -102,6 +102,7 @@ def destroy_key(session: Session, dataset_id: str, lease_seconds: float) -> bool
     if dataset.state != "erasing" or session.execute(in_use).first() is not None:
         return False
     dataset.wrapped_key = None
+    session.execute(update(Draft).where(Draft.dataset_id == dataset_id).values(declared={}, sealed=None))
     session.flush()
     return True
 
@@ -117,6 +118,12 @@ def mark_erased(session: Session, dataset_id: str) -> bool:
     dataset.bytes = 0
     session.flush()
     return True
+
+
+def forget_records(session: Session, dataset: Dataset) -> None:
+    """Forget the records of a draft, and their key with them; the caller holds the dataset's lock."""
+    dataset.location = dataset.location_digest = dataset.wrapped_key = dataset.validation = dataset.rows = None
+    session.flush()
 
 
 def ready(session: Session, site: str) -> Sequence[Dataset]:

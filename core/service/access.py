@@ -85,7 +85,7 @@ def give(
     def work(session: Session) -> tuple[AccessView, bool]:
         dataset = _shared_by(session, caller, dataset_id)
         if dataset.scope_id is None:
-            raise Conflict("This dataset has no budget before it has records: upload them, then share it.")
+            raise Conflict("This dataset has no budget before it has records and is sealed: do that, then share it.")
         if principal_id == caller.id:
             raise Conflict("The owner of a dataset needs no access to it, and has no cap.")
         principal = principals.lock(session, principal_id)

@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from core.base.errors import Conflict, FieldError, Forbidden, Invalid, LedgerBusy, NotFound, NotReady
 from core.data.columns import numbers_in
 from core.db import reads as queries
+from core.db.identity_tables import Draft
 from core.db.tables import Dataset, Scope
 from core.jobs import jobs as job_rows
 from core.records import datasets as rows
@@ -75,11 +76,12 @@ def dataset_view(session: Session, dataset: Dataset) -> DatasetView:
     """Return a dataset's public facts."""
     scope = None if dataset.scope_id is None else session.get(Scope, dataset.scope_id)
     declared: Mapping[str, Any] = dataset.request
+    draft = dataset.state == "pending" and session.get(Draft, dataset.id) is not None
     return DatasetView(
         id=dataset.id,
         name=dataset.name,
         owner=dataset.owner_id,
-        state=dataset.state,
+        state="draft" if draft else dataset.state,
         scope=dataset.scope_id,
         unit=declared["unit"] if scope is None else scope.unit,
         adjacency=declared["adjacency"] if scope is None else scope.adjacency,
@@ -147,12 +149,12 @@ def budget(context: Context, caller: Caller, dataset_id: str) -> BudgetView:
 
     Raises:
         NotFound: it does not exist for the caller.
-        Conflict: it has no scope before it has records.
+        Conflict: it has no scope before it has records and is sealed.
     """
     with context.database.read() as session:
         found = find(session, caller, dataset_id)
         if found.scope_id is None:
-            raise Conflict("This dataset has no budget before it has records.")
+            raise Conflict("This dataset has no budget before it has records and is sealed.")
         return budget_view(context, session, session.get_one(Scope, found.scope_id), caller.id)
 
 

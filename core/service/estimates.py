@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from pydantic import Field, TypeAdapter
 from sqlalchemy.orm import Session
 
-from core.base.errors import Conflict, FieldError, Invalid, Refusal
+from core.base.errors import FieldError, Invalid, Refusal
 from core.data.columns import Column
 from core.db import reads as queries
 from core.db.tables import Dataset, Scope
@@ -38,7 +38,7 @@ from core.service.budgets import NO_COST, allowance_figures, cost_figures, estim
 from core.service.context import Caller, Context
 from core.service.failure_messages import if_lost
 from core.service.job_views import EstimateView, JobCost
-from core.service.visibility import find_dataset
+from core.service.visibility import find_dataset, refuse_unready
 
 COLUMNS: TypeAdapter[list[Column]] = TypeAdapter(list[Column])
 """Reads the columns that a dataset declared."""
@@ -166,8 +166,7 @@ def _asked(session: Session, context: Context, caller: Caller, spec: JobSpec) ->
             FieldError("/resources/processes", f"ask for at most {most}"),
         )
     dataset = find_dataset(session, caller, spec.dataset)
-    if dataset.state != "ready":
-        raise Conflict(f"This dataset is {dataset.state}: no job can read it.", FieldError("/dataset", "use another"))
+    refuse_unready(dataset, FieldError("/dataset", "use another"))
     scope = session.get_one(Scope, dataset.scope_id)
     account = balance(session, scope.id)
     columns = COLUMNS.validate_python(dataset.columns)

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from core.base.errors import Conflict, FieldError, Invalid, NotFound, Refusal
+from core.base.errors import FieldError, Invalid, NotFound, Refusal
 from core.db import reads as queries
 from core.db.tables import Dataset, Scope
 from core.ledger.accounts import Balance, balance, balance_of
@@ -29,7 +29,7 @@ from core.service.estimates import (
     plan_of,
 )
 from core.service.job_views import EstimateView, SiteEstimate
-from core.service.visibility import find_dataset, no_dataset
+from core.service.visibility import find_dataset, no_dataset, refuse_unready
 
 
 @dataclass(frozen=True)
@@ -111,8 +111,7 @@ def _find(session: Session, caller: Caller, dataset_id: str, place: int) -> Data
         dataset = find_dataset(session, caller, dataset_id)
     except NotFound as missing:
         raise no_dataset(pointer) from missing
-    if dataset.state != "ready":
-        raise Conflict(f"{dataset_id} is {dataset.state}: no job can read it.", FieldError(pointer, "use another"))
+    refuse_unready(dataset, FieldError(pointer, "use another"), name=dataset_id)
     return dataset
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from core.access import audit, rights
-from core.base.errors import Conflict, FieldError, Forbidden, Invalid, LedgerBusy, Refusal
+from core.base.errors import FieldError, Forbidden, Invalid, LedgerBusy, Refusal
 from core.db import clock, idempotency
 from core.db import reads as queries
 from core.db.idempotency import KeyedRequest, RequestKey
@@ -33,7 +33,7 @@ from core.service.context import Caller, Context
 from core.service.estimates import PLANS, EstimatedJob, quote
 from core.service.federations import FederatedPlan
 from core.service.scopes import viewer
-from core.service.visibility import no_dataset
+from core.service.visibility import no_dataset, refuse_unready
 
 ACCEPTED = 202
 _ASK_OWNER = "its owner gives access to it, with a cap (PUT /v1/datasets/{id}/access/{principal})."
@@ -338,7 +338,6 @@ class _Counter:
             if not viewer(caller).sees_everything:
                 raise no_dataset()
             raise Forbidden(f"Your role sees this dataset, and spends nothing of its budget: {_ASK_OWNER}")
-        if dataset.state != "ready":
-            raise Conflict(f"This dataset is {dataset.state}: no job can read it.")
+        refuse_unready(dataset)
         if job.priority > 0 and job.owner_id != dataset.owner_id and caller.role != "admin":
             raise Forbidden("Only the owner of the data, or an admin, may ask for a priority above 0.")

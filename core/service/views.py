@@ -36,7 +36,7 @@ class DatasetView(View):
     owner: Drawn[str]
     """The principal who uploaded it, `pr_...`."""
     state: Operational[str]
-    """pending, ready, erasing or erased; jobs read a ready one only."""
+    """pending, draft, ready, erasing or erased; jobs read a ready one only, and its owner alone sees a draft."""
     scope: Drawn[str | None]
     """Whose budget its jobs are charged to, `sc_...`; null until it has records."""
     unit: Declared[Unit]

@@ -2,7 +2,7 @@
 
 from sqlalchemy.orm import Session
 
-from core.base.errors import FieldError, NotFound
+from core.base.errors import Conflict, FieldError, NotFound
 from core.db import reads as queries
 from core.db.tables import Dataset
 from core.service.context import Caller
@@ -24,3 +24,15 @@ def find_dataset(session: Session, caller: Caller, dataset_id: str) -> Dataset:
 def no_dataset(pointer: str = "/dataset") -> NotFound:
     """Return the refusal of a dataset that does not exist for a caller."""
     return NotFound("There is no such dataset.", FieldError(pointer, "name a dataset that you may see"))
+
+
+def refuse_unready(dataset: Dataset, *fields: FieldError, name: str = "This dataset") -> None:
+    """Refuse a job on a dataset whose records no job can read.
+
+    Raises:
+        Conflict: it is pending, a draft, or erased.
+    """
+    if dataset.state == "ready":
+        return
+    fix = "; its owner sends its records, and seals it where it is a draft" if dataset.state == "pending" else ""
+    raise Conflict(f"{name} is {dataset.state}: no job can read it{fix}.", *fields)

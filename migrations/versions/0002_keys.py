@@ -1,4 +1,4 @@
-"""Keys name their maker, and the time from which they open anything; the console's sign-ins have tables.
+"""Keys name their maker, and the time from which they open anything; the console's sign-ins have tables, and so have drafts.
 
 Clones name the job that they repeat.
 
@@ -7,6 +7,7 @@ Revision 0002. Keys of before have neither: their maker is not known, and they o
 
 import sqlalchemy as sa
 from alembic import op
+from sqlalchemy.dialects import postgresql
 
 revision = "0002"
 down_revision = "0001"
@@ -31,9 +32,16 @@ def upgrade() -> None:
         sa.Column("key_id", sa.String(length=40), sa.ForeignKey("api_keys.id"), nullable=False, index=True),
         sa.Column("expires_at", sa.Float(), nullable=False),
     )
+    op.create_table(
+        "drafts",
+        sa.Column("dataset_id", sa.String(length=40), sa.ForeignKey("datasets.id"), primary_key=True),
+        sa.Column("declared", sa.JSON().with_variant(postgresql.JSONB(), "postgresql"), nullable=False),
+        sa.Column("sealed", sa.LargeBinary(), nullable=True),
+    )
 
 
 def downgrade() -> None:
+    op.drop_table("drafts")
     op.drop_table("sign_in_links")
     op.drop_table("console_sessions")
     op.drop_column("jobs", "clone_of")

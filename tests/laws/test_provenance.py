@@ -30,7 +30,7 @@ from api.provenance import ANSWERS
 from core.access.bootstrap import first_admin
 from core.base.settings import ServiceSettings
 from core.db.database import Database
-from core.service import uploads
+from core.service import opening, uploads
 from farthing.schemas.provenance import KEYWORD, VARIES, Provenance
 from tests.support import embedded
 from tests.support.api import own_key
@@ -411,7 +411,7 @@ def test_a_digest_that_looks_random_is_seen(tmp_path: Path, monkeypatch: pytest.
     def leaky(session: Any, caller: Any, dataset: Any, metadata: Any, arrived: Any) -> None:
         digest = arrived.compared.digest[-32:]
         with monkeypatch.context() as patch:  # before the ledger notes it: a later change would be refused
-            patch.setattr(uploads, "secrets", SimpleNamespace(token_hex=lambda size: digest[: 2 * size]))
+            patch.setattr(opening, "secrets", SimpleNamespace(token_hex=lambda size: digest[: 2 * size]))
             fill(session, caller, dataset, metadata, arrived)
 
     monkeypatch.setattr(uploads, "_fill", leaky)

@@ -1,0 +1,151 @@
+"""From stored records to a dataset: compared with earlier uploads, given a scope, entered in the ledger."""
+
+import secrets
+from dataclasses import dataclass
+from typing import Final
+
+from sqlalchemy.orm import Session
+
+from core.access import audit, principals
+from core.base.errors import FieldError, ManyExcluded, Unauthenticated
+from core.base.identifiers import new_id
+from core.data.datasets import Metadata
+from core.db import reads as queries
+from core.db.tables import Dataset
+from core.ledger import identities, ledger
+from core.ledger.identities import OwnerKeys
+from core.records.decoding.decode import Decoded
+from core.records.decoding.validation import ValidationReport
+from core.service.context import Caller
+from core.service.declarations import joined
+from core.service.identity import Comparison, published
+
+MANY: Final = 20
+"""One row in so many is the most that an upload may leave out without the owner's word."""
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """An upload that was received, decoded and stored, encrypted for the dataset that it is to become."""
+
+    dataset_id: str
+    digest: str
+    """Of the bytes, under the owner's key."""
+    keys: OwnerKeys
+    compared: Comparison | None
+    """With the owner's earlier uploads; None for a draft, which is compared when it is sealed."""
+    decoded: Decoded
+    location: str
+    wrapped_key: str
+    report: dict[str, str]
+    """How its cells were read, for who has the key."""
+    site: str
+
+
+def is_much(excluded: int, rows: int) -> bool:
+    """Tell whether more than one row in twenty is excluded."""
+    return excluded * MANY > rows
+
+
+def refuse_many_excluded(report: ValidationReport, metadata: Metadata) -> None:
+    """Refuse an upload of which more than one row in twenty would be excluded, unless its owner accepts that.
+
+    Raises:
+        ManyExcluded: with the counts of each column that has such cells.
+    """
+    if metadata.accept_excluded or not is_much(report.incomplete_rows, report.rows):
+        return
+    counted = ("unreadable", "missing", "filled", "unknown")
+    columns = [
+        {"name": one.name, **{name: getattr(one, name) for name in counted}}
+        for one in report.columns
+        if one.missing > one.filled or one.unknown
+    ]
+    raise ManyExcluded(
+        f"{report.incomplete_rows} of {report.rows} rows have a missing or unreadable cell and would be excluded. "
+        "Nothing was stored. Mend the file or the declaration, or look at it as a draft first.",
+        FieldError("/accept_excluded", "give true to upload it all the same"),
+        FieldError("/seal", "or give false to make a draft, which you alone see"),
+        rows=report.rows,
+        excluded=report.incomplete_rows,
+        columns=columns,
+    )
+
+
+def hold(session: Session, caller: Caller, dataset: Dataset, arrived: Arrived) -> None:
+    """Note where the records of a pending dataset are; the owner's first ones end all other keys of the owner.
+
+    Raises:
+        Unauthenticated: the caller's key has ended meanwhile.
+    """
+    assert dataset.id == arrived.dataset_id, "the records are encrypted for this dataset and no other"
+    refuse_ended(session, caller)
+    principals.lock(session, dataset.owner_id)
+    if not queries.holds_records(session, dataset.owner_id):
+        _end_other_keys(session, caller)
+    decoded = arrived.decoded
+    dataset.rows = decoded.rows
+    dataset.location = arrived.location
+    dataset.location_digest = decoded.digest
+    dataset.bytes = decoded.bytes
+    dataset.wrapped_key = arrived.wrapped_key
+    dataset.site = arrived.site
+    dataset.validation = arrived.report
+    session.flush()
+
+
+def refuse_ended(session: Session, caller: Caller) -> None:
+    """Refuse a caller whose key has ended since the request began.
+
+    Raises:
+        Unauthenticated: it has.
+    """
+    if not principals.still_valid(session, [caller.key_id]):
+        raise Unauthenticated("The key of this upload was revoked, or its principal disabled: nothing was stored.")
+
+
+def open_budget(session: Session, caller: Caller, dataset: Dataset, metadata: Metadata, compared: Comparison) -> None:
+    """Make a dataset ready whose records are held: it joins or opens a scope, and the ledger has its entry.
+
+    The caller holds the locks of the dataset and of its owner.
+
+    Raises:
+        DuplicateDataset, NearCopy: the records have a budget already, or may have one.
+        Forbidden, Invalid, NotFound: as `declarations.parse`; the budget is held against the number of records.
+    """
+    assert dataset.rows is not None, "its records are held"
+    identities.wrapped_key(session, dataset.owner_id, dataset.site, lock=True)
+    leaving, overlaps = compared.check(session, metadata)
+    if metadata.scope is not None:
+        scope = joined(session, caller, metadata, dataset.rows)
+    else:
+        assert metadata.budget is not None, "budget or scope"
+        scope = ledger.open_scope(
+            session,
+            owner_id=dataset.owner_id,
+            unit="record",
+            adjacency=metadata.adjacency.value,
+            units=dataset.rows,
+            terms=metadata.budget.terms(dataset.rows),
+            declared=metadata.budget.model_dump(mode="json"),
+        )
+        scope.approval = metadata.approval
+    dataset.scope_id = scope.id
+    dataset.state = "ready"
+    dataset.fingerprint = f"fp_{secrets.token_hex(16)}"
+    dataset.request = published(metadata)
+    session.flush()
+    compared.keep(session, dataset, metadata, overlaps)
+    ledger.note_upload(session, scope.id, dataset, identities.digest_of(session, dataset.id))
+    for scope_id in sorted({one.scope_id for one in leaving}):
+        gone = [one.dataset_id for one in leaving if one.scope_id == scope_id]
+        identities.leave(session, scope_id, gone, dataset.owner_id)
+
+
+def _end_other_keys(session: Session, caller: Caller) -> None:
+    """Stop all other keys of who brings records for the first time: others may have made some, and have seen them."""
+    gone = principals.revoke_others(session, caller.id, caller.key_id)
+    request = caller.request_id or new_id("req")
+    audit.append(
+        session, [audit.Line(caller.id, "key ended: first records", f"keys/{key}", 200, None, request) for key in gone]
+    )
