@@ -16,6 +16,7 @@ ANSWERS: Final[dict[tuple[str, str], Provenance]] = {
     # of what was released, and of the ledger's account of it
     ("get", "/v1/jobs/{job_id}/events"): _PAID,
     ("get", "/v1/jobs/{job_id}/report"): _PAID,
+    ("get", "/v1/datasets/{dataset_id}/report"): _PAID,
     ("get", "/v1/jobs/{job_id}/certificate"): _PAID,
     ("get", "/v1/jobs/{job_id}/artifacts/{name}"): _PAID,
     ("get", "/v1/scopes/{scope_id}/head/signed"): _PAID,

@@ -166,6 +166,12 @@ class RegionRequest(Body):
     point: dict[str, Number] | None = Field(default=None, description="a value for each coefficient")
 
 
+class SignedText(Body):
+    """A certificate, or a signed head, as the service gave it."""
+
+    certificate: str = Field(min_length=1, max_length=2**20, description="a JWS in compact form")
+
+
 class Paragraph(View):
     """Text to paste into a paper."""
 

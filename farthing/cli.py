@@ -6,7 +6,7 @@ ends with status 1, a command that was called wrongly with status 2.
 
 import sys
 
-from farthing import custody, proving, reading, serving, training, weights
+from farthing import custody, proving, reading, serving, training, watching, weights
 from farthing.console import app, complain
 from farthing.errors import FarthingError
 
@@ -24,6 +24,7 @@ __all__ = [
     "reading",
     "serving",
     "training",
+    "watching",
     "weights",
 ]  # modules that bring the commands
 

@@ -5,8 +5,9 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from farthing.console import figure, number, per_cent, plain_table
+from farthing.console import figure, number, of_100, per_cent, plain_table
 from farthing.estimate_views import Estimate, Excess, ExcessGoal, Goal, PredictedWidth, Prediction
+from farthing.schemas.curves import CurveView
 
 
 def _plain(value: Any) -> str:  # noqa: ANN401 - a plan's values are JSON
@@ -164,3 +165,19 @@ def _range(one: PredictedWidth) -> str:
     """Show between which ends a width may lie; without an upper end as far as anybody has said."""
     low = "-" if one.lowest is None else number(one.lowest, 3)
     return f"{low} .. {'?' if one.highest is None else number(one.highest, 3)}"
+
+
+def curve(found: CurveView) -> RenderableType:
+    """Show predicted widths by privacy target, in widths without privacy; a star marks the asked one."""
+    rows = [
+        (
+            f"{one.mu} *" if one.asked else one.mu,
+            "yes" if one.fits else "no",
+            one.epsilon_alone,
+            of_100(one.budget_share),
+            *(number(ratio, 3) for ratio in (one.ratio, one.lowest, one.highest)),
+        )
+        for one in found.points
+    ]
+    right = ("epsilon alone", "costs %", "width ratio", "lowest", "highest")
+    return plain_table("", rows, left=("mu", "fits"), right=right)

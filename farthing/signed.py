@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from farthing.errors import FarthingError
+from farthing.schemas.checks import CertificateCheckView
 from farthing.wire import Wire, retry_after_seconds
 
 ACCEPTED: Final = 202
@@ -47,6 +48,13 @@ class SignedResources:
     def signing_keys(self) -> dict[str, Any]:
         """Return the installation's public keys, those that signed earlier among them."""
         return self._wire.get("/.well-known/jwks.json")
+
+    def check_certificate(self, text: str) -> CertificateCheckView:
+        """Have the service check a certificate or a signed head with its keys and its ledger.
+
+        `farthing.certificates.check` does the same offline, and trusts no service.
+        """
+        return CertificateCheckView.model_validate(self._wire.post("/v1/certificates/check", {"certificate": text}))
 
     def _signed(self, path: str, wait_seconds: float, progress: Progress | None) -> str:
         """Ask until the ledger is verified."""

@@ -63,6 +63,15 @@ def estimate(
 
 
 @app.command()
+def curve(job: JobFile, *, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+    """Predict a job's widths at nine privacy targets around its own. Shows what more budget would buy."""
+    asked = read(job, "job")
+    with Client(url, secret) as client:
+        found = client.curve(asked)
+    out.print_json(found.model_dump_json()) if as_json else out.print(estimate_tables.curve(found))
+
+
+@app.command()
 def plan(
     figures: Annotated[Path, typer.Argument(help="JSON of the figures, or - for standard input")],
     *,
@@ -209,10 +218,21 @@ def cancel(job: JobId, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
 
 
 @app.command()
-def report(job: JobId, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
-    """Print a job's privacy report as JSON."""
+def report(
+    about: Annotated[str, typer.Argument(help="a job, job_..., or a dataset, ds_...")],
+    pdf: Annotated[Path | None, typer.Option(help="write it as PDF to this file")] = None,
+    url: Url = DEFAULT_URL,
+    secret: Secret = "",
+) -> None:
+    """Print a privacy report as JSON. Of a job, or of a dataset's budget; with --pdf it is written to a file."""
     with Client(url, secret) as client:
-        out.print_json(data=client.report(job))
+        if pdf is not None:
+            pdf.write_bytes(client.report_pdf(about))
+            line(f"{about}: {pdf}")
+        elif about.startswith("ds_"):
+            out.print_json(data=client.dataset_report(about).model_dump(mode="json"))
+        else:
+            out.print_json(data=client.report(about))
 
 
 def _follow(client: Client, job: Job) -> None:

@@ -21,6 +21,7 @@ from api.routes import scopes as scope_api
 from core.base.errors import Conflict, Forbidden, Invalid, NotFound, PreconditionFailed, Refusal
 from core.db.reads import JobFilter
 from core.privacy.amounts import BudgetCap
+from core.privacy.attacks import attack
 from core.service import access, datasets, jobs, naming, overview, scopes
 from core.service.context import Caller as Principal
 from core.service.context import Context
@@ -142,7 +143,7 @@ def show_budget(dataset_id: DatasetId, request: Request, caller: Caller, db: Db)
         "names": facts["names"] | naming.names(db, caller, [one.owner for one in seen]),
         "job_name": words.job_name,
         "spent_words": words.spent_words,
-        "attack": words.attack(epsilon, delta),
+        "attack": attack(epsilon, delta),
         "roc": charts.roc(epsilon, delta),
     }
     return render(request, "budget.html", facts, at="datasets")

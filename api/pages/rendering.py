@@ -83,6 +83,7 @@ def _environment() -> Environment:
 
 
 _TEMPLATES: Final = _environment()
+template = _TEMPLATES.get_template
 
 
 def render(

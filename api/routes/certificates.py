@@ -7,12 +7,15 @@ from fastapi import APIRouter, Path, Response, status
 from fastapi.responses import JSONResponse
 
 from api.body import StrictRoute
-from api.cost import HEAVY_READ, PUBLIC, costs
+from api.cost import HEAVY_READ, PUBLIC, QUESTION, costs
 from api.deps import Caller, Db
 from api.errors import problems
-from core.base.errors import Conflict, NotFound, NotReady, ScopeFrozen, Unauthenticated
+from api.schemas import SignedText
+from core.base.errors import Conflict, Invalid, NotFound, NotReady, ScopeFrozen, Unauthenticated
 from core.service import certificates as service
+from core.service import checks
 from core.service.backlogs import BehindView, LedgerBehindError
+from farthing.schemas.checks import CertificateCheckView
 
 MEDIA_TYPE = "application/jose"
 """Of a JWS in compact form (RFC 7515, 9.2.1)."""
@@ -69,6 +72,16 @@ def _signed(made: Callable[[], str]) -> Response:
         headers = {"Retry-After": str(behind.retry_after_seconds)}
         view = BehindView(verified_share=f"{behind.percent / 100:g}")
         return JSONResponse(view.model_dump(mode="json"), status.HTTP_202_ACCEPTED, headers)
+
+
+@router.post("/v1/certificates/check", responses=problems(Unauthenticated, Invalid, NotReady))
+@costs(QUESTION)
+def check_certificate(body: SignedText, caller: Caller, db: Db) -> CertificateCheckView:
+    """Check a certificate or a signed head: its signature, and its entries against the ledger here.
+
+    A text that is not good is answered 200 as well, with `valid` false and what is wrong.
+    """
+    return checks.certificate(db, caller, body.certificate)
 
 
 @router.get("/.well-known/jwks.json", responses=problems(NotReady))

@@ -32,12 +32,15 @@ from core.base.errors import (
 from core.data.datasets import Metadata, parse_metadata
 from core.records.decoding.decode import format_of
 from core.records.decoding.mock import MAX_MOCK_CELLS, MAX_MOCK_ROWS
+from core.service import activity, offers
 from core.service import datasets as service
 from core.service import identity as identities
 from core.service import uploads as incoming
 from core.service.context import Caller as Principal
 from core.service.context import Context
 from core.service.views import BudgetView, DatasetView, IdentityView
+from farthing.schemas.activity import ActivityView
+from farthing.schemas.offers import OffersView
 
 router = APIRouter(prefix="/v1/datasets", tags=["data"], route_class=StrictRoute, responses=problems(Unauthenticated))
 DatasetId = Annotated[str, Path(max_length=60)]
@@ -195,6 +198,28 @@ def get_mock(
 def get_budget(dataset_id: DatasetId, caller: Caller, db: Db) -> BudgetView:
     """Show what is left of the budget of the people behind a dataset."""
     return service.budget(db, caller, dataset_id)
+
+
+@router.get("/{dataset_id}/offers", responses=problems(NotFound, Conflict))
+@costs(HEAVY_READ)
+def get_offers(dataset_id: DatasetId, caller: Caller, db: Db) -> OffersView:
+    """Show what still fits: the price of typical jobs, and how many of each the budget and the caller's cap admit.
+
+    Jobs are planned from the declared columns and the public number of rows; no record is read.
+    """
+    return offers.get(db, caller, dataset_id)
+
+
+@router.get("/{dataset_id}/activity", responses=problems(NotFound, Forbidden))
+@costs(HEAVY_READ)
+def list_activity(
+    dataset_id: DatasetId, caller: Caller, db: Db, after: After = None, limit: Limit = 100
+) -> Page[ActivityView]:
+    """List everything that was done with a dataset, newest first: for its owner, auditors and admins.
+
+    Lines concern the dataset, its scope, its jobs and their models, whoever sent the request.
+    """
+    return page(activity.page(db, caller, dataset_id, after, capped(limit) + 1), capped(limit))
 
 
 @router.delete("/{dataset_id}", status_code=status.HTTP_202_ACCEPTED, responses=problems(NotFound, Forbidden, Conflict))

@@ -7,14 +7,19 @@ from api.cost import QUESTION, costs
 from api.deps import Caller, Db
 from api.errors import problems
 from core.base.errors import AdjacencyMismatch, Conflict, Invalid, NotFound, NotOfferedYet, Unauthenticated
+from core.planning.job import JobSpec
+from core.service import curves, federations
 from core.service import estimates as service
-from core.service import federations
 from core.service.job_views import EstimateView
+from farthing.schemas.curves import CurveView
 
 router = APIRouter(prefix="/v1/estimates", tags=["planning"], route_class=StrictRoute)
 
 
-@router.post("", responses=problems(Unauthenticated, NotFound, Conflict, Invalid, NotOfferedYet, AdjacencyMismatch))
+_REFUSALS = problems(Unauthenticated, NotFound, Conflict, Invalid, NotOfferedYet, AdjacencyMismatch)
+
+
+@router.post("", responses=_REFUSALS)
 @costs(QUESTION)
 def estimate(spec: service.EstimateSpec, caller: Caller, db: Db) -> EstimateView:
     """Price a job and predict its intervals; nothing is reserved and no record is read.
@@ -26,3 +31,13 @@ def estimate(spec: service.EstimateSpec, caller: Caller, db: Db) -> EstimateView
     if spec.federation is not None:
         return federations.estimate(db, caller, spec)
     return service.estimate(db, caller, spec)
+
+
+@router.post("/curve", responses=_REFUSALS)
+@costs(QUESTION)
+def get_curve(spec: JobSpec, caller: Caller, db: Db) -> CurveView:
+    """Predict a job's widths at nine privacy targets around its own, so that one sees what more budget would buy.
+
+    The body is a job's on one dataset. Nothing is reserved and no record is read.
+    """
+    return curves.get(db, caller, spec)

@@ -12,11 +12,11 @@ from typing import Annotated, Literal
 from anyio import to_thread
 from fastapi import APIRouter, Body, Header, Path, Query, Request, Response, status
 from fastapi.openapi.models import Example
-from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
+from fastapi.responses import JSONResponse, StreamingResponse
 
 from api.batcher import Batcher
 from api.body import StrictRoute
-from api.cost import ANYBODY, CHANGE, FEW_VALUES, HEAVY_READ, READ, SUBMITTERS, Cost, costs
+from api.cost import ANYBODY, CHANGE, FEW_VALUES, READ, SUBMITTERS, Cost, costs
 from api.deps import After, Caller, Db, IdempotencyKey, LabelFilter, Limit, capped, page, pair_of
 from api.errors import problems
 from api.schemas import Page
@@ -54,7 +54,6 @@ from core.service.context import Context
 from core.service.intake import StoredAnswer, Submission
 from core.service.job_views import ArtifactView, AttemptView, EventView, JobView
 from core.service.jobs import Head
-from core.service.pages import report_html
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=StrictRoute, responses=problems(Unauthenticated))
 JobId = Annotated[str, Path(max_length=60)]
@@ -364,22 +363,3 @@ def get_artifact(job_id: JobId, name: Annotated[str, Path(max_length=60)], calle
         if artifact.name == name:
             return Response(status_code=status.HTTP_307_TEMPORARY_REDIRECT, headers={"Location": artifact.href})
     raise NotFound("There is no such artifact.")
-
-
-@router.get(
-    "/{job_id}/report",
-    response_model=dict[str, object],
-    responses={200: {"content": {"text/html": {"schema": {"type": "string"}}}}, **problems(NotFound)},
-)
-@costs(HEAVY_READ)
-def get_report(
-    job_id: JobId,
-    caller: Caller,
-    db: Db,
-    accept: Annotated[str, Header()] = "application/json",
-    kind: Annotated[Literal["json", "html"] | None, Query(alias="format")] = None,
-) -> Response:
-    """Show a job's privacy report, as JSON or as a page."""
-    content = service.report(db, caller, job_id)
-    wants_page = kind == "html" or (kind is None and accept.startswith("text/html"))
-    return HTMLResponse(report_html(content)) if wants_page else JSONResponse(content)

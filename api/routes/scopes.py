@@ -10,8 +10,10 @@ from api.deps import Caller, Db, Limit, capped, page
 from api.errors import problems
 from api.schemas import Acceptance, Adjustment, Page, WithReason
 from core.base.errors import Conflict, Forbidden, Invalid, NotFound, Unauthenticated
+from core.service import history
 from core.service import scopes as service
 from core.service.views import BudgetView, EntryView, HeadView, ScopeView, VerificationView
+from farthing.schemas.history import PointView
 
 router = APIRouter(
     prefix="/v1/scopes", tags=["budget"], route_class=StrictRoute, responses=problems(Unauthenticated, NotFound)
@@ -44,6 +46,22 @@ def list_entries(
 ) -> Page[EntryView]:
     """List the ledger's lines, oldest first. Each `hash` covers `prev_hash`, a line feed and `body`."""
     return page(service.entries(db, caller, scope_id, after, capped(limit) + 1), capped(limit), "seq")
+
+
+@router.get("/{scope_id}/history")
+@costs(HEAVY_READ)
+def list_history(
+    scope_id: ScopeId,
+    caller: Caller,
+    db: Db,
+    after: Annotated[int, Query(ge=0, le=2**62, description="`next` of the last page")] = 0,
+    limit: Limit = 100,
+) -> Page[PointView]:
+    """List how a budget was used, oldest first: one point for each job that ended, and what was left after it.
+
+    Jobs that go on are not in it; `GET /v1/scopes/{id}/budget` has what they spent and reserved by now.
+    """
+    return page(history.page(db, caller, scope_id, after, capped(limit) + 1), capped(limit), "seq")
 
 
 @router.get("/{scope_id}/head")

@@ -47,7 +47,7 @@ NAMES = (
     (re.compile(r"https?://127\.0\.0\.1:\d+"), "here"),
 )
 """What is drawn at random, or is a time; a digest by any other name is compared as it is."""
-PROCESSES = {"/v1/workers", "/readyz", "/v1/jobs/{job_id}/events", "/.well-known/jwks.json"}
+PROCESSES = {"/v1/workers", "/v1/service", "/readyz", "/v1/jobs/{job_id}/events", "/.well-known/jwks.json"}
 """Answers about processes and the keys of this installation, and one that is told as things happen."""
 
 
