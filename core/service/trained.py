@@ -26,6 +26,17 @@ def page(context: Context, caller: Caller, wanted: ModelFilter, after: str | Non
         return [_item(context, row) for row in found]
 
 
+def may_retract(context: Context, caller: Caller, model_id: str) -> bool:
+    """Tell whether the caller may take a model back by now.
+
+    Raises:
+        NotFound: it does not exist for the caller.
+    """
+    with context.database.read() as session:
+        model, job, _ = models.find(session, context, caller, model_id)
+        return model.approval in OPEN and caller.id in {job.owner_id, *queries.data_owners(session, job)}
+
+
 def retract(context: Context, caller: Caller, model_id: str) -> TrainedModel:
     """Take a model back: its figures are deleted, and nobody is served any of them. Ledger, job and report stay.
 
