@@ -2,6 +2,7 @@
 
 import csv
 import io
+from collections.abc import Iterator
 
 import httpx
 import pytest
@@ -35,8 +36,11 @@ class Made:
 
 
 @pytest.fixture(scope="module")
-def made(service: Service) -> Made:
-    return Made(service)
+def made(service: Service) -> Iterator[Made]:
+    made = Made(service)
+    yield made
+    made.window.close()
+    made.stranger.close()
 
 
 @pytest.mark.parametrize("tab", TABS)
