@@ -23,7 +23,7 @@ from api.metrics import Metrics
 from api.middleware import Envelope
 from api.pages import approvals as approval_pages
 from api.pages import assets as page_assets
-from api.pages import auditing, comparing, home, operating, predicting, questions, reference, sign_in
+from api.pages import auditing, comparing, home, model_list, operating, predicting, questions, reference, sign_in
 from api.pages import certificates as certificate_pages
 from api.pages import datasets as dataset_pages
 from api.pages import jobs as job_pages
@@ -76,6 +76,7 @@ PAGES: Final = (
     dataset_pages,
     new_job_pages,
     job_pages,
+    model_list,
     model_pages,
     questions,
     predicting,

@@ -21,6 +21,7 @@ STATUS: dict[type[Refusal], int] = {
     errors.KeyNotOwn: 403,
     errors.NotFound: 404,
     errors.ModelRetired: 410,
+    errors.ModelRetracted: 410,
     errors.Conflict: 409,
     errors.DuplicateDataset: 409,
     errors.NearCopy: 409,

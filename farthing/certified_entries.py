@@ -110,9 +110,9 @@ def _named(told: Certificate, mine: Sequence[Mapping[str, Any]]) -> bool:
 def _approved(told: Certificate, mine: Sequence[Mapping[str, Any]]) -> bool:
     """Say whether a release waited for the owner, and was judged, as its certificate says.
 
-    Version 1 has no such entries, and a model that is kept no more has no word of its own.
+    Version 1 has no such entries, and a model that is kept no more, or was retracted, has no word of its own.
     """
-    if told.result is None or told.result.approval == "retired":
+    if told.result is None or told.result.approval in ("retired", "retracted"):
         return True
     waited = any(body["kind"] == "withhold" for body in mine)
     said = next((body["outcome"] for body in mine if body["kind"] == "decide"), "pending")

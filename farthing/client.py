@@ -12,10 +12,11 @@ import httpx
 from farthing import federated
 from farthing.descriptions import describing
 from farthing.drafts import DraftResources
-from farthing.errors import FarthingError, JobFailed, ReleaseWithheld
+from farthing.errors import FarthingError, JobFailed
 from farthing.estimate_views import Estimate
 from farthing.job_views import Event, Job
 from farthing.ledger_calls import LedgerCalls
+from farthing.model_calls import ModelCalls
 from farthing.models import Levels, Model
 from farthing.networks import Pretrained
 from farthing.oversight import OversightCalls
@@ -34,7 +35,9 @@ Names = Sequence[str] | None
 LONG_POLL_SECONDS = 30
 
 
-class Client(DraftResources, LedgerCalls, SignedResources, PeopleResources, ReportResources, OversightCalls):
+class Client(
+    DraftResources, LedgerCalls, ModelCalls, SignedResources, PeopleResources, ReportResources, OversightCalls
+):
     """Talks to one Farthing service.
 
     Every method raises `FarthingError` where the service refuses, and `Unreachable` where no answer comes.
@@ -210,7 +213,7 @@ class Client(DraftResources, LedgerCalls, SignedResources, PeopleResources, Repo
         return Job.model_validate(answer.json())
 
     def jobs(self, **filters: str) -> Iterator[Job]:
-        """Yield jobs, newest first; filters: state, dataset, optimizer, federation, label (as key:value)."""
+        """Yield jobs, newest first; filters: state, dataset, optimizer, federation, label (key:value), approval."""
         return map(Job.model_validate, self._wire.pages("/v1/jobs", **filters))
 
     def watch(self, job: str, *, every_seconds: float = 1.0) -> Iterator[Job]:
@@ -243,18 +246,20 @@ class Client(DraftResources, LedgerCalls, SignedResources, PeopleResources, Repo
             raise JobFailed(seen.id, seen.state, seen.error.code if seen.error else None, seen.failed_for)
         return seen
 
-    def train(self, job: Spec) -> Model:
+    def train(self, job: Spec, *, wait_for_approval_seconds: float | None = None) -> Model:
         """Submit a job, wait until it has succeeded, and return its model.
+
+        Args:
+            job: as for `submit`.
+            wait_for_approval_seconds: how long to wait for the owner's word where the dataset asks for it; None: not
+                at all. The job is paid for in any case, and `released` waits again.
 
         Raises:
             FarthingError: as of `submit`; nothing was paid.
             JobFailed: as of `wait`.
             ReleaseWithheld: the job succeeded, and its release waits for the owner's approval or was rejected.
         """
-        done = self.wait(self.submit(job).id)
-        if done.model is None:
-            raise ReleaseWithheld(done.id, str(done.approval), str(done.withheld))
-        return self.model(done.model)
+        return self.released(self.wait(self.submit(job).id), wait_for_approval_seconds)
 
     def describe(
         self, dataset: str, privacy: Spec, what: Spec | None = None, *, shares: Mapping[str, float] | None = None
@@ -289,10 +294,6 @@ class Client(DraftResources, LedgerCalls, SignedResources, PeopleResources, Repo
         return map(Event.model_validate, self._wire.pages(f"/v1/jobs/{job}/events"))
 
     # Models --------------------------------------------------------------------------------------------------------
-
-    def model(self, model: str) -> Model:
-        """Return a released model to read, compare and predict with; nothing is asked yet."""
-        return Model(self._wire, model)
 
     def summary(self, model: str, *, level: Levels = None) -> Summary:
         """Return the coefficient table with private intervals, at the job's own level unless one is given."""
@@ -334,14 +335,6 @@ class Client(DraftResources, LedgerCalls, SignedResources, PeopleResources, Repo
     def export(self, model: str, kind: str = "json") -> bytes:
         """Return the model as `json` or `safetensors`, a network also as `onnx`."""
         return self.model(model).export(kind)
-
-    def approve(self, model: str) -> None:
-        """Let a release be seen, where its scope asks for the owner's approval."""
-        self.model(model).approve()
-
-    def reject(self, model: str, reason: str) -> None:
-        """Keep a release from being seen; what it cost stays spent, and the reason stays in the ledger."""
-        self.model(model).reject(reason)
 
     # The audit log -----------------------------------------------------------------------------------------------
 

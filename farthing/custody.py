@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from farthing import ledger_tables, tables
+from farthing import job_tables, ledger_tables, tables
 from farthing.client import Client
 from farthing.console import (
     DEFAULT_URL,
@@ -268,10 +268,27 @@ def accept(
 
 
 @app.command()
-def approve(model: ModelId, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+def approvals(*, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+    """List the releases that wait for your approval. Newest first, without their figures."""
+    with Client(url, secret) as client:
+        found = list(client.models(approval="pending"))
+    if as_json:
+        for one in found:
+            line(one.model_dump_json())
+    else:
+        out.print(job_tables.models(found))
+
+
+@app.command()
+def approve(
+    model: ModelId,
+    reason: Annotated[str | None, typer.Option(help="why; it stays in the ledger")] = None,
+    url: Url = DEFAULT_URL,
+    secret: Secret = "",
+) -> None:
     """Let a release be seen that waits for its owner's approval."""
     with Client(url, secret) as client:
-        client.approve(model)
+        client.approve(model, reason)
     line(f"{model} is approved")
 
 

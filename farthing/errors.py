@@ -41,11 +41,12 @@ class ReleaseWithheld(FarthingError):
     """The job succeeded and is paid for, and its model is not to be had with this key, now or any more.
 
     Attributes:
-        job: its id. Where `code` is `release-pending`, `client.job(job).model` has the model after the approval.
+        job: its id. Where `code` is `release-pending`, `client.train` can wait for the approval, and
+            `client.released(client.job(job))` has the model after it.
     """
 
     def __init__(self, job_id: str, approval: str, why: str) -> None:
-        """Say why; codes are release-pending, release-rejected and release-retired."""
+        """Say why; codes are release-pending, release-rejected, release-retired and release-retracted."""
         self.job = job_id
         detail = f"job {job_id} succeeded; its release {why}"
         super().__init__(200, {"code": f"release-{approval}", "detail": detail})

@@ -9,6 +9,7 @@ from rich.text import Text
 from farthing import federated
 from farthing.console import of_100, plain_table, site_name
 from farthing.job_views import Job
+from farthing.schemas.models import TrainedModel
 
 
 def jobs(found: Sequence[Job]) -> RenderableType:
@@ -30,6 +31,24 @@ def jobs(found: Sequence[Job]) -> RenderableType:
     ]
     left = ("id", "state", "optimizer", "model", *(["site"] if sites else []), *(["waits for"] if waits else []))
     return plain_table("", rows, left=left, right=("steps", "spent"))
+
+
+def models(found: Sequence[TrainedModel]) -> RenderableType:
+    """Show released models, one a line."""
+    rows = [
+        (
+            one.id,
+            one.name or "-",
+            one.dataset_name or one.dataset or "several",
+            one.kind,
+            one.method,
+            one.owner_name,
+            one.approval,
+            one.created_at,
+        )
+        for one in found
+    ]
+    return plain_table("", rows, left=("model", "name", "dataset", "kind", "method", "by", "approval", "released"))
 
 
 def job(found: Job) -> RenderableType:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from farthing.descriptions import Description
 from farthing.restrictions import parse_all
 from farthing.results import Comparison, Contrast, Ellipsoid, Interval, OddsRatio, RateRatio, Summary, WaldTest
+from farthing.schemas.models import TrainedModel
 from farthing.wire import Wire
 
 Levels = float | Sequence[float] | None
@@ -221,13 +222,20 @@ class Model:
         """Return the model as `json` or `safetensors`, a network also as `onnx`."""
         return self._wire.send("GET", self._path("export"), params={"format": kind}).content
 
-    def approve(self) -> None:
-        """Let the release be seen, where its scope asks for the owner's approval."""
-        self._wire.post(self._path("approve"))
+    def approve(self, reason: str | None = None) -> None:
+        """Let the release be seen, where its scope asks for the owner's approval; a reason stays in the ledger."""
+        self._wire.post(self._path("approve"), None if reason is None else {"reason": reason})
 
     def reject(self, reason: str) -> None:
         """Keep the release from being seen; what it cost stays spent, and the reason stays in the ledger."""
         self._wire.post(self._path("reject"), {"reason": reason})
+
+    def delete(self) -> TrainedModel:
+        """Take the model back, as the submitter of its job or an owner of the data; its figures are deleted for good.
+
+        The ledger, the job and its charge stay.
+        """
+        return TrainedModel.model_validate(self._wire.send("DELETE", f"/v1/models/{self.id}").json())
 
     def _path(self, part: str) -> str:
         return f"/v1/models/{self.id}/{part}"

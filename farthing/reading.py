@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from farthing import tables
+from farthing import job_tables, tables
 from farthing.client import Client
 from farthing.console import DEFAULT_URL, WRONG_INPUT, Json, Levels, Secret, Url, app, complain, line, out
 from farthing.console import read_json as read
@@ -14,6 +14,47 @@ from farthing.restrictions import RestrictionError
 
 ModelId = Annotated[str, typer.Argument(help="mdl_...")]
 OneLevel = Annotated[float | None, typer.Option("--level", help="of the intervals; default: the job's own")]
+
+
+@app.command()
+def models(
+    dataset: Annotated[str | None, typer.Option(help="ds_...")] = None,
+    job: Annotated[str | None, typer.Option(help="job_..., that released them")] = None,
+    optimizer: Annotated[str | None, typer.Option(help="kind of the method, such as noisy_newton")] = None,
+    label: Annotated[str | None, typer.Option(help="key:value")] = None,
+    approval: Annotated[
+        str | None, typer.Option(help="not-needed, pending, approved, rejected, retired or retracted")
+    ] = None,
+    *,
+    as_json: Json = False,
+    url: Url = DEFAULT_URL,
+    secret: Secret = "",
+) -> None:
+    """List released models, newest first. Without their figures; those that are gone by --approval alone."""
+    asked = {"dataset": dataset, "job": job, "optimizer": optimizer, "label": label, "approval": approval}
+    with Client(url, secret) as client:
+        found = list(client.models(**{name: text for name, text in asked.items() if text}))
+    if as_json:
+        for one in found:
+            line(one.model_dump_json())
+    else:
+        out.print(job_tables.models(found))
+
+
+@app.command()
+def retract(
+    model: ModelId,
+    *,
+    yes: Annotated[bool, typer.Option("--yes", help="ask nothing")] = False,
+    url: Url = DEFAULT_URL,
+    secret: Secret = "",
+) -> None:
+    """Take a model back. Its figures are deleted for good; the ledger, the job and its charge stay."""
+    if not yes:
+        typer.confirm(f"Delete the figures of {model} for good?", abort=True)
+    with Client(url, secret) as client:
+        client.retract(model)
+    line(f"{model} is retracted")
 
 
 @app.command()

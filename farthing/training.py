@@ -169,13 +169,14 @@ def jobs(
     dataset: Annotated[str | None, typer.Option(help="ds_...")] = None,
     label: Annotated[str | None, typer.Option(help="key:value")] = None,
     federation: Annotated[str | None, typer.Option(help="job_...: the sites of a federated job")] = None,
+    approval: Annotated[str | None, typer.Option(help="of what it released: pending, approved, rejected ...")] = None,
     *,
     as_json: Json = False,
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
     """List jobs, newest first. Those of a federated job's sites by --dataset or --federation only."""
-    asked = {"state": state, "dataset": dataset, "label": label, "federation": federation}
+    asked = {"state": state, "dataset": dataset, "label": label, "federation": federation, "approval": approval}
     wanted = {name: text for name, text in asked.items() if text}
     with Client(url, secret) as client:
         found = list(client.jobs(**wanted))

@@ -35,7 +35,7 @@ def show_certificate(model_id: ModelId, request: Request, caller: Caller, db: Db
         facts["behind"] = behind.percent
     except NotReady as refusal:
         facts["unsigned"] = refusal
-    return render(request, "certificate.html", head(db, caller, model_id, TAB) | facts, at="jobs")
+    return render(request, "certificate.html", head(db, caller, model_id, TAB) | facts, at="models")
 
 
 @page(router, "/jobs/{job_id}/certificate.jws", api=api.get_certificate)

@@ -48,7 +48,7 @@ def choose_other(
     if other:
         return see_other(f"/models/{model_id}/compare/{models.get(db, caller, other).id}")
     facts = head(db, caller, model_id, TAB) | {"others": _others(db, caller, model_id), "shown": None}
-    return render(request, "compare.html", facts, at="jobs")
+    return render(request, "compare.html", facts, at="models")
 
 
 @page(router, "/models/{model_id}/compare/{other_id}", api=api.compare_models)
@@ -67,7 +67,7 @@ def show_comparison(model_id: ModelId, other_id: ModelId, request: Request, call
         "joint": _joint(shown["joint"]),
         "number": number,
     }
-    return render(request, "compare.html", facts, at="jobs")
+    return render(request, "compare.html", facts, at="models")
 
 
 def _others(context: Context, caller: Principal, model_id: str) -> list[tuple[str, str]]:

@@ -14,7 +14,7 @@ from api.routes import models as api
 from core.base.errors import Invalid
 from core.inference.forest import Effect
 from core.inference.pages import plot_levels
-from core.service import jobs, models, naming, readings
+from core.service import jobs, models, naming, readings, trained
 from core.service.context import Caller as Principal
 from core.service.context import Context
 from farthing.schemas.figures import MINUS, number, statistic
@@ -64,7 +64,7 @@ def show_model(
     }
     if "coefficients" in summary:
         facts |= _coefficients(whole, scale)
-    return render(request, "model.html", facts, at="jobs")
+    return render(request, "model.html", facts, at="models")
 
 
 def head(context: Context, caller: Principal, model_id: str, tab: str | None) -> dict[str, Any]:
@@ -75,6 +75,7 @@ def head(context: Context, caller: Principal, model_id: str, tab: str | None) ->
     has_coefficients = kind not in {"network", "description"}
     return {
         "title": words.job_name(job),
+        "may_retract": trained.may_retract(context, caller, model_id),
         "model": model,
         "job": job,
         "names": naming.names(context, caller, [job.dataset, job.owner]),

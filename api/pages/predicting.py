@@ -91,7 +91,9 @@ def _show(
         "errors": {} if refusal is None else _errors(refusal, inputs),
         "in_file": [] if refusal is None else _in_file(refusal),
     }
-    return render(request, "predictions.html", facts, at="jobs", status=200 if refusal is None else status_of(Invalid))
+    return render(
+        request, "predictions.html", facts, at="models", status=200 if refusal is None else status_of(Invalid)
+    )
 
 
 def _asked(column: Any, typed: str) -> Asked:  # noqa: ANN401 - of any type but arrays

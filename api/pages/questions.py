@@ -106,7 +106,7 @@ def _show(
         refusal = refused
         request.state.code = refused.code
         facts |= {"refusal": refused, "errors": _errors(refused, names)}
-    return render(request, "questions.html", facts, at="jobs", status=200 if refusal is None else status_of(Invalid))
+    return render(request, "questions.html", facts, at="models", status=200 if refusal is None else status_of(Invalid))
 
 
 def _contrast(form: Form, names: list[str]) -> dict[str, Any]:

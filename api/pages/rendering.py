@@ -47,6 +47,7 @@ PLACES: Final = (
     _place("home", "Home", "/", "home", "owner", "analyst", "auditor", "admin"),
     _place("datasets", "Datasets", "/datasets", "data", "owner", "analyst", "auditor", "admin"),
     _place("jobs", "Jobs", "/jobs", "job", "owner", "analyst", "auditor", "admin"),
+    _place("models", "Models", "/models", "model", "owner", "analyst", "auditor"),
     _place("approvals", "Approvals", "/approvals", "approve", "owner"),
     _place("people", "People", "/people", "people", "admin"),
     _place("audit", "Audit log", "/audit", "ledger", "owner", "auditor", "admin"),

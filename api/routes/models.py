@@ -7,7 +7,7 @@ from fastapi.responses import HTMLResponse, PlainTextResponse
 from pydantic import Field
 
 from api.body import StrictRoute
-from api.cost import ANYBODY, HEAVY_READ, MANY_VALUES, POST, QUESTION, READ, Cost, Work, costs
+from api.cost import ANYBODY, CHANGE, HEAVY_READ, MANY_VALUES, POST, QUESTION, READ, Cost, Work, costs
 from api.deps import After, Caller, Db, LabelFilter, Limit, capped, page, pair_of
 from api.errors import problems
 from api.schemas import (
@@ -21,7 +21,16 @@ from api.schemas import (
     WaldRequest,
     WithReason,
 )
-from core.base.errors import Conflict, FieldError, Forbidden, Invalid, ModelRetired, NotFound, Unauthenticated
+from core.base.errors import (
+    Conflict,
+    FieldError,
+    Forbidden,
+    Invalid,
+    ModelRetired,
+    ModelRetracted,
+    NotFound,
+    Unauthenticated,
+)
 from core.db.model_reads import ApprovalState, ModelFilter
 from core.inference.description_figures import About
 from core.inference.regions import Joint
@@ -35,7 +44,7 @@ router = APIRouter(
     prefix="/v1/models",
     tags=["models"],
     route_class=StrictRoute,
-    responses=problems(Unauthenticated, NotFound, ModelRetired),
+    responses=problems(Unauthenticated, NotFound, ModelRetired, ModelRetracted),
 )
 ModelId = Annotated[str, Path(max_length=60)]
 Level = Annotated[float | None, Query(gt=0.5, lt=1, description="of the intervals; default: the job's own")]
@@ -273,3 +282,13 @@ def approve_model(model_id: ModelId, caller: Caller, db: Db, body: MaybeReason |
 def reject_model(model_id: ModelId, body: WithReason, caller: Caller, db: Db) -> ModelView:
     """Keep a release from being seen; what it cost stays spent. The reason stays in the ledger."""
     return service.judge(db, caller, model_id, "rejected", body.reason)
+
+
+@router.delete("/{model_id}", responses=problems(Forbidden, Conflict))
+@costs(CHANGE)
+def retract_model(model_id: ModelId, caller: Caller, db: Db) -> TrainedModel:
+    """Take a model back, as the submitter of its job or an owner of the data: its figures are deleted for good.
+
+    Ledger, job, report and charge stay, and so does what was downloaded or certified before.
+    """
+    return trained.retract(db, caller, model_id)

@@ -259,6 +259,12 @@ class ModelRetired(Refusal):
     code = "model-retired"
 
 
+class ModelRetracted(Refusal):
+    """Who submitted the job, or an owner of the data, took this model back; its job, report and charges stay."""
+
+    code = "model-retracted"
+
+
 class NotReady(Refusal):
     """The service is not ready."""
 

@@ -84,6 +84,13 @@ def model(session: Session, viewer: Viewer, model_id: str, until: float) -> tupl
     return None if row is None else (row[0], row[1], row[2])
 
 
+def data_owners(session: Session, job: Job) -> set[str]:
+    """Return who owns data that a job read: of a federated job, the owners of all its sites' scopes."""
+    sites = select(Job.scope_id).where(Job.federation_id == job.id, Job.place.is_not(None))
+    scopes = sites if job.is_federated else [job.scope_id]
+    return set(session.execute(select(Scope.owner_id).where(Scope.id.in_(scopes))).scalars())
+
+
 def models(
     session: Session, viewer: Viewer, until: float, wanted: ModelFilter, after: str | None, limit: int
 ) -> list[ModelRow]:
@@ -130,7 +137,7 @@ def _wanted(viewer: Viewer, wanted: ModelFilter) -> list[ColumnElement[bool]]:
 
 
 def _of_dataset(viewer: Viewer, dataset_id: str) -> ColumnElement[bool]:
-    """Tell of a model whether its job read a dataset; of a federated job by the clients that the viewer may see."""
+    """Tell of a model whether its job read a dataset; of a federated job by the sites that the viewer may see."""
     client = (Job.place.is_not(None), Job.dataset_id == dataset_id, sees_job(viewer))
     together = select(Job.federation_id).where(*client).correlate(None)
     return or_(Job.federation_id.is_(None) & (Model.dataset_id == dataset_id), Job.id.in_(together))

@@ -1,20 +1,23 @@
-"""What is kept for a while only: the noised states of jobs that have ended, and models where a limit is set.
+"""What is kept for a while only: the noised states of jobs that have ended, and models until a limit or a retraction.
 
 The ledger, the jobs and their reports stay. A model that is taken away leaves its row, so that who asks for it learns
 that there was one.
 """
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, Literal
 
 from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
 from core.db import checkpoints, clock
+from core.db.model_reads import GONE
 from core.db.tables import Checkpoint, Job, Model
 from core.jobs import subjects
 from core.jobs.presence import SiteSlot
 
 RETIRED: Final = "retired"
+RETRACTED: Final = "retracted"
 BATCH: Final = 100
 
 
@@ -46,12 +49,23 @@ def retire_models(session: Session, retention_seconds: float | None) -> list[str
     if retention_seconds is None:
         return []
     at = clock.read(session)
-    old = select(Model.id, Model.job_id).where(Model.created_at <= at - retention_seconds, Model.approval != RETIRED)
+    old = select(Model.id, Model.job_id).where(Model.created_at <= at - retention_seconds, Model.approval.not_in(GONE))
     locked = old.order_by(Model.id).limit(BATCH).with_for_update(skip_locked=True)
     rows = session.execute(locked).all()
     needed = subjects.live(session) if rows else frozenset[str]()  # jobs come in under a lock on their models
     found = {row.id: row.job_id for row in rows if row.id not in needed}
     if found:
-        session.execute(update(Model).where(Model.id.in_(found)).values(release={}, approval=RETIRED))
-        checkpoints.drop(session, list(found.values()))
+        take_away(session, found, RETIRED)
     return list(found)
+
+
+def take_away(session: Session, models: Mapping[str, str], state: Literal["retired", "retracted"]) -> None:
+    """Take the content of models away, and with it the kept states of their jobs, for the last one holds the release.
+
+    Args:
+        session: an open write transaction that holds the models.
+        models: the job of each, by the model's id.
+        state: that the models have from here on.
+    """
+    session.execute(update(Model).where(Model.id.in_(models)).values(release={}, approval=state))
+    checkpoints.drop(session, list(models.values()))

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from core.base.errors import FieldError, Invalid, ModelRetired, NotFound
+from core.base.errors import FieldError, Invalid, ModelRetired, ModelRetracted, NotFound
 from core.db.model_reads import OPEN
 from core.db.tables import Dataset, Model
 from core.inference.network import read_released
@@ -69,6 +69,8 @@ def _fault(
         model, _, _ = models.find(session, context, caller, name)
     except ModelRetired:
         return "is kept no more: train it anew"
+    except ModelRetracted:
+        return "was retracted: train it anew, or name another model"
     except NotFound:
         return "does not exist: name a model that you may see"
     if model.approval not in OPEN:

@@ -8,7 +8,7 @@ from safetensors.numpy import save
 from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
-from core.base.errors import FieldError, Forbidden, Invalid, ModelRetired, NotFound
+from core.base.errors import FieldError, Forbidden, Invalid, ModelRetired, ModelRetracted, NotFound
 from core.db import model_reads
 from core.db import reads as queries
 from core.db.model_reads import OPEN
@@ -18,7 +18,7 @@ from core.inference.network import AnyReleased, ReleasedNetwork, make_onnx, read
 from core.inference.released import Released, declared
 from core.jobs import approvals, subjects
 from core.ledger import releases
-from core.operations.retention import RETIRED
+from core.operations.retention import RETIRED, RETRACTED
 from core.service.context import Caller, Context
 from core.service.presenters import decision_of
 from core.service.scopes import viewer
@@ -34,6 +34,7 @@ def find(session: Session, context: Context, caller: Caller, model_id: str) -> t
     Raises:
         NotFound: it does not exist for the caller.
         ModelRetired: it was kept as long as models are kept here.
+        ModelRetracted: the submitter or an owner of the data took it back.
         ScopeFrozen: it is not what the ledger says that its job released.
     """
     until = queries.grid_time(session, context.settings.visible_grid_seconds)
@@ -43,6 +44,11 @@ def find(session: Session, context: Context, caller: Caller, model_id: str) -> t
     model, job, _ = found
     if model.approval == RETIRED:
         raise ModelRetired("This model is kept no more. Its job, report and charges are; clone the job to pay anew.")
+    if model.approval == RETRACTED:
+        raise ModelRetracted(
+            "This model was taken back by the submitter of its job or by an owner of the data. Its job, report and "
+            "charges stay; a clone of the job pays anew."
+        )
     releases.refuse_changed(session, model, job)
     return found
 

@@ -10,14 +10,13 @@ from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
 from core.db import reads as queries
-from core.db.model_reads import OPEN
+from core.db.model_reads import GONE, OPEN
 from core.db.reads import Viewer
 from core.db.tables import SEVERAL, Job, JobEvent, Model
 from core.jobs import federations, seats, workers
 from core.ledger import chain, ledger, releases
 from core.ledger.accounts import Balance
 from core.methods.registry import source_of
-from core.operations.retention import RETIRED
 from core.planning.job import RETRY_ALLOWANCE, Resources, present_names
 from core.privacy.amounts import write_figure
 from core.privacy.events import EVENT, Event, compose
@@ -142,7 +141,7 @@ def visible(session: Session, viewer: Viewer, job: Job, model: Model | None) -> 
     """Return a job's model if the viewer may have it: before approval only its judges do."""
     if model is None or model.approval in OPEN:
         return model
-    if model.approval == RETIRED:
+    if model.approval in GONE:
         return None
     return model if viewer.id in queries.judges(session, model, job) else None
 

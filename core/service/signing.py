@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from core.base.canonical import canonical
 from core.base.errors import ScopeFrozen
 from core.db import clock
+from core.db.model_reads import GONE
 from core.db.tables import Entry, Job, Model, Scope
 from core.ledger.ended import compare_ended
 from core.ledger.releases import is_as_entered
@@ -19,7 +20,6 @@ from core.ledger.signing import installation, load_signing_keys
 from core.ledger.statements import jobs_telling, statement_of
 from core.ledger.tally import BrokenChain, demand
 from core.ledger.witness.trusting import LongChainError, Trust, Trusted, follow, leave_mark, mark_keys
-from core.operations.retention import RETIRED
 from core.service import backlogs, witnessing
 from core.service.context import Caller, Context
 
@@ -105,7 +105,7 @@ def _changed(session: Session, ledgers: Ledgers, job_id: str) -> dict[str, str]:
 def _models(session: Session, job_id: str) -> list[tuple[Model, Job]]:
     """Return what a job, or the federated job that it is a client of, has released and is kept."""
     ids = select(func.coalesce(Job.federation_id, Job.id)).where(Job.id == job_id).scalar_subquery()
-    found = select(Model, Job).join(Job, Job.id == Model.job_id).where(Job.id == ids, Model.approval != RETIRED)
+    found = select(Model, Job).join(Job, Job.id == Model.job_id).where(Job.id == ids, Model.approval.not_in(GONE))
     return [(row[0], row[1]) for row in session.execute(found)]
 
 

@@ -1,8 +1,14 @@
 """Use cases of trained models as a list: which of them exist for a caller, what they come from, how long they stay."""
 
+from sqlalchemy.orm import Session
+
+from core.base.errors import Conflict, Forbidden, NotFound
 from core.db import model_reads as queries
 from core.db import reads
-from core.db.model_reads import GONE, ModelFilter, ModelRow
+from core.db.model_reads import GONE, OPEN, ModelFilter, ModelRow
+from core.jobs import subjects
+from core.operations.retention import RETRACTED, take_away
+from core.service import models
 from core.service.context import Caller, Context
 from core.service.scopes import viewer
 from core.service.views import rfc3339
@@ -18,6 +24,52 @@ def page(context: Context, caller: Caller, wanted: ModelFilter, after: str | Non
         until = reads.grid_time(session, context.settings.visible_grid_seconds)
         found = queries.models(session, viewer(caller), until, wanted, after, limit)
         return [_item(context, row) for row in found]
+
+
+def may_retract(context: Context, caller: Caller, model_id: str) -> bool:
+    """Tell whether the caller may take a model back by now.
+
+    Raises:
+        NotFound: it does not exist for the caller.
+    """
+    with context.database.read() as session:
+        model, job, _ = models.find(session, context, caller, model_id)
+        return model.approval in OPEN and caller.id in {job.owner_id, *queries.data_owners(session, job)}
+
+
+def retract(context: Context, caller: Caller, model_id: str) -> TrainedModel:
+    """Take a model back: its figures are deleted, and nobody is served any of them. Ledger, job and report stay.
+
+    A model that was retracted before is returned as it is.
+
+    Raises:
+        NotFound: it does not exist for the caller.
+        Forbidden: the caller neither submitted its job nor owns data that it read.
+        Conflict: its release is not open, or a job about it has not ended.
+        ModelRetired: it is kept no more.
+    """
+
+    def work(session: Session) -> TrainedModel:
+        until = reads.grid_time(session, context.settings.visible_grid_seconds)
+        found = queries.model(session, viewer(caller), model_id, until)
+        if found is None:
+            raise NotFound("There is no such model.")
+        model, job, _ = found
+        if caller.id not in {job.owner_id, *queries.data_owners(session, job)}:
+            raise Forbidden("Only the submitter of its job, and an owner of the data, may retract this model.")
+        subjects.take(session, model)
+        if model.approval != RETRACTED:
+            models.find(session, context, caller, model_id)
+            if model.approval not in OPEN:
+                raise Conflict(f"This release is {model.approval}, and nobody reads it: only an open one is retracted.")
+            if model.id in subjects.live(session):
+                raise Conflict("A job about this model has not ended: wait for it, or cancel it, and retract then.")
+            take_away(session, {model.id: job.id}, RETRACTED)
+        wanted = ModelFilter(job=job.id, approval=RETRACTED)
+        (row,) = queries.models(session, viewer(caller), until, wanted, None, 1)
+        return _item(context, row)
+
+    return context.database.run(work)
 
 
 def _item(context: Context, row: ModelRow) -> TrainedModel:

@@ -5,9 +5,10 @@ from uuid import uuid4
 
 import httpx
 import pytest
-from sqlalchemy import Engine, event
+from sqlalchemy import Engine, event, select
 
 from core.db.model_reads import ModelFilter
+from core.db.tables import Checkpoint, Model
 from core.service import trained
 from core.service.context import Caller, Context
 from tests.api.test_models import finish
@@ -205,3 +206,72 @@ class TestDecisions:
                 assert client.post(f"/v1/models/{model}/{verdict}", json=body).status_code == 404, (who, verdict)
         assert house.admin.get(f"/v1/jobs/{job_id}").json()["result"] is None
         assert house.owner.post(f"/v1/models/{model}/approve").json()["approval"] == "approved"
+
+
+class TestRetraction:
+    def made(self, house: House, submitter: httpx.Client) -> tuple[str, str]:
+        answer = submit(submitter, house.named("short-lived"))
+        return answer.json()["id"], finish(house.service, answer.json()["id"])
+
+    @pytest.mark.parametrize("who", ["owner", "analyst"])
+    def test_submitter_and_owner_take_a_model_back(self, house: House, who: str) -> None:
+        job_id, model = self.made(house, house.analyst)
+        statuses = {
+            "other owner": 404,
+            "colleague": 404,
+            "stranger": 404,
+            "auditor": 403,
+            "admin": 403,
+        }
+        for other, status in statuses.items():
+            assert house.everybody()[other].delete(f"/v1/models/{model}").status_code == status, other
+        assert house.analyst.get(f"/v1/models/{model}").status_code == 200
+        client = house.everybody()[who]
+        answer = client.delete(f"/v1/models/{model}")
+        assert answer.status_code == 200, answer.text
+        assert (answer.json()["id"], answer.json()["approval"], answer.json()["expires_at"]) == (
+            model,
+            "retracted",
+            None,
+        )
+        assert client.delete(f"/v1/models/{model}").json() == answer.json()
+        for part in ("", "/summary", "/export", "/methods", "/intervals"):
+            for reader in (house.owner, house.analyst, house.admin, house.auditor):
+                refused = reader.get(f"/v1/models/{model}{part}")
+                assert (refused.status_code, refused.json()["code"]) == (410, "model-retracted"), part
+            assert house.colleague.get(f"/v1/models/{model}{part}").status_code == 404
+        asked = house.analyst.post(f"/v1/models/{model}/predict", json={"rows": [{"age": 40, "job": "other"}]})
+        assert asked.status_code == 410
+        assert model not in ids(house.analyst)
+        assert ids(house.analyst, approval="retracted", job=job_id) == [model]
+        told = house.analyst.get(f"/v1/jobs/{job_id}").json()
+        assert (told["state"], told["approval"], told["result"]) == ("succeeded", "retracted", None)
+        assert house.analyst.get(f"/v1/jobs/{job_id}/report").status_code == 200
+        scope = house.open["scope"]
+        assert house.owner.post(f"/v1/scopes/{scope}/verify").json()["ok"]
+        database = house.service.database()
+        with database.read() as session:
+            assert session.get_one(Model, model).release == {}
+            assert session.execute(select(Checkpoint).where(Checkpoint.job_id == job_id)).first() is None
+        database.dispose()
+
+    def test_a_release_that_is_not_open_is_not_retracted(self, house: House) -> None:
+        _, model = house.released(house.analyst)
+        for verdict in ("pending", "rejected"):
+            if verdict == "rejected":
+                assert house.owner.post(f"/v1/models/{model}/reject", json={"reason": "too few"}).status_code == 200
+            refused = house.owner.delete(f"/v1/models/{model}")
+            assert (refused.status_code, refused.json()["code"]) == (409, "conflict")
+            assert verdict in refused.json()["detail"]
+            for who in ("analyst", "auditor", "admin"):
+                assert house.everybody()[who].delete(f"/v1/models/{model}").status_code == 404, (who, verdict)
+        assert house.owner.get(f"/v1/models/{model}").json()["approval"] == "rejected"
+
+    def test_an_approved_release_is_retracted_with_its_decision_kept(self, house: House) -> None:
+        job_id, model = house.released(house.analyst)
+        house.owner.post(f"/v1/models/{model}/approve", json={"reason": "fine"})
+        assert house.analyst.delete(f"/v1/models/{model}").status_code == 200
+        told = house.owner.get(f"/v1/jobs/{job_id}").json()
+        assert (told["approval"], told["decision"]["outcome"]) == ("retracted", "approved")
+        again = house.owner.post(f"/v1/models/{model}/reject", json={"reason": "late"})
+        assert (again.status_code, again.json()["code"]) == (410, "model-retracted")

@@ -2,13 +2,16 @@
 
 import csv
 import io
+from collections.abc import Iterator
 
 import httpx
 import pytest
+from playwright.sync_api import Browser
 
 from farthing.schemas.figures import MINUS, statistic
 from tests.api.test_models import finish
 from tests.support.api import Service, job, submit, upload
+from tests.support.browser import look
 from tests.support.windows import csrf, window_of
 
 TABS = ("", "/questions", "/predictions", "/compare", "/certificate")
@@ -23,7 +26,8 @@ class Made:
         self.window = window_of(service.url, key["key"])
         _, other = service.someone("analyst", "stranger")
         self.stranger = window_of(service.url, other["key"])
-        dataset = str(upload(self.client, shift=7000, name="of models")["id"])
+        self.key = str(key["key"])
+        self.dataset = dataset = str(upload(self.client, shift=7000, name="of models")["id"])
         self.jobs = [submit(self.client, job(dataset, labels={"name": name})).json()["id"] for name in ("one", "two")]
         self.first, self.second = (finish(service, made) for made in self.jobs)
 
@@ -32,8 +36,11 @@ class Made:
 
 
 @pytest.fixture(scope="module")
-def made(service: Service) -> Made:
-    return Made(service)
+def made(service: Service) -> Iterator[Made]:
+    made = Made(service)
+    yield made
+    made.window.close()
+    made.stranger.close()
 
 
 @pytest.mark.parametrize("tab", TABS)
@@ -154,3 +161,53 @@ def test_the_certificate_is_the_signed_one(made: Made) -> None:
     assert told == made.client.get(f"/v1/jobs/{made.jobs[0]}/certificate").text.split(".")[1]
     assert f".{told}." in page
     assert made.stranger.get(f"/jobs/{made.jobs[0]}/certificate.jws").status_code == 404
+
+
+def test_the_list_has_the_models_that_one_may_read_and_its_filters_narrow_it(made: Made) -> None:
+    shown = made.window.get("/models")
+    assert shown.status_code == 200, shown.text
+    assert f"/models/{made.first}" in shown.text
+    assert 'aria-current="page"' in shown.text.split('href="/models"', 1)[1].split(">", 1)[0]
+    for query, first, second in (
+        ("name=one", True, False),
+        ("name=two&dataset=&approval=not-needed", False, True),
+        ("approval=pending", False, False),
+        (f"dataset={made.dataset}", True, True),
+    ):
+        text = made.window.get(f"/models?{query}").text.split("<main", 1)[1]
+        assert (f"/models/{made.first}" in text, f"/models/{made.second}" in text) == (first, second), query
+    assert made.first not in made.stranger.get("/models").text
+    assert made.window.get("/models?approval=maybe").status_code == 422
+
+
+def test_a_model_is_retracted_by_a_form_of_those_who_may(made: Made, service: Service) -> None:
+    made_job = submit(made.client, job(made.dataset, labels={"name": "short-lived"})).json()["id"]
+    model = finish(service, made_job)
+    path = f"/models/{model}/retract"
+    assert path in made.window.get(f"/models/{model}").text
+    assert made.stranger.get(path).status_code == 404
+    assert made.stranger.post(path, data={"csrf": csrf(made.stranger)}).status_code == 404
+    _, key = service.someone("auditor", "reads alone")
+    auditor = window_of(service.url, key["key"])
+    assert path not in auditor.get(f"/models/{model}").text
+    assert auditor.post(path, data={"csrf": csrf(auditor)}).status_code == 403
+    auditor.close()
+    assert "This cannot be undone" in made.window.get(path).text
+    assert made.window.post(path, data={"csrf": "0"}).status_code == 403
+    assert made.client.get(f"/v1/models/{model}").status_code == 200
+    done = made.window.post(path, data={"csrf": csrf(made.window)})
+    assert (done.status_code, done.headers["location"]) == (303, "/models?approval=retracted")
+    assert "short-lived" in made.window.get(done.headers["location"]).text
+    assert made.window.get(f"/models/{model}").status_code == 410
+    assert model not in made.window.get("/models").text
+
+
+def test_the_list_has_no_fault_in_a_browser(made: Made, service: Service, chromium: Browser) -> None:
+    for path in ("/models", "/models?approval=retracted&name=nothing", f"/models/{made.first}/retract"):
+        with look(chromium, service.url) as seen:
+            seen.sign_in(made.key)
+            for width in (1280, 390):
+                seen.page.set_viewport_size({"width": width, "height": 900})
+                seen.go(path)
+                seen.refuse_violations()
+            seen.refuse_reports()

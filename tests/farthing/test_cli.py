@@ -92,6 +92,24 @@ def share_and_list(farthing: Command, dataset: str, scope: str, principal: str, 
     assert json.loads(ok(farthing("access", dataset, "--json")))["name"] == "ana"
 
 
+def judge_and_retract(farthing: Command, ended: str, model: str, secret: str) -> None:
+    assert model in ok(farthing("approvals"))
+    assert model not in ok(farthing("approvals", FARTHING_KEY=secret)) + ok(farthing("models", FARTHING_KEY=secret))
+    assert ok(farthing("approve", model, "--reason", "as agreed")) == f"{model} is approved\n"
+    assert re.search(rf"^{model} .*toy.* ana .*approved", ok(farthing("models", FARTHING_KEY=secret)), re.MULTILINE)
+    (listed,) = ok(farthing("models", "--job", ended, "--json")).splitlines()
+    assert (json.loads(listed)["id"], json.loads(listed)["job"]) == (model, ended)
+    assert ended in ok(farthing("jobs", "--approval", "approved"))
+    assert "job[b]" in ok(farthing("watch", ended, FARTHING_KEY=secret))
+    refused = farthing("reject", model, "--reason", "too fine")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "conflict" in refused.stderr
+    assert farthing("retract", model, stdin="n\n", FARTHING_KEY=secret).returncode == 1
+    assert ok(farthing("retract", model, "--yes", FARTHING_KEY=secret)) == f"{model} is retracted\n"
+    assert model in ok(farthing("models", "--approval", "retracted"))
+    assert "model-retracted" in farthing("summary", model).stderr
+
+
 def test_the_way_of_a_dataset(farthing: Command, client: Client, records: Path, tmp_path: Path) -> None:
     metadata = tmp_path / "metadata.json"
     declared = {"name": "toy [bold]", "columns": COLUMNS, "budget": {"epsilon": "3"}, "approval": True}
@@ -123,11 +141,7 @@ def test_the_way_of_a_dataset(farthing: Command, client: Client, records: Path, 
     (ended,) = re.findall(r"job_\w+", waiting)
     model = client.job(ended).model
     assert model is not None
-    assert ok(farthing("approve", model)) == f"{model} is approved\n"
-    assert "job[b]" in ok(farthing("watch", ended, FARTHING_KEY=secret))
-    refused = farthing("reject", model, "--reason", "too fine")
-    assert (refused.returncode, refused.stdout) == (1, "")
-    assert "conflict" in refused.stderr
+    judge_and_retract(farthing, ended, model, secret)
 
     assert "is frozen: a question" in ok(farthing("freeze", scope, "--reason", "a question"))
     frozen = farthing("train", job)

@@ -369,6 +369,38 @@ class TestModels:
             assert withheld.value.code == "release-pending"
             assert ana.job(withheld.value.job).state == "succeeded"  # nothing is lost: its model comes with approval
 
+    def test_train_waits_for_the_owner_as_long_as_asked(self, service: Embedded, client: Client, records: Path) -> None:
+        analyst = client.create_key("ana", "analyst")
+        made = client.upload(records, metadata(approval=True))
+        client.share(made.id, analyst.principal, "all")
+        with Client(service.url, analyst.key or "") as ana, ThreadPoolExecutor(2) as pool:
+            trained = pool.submit(ana.train, body(made.id, mu="0.1"), wait_for_approval_seconds=120.0)
+            while not (waiting := list(client.models(approval="pending", dataset=made.id))):
+                time.sleep(0.1)
+            assert list(ana.models()) == []
+            (first,) = waiting
+            client.approve(first.id, "as agreed")
+            model = trained.result()
+            assert model.id == first.id
+            assert [one.id for one in ana.models(approval="approved")] == [first.id]
+            said = ana.job(first.job).decision
+            assert said is not None
+            assert (said.outcome, said.reason) == ("approved", "as agreed")
+            with pytest.raises(ReleaseWithheld) as late:
+                ana.train(body(made.id, mu="0.1"), wait_for_approval_seconds=0.2)
+            assert late.value.code == "release-pending"
+            with pytest.raises(ReleaseWithheld, match="waits"):
+                ana.released(ana.job(late.value.job))
+            client.reject(next(client.models(approval="pending", dataset=made.id)).id, "too fine")
+            with pytest.raises(ReleaseWithheld, match="rejected by the owner: too fine"):
+                ana.released(ana.job(late.value.job), 5.0)
+            assert model.delete() == ana.retract(first.id)
+            with pytest.raises(FarthingError) as gone:
+                model.summary()
+            assert (gone.value.status, gone.value.code) == (410, "model-retracted")
+            with pytest.raises(ReleaseWithheld, match="was retracted by the submitter"):
+                ana.released(ana.job(first.job))
+
 
 class TestKeysAndAudit:
     def test_keys_rotate_and_end(self, service: Embedded, client: Client) -> None:
