@@ -41,6 +41,7 @@ from api.routes import (
     datasets,
     estimates,
     health,
+    invitations,
     jobs,
     keys,
     models,
@@ -140,7 +141,7 @@ def create_app(settings: ServiceSettings | None = None) -> FastAPI:
     app.state.existing = Batcher(partial(job_cases.exist_all, context), "existing")
     app.state.jobs = Batcher(partial(job_cases.get_all, context), "jobs", authenticator.batcher)
     data, work = (datasets, access_routes, scopes, pretrained), (jobs, estimates, *_optional(), models, certificates)
-    for module in (*work, *data, health, catalogue, keys, principals, audit_routes, workers, service):
+    for module in (*work, *data, health, catalogue, keys, principals, audit_routes, workers, service, invitations):
         app.include_router(module.router)
     for module in (page_assets, *PAGES):
         app.include_router(module.router)
