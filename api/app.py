@@ -31,6 +31,7 @@ from api.pages import models as model_pages
 from api.pages import new_dataset as new_dataset_pages
 from api.pages import new_job as new_job_pages
 from api.pages import people as people_pages
+from api.pages import reports as report_pages
 from api.pages.rendering import problem_page
 from api.rate import Rate
 from api.routes import access as access_routes
@@ -47,6 +48,7 @@ from api.routes import (
     models,
     pretrained,
     principals,
+    reports,
     scopes,
     service,
     workers,
@@ -79,6 +81,7 @@ PAGES: Final = (
     predicting,
     comparing,
     certificate_pages,
+    report_pages,
     approval_pages,
     people_pages,
     auditing,
@@ -141,7 +144,8 @@ def create_app(settings: ServiceSettings | None = None) -> FastAPI:
     app.state.existing = Batcher(partial(job_cases.exist_all, context), "existing")
     app.state.jobs = Batcher(partial(job_cases.get_all, context), "jobs", authenticator.batcher)
     data, work = (datasets, access_routes, scopes, pretrained), (jobs, estimates, *_optional(), models, certificates)
-    for module in (*work, *data, health, catalogue, keys, principals, audit_routes, workers, service, invitations):
+    others = (reports, health, catalogue, keys, principals, invitations, audit_routes, workers, service)
+    for module in (*work, *data, *others):
         app.include_router(module.router)
     for module in (page_assets, *PAGES):
         app.include_router(module.router)

@@ -6,7 +6,7 @@ from fastapi import Depends, Header, Query, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from api.schemas import Page
-from core.base.errors import IdempotencyKeyMissing, Invalid
+from core.base.errors import FieldError, IdempotencyKeyMissing, Invalid
 from core.base.patterns import Pattern
 from core.service.context import Caller as Principal
 from core.service.context import Context
@@ -66,6 +66,22 @@ _Place = Annotated[
 ]
 After = Annotated[_Place | None, Query(description="`next` of the last page")]
 Limit = Annotated[int, Query(ge=1, le=10**9, description=f"at most {MAX_PAGE}; larger values are capped")]
+
+LabelFilter = Annotated[str | None, Query(max_length=330, description="key:value, such as study:a")]
+
+
+def pair_of(label: str | None) -> tuple[str, str] | None:
+    """Return the key and the value that a label filter asks for; None where there is no filter.
+
+    Raises:
+        Invalid: it has no colon.
+    """
+    if label is None:
+        return None
+    name, colon, value = label.partition(":")
+    if not colon:
+        raise Invalid("A label filter is key:value.", FieldError("#query/label", "write it as study:a"))
+    return name, value
 
 
 def capped(limit: int) -> int:

@@ -16,6 +16,7 @@ ANSWERS: Final[dict[tuple[str, str], Provenance]] = {
     # of what was released, and of the ledger's account of it
     ("get", "/v1/jobs/{job_id}/events"): _PAID,
     ("get", "/v1/jobs/{job_id}/report"): _PAID,
+    ("get", "/v1/datasets/{dataset_id}/report"): _PAID,
     ("get", "/v1/jobs/{job_id}/certificate"): _PAID,
     ("get", "/v1/jobs/{job_id}/artifacts/{name}"): _PAID,
     ("get", "/v1/scopes/{scope_id}/head/signed"): _PAID,
@@ -38,7 +39,7 @@ ANSWERS: Final[dict[tuple[str, str], Provenance]] = {
     ("get", "/v1/losses"): _DECLARED,
     ("get", "/v1/weights"): _DECLARED,
     ("get", "/v1/layers"): _DECLARED,
-    ("get", "/v1/models"): _DECLARED,
+    ("get", "/v1/model-kinds"): _DECLARED,
     # of the service itself
     ("get", "/healthz"): _OPERATIONAL,
     ("get", "/readyz"): _OPERATIONAL,

@@ -98,6 +98,12 @@ class WithReason(Body):
     reason: Reason
 
 
+class MaybeReason(Body):
+    """Why, for who wants to say it."""
+
+    reason: Reason | None = None
+
+
 class Acceptance(Body):
     """An owner's word that a scope goes on although entries of its ledger may be missing."""
 

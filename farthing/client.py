@@ -24,6 +24,7 @@ from farthing.networks import Pretrained
 from farthing.oversight import OversightCalls
 from farthing.people import PeopleResources
 from farthing.plans import AnyPlan, read_plan
+from farthing.reporting import ReportResources
 from farthing.results import Contrast, Interval, OddsRatio, Summary, WaldTest
 from farthing.signed import SignedResources
 from farthing.views import Access, AuditLine, Budget, Dataset, Identity, Validation, Worker
@@ -45,7 +46,7 @@ UNKNOWN_CONTENT = "application/octet-stream"
 LONG_POLL_SECONDS = 30
 
 
-class Client(LedgerCalls, SignedResources, PeopleResources, OversightCalls):
+class Client(LedgerCalls, SignedResources, PeopleResources, ReportResources, OversightCalls):
     """Talks to one Farthing service.
 
     Every method raises `FarthingError` where the service refuses, and `Unreachable` where no answer comes.
@@ -316,10 +317,6 @@ class Client(LedgerCalls, SignedResources, PeopleResources, OversightCalls):
     def events(self, job: str) -> Iterator[Event]:
         """Yield a job's history so far."""
         return map(Event.model_validate, self._wire.pages(f"/v1/jobs/{job}/events"))
-
-    def report(self, job: str) -> dict[str, Any]:
-        """Return a job's privacy report: what it spent, what that promises, and where the ledger stands."""
-        return self._wire.get(f"/v1/jobs/{job}/report")
 
     # Models --------------------------------------------------------------------------------------------------------
 

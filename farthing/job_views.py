@@ -4,6 +4,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator, Field
 
+from farthing.schemas.models import ReleaseDecision
 from farthing.views import Method, View
 
 _ASKED: Final = ("models", "optimizer", "privacy", "inference", "resources", "retry_allowance", "labels")
@@ -118,6 +119,8 @@ class Job(View):
     """That keeps its records; empty: the service's own; None of a federated job, whose sites tell theirs."""
     owner: str | None = None
     """Who submitted it, `pr_...`; None: not told."""
+    owner_name: str | None = None
+    """The name of the principal who submitted it; None: not told."""
     models: list[str] = Field(default_factory=list)
     """Released ones that it is about, `mdl_...`; mostly none."""
     method: Method | None = None
@@ -143,9 +146,13 @@ class Job(View):
     result: Result | None = None
     """What it released; None until it succeeded, and where the caller may not see it."""
     approval: str | None = None
-    """not-needed, pending, approved, rejected or retired; None until something was released."""
+    """not-needed, pending, approved, rejected, retired or retracted; None until something was released."""
+    decision: ReleaseDecision | None = None
+    """What the owner said of the release; None where nothing was said. Sites of a federated job have their own."""
     labels: dict[str, str] = Field(default_factory=dict)
     """As submitted."""
+    clone_of: str | None = None
+    """The job that it repeats, `job_...`; None where it is no clone."""
     federation: Federation | None = None
     """How it takes part in a federated job; None: not at all."""
     waits_for: str | None = None
@@ -169,8 +176,13 @@ class Job(View):
         """In words, what became of the release of a job that succeeded; None where it is open to this key."""
         if self.state != "succeeded" or self.model is not None:
             return None
-        said = {"pending": "waits for the owner's approval", "retired": "is past its time of keeping"}
-        return said.get(self.approval or "", f"was {self.approval} by the owner")
+        words = {
+            "pending": "waits for the owner's approval",
+            "retired": "is past its time of keeping",
+            "retracted": "was retracted by the submitter of the job or by an owner of the data",
+        }
+        reason = f": {self.decision.reason}" if self.decision is not None and self.decision.reason else ""
+        return words.get(self.approval or "", f"was {self.approval} by the owner{reason}")
 
     @property
     def spec(self) -> dict[str, Any] | None:

@@ -217,10 +217,21 @@ def cancel(job: JobId, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
 
 
 @app.command()
-def report(job: JobId, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
-    """Print a job's privacy report as JSON."""
+def report(
+    about: Annotated[str, typer.Argument(help="a job, job_..., or a dataset, ds_...")],
+    pdf: Annotated[Path | None, typer.Option(help="write it as PDF to this file")] = None,
+    url: Url = DEFAULT_URL,
+    secret: Secret = "",
+) -> None:
+    """Print a privacy report as JSON. Of a job, or of a dataset's budget; with --pdf it is written to a file."""
     with Client(url, secret) as client:
-        out.print_json(data=client.report(job))
+        if pdf is not None:
+            pdf.write_bytes(client.report_pdf(about))
+            line(f"{about}: {pdf}")
+        elif about.startswith("ds_"):
+            out.print_json(data=client.dataset_report(about).model_dump(mode="json"))
+        else:
+            out.print_json(data=client.report(about))
 
 
 def _follow(client: Client, job: Job) -> None:

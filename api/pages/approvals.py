@@ -13,6 +13,7 @@ from api.pages.rendering import render
 from api.pages.routes import FormFields, PageRoute, page, see_other, value_of
 from api.routes import models as api
 from core.base.errors import Invalid
+from core.privacy.attacks import right_of_100
 from core.service import jobs, models, naming
 from core.service.context import Caller as Principal
 from core.service.context import Context
@@ -62,7 +63,7 @@ def _waiting(context: Context, caller: Principal, model_id: str, error: str) -> 
     if job.cost is not None:
         mu = job.cost.spent.mu
         epsilon, delta = float(job.cost.spent.epsilon_alone), float(job.cost.delta)
-        right = words.right_of_100(epsilon, delta, None if mu is None else float(mu))
+        right = right_of_100(epsilon, delta, None if mu is None else float(mu))
     return Waiting(
         model=model,
         job=job,

@@ -1,4 +1,4 @@
-"""A model's certificate: the signed statement of what its job drew, cost and promises, read and downloaded."""
+"""Certificates: what one says of a model, its download, and the check of one that somebody uploads."""
 
 import base64
 import json
@@ -8,12 +8,13 @@ from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import PlainTextResponse
 
 from api.deps import Caller, Db
+from api.errors import status_of
 from api.pages.models import as_file, head
 from api.pages.rendering import render
-from api.pages.routes import PageRoute, page
+from api.pages.routes import FormFields, PageRoute, page, value_of
 from api.routes import certificates as api
-from core.base.errors import LedgerBusy, NotReady
-from core.service import certificates, models
+from core.base.errors import Invalid, LedgerBusy, NotReady
+from core.service import certificates, checks, models
 from core.service.backlogs import LedgerBehindError
 
 router = APIRouter(route_class=PageRoute)
@@ -59,3 +60,22 @@ def told_by(signed: str) -> dict[str, Any]:
 
 def _indented(signed: str) -> str:
     return json.dumps(told_by(signed), indent=1, ensure_ascii=False)
+
+
+@page(router, "/certificates", api=api.check_certificate)
+def ask_check(request: Request) -> Response:
+    """Show the form for a certificate."""
+    return render(request, "certificate_check.html", {"found": None, "error": "", "text": ""}, at="audit")
+
+
+@page(router, "/certificates/check", api=api.check_certificate, method="POST")
+def check_certificate(request: Request, form: FormFields, caller: Caller, db: Db) -> Response:
+    """Say what holds of a certificate."""
+    text = value_of(form, "certificate")
+    facts: dict[str, Any] = {"found": None, "error": "", "text": text}
+    if text:
+        facts["found"] = checks.certificate(db, caller, text)
+        return render(request, "certificate_check.html", facts, at="audit")
+    request.state.code = Invalid.code
+    facts["error"] = "Choose a file, or paste its text."
+    return render(request, "certificate_check.html", facts, at="audit", status=status_of(Invalid))

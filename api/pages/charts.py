@@ -34,7 +34,7 @@ class OfBudget(Protocol):
         """Free."""
 
 
-def _width(share: str) -> str:
+def width_of(share: str) -> str:
     """Return a share as a length in per cent, within the chart."""
     return f"{float(min(max(Decimal(share), Decimal(0)), Decimal(1)) * 100):.4f}%"
 
@@ -57,7 +57,7 @@ class Bar:
 def bar(shares: OfBudget) -> Bar:
     """Return the geometry of the small bar at the side; the text beside it has its figures."""
     used = "g-low" if is_low(shares.remaining) else "g-spent"
-    return Bar(_width(shares.spent), _width(shares.reserved), used)
+    return Bar(width_of(shares.spent), width_of(shares.reserved), used)
 
 
 def gauge(shares: OfBudget, *, slim: bool = False) -> Markup:
@@ -70,11 +70,12 @@ def gauge(shares: OfBudget, *, slim: bool = False) -> Markup:
     ticks = Markup("").join(
         Markup('<line class="g-tick" x1="{0}%" x2="{0}%" y1="70%" y2="100%"/>').format(at) for at in (25, 50, 75)
     )
+    spent = width_of(shares.spent)
     return Markup(
         '<svg class="gauge{}" role="img" aria-label="{}"><rect class="g-track" width="100%" height="100%"/>'
         '<rect class="g-spent" width="{}" height="100%"/>'
         '<rect class="g-reserved" x="{}" width="{}" height="100%"/>{}</svg>'
-    ).format(" slim" if slim else "", said, _width(shares.spent), _width(shares.spent), _width(shares.reserved), ticks)
+    ).format(" slim" if slim else "", said, spent, spent, width_of(shares.reserved), ticks)
 
 
 @dataclass(frozen=True)

@@ -10,28 +10,31 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Path, Request, Response
 from pydantic import TypeAdapter, ValidationError
 
-from api.deps import Caller, Db
+from api.deps import After, Caller, Db
 from api.errors import status_of
-from api.pages import charts, words
+from api.pages import charts, line_charts
 from api.pages.rendering import render
 from api.pages.routes import Form, FormFields, PageRoute, page, see_other, value_of
 from api.routes import access as access_api
 from api.routes import datasets as api
 from api.routes import scopes as scope_api
 from core.base.errors import Conflict, Forbidden, Invalid, NotFound, PreconditionFailed, Refusal
-from core.db.reads import JobFilter
+from core.methods.registry import source_of
 from core.privacy.amounts import BudgetCap
-from core.service import access, datasets, jobs, naming, overview, scopes
+from core.privacy.attacks import attack
+from core.service import access, activity, datasets, history, jobs, naming, offers, overview, scopes
 from core.service.context import Caller as Principal
 from core.service.context import Context
 from core.service.views import AccessView, BudgetView, CapView, DatasetView
 from farthing.schemas.figures import number, per_cent
+from farthing.schemas.offers import OfferView
 
 router = APIRouter(route_class=PageRoute)
 DatasetId = Annotated[str, Path(max_length=60)]
 PrincipalId = Annotated[str, Path(max_length=60)]
 SHOWN_VALUES: Final = 6
 MOST_JOBS: Final = 30
+A_PAGE: Final = 50
 MOCK_ROWS: Final = 10
 MOCK_FILE_ROWS: Final = 1000
 LOUD: Final = Decimal("0.05")
@@ -88,6 +91,7 @@ def head(context: Context, caller: Principal, dataset_id: str, tab: str | None) 
             ("Mock rows", f"{base}/mock", True),
             ("Jobs", f"/jobs?dataset={dataset.id}", True),
             ("Ledger", f"{base}/ledger", budget is not None),
+            ("Activity", f"{base}/activity", is_owner or caller.role in {"auditor", "admin"}),
         ),
         "is_owner": is_owner,
         "may_ask": caller.role in {"owner", "analyst", "admin"},
@@ -133,19 +137,43 @@ def show_budget(dataset_id: DatasetId, request: Request, caller: Caller, db: Db)
     facts = head(db, caller, dataset_id, "Budget")
     if facts["budget"] is None:
         raise Conflict("This dataset has no budget before it has records.")
-    wanted = JobFilter(state=None, dataset=dataset_id, optimizer=None, federation=None, label=None)
-    seen = jobs.page(db, caller, wanted, None, MOST_JOBS)
     budget: BudgetView = facts["budget"]
+    seen = history.latest(db, caller, budget.scope, MOST_JOBS)
+    ids = [one.job for one in seen.points]
+    free, reserved = budget.budget_share.remaining, budget.budget_share.reserved
     epsilon, delta = float(budget.epsilon.total), float(budget.delta)
+    methods = {one.method: source_of(one.method).title for one in seen.points if one.method}
     facts |= {
-        "jobs": seen,
-        "names": facts["names"] | naming.names(db, caller, [one.owner for one in seen]),
-        "job_name": words.job_name,
-        "spent_words": words.spent_words,
-        "attack": words.attack(epsilon, delta),
+        "history": seen,
+        "burn": line_charts.burndown(seen.points, seen.before, free, reserved, facts["dataset"].created_at),
+        "names": facts["names"] | naming.names(db, caller, [*ids, *seen.by_principal]),
+        "mine": jobs.visible(db, caller, ids),
+        "methods": methods | {one: source_of(one).title for one in seen.by_method},
+        "offers": _offers(db, caller, dataset_id),
+        "attack": attack(epsilon, delta),
         "roc": charts.roc(epsilon, delta),
     }
     return render(request, "budget.html", facts, at="datasets")
+
+
+def _offers(context: Context, caller: Principal, dataset_id: str) -> list[OfferView]:
+    """Return typical jobs with how many fit; none while no job can read the dataset."""
+    try:
+        return offers.get(context, caller, dataset_id).offers
+    except Conflict:
+        return []
+
+
+@page(router, "/datasets/{dataset_id}/activity", api=api.list_activity)
+def show_activity(dataset_id: DatasetId, request: Request, caller: Caller, db: Db, after: After = None) -> Response:
+    """Show the owner everything that was done with a dataset."""
+    facts = head(db, caller, dataset_id, "Activity")
+    found = activity.page(db, caller, dataset_id, after, A_PAGE + 1)
+    lines = found[:A_PAGE]
+    facts["lines"] = lines
+    facts["older"] = f"/datasets/{dataset_id}/activity?after={lines[-1].id}" if len(found) > A_PAGE else None
+    facts["names"] |= naming.names(db, caller, [one.job for one in lines])
+    return render(request, "activity.html", facts, at="datasets")
 
 
 @page(router, "/datasets/{dataset_id}/access", api=access_api.list_access)

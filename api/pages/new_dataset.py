@@ -12,12 +12,12 @@ from api.body import parse_json
 from api.cost import MANY_VALUES, OWNERS, Cost
 from api.deps import Caller, Db
 from api.errors import status_of
-from api.pages import words
 from api.pages.rendering import as_page, fragment, render
 from api.pages.routes import FormFields, PageRoute, page, value_of
 from api.routes import datasets as api
 from core.base.errors import Refusal
 from core.data.datasets import parse_metadata
+from core.privacy.attacks import attack
 from core.service import uploads as service
 
 router = APIRouter(route_class=PageRoute)
@@ -53,9 +53,9 @@ def show_promise(
         if 0 < asked <= 1000 and 0 < chance < 1:  # noqa: PLR2004 - nobody declares more
             examples = sorted({*EXAMPLES, epsilon}, key=float)
             facts = {
-                "attack": words.attack(asked, chance),
+                "attack": attack(asked, chance),
                 "asked": epsilon,
-                "table": [(one, words.attack(float(one), chance)) for one in examples],
+                "table": [(one, attack(float(one), chance)) for one in examples],
             }
     except (ValueError, ArithmeticError):
         pass  # half a number is being typed

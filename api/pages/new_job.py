@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from api.deps import Caller, Db
 from api.errors import status_of
-from api.pages import charts, words
+from api.pages import charts, line_charts
 from api.pages.rendering import as_page, fragment, render
 from api.pages.routes import Form, FormFields, PageRoute, page, see_other, value_of
 from api.routes import datasets as dataset_api
@@ -22,7 +22,8 @@ from api.routes import estimates as estimate_api
 from api.routes import jobs as job_api
 from core.base.errors import FieldError, Invalid, Refusal
 from core.base.validation_errors import field_errors
-from core.service import datasets, estimates
+from core.privacy.attacks import right_of_100
+from core.service import curves, datasets, estimates
 from core.service import jobs as service
 from core.service.context import Caller as Principal
 from core.service.context import Context
@@ -240,6 +241,7 @@ def _forecast(request: Request, caller: Principal, context: Context, form: Form)
         asked = request_of(form)
         view = estimates.estimate(context, caller, spec_of(asked))
         budget = datasets.budget(context, caller, asked["dataset"])
+        points = [] if view.prediction is None else curves.get(context, caller, spec_of(asked).job()).points
     except Refusal as refusal:
         lines = [f"{one.detail}" for one in refusal.fields] or [refusal.detail]
         return {"refused": {"title": refusal.detail, "lines": lines}, "reserving": None}
@@ -256,10 +258,12 @@ def _forecast(request: Request, caller: Principal, context: Context, form: Form)
         "cost": paid,
         "shares": shares,
         "bar": charts.price_bar(shares, paid["price"], paid["held"]),
-        "right": words.right_of_100(epsilon, delta, None if view.cost.mu is None else float(view.cost.mu)),
+        "right": right_of_100(epsilon, delta, None if view.cost.mu is None else float(view.cost.mu)),
         "widths": [] if view.prediction is None else [charts.width_row(one) for one in view.prediction.coefficients],
         "level": "" if view.prediction is None else f"{100 * view.prediction.level:g}{NO_BREAK}%",
         "ticks": charts.WIDTH_TICKS,
+        "points": points,
+        "curve": line_charts.curve(points, budget.budget_share.remaining),
         "rules": (charts.width_place(1.0), charts.width_place(2.0)),
         "request_json": shown,
         "request_python": _python(asked, str(request.base_url)),

@@ -77,12 +77,14 @@ def _environment() -> Environment:
         "left": figures.left_per_cent,
         "number": figures.number,
         "time": _time,
+        "width": charts.width_of,
     }
     made.globals |= {"asset": assets.address, "bar": charts.bar, "gauge": charts.gauge, "is_low": charts.is_low}
     return made
 
 
 _TEMPLATES: Final = _environment()
+template = _TEMPLATES.get_template
 
 
 def render(

@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from decimal import ROUND_CEILING, Decimal
+from decimal import Decimal
 from typing import Any
 
-from core.privacy.conversions import dp_advantage, dp_power, gdp_advantage, gdp_mu, gdp_power
 from core.service.job_views import JobView
 from farthing.schemas.figures import moment, per_cent, short_date
 
@@ -92,33 +91,3 @@ def spent_words(job: JobView) -> str:
     """Return a job's cost so far as a list shows it."""
     found = costs(job)
     return "" if found is None else per_cent(found.spent)
-
-
-@dataclass(frozen=True)
-class Attack:
-    """The most that an attacker can do, of 100."""
-
-    right: str
-    """Guesses that are right."""
-    found: str
-    """People who are there and are found, where 1 in 100 absent ones may be wrongly accused."""
-
-
-def attack(epsilon: float, delta: float) -> dict[str, Attack]:
-    """Return what (epsilon, delta) lets an attacker do: while every answer is Gaussian, and whatever is run."""
-    mu = gdp_mu(epsilon, delta)
-    return {
-        "gaussian": Attack(_up(50 + 50 * gdp_advantage(mu)), _up(100 * gdp_power(mu, 0.01))),
-        "any": Attack(_up(50 + 50 * dp_advantage(epsilon, delta)), _up(100 * dp_power(epsilon, delta, 0.01))),
-    }
-
-
-def _up(value: float) -> str:
-    """Write a figure of at most 100 with three digits, rounded up."""
-    digits = "0.1" if value >= 10 else "0.01"  # noqa: PLR2004 - three digits of it
-    return format(min(Decimal(value).quantize(Decimal(digits), ROUND_CEILING), Decimal(100)), "f")
-
-
-def right_of_100(epsilon: float, delta: float, mu: float | None) -> str:
-    """Return how often of 100 a guess about one person is right at most, from mu where every answer is Gaussian."""
-    return _up(50 + 50 * (dp_advantage(epsilon, delta) if mu is None else gdp_advantage(mu)))

@@ -90,9 +90,9 @@ def list_layers() -> Page[dict[str, Any]]:
     )
 
 
-@router.get("/models")
+@router.get("/model-kinds")
 @costs(PUBLIC)
-def list_models() -> Page[dict[str, Any]]:
+def list_model_kinds() -> Page[dict[str, Any]]:
     """List the kinds of models with the JSON Schema of what a job says of them."""
     return _list(
         [

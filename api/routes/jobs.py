@@ -12,12 +12,12 @@ from typing import Annotated, Literal
 from anyio import to_thread
 from fastapi import APIRouter, Body, Header, Path, Query, Request, Response, status
 from fastapi.openapi.models import Example
-from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
+from fastapi.responses import JSONResponse, StreamingResponse
 
 from api.batcher import Batcher
 from api.body import StrictRoute
-from api.cost import ANYBODY, CHANGE, FEW_VALUES, HEAVY_READ, READ, SUBMITTERS, Cost, costs
-from api.deps import After, Caller, Db, IdempotencyKey, Limit, capped, page
+from api.cost import ANYBODY, CHANGE, FEW_VALUES, READ, SUBMITTERS, Cost, costs
+from api.deps import After, Caller, Db, IdempotencyKey, LabelFilter, Limit, capped, page, pair_of
 from api.errors import problems
 from api.schemas import Page
 from api.watch import Watcher
@@ -28,7 +28,6 @@ from core.base.errors import (
     Conflict,
     DatabaseAway,
     DrawsExhausted,
-    FieldError,
     Forbidden,
     GpuUnavailable,
     IdempotencyKeyInFlight,
@@ -45,6 +44,7 @@ from core.base.errors import (
     TooManyAtOnce,
     Unauthenticated,
 )
+from core.db.model_reads import ApprovalState
 from core.db.reads import JobFilter
 from core.planning.job import JobSpec
 from core.service import intake
@@ -54,7 +54,6 @@ from core.service.context import Context
 from core.service.intake import StoredAnswer, Submission
 from core.service.job_views import ArtifactView, AttemptView, EventView, JobView
 from core.service.jobs import Head
-from core.service.pages import report_html
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=StrictRoute, responses=problems(Unauthenticated))
 JobId = Annotated[str, Path(max_length=60)]
@@ -103,16 +102,20 @@ _SUBMIT = problems(
 )
 
 
-async def _accept(request: Request, caller: Principal, spec: JobSpec, key: str, route: str) -> Response:
+async def _accept(
+    request: Request, caller: Principal, spec: JobSpec, key: str, route: str, clone_of: str | None = None
+) -> Response:
     """Hand a job in, and answer once it is stored, or refused."""
-    answer = await accept(request, caller, spec, key, route)
+    answer = await accept(request, caller, spec, key, route, clone_of)
     headers = {"Location": f"/v1/jobs/{answer.body['id']}", "Retry-After": "1"}
     if answer.replayed:
         headers["Idempotency-Replayed"] = "true"
     return JSONResponse(answer.body, status_code=intake.ACCEPTED, headers=headers)
 
 
-async def accept(request: Request, caller: Principal, spec: JobSpec, key: str, route: str) -> StoredAnswer:
+async def accept(
+    request: Request, caller: Principal, spec: JobSpec, key: str, route: str, clone_of: str | None = None
+) -> StoredAnswer:
     """Hand a job in with all others that wait; return the stored answer.
 
     Raises:
@@ -124,7 +127,7 @@ async def accept(request: Request, caller: Principal, spec: JobSpec, key: str, r
         async with state.gate.planning(request):
             asked = await to_thread.run_sync(intake.planned, state.context, caller, spec, key, route)
     if isinstance(asked, Submission):
-        submission = replace(asked, line=state.audit_log.line(request, intake.ACCEPTED))
+        submission = replace(asked, line=state.audit_log.line(request, intake.ACCEPTED), clone_of=clone_of)
         stored: StoredAnswer = await state.intake.ask(submission)
         answer: StoredAnswer = await state.witness.ask(stored) if stored.made else stored
     else:
@@ -158,18 +161,13 @@ def list_jobs(
     dataset: Annotated[str | None, Query(max_length=60)] = None,
     optimizer: Annotated[str | None, Query(max_length=60)] = None,
     federation: Annotated[str | None, Query(max_length=60, description="a federated job, for its sites")] = None,
-    label: Annotated[str | None, Query(max_length=330, description="key:value, such as study:a")] = None,
+    label: LabelFilter = None,
+    approval: Annotated[ApprovalState | None, Query(description="of what the job released")] = None,
     after: After = None,
     limit: Limit = 20,
 ) -> Page[JobView]:
     """List jobs, newest first; those of a federated job's sites by `dataset` or `federation` only."""
-    pair = None
-    if label is not None:
-        name, colon, value = label.partition(":")
-        if not colon:
-            raise Invalid("A label filter is key:value.", FieldError("#query/label", "write it as study:a"))
-        pair = (name, value)
-    wanted = JobFilter(state=state, dataset=dataset, optimizer=optimizer, federation=federation, label=pair)
+    wanted = JobFilter(state, dataset, optimizer, federation, pair_of(label), approval)
     return page(service.page(db, caller, wanted, after, capped(limit) + 1), capped(limit))
 
 
@@ -235,7 +233,7 @@ def cancel_job(job_id: JobId, caller: Caller, db: Db) -> JobView:
 async def clone_job(job_id: JobId, key: IdempotencyKey, caller: Caller, db: Db, request: Request) -> Response:
     """Submit the same job again: a new job with a new charge."""
     spec = await to_thread.run_sync(service.spec_of, db, caller, job_id)
-    return await _accept(request, caller, spec, key, f"{service.ROUTE}/{job_id}/clone")
+    return await _accept(request, caller, spec, key, f"{service.ROUTE}/{job_id}/clone", job_id)
 
 
 @router.get(
@@ -365,22 +363,3 @@ def get_artifact(job_id: JobId, name: Annotated[str, Path(max_length=60)], calle
         if artifact.name == name:
             return Response(status_code=status.HTTP_307_TEMPORARY_REDIRECT, headers={"Location": artifact.href})
     raise NotFound("There is no such artifact.")
-
-
-@router.get(
-    "/{job_id}/report",
-    response_model=dict[str, object],
-    responses={200: {"content": {"text/html": {"schema": {"type": "string"}}}}, **problems(NotFound)},
-)
-@costs(HEAVY_READ)
-def get_report(
-    job_id: JobId,
-    caller: Caller,
-    db: Db,
-    accept: Annotated[str, Header()] = "application/json",
-    kind: Annotated[Literal["json", "html"] | None, Query(alias="format")] = None,
-) -> Response:
-    """Show a job's privacy report, as JSON or as a page."""
-    content = service.report(db, caller, job_id)
-    wants_page = kind == "html" or (kind is None and accept.startswith("text/html"))
-    return HTMLResponse(report_html(content)) if wants_page else JSONResponse(content)

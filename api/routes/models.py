@@ -7,17 +7,29 @@ from fastapi.responses import HTMLResponse, PlainTextResponse
 from pydantic import Field
 
 from api.body import StrictRoute
-from api.cost import ANYBODY, CHANGE, HEAVY_READ, MANY_VALUES, POST, QUESTION, READ, Cost, Work, costs
-from api.deps import Caller, Db
+from api.cost import ANYBODY, HEAVY_READ, MANY_VALUES, POST, QUESTION, READ, Cost, Work, costs
+from api.deps import After, Caller, Db, LabelFilter, Limit, capped, page, pair_of
 from api.errors import problems
-from api.schemas import ContrastRequest, Paragraph, Predictions, PredictRows, RegionRequest, WaldRequest, WithReason
+from api.schemas import (
+    ContrastRequest,
+    MaybeReason,
+    Page,
+    Paragraph,
+    Predictions,
+    PredictRows,
+    RegionRequest,
+    WaldRequest,
+    WithReason,
+)
 from core.base.errors import Conflict, FieldError, Forbidden, Invalid, ModelRetired, NotFound, Unauthenticated
+from core.db.model_reads import ApprovalState, ModelFilter
 from core.inference.description_figures import About
 from core.inference.regions import Joint
 from core.service import models as service
-from core.service import readings
+from core.service import readings, trained
 from core.service.description_views import DescriptionView
 from core.service.views import ModelView
+from farthing.schemas.models import TrainedModel
 
 router = APIRouter(
     prefix="/v1/models",
@@ -37,6 +49,31 @@ Levels = Annotated[
     ),
 ]
 TEXT = {"text/plain": {"schema": {"type": "string"}}}
+
+
+@router.get("")
+@costs(READ)
+def list_models(
+    caller: Caller,
+    db: Db,
+    *,
+    dataset: Annotated[str | None, Query(max_length=60, description="a dataset that the job read")] = None,
+    job: Annotated[str | None, Query(max_length=60, description="the job that released the model")] = None,
+    optimizer: Annotated[str | None, Query(max_length=60, description="the kind of the method")] = None,
+    label: LabelFilter = None,
+    approval: Annotated[
+        ApprovalState | None, Query(description="retired and retracted models are listed by this filter alone")
+    ] = None,
+    after: After = None,
+    limit: Limit = 20,
+) -> Page[TrainedModel]:
+    """List trained models, newest first, without their figures.
+
+    A release that waits for approval is in the list of the owners who judge it, and of nobody else. The versions of a
+    named model are the models with the same label, such as `label=name:readmission`.
+    """
+    wanted = ModelFilter(dataset=dataset, job=job, optimizer=optimizer, label=pair_of(label), approval=approval)
+    return page(trained.page(db, caller, wanted, after, capped(limit) + 1), capped(limit))
 
 
 @router.get("/{model_id}")
@@ -224,10 +261,11 @@ def export_model(
 
 
 @router.post("/{model_id}/approve", responses=problems(Forbidden, Conflict))
-@costs(CHANGE)
-def approve_model(model_id: ModelId, caller: Caller, db: Db) -> ModelView:
-    """Let a release be seen, where its scope asks for the owner's approval."""
-    return service.judge(db, caller, model_id, "approved")
+@costs(POST)
+def approve_model(model_id: ModelId, caller: Caller, db: Db, body: MaybeReason | None = None) -> ModelView:
+    """Let a release be seen, where its scope asks for the owner's approval; a reason stays in the ledger."""
+    reason = None if body is None else body.reason
+    return service.judge(db, caller, model_id, "approved", reason or "")
 
 
 @router.post("/{model_id}/reject", responses=problems(Forbidden, Conflict))

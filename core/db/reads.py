@@ -154,6 +154,12 @@ def principal(session: Session, principal_id: str) -> Principal | None:
     return session.get(Principal, principal_id)
 
 
+def principal_names(session: Session, ids: Iterable[str]) -> dict[str, str]:
+    """Return the names of some principals by their identifiers."""
+    found = session.execute(select(Principal.id, Principal.name).where(Principal.id.in_(set(ids))))
+    return {row.id: row.name for row in found}
+
+
 def holds_records(session: Session, principal_id: str) -> bool:
     """Tell whether a principal has ever brought records: it owns a scope, and no scope goes away."""
     return session.execute(select(Scope.id).where(Scope.owner_id == principal_id).limit(1)).first() is not None
@@ -202,10 +208,13 @@ class JobFilter:
     optimizer: str | None = None
     federation: str | None = None
     label: tuple[str, str] | None = None
+    approval: str | None = None
 
 
-def jobs(session: Session, viewer: Viewer, wanted: JobFilter, after: str | None, limit: int) -> Sequence[Job]:
-    """Return up to `limit` jobs that exist for the viewer, newest first.
+def jobs(
+    session: Session, viewer: Viewer, wanted: JobFilter, until: float, after: str | None, limit: int
+) -> Sequence[Job]:
+    """Return up to `limit` jobs that exist for the viewer, newest first; `until` is the last point of the time grid.
 
     Clients of federated jobs are listed by their dataset, or by the job that they are clients of; else that job is.
     """
@@ -224,6 +233,9 @@ def jobs(session: Session, viewer: Viewer, wanted: JobFilter, after: str | None,
         key, value = wanted.label
         labelled = select(Label.job_id).where(Label.key == key, Label.value == value)
         statement = statement.where(Job.id.in_(labelled))
+    if wanted.approval:
+        released = (Model.approval == wanted.approval, Model.created_at <= until)
+        statement = statement.where(Job.id.in_(select(Model.job_id).where(*released)))
     if after:
         statement = statement.where(Job.id < after)
     return session.execute(statement.order_by(Job.id.desc()).limit(limit)).scalars().all()
@@ -280,18 +292,6 @@ def models_of(session: Session, job_ids: Sequence[str]) -> dict[str, Model]:
     if not job_ids:
         return {}
     return {model.job_id: model for model in session.execute(select(Model).where(Model.job_id.in_(job_ids))).scalars()}
-
-
-def model(session: Session, viewer: Viewer, model_id: str) -> tuple[Model, Job, Scope] | None:
-    """Return a model, its job and its scope if the job exists for the viewer."""
-    statement = (
-        select(Model, Job, Scope)
-        .join(Job, Job.id == Model.job_id)
-        .join(Scope, Scope.id == Job.scope_id)
-        .where(Model.id == model_id, sees_job(viewer))
-    )
-    row = session.execute(statement).one_or_none()
-    return None if row is None else (row[0], row[1], row[2])
 
 
 def certificates(session: Session, viewer: Viewer, model_id: str) -> list[tuple[Model, Job]]:

@@ -286,6 +286,7 @@ class Job(Base):
     priority: Mapped[int] = mapped_column(Integer, server_default="0")  # higher first
     expires_at: Mapped[float | None] = mapped_column(Float)  # a job that still waits then is expired
     request_id: Mapped[str | None] = mapped_column(String(60))  # that made it, for the operator's log
+    clone_of: Mapped[str | None] = mapped_column(Id)  # the job that this one repeats
     labels: Mapped[Any] = mapped_column(Json)
     event_seq: Mapped[int] = mapped_column(Integer, default=0)
     created_at: Mapped[float] = mapped_column(Float)

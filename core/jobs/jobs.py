@@ -85,6 +85,7 @@ def draft(
     priority: int = 0,
     max_queue_seconds: float | None = None,
     request_id: str | None = None,
+    clone_of: str | None = None,
     site: str = "",
 ) -> Job:
     """Return a job that is stored nowhere yet: `ledger.reserve` and `enqueue` follow in one transaction.
@@ -103,6 +104,7 @@ def draft(
         priority: higher ones are claimed first.
         max_queue_seconds: how long it may wait for its first attempt; None: as long as any job.
         request_id: the request that makes it, for the operator's log.
+        clone_of: the job that it repeats.
         site: that keeps the records.
     """
     return Job(
@@ -124,6 +126,7 @@ def draft(
         priority=priority,
         expires_at=None if max_queue_seconds is None else at + max_queue_seconds,
         request_id=request_id,
+        clone_of=clone_of,
         site=site,
         labels=dict(labels),
         event_seq=1,
@@ -139,7 +142,7 @@ def federate(job: Job, parent: Job | None = None, place: int | None = None) -> N
         job.chunks, job.allowance, job.allowance_spent = {}, {}, {}
     else:
         job.federation_id, job.place = parent.id, place
-        job.labels, job.expires_at = {}, None  # are the federated job's to have
+        job.labels, job.expires_at, job.clone_of = {}, None, None  # are the federated job's to have
 
 
 def enqueue(session: Session, jobs: Sequence[Job]) -> None:

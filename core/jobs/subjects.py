@@ -2,18 +2,16 @@
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from core.base.errors import ensure
+from core.db.model_reads import OPEN
 from core.db.tables import Job, Model
 from core.inference.error_bound import Records
 from core.ledger.releases import is_as_entered
-
-OPEN: Final = ("not-needed", "approved")
-"""Of a model that everybody may have for whom its job exists."""
 
 
 @dataclass(frozen=True)

@@ -57,6 +57,23 @@ def note_decision(session: Session, paying: Sequence[Job], said: Said, reason: s
             _append(session, job, Decide, {"outcome": said, "reason": reason, "actor": actor})
 
 
+def decisions(session: Session, job_ids: Collection[str]) -> dict[str, tuple[dict[str, Any], float]]:
+    """Return what the owner said of the release of each of some jobs, where that is an entry, and when it was said.
+
+    Args:
+        session: a snapshot.
+        job_ids: the jobs, of a federated job its clients.
+
+    Returns:
+        By job, the members `outcome`, `reason` and `actor` of its entry `decide`, and the time in seconds.
+    """
+    if not job_ids:
+        return {}
+    statement = select(Entry.job_id, Entry.body, Entry.created_at)
+    found = session.execute(statement.where(Entry.job_id.in_(list(job_ids)), Entry.kind == Decide.KIND))
+    return {str(row.job_id): (json.loads(row.body), row.created_at) for row in found}
+
+
 def outcome(said: Collection[str]) -> str:
     """Return what becomes of a release from what each of those who judge it said, `pending` where nothing yet."""
     if not said:

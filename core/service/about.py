@@ -6,6 +6,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from core.base.errors import FieldError, Invalid, ModelRetired, NotFound
+from core.db.model_reads import OPEN
 from core.db.tables import Dataset, Model
 from core.inference.network import read_released
 from core.jobs import subjects
@@ -70,7 +71,7 @@ def _fault(
         return "is kept no more: train it anew"
     except NotFound:
         return "does not exist: name a model that you may see"
-    if model.approval not in subjects.OPEN:
+    if model.approval not in OPEN:
         return f"is {model.approval}: a job may be about it once its owner has approved it"
     fault = misfit(planned, read_released(model.release))
     return fault or _of_others(session, planned, datasets, name)

@@ -19,11 +19,11 @@ from sqlalchemy.orm import Session
 from core.base.canonical import canonical
 from core.base.errors import Conflict
 from core.db import reads as queries
+from core.db.model_reads import OPEN
 from core.db.tables import TERMINAL_STATES, Account, Dataset, Job, Model, Scope
 from core.inference.exports import export_of
 from core.inference.network import read_released
 from core.jobs import federations
-from core.jobs.subjects import OPEN
 from core.ledger.accounts import terms_of
 from core.ledger.schedules import runs_of
 from core.ledger.signing import installation, load_signing_keys

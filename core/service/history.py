@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from threading import Lock
 from typing import Any, Final, Literal
 
@@ -27,6 +28,7 @@ from farthing.schemas.history import PointView
 
 _MOST_SCOPES: Final = 256
 _BATCH: Final = 1000
+_ALL: Final = 2**31
 _ENDS: Final = ("settle", "charge", "compensate")
 Vector = tuple[int, ...]
 
@@ -164,6 +166,56 @@ def page(context: Context, caller: Caller, scope_id: str, after: int, limit: int
         names = _names(session, {one.principal for one in points if everybody or one.principal == caller.id})
         methods = _methods(session, caller, {one.job for one in points})
     return [_view(one, terms, names.get(one.principal), methods.get(one.job)) for one in points]
+
+
+@dataclass(frozen=True)
+class Latest:
+    """The newest points of a budget's history, and where all of it went."""
+
+    points: list[PointView]
+    """Oldest first."""
+    before: str
+    """What was left before the first of them, as a share."""
+    first: int
+    """The number of the first of them among all, from 1."""
+    by_principal: dict[str, str]
+    """Shares that ended jobs were charged, by sender."""
+    by_method: dict[str, str]
+    """The same by method, of the jobs that exist for the caller."""
+
+
+def latest(context: Context, caller: Caller, scope_id: str, limit: int) -> Latest:
+    """Return the newest points of a budget's history, for a page.
+
+    Raises:
+        NotFound: the scope does not exist for the caller.
+    """
+    with context.database.read() as session:
+        scope = find(session, caller, scope_id)
+        terms = balance(session, scope_id).terms
+        every = KEPT.points(session, scope, len(terms.orders), 0, _ALL)
+        charged = {one.job: one for one in every}  # of a charge that was given back, the last word
+        methods = _methods(session, caller, set(charged))
+    shown = page(context, caller, scope_id, every[-limit - 1].seq if len(every) > limit else 0, limit)
+    whole = len(every) <= limit
+    before = "1" if whole or not shown else write_share(100 * (Decimal(shown[0].remaining) + Decimal(shown[0].charged)))
+    return Latest(
+        points=shown,
+        before=before,
+        first=len(every) - len(shown) + 1,
+        by_principal=_added(terms, [(one.principal, one.charged) for one in charged.values()]),
+        by_method=_added(terms, [(methods[one.job], one.charged) for one in charged.values() if one.job in methods]),
+    )
+
+
+def _added(terms: Terms, charges: Sequence[tuple[str, Vector]]) -> dict[str, str]:
+    """Return charges added up by name, as shares, the largest first."""
+    sums: dict[str, Vector] = {}
+    for name, charge in charges:
+        sums[name] = _sum(sums.get(name, ()), charge)
+    nothing = (0,) * len(terms.orders)
+    shares = {name: percent_of(terms, nothing, nothing, charge) for name, charge in sums.items()}
+    return {name: write_share(shares[name]) for name in sorted(shares, key=lambda one: shares[one], reverse=True)}
 
 
 def _names(session: Session, ids: set[str]) -> dict[str, str]:

@@ -52,6 +52,8 @@ class Submission:
     """Of the request's canonical text."""
     line: audit.Line | None = None
     """What the audit log says of it if it is accepted, stored with the job; None where somebody else will tell it."""
+    clone_of: str | None = None
+    """The job that it repeats."""
 
     @property
     def spec(self) -> JobSpec:
@@ -228,20 +230,20 @@ def _store(session: Session, context: Context, submissions: Sequence[Submission]
 
 
 def _draft(submission: Submission, at: float) -> _Draft:
-    plan = submission.plan
+    plan, name = submission.plan, submission.caller.name
     sites = {part.site for part in plan.parts}
     job = _row(submission, plan.parts[0], at, plan.stored_spec)
     job.site = SEVERAL if len(sites) > 1 else job.site
     if isinstance(plan, EstimatedJob):
         ledger.price(job, plan.schedule, {plan.scope_id: plan.account.terms})
-        return _Draft(submission, job, (job,), presenters.queued_view(job, plan.cost).model_dump(mode="json"))
+        return _Draft(submission, job, (job,), presenters.queued_view(job, name, plan.cost).model_dump(mode="json"))
     rows.federate(job)
     clients = [_row(submission, part, at, part.stored_spec) for part in plan.parts]
     for place, (client, part) in enumerate(zip(clients, plan.parts, strict=True)):
         rows.federate(client, job, place)
         ledger.price(client, part.schedule, {part.scope_id: part.account.terms})
     paired = [(client, part.cost) for client, part in zip(clients, plan.parts, strict=True)]
-    body = presenters.queued_federation(job, paired).model_dump(mode="json")
+    body = presenters.queued_federation(job, name, paired).model_dump(mode="json")
     return _Draft(submission, job, tuple(clients), body)
 
 
@@ -262,6 +264,7 @@ def _row(submission: Submission, part: EstimatedJob, at: float, spec: Mapping[st
         priority=asked.resources.priority,
         max_queue_seconds=asked.resources.max_queue_seconds,
         request_id=submission.caller.request_id,
+        clone_of=submission.clone_of,
         site=part.site,
     )
 

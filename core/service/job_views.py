@@ -9,6 +9,7 @@ from core.methods.registry import MethodSource
 from core.planning.excess import ExcessForecast, ReachedExcess
 from core.planning.forecast import Forecast, Reached
 from farthing.schemas.base import View
+from farthing.schemas.models import ReleaseDecision
 from farthing.schemas.provenance import Declared, Drawn, Operational, Paid, Timed
 
 
@@ -193,6 +194,8 @@ class JobView(View):
     """That keeps its records; empty: the service's own; null of a federated job, whose sites tell theirs."""
     owner: Drawn[str]
     """Who submitted it, `pr_...`."""
+    owner_name: Declared[str]
+    """The name of the principal who submitted it."""
     model: Declared[dict[str, Any]]
     """What is fitted, nothing left open."""
     models: Drawn[list[str]]
@@ -226,9 +229,13 @@ class JobView(View):
     result: ResultView | None
     """What it released; null until it succeeded, and where the caller may not see it."""
     approval: Operational[str | None]
-    """not-needed, pending, approved, rejected or retired; null until something was released."""
+    """not-needed, pending, approved, rejected, retired or retracted; null until something was released."""
+    decision: ReleaseDecision | None = None
+    """What the owner said of the release; null where nothing was said. Sites of a federated job have their own."""
     labels: Declared[dict[str, str]]
     """As submitted."""
+    clone_of: Drawn[str | None] = None
+    """The job that it repeats, `job_...`; null where it is no clone."""
     federation: FederationView | None = None
     """How it takes part in a federated job; null: not at all."""
     waits_for: Operational[str | None] = None

@@ -95,7 +95,8 @@ def _missing() -> NotFound:
 def page(context: Context, caller: Caller, wanted: JobFilter, after: str | None, limit: int) -> list[JobView]:
     """Return up to `limit` jobs that exist for the caller, newest first."""
     with context.database.read() as session:
-        found = queries.jobs(session, viewer(caller), wanted, after, limit)
+        until = queries.grid_time(session, context.settings.visible_grid_seconds)
+        found = queries.jobs(session, viewer(caller), wanted, until, after, limit)
         return presenters.views(session, context, [(viewer(caller), job) for job in found])
 
 

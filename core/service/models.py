@@ -9,16 +9,18 @@ from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
 from core.base.errors import FieldError, Forbidden, Invalid, ModelRetired, NotFound
+from core.db import model_reads
 from core.db import reads as queries
+from core.db.model_reads import OPEN
 from core.db.tables import Approval, Job, Model, Scope
 from core.inference.exports import export_of
 from core.inference.network import AnyReleased, ReleasedNetwork, make_onnx, read_released, shown, with_coefficients
 from core.inference.released import Released, declared
 from core.jobs import approvals, subjects
-from core.jobs.subjects import OPEN
 from core.ledger import releases
 from core.operations.retention import RETIRED
 from core.service.context import Caller, Context
+from core.service.presenters import decision_of
 from core.service.scopes import viewer
 from core.service.views import ModelView, rfc3339
 
@@ -34,16 +36,13 @@ def find(session: Session, context: Context, caller: Caller, model_id: str) -> t
         ModelRetired: it was kept as long as models are kept here.
         ScopeFrozen: it is not what the ledger says that its job released.
     """
-    found = queries.model(session, viewer(caller), model_id)
+    until = queries.grid_time(session, context.settings.visible_grid_seconds)
+    found = model_reads.model(session, viewer(caller), model_id, until)
     if found is None:
         raise NotFound("There is no such model.")
     model, job, _ = found
     if model.approval == RETIRED:
         raise ModelRetired("This model is kept no more. Its job, report and charges are; clone the job to pay anew.")
-    until = queries.grid_time(session, context.settings.visible_grid_seconds)
-    judges = caller.id in queries.judges(session, model, job)
-    if model.created_at > until or not (model.approval in OPEN or judges):
-        raise NotFound("There is no such model.")
     releases.refuse_changed(session, model, job)
     return found
 
@@ -88,12 +87,14 @@ def _view(session: Session, context: Context, caller: Caller, model: Model, job:
         for one, by in queries.certificates(session, viewer(caller), model.id)
         if one.approval in OPEN and one.created_at <= until and one.release["certificate"] is not None
     ]
+    said = None if job.is_federated else releases.decisions(session, [job.id]).get(job.id)
     return ModelView(
         id=model.id,
         job=model.job_id,
         dataset=None if job.is_federated else model.dataset_id,
         models=list(job.spec.get("models", ())),
         approval=model.approval,
+        decision=None if said is None else decision_of(*said),
         release=shown(model.release),
         certificates=certificates,
         created_at=rfc3339(queries.on_grid(model.created_at, context.settings.visible_grid_seconds)),

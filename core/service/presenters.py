@@ -1,20 +1,20 @@
 """How a job is shown: what has not reached the time grid yet is left out, and so is a model that waits for approval."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Final
+from typing import Any, Final
 
 from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
 from core.db import reads as queries
+from core.db.model_reads import OPEN
 from core.db.reads import Viewer
 from core.db.tables import SEVERAL, Job, JobEvent, Model
 from core.jobs import federations, seats, workers
-from core.jobs.subjects import OPEN
-from core.ledger import chain, ledger
+from core.ledger import chain, ledger, releases
 from core.ledger.accounts import Balance
 from core.methods.registry import source_of
 from core.operations.retention import RETIRED
@@ -36,6 +36,7 @@ from core.service.job_views import (
     SiteView,
 )
 from core.service.views import rfc3339
+from farthing.schemas.models import ReleaseDecision
 
 _SCHEDULE: Final[TypeAdapter[list[Event]]] = TypeAdapter(list[Event])
 _RESOURCES: Final = {name: field.default for name, field in Resources.model_fields.items()}
@@ -50,6 +51,8 @@ def views(session: Session, context: Context, seen: Sequence[tuple[Viewer, Job]]
     hidden = queries.first_hidden(session, found, queries.grid_time(session, grid))
     models = queries.models_of(session, [job.id for job in found.values() if job.state == "succeeded"])
 
+    names = queries.principal_names(session, [job.owner_id for job in found.values()])
+    said = releases.decisions(session, [job.id for job in found.values() if job.state == "succeeded"])
     waiting = _Waiting(session, context)
 
     def view(viewer: Viewer, job: Job) -> JobView:
@@ -58,7 +61,9 @@ def views(session: Session, context: Context, seen: Sequence[tuple[Viewer, Job]]
         model = models.get(job.id)
         cost = None if job.is_federated else _cost(session, job, ended=until is None and job.finished_at is not None)
         shown = visible(session, viewer, job, model)
-        made = _view(job, cost, shown, until=until, made=model, grid_seconds=grid)
+        made = _view(job, names[job.owner_id], cost, shown, until=until, made=model, grid_seconds=grid)
+        if until is None and job.id in said:
+            made = made.model_copy(update={"decision": decision_of(*said[job.id])})
         if made.state == "queued" and (job.place is None or job.federation_id is None):
             why = waiting.words(viewer, job, clients.get(job.id, ()))
             made = made.model_copy(update={"waits_for": why})
@@ -142,7 +147,14 @@ def visible(session: Session, viewer: Viewer, job: Job, model: Model | None) -> 
     return model if viewer.id in queries.judges(session, model, job) else None
 
 
-def queued_federation(job: Job, clients: Sequence[tuple[Job, JobCost]]) -> JobView:
+def decision_of(body: Mapping[str, Any], said_at: float) -> ReleaseDecision:
+    """Return what an owner said of a release, from its entry `decide` and the time of that."""
+    return ReleaseDecision(
+        outcome=body["outcome"], reason=body["reason"], by=body["actor"], decided_at=rfc3339(said_at)
+    )
+
+
+def queued_federation(job: Job, owner_name: str, clients: Sequence[tuple[Job, JobCost]]) -> JobView:
     """Return the view, for who asked for it, of a federated job that was just made."""
     shown = [
         SiteView(
@@ -157,13 +169,13 @@ def queued_federation(job: Job, clients: Sequence[tuple[Job, JobCost]]) -> JobVi
         )
         for client, cost in clients
     ]
-    view = _view(job, None, model=None, until=None)
+    view = _view(job, owner_name, None, model=None, until=None)
     return view.model_copy(update={"federation": _federation(job, shown)})
 
 
-def queued_view(job: Job, cost: JobCost) -> JobView:
+def queued_view(job: Job, owner_name: str, cost: JobCost) -> JobView:
     """Return the view of a job that was just made, and that nobody has claimed yet."""
-    return _view(job, cost, model=None, until=None)
+    return _view(job, owner_name, cost, model=None, until=None)
 
 
 @dataclass(frozen=True)
@@ -182,6 +194,7 @@ class _Seen:
 
 def _view(
     job: Job,
+    owner_name: str,
     cost: JobCost | None,
     model: Model | None,
     *,
@@ -200,6 +213,7 @@ def _view(
         scope=None if job.is_federated else job.scope_id,
         site=None if job.is_federated else job.site,
         owner=job.owner_id,
+        owner_name=owner_name,
         model=spec["model"],
         models=list(spec.get("models", ())),
         method=source_of(spec["optimizer"]["kind"]),
@@ -219,6 +233,7 @@ def _view(
         result=ResultView(model=model.id) if ended and model is not None else None,
         approval=made.approval if ended and made is not None else None,
         labels=job.labels,
+        clone_of=job.clone_of,
         federation=_membership(job),
     )
 

@@ -8,6 +8,7 @@ from typing import Any, Literal, overload
 
 from core.data.columns import Column, Unit
 from farthing.schemas.base import View
+from farthing.schemas.models import ReleaseDecision
 from farthing.schemas.provenance import Declared, Drawn, Operational, OwnerOnly, Paid, Timed
 
 
@@ -312,7 +313,9 @@ class ModelView(View):
     models: Drawn[list[str]]
     """That its job was about, `mdl_...`; mostly none."""
     approval: Operational[str]
-    """not-needed, pending, approved, rejected or retired."""
+    """not-needed, pending, approved, rejected, retired or retracted."""
+    decision: ReleaseDecision | None
+    """What the owner said of the release; null where nothing was said. Sites of a federated job have their own."""
     release: Paid[dict[str, Any]]
     """All that was released; of a network all but the parameters themselves."""
     certificates: Paid[list[dict[str, Any]]]

@@ -1,5 +1,7 @@
 """Keys name their maker, and the time from which they open anything; sign-ins and invitations have tables.
 
+Clones name the job that they repeat.
+
 Revision 0002. Keys of before have neither: their maker is not known, and they open at once.
 """
 
@@ -18,6 +20,7 @@ JSON = sa.JSON().with_variant(postgresql.JSONB(), "postgresql")
 def upgrade() -> None:
     op.add_column("api_keys", sa.Column("made_by", sa.String(length=40), nullable=True))
     op.add_column("api_keys", sa.Column("starts_at", sa.Float(), nullable=True))
+    op.add_column("jobs", sa.Column("clone_of", sa.String(length=40), nullable=True))
     op.create_table(
         "console_sessions",
         sa.Column("digest", sa.String(length=64), primary_key=True),
@@ -53,5 +56,6 @@ def downgrade() -> None:
     op.drop_table("invitations")
     op.drop_table("sign_in_links")
     op.drop_table("console_sessions")
+    op.drop_column("jobs", "clone_of")
     op.drop_column("api_keys", "starts_at")
     op.drop_column("api_keys", "made_by")

@@ -423,12 +423,12 @@ class TestAnswers:
         assert len(owner.get(f"/v1/datasets/{made['id']}/mock?rows=25").json()["data"]) == 25
 
     def test_unknown_parameters_are_refused_everywhere(self, service: Service) -> None:
-        """At 9f63d67 `?approval=pending` returned everything."""
+        """At 9f63d67 such a filter was ignored, and everything was returned."""
         client = service.client()
-        refused = client.get("/v1/jobs?approval=pending&state=queued")
+        refused = client.get("/v1/jobs?approved=yes&state=queued")
         assert refused.status_code == 422
         (error,) = refused.json()["errors"]
-        assert error["pointer"] == "#query/approval"
+        assert error["pointer"] == "#query/approved"
         assert "state" in error["detail"]
         twice = client.get("/v1/jobs?state=queued&state=failed")
         assert [error["pointer"] for error in twice.json()["errors"]] == ["#query/state"]

@@ -43,7 +43,7 @@ class TestMeta:
         assert "steps" in one["settings"]["properties"]
         assert admin.get("/v1/optimizers/nope").status_code == 404
         assert "/openapi.json" in admin.get("/nothing").json()["detail"]
-        offered = {item["kind"]: item["offered"] for item in admin.get("/v1/models").json()["data"]}
+        offered = {item["kind"]: item["offered"] for item in admin.get("/v1/model-kinds").json()["data"]}
         every = ("logistic", "linear", "poisson", "multinomial", "phase_retrieval", "network")
         assert offered == dict.fromkeys(every, True)
         layers = {item["kind"]: item["settings"] for item in admin.get("/v1/layers").json()["data"]}
@@ -65,7 +65,7 @@ class TestMeta:
             assert item["assumptions"]
             assert all(one["checked"] in ("declared", "static", "runtime") for one in item["assumptions"])
             assert "kind" in item["settings"]["properties"]
-        models = {item["kind"]: item for item in admin.get("/v1/models").json()["data"]}
+        models = {item["kind"]: item for item in admin.get("/v1/model-kinds").json()["data"]}
         assert set(models["linear"]["losses"]) >= {"huber", "smoothed_huber", "squared", "geman_mcclure", "sine_link"}
         assert models["logistic"]["losses"] == ["logistic", "brier"]
         assert models["phase_retrieval"]["losses"] == ["smooth", "robust"]

@@ -58,7 +58,11 @@ def dataset(people: dict[str, tuple[httpx.Client, httpx.Client, str]]) -> str:
         ("/jobs?dataset={id}", "/v1/datasets/{id}"),
         ("/jobs/new?dataset={id}", "/v1/datasets/{id}"),
         ("/people", "/v1/principals"),
-        ("/service", "/v1/workers"),
+        ("/service", "/v1/service"),
+        ("/datasets/{id}/activity", "/v1/datasets/{id}/activity"),
+        ("/datasets/{id}/report", "/v1/datasets/{id}/report"),
+        ("/datasets/{id}/report.pdf", "/v1/datasets/{id}/report"),
+        ("/certificates", "/v1/me"),
         ("/audit", "/v1/audit"),
     ],
 )

@@ -5,9 +5,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from api.pages import charts
+from api.pages import charts, line_charts
 from core.inference.forest import Effect
 from farthing.schemas import figures
+from farthing.schemas.curves import CurvePointView
+from farthing.schemas.history import PointView
 
 NB = "\N{NO-BREAK SPACE}"
 
@@ -109,3 +111,42 @@ def test_bars_stay_within_their_track() -> None:
     paid = charts.paid_bar("0.1", "0.2", "0.05", 4)
     assert (paid.paid, paid.held_from, paid.held) == ("40.00%", "80.00%", "20.00%")
     assert paid.cuts == ("20.00%", "40.00%", "60.00%", "80.00%")
+
+
+def _point(at: str, charged: str, remaining: str, reserved: str = "0") -> PointView:
+    told = {"seq": 1, "at": at, "kind": "settle", "job": "job_1", "dataset": "ds_1", "principal": "pr_1"}
+    amounts = {"held": charged, "charged": charged, "spent": "0", "reserved": reserved, "remaining": remaining}
+    return PointView.model_validate(told | {"name": None, "method": None} | amounts)
+
+
+def test_a_burn_down_steps_to_what_was_left() -> None:
+    points = [_point("2026-11-03T09:00:00Z", "0.25", "0.75"), _point("2026-11-09T09:00:00Z", "0.5", "0.15", "0.1")]
+    drawn = line_charts.burndown(points, "1", "0.15", "0.1", "2026-11-02T09:00:00Z")
+    assert drawn.line.startswith("M4.00 0.00 H")
+    assert [float(part.split()[0]) for part in drawn.line.split(" V")[1:]] == [25.0, 75.0]
+    assert [pin.number for pin in drawn.pins] == ["1", "2"]
+    assert (drawn.reserved_y, drawn.reserved_height) == ("175.0", "22.0"), "hatched between the line and what is free"
+    assert drawn.free.startswith("15.0")
+
+
+def test_a_burn_down_without_its_beginning_starts_at_what_was_left_then() -> None:
+    drawn = line_charts.burndown(
+        [_point("2026-11-03T09:00:00Z", "0.1", "0.3")], "0.4", "0.3", "0", "2025-01-01T00:00:00Z"
+    )
+    assert drawn.line.startswith("M4.00 60.00 H")
+
+
+def _offered(share: str, ratio: float | None, *, asked: bool = False) -> CurvePointView:
+    told = {"mu": "1", "epsilon_alone": "1", "budget_share": share, "asked": asked, "fits": True}
+    return CurvePointView.model_validate(told | {"ratio": ratio, "lowest": ratio, "highest": None})
+
+
+def test_a_curve_shows_the_asked_price_and_marks_what_does_not_fit() -> None:
+    points = [_offered("0.05", 2.0), _offered("0.1", 1.5, asked=True), _offered("0.2", 1.2), _offered("0.9", 1.01)]
+    drawn = line_charts.curve(points, "0.15")
+    assert drawn is not None
+    assert drawn.x_ticks[-1].text == "20", "five times the asked price at most: the dearest is in the table"
+    assert drawn.dot_x == "50.00%"
+    assert (drawn.off_from, drawn.off) == ("75.00%", "25.00%")
+    assert drawn.line.count("L") == 2
+    assert line_charts.curve([_offered("0.1", None, asked=True)], "1") is None

@@ -1,0 +1,57 @@
+"""A report for people: what a page, a PDF and JSON show alike."""
+
+from typing import Literal
+
+from farthing.schemas.base import View
+from farthing.schemas.provenance import Paid
+
+
+class FactView(View):
+    """A name and what it is."""
+
+    name: Paid[str]
+    """In words."""
+    value: Paid[str]
+    """As it is written."""
+
+
+class TableView(View):
+    """A table; the first cell of a row says what the row is about."""
+
+    title: Paid[str]
+    """What it shows."""
+    columns: Paid[list[str]]
+    """Heads."""
+    rows: Paid[list[list[str]]]
+    """Cells, as many a row as there are columns."""
+    figures: Paid[int]
+    """Columns at its end that hold numbers."""
+
+
+class SectionView(View):
+    """A part of a report."""
+
+    title: Paid[str]
+    """Its heading."""
+    text: Paid[list[str]]
+    """Paragraphs."""
+    facts: list[FactView]
+    """Names and values, after the text."""
+    points: Paid[list[str]]
+    """A list, after the facts."""
+    table: TableView | None
+    """After the points; null: none."""
+
+
+class DocumentView(View):
+    """A privacy report, in the order and the terms of NIST SP 800-226."""
+
+    object: Literal["privacy-report"] = "privacy-report"
+    title: Paid[str]
+    """What it is about."""
+    lead: Paid[str]
+    """What is promised, in one sentence."""
+    facts: list[FactView]
+    """What it is about, by name."""
+    sections: list[SectionView]
+    """Its parts."""
