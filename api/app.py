@@ -43,6 +43,7 @@ from api.routes import (
     drafts,
     estimates,
     health,
+    invitations,
     jobs,
     keys,
     models,
@@ -144,11 +145,8 @@ def create_app(settings: ServiceSettings | None = None) -> FastAPI:
     app.state.ready = Batcher(lambda asked: [health.Ready(**readiness.check(context))] * len(asked), "ready")
     app.state.existing = Batcher(partial(job_cases.exist_all, context), "existing")
     app.state.jobs = Batcher(partial(job_cases.get_all, context), "jobs", authenticator.batcher)
-    data, work = (
-        (datasets, drafts, access_routes, scopes, pretrained),
-        (jobs, estimates, *_optional(), models, certificates),
-    )
-    others = (drafts, reports, health, catalogue, keys, principals, audit_routes, workers, service)
+    data, work = (datasets, access_routes, scopes, pretrained), (jobs, estimates, *_optional(), models, certificates)
+    others = (drafts, reports, health, catalogue, keys, principals, invitations, audit_routes, workers, service)
     for module in (*work, *data, *others):
         app.include_router(module.router)
     for module in (page_assets, *PAGES):

@@ -68,6 +68,24 @@ class NewKey(Body):
     )
 
 
+class NewInvitation(Body):
+    """An invitation of a colleague, who becomes a new principal."""
+
+    role: Role
+    note: str = Field(min_length=1, max_length=200, description="for whom it is, in words")
+    dataset: Annotated[str, identifier("ds")] | None = Field(
+        default=None, description="a dataset of the own, to which an analyst gets access"
+    )
+    budget_cap: BudgetCap | None = Field(default=None, description="with a dataset: the part of its budget")
+
+
+class Acceptor(Body):
+    """A colleague who accepts an invitation."""
+
+    token: str = Field(min_length=1, max_length=200)
+    name: str = Field(min_length=1, max_length=200, description="as others shall read it")
+
+
 class AccessRequest(Body):
     """How much of a scope's budget a principal may use through a dataset."""
 

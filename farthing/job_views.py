@@ -31,6 +31,8 @@ class Progress(View):
     """Done so far."""
     steps: int
     """Planned."""
+    left: int | None = None
+    """Still to do by the plan; 0 once the job has ended; None: not told."""
 
 
 class JobCost(View):

@@ -1,9 +1,10 @@
 """Principals and their keys, for a client of the service."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from uuid import uuid4
 
 from farthing.key_views import Key, Principal
+from farthing.schemas.invitations import AcceptedView, InvitationView, NewInvitationView
 from farthing.wire import Wire
 
 
@@ -55,3 +56,31 @@ class PeopleResources:
     def enable(self, principal: str) -> Principal:
         """Let a principal in again, with the keys that were neither revoked nor have expired. For admins."""
         return Principal.model_validate(self._wire.post(f"/v1/principals/{principal}/enable"))
+
+    def invite(
+        self, role: str, note: str, *, dataset: str | None = None, cap: Mapping[str, str] | str | None = None
+    ) -> NewInvitationView:
+        """Invite a colleague; the token to send is in the answer, once, and works once within seven days.
+
+        Args:
+            role: owner, analyst, auditor or admin; an owner invites analysts.
+            note: for whom it is, in words.
+            dataset: one of your own, to which an analyst gets access.
+            cap: the part of that dataset's budget, such as ``{"budget_share": "0.1"}``, or ``"all"``.
+        """
+        asked = {"role": role, "note": note, "dataset": dataset, "budget_cap": cap}
+        body = {name: value for name, value in asked.items() if value is not None}
+        return NewInvitationView.model_validate(self._wire.send("POST", "/v1/invitations", sends=1, json=body).json())
+
+    def invitations(self) -> Iterator[InvitationView]:
+        """Yield invitations, newest first: all for admins and auditors, an owner's own."""
+        return map(InvitationView.model_validate, self._wire.pages("/v1/invitations"))
+
+    def withdraw_invitation(self, invitation: str) -> InvitationView:
+        """End an invitation that waits."""
+        return InvitationView.model_validate(self._wire.send("DELETE", f"/v1/invitations/{invitation}").json())
+
+    def accept_invitation(self, token: str, name: str) -> AcceptedView:
+        """Become a principal by the token of an invitation; no key is needed, and the first one is in the answer."""
+        body = {"token": token, "name": name}
+        return AcceptedView.model_validate(self._wire.send("POST", "/v1/invitations/accept", sends=1, json=body).json())

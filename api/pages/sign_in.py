@@ -15,7 +15,7 @@ from api.pages.rendering import THEME_COOKIE, THEMES, render
 from api.pages.routes import FormFields, PageRoute, own_path, page, see_other, value_of
 from core.access.audit import Line
 from core.access.sessions import LONGEST_SECONDS
-from core.base.errors import Unauthenticated
+from core.base.errors import Forbidden, Unauthenticated
 from core.service import audit, sign_ins
 from core.service.context import Caller, Context
 
@@ -48,7 +48,7 @@ def sign_in(request: Request, form: FormFields, db: Db) -> Response:
     path = own_path(value_of(form, "next") or "/")
     try:
         token, caller = sign_ins.by_key(db, value_of(form, "key"))
-    except Unauthenticated as refusal:
+    except (Unauthenticated, Forbidden) as refusal:
         return _refused(request, refusal, path)
     return _begun(request, db, token, caller, path)
 
@@ -59,12 +59,12 @@ def sign_in_by_link(request: Request, form: FormFields, db: Db) -> Response:
     path = own_path(value_of(form, "next") or "/")
     try:
         token, caller = sign_ins.by_link(db, value_of(form, "link"))
-    except Unauthenticated as refusal:
+    except (Unauthenticated, Forbidden) as refusal:
         return _refused(request, refusal, path)
     return _begun(request, db, token, caller, path)
 
 
-def _refused(request: Request, refusal: Unauthenticated, path: str) -> Response:
+def _refused(request: Request, refusal: Unauthenticated | Forbidden, path: str) -> Response:
     request.state.code = refusal.code
     status = status_of(type(refusal))
     return render(request, "sign_in.html", {"next": path, "notice": None, "error": refusal.detail}, status=status)

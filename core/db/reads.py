@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session, aliased
 from core.base.identifiers import LETTERS
 from core.db import clock
 from core.db.identity_tables import Draft
-from core.db.service_tables import Audit, Idempotency
+from core.db.service_tables import Audit, Idempotency, Invitation
 from core.db.tables import (
     Access,
     Account,
@@ -370,6 +370,7 @@ def _sees_line(viewer: Viewer) -> ColumnElement[bool]:
         "jobs/job_": jobs_there,
         "models/mdl_": select(Model.id).where(Model.job_id.in_(jobs_there)),
         "keys/key_": select(ApiKey.id).where(ApiKey.principal_id == viewer.id),
+        "invitations/inv_": select(Invitation.id).where(Invitation.made_by == viewer.id),
         "principals/pr_": select(Principal.id).where(Principal.id == viewer.id),
     }
     named = [

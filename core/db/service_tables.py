@@ -1,4 +1,4 @@
-"""Tables beside scopes and jobs: answered requests, the audit log, sign-ins, values made once, verified heads."""
+"""Tables beside scopes and jobs: answered requests, audit, sign-ins, invitations, values made once, verified heads."""
 
 from typing import Any
 
@@ -78,3 +78,22 @@ class SignInLink(Base):
     digest: Mapped[str] = mapped_column(String(64), primary_key=True)  # of the token
     key_id: Mapped[str] = mapped_column(ForeignKey("api_keys.id"), index=True)
     expires_at: Mapped[float] = mapped_column(Float)
+
+
+class Invitation(Base):
+    """A one-time link by which a new colleague becomes a principal: core.access.invitations."""
+
+    __tablename__ = "invitations"
+
+    id: Mapped[str] = mapped_column(Id, primary_key=True)
+    digest: Mapped[str] = mapped_column(String(64), unique=True)  # of the token
+    made_by: Mapped[str] = mapped_column(ForeignKey("principals.id"), index=True)
+    role: Mapped[str] = mapped_column(String(16))
+    note: Mapped[str] = mapped_column(String(200))  # for whom, in words
+    dataset_id: Mapped[str | None] = mapped_column(ForeignKey("datasets.id"))  # to which it gives access
+    budget_cap: Mapped[Any | None] = mapped_column(Json)  # of that access
+    created_at: Mapped[float] = mapped_column(Float)
+    expires_at: Mapped[float] = mapped_column(Float)
+    withdrawn_at: Mapped[float | None] = mapped_column(Float)
+    accepted_at: Mapped[float | None] = mapped_column(Float)
+    principal_id: Mapped[str | None] = mapped_column(ForeignKey("principals.id"))  # that accepted it

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from sqlalchemy import select
 from sqlalchemy.engine import make_url
 
-from core.access import sessions
+from core.access import invitations, sessions
 from core.base.errors import Conflict, NotFound, NotReady
 from core.base.patterns import Pattern
 from core.base.settings import ServiceSettings
@@ -266,6 +266,7 @@ def _freeze(path: Path) -> None:
     database = Database(f"sqlite+pysqlite:///{path.absolute()}")
     try:
         database.run(sessions.forget)
+        database.run(invitations.forget)
         database.run(freeze_ledger, RESTORED)
     finally:
         database.dispose()  # the last connection folds the log back into the file

@@ -21,7 +21,9 @@ from core.records.quotas import OpenUpload
 
 UPLOADS: Final = OpenUpload.__tablename__
 PREFIX: Final = "farthing_site_"
-_MADE_BY_THE_SERVICE: Final = frozenset({"principals", "api_keys", AuditArchive.__tablename__})
+_MADE_BY_THE_SERVICE: Final = frozenset(
+    {"principals", "api_keys", "console_sessions", "invitations", "sign_in_links", AuditArchive.__tablename__}
+)
 _NEVER_CHANGED: Final = frozenset({"entries", "audit"})
 _DELETED_FROM: Final = (
     "access",

@@ -81,30 +81,49 @@ def give(
             at other orders than what was used.
         PreconditionFailed: there is another cap than the caller believes, or, where it believes nothing, than this one.
     """
-
-    def work(session: Session) -> tuple[AccessView, bool]:
-        dataset = _shared_by(session, caller, dataset_id)
-        if dataset.scope_id is None:
-            raise Conflict("This dataset has no budget before it has records and is sealed: do that, then share it.")
-        if principal_id == caller.id:
-            raise Conflict("The owner of a dataset needs no access to it, and has no cap.")
-        principal = principals.lock(session, principal_id)
-        withdrawals.refuse_while_waiting(session, principal_id)
-        ledger.lock_scope(session, dataset.scope_id)
-        account = _capped(session, caller, dataset, principal_id, cap, versions)
-        access, is_new = rows.give_access(session, dataset_id, principal_id)
-        return _view(session, dataset, access, principal, account), is_new
-
     with context.database.read() as session:
-        _shared_by(session, caller, dataset_id)
+        _owned_by(session, caller, dataset_id)
         known = queries.principal(session, principal_id) is not None
     if known:
         end_waiting(context, principal_id)  # what an earlier withdrawal could not end
-    return context.database.run(work)
+    return context.database.run(give_in, caller, dataset_id, principal_id, cap, versions)
 
 
-def _shared_by(session: Session, caller: Caller, dataset_id: str) -> Dataset:
-    """Return a dataset that its owner shares."""
+def give_in(
+    session: Session,
+    caller: Caller,
+    dataset_id: str,
+    principal_id: str,
+    cap: BudgetCap,
+    versions: frozenset[str] | None,
+) -> tuple[AccessView, bool]:
+    """Do the same in an open transaction; arguments and refusals are those of `give`."""
+    dataset, scope_id = shared_by(session, caller, dataset_id)
+    if principal_id == caller.id:
+        raise Conflict("The owner of a dataset needs no access to it, and has no cap.")
+    principal = principals.lock(session, principal_id)
+    withdrawals.refuse_while_waiting(session, principal_id)
+    ledger.lock_scope(session, scope_id)
+    account = _capped(session, caller, dataset, principal_id, cap, versions)
+    access, is_new = rows.give_access(session, dataset_id, principal_id)
+    return _view(session, dataset, access, principal, account), is_new
+
+
+def shared_by(session: Session, caller: Caller, dataset_id: str) -> tuple[Dataset, str]:
+    """Return a dataset that its owner shares, and the scope whose budget it shares.
+
+    Raises:
+        NotFound: the dataset does not exist for the caller.
+        Forbidden: it is not the caller's.
+        Conflict: it has no budget yet.
+    """
+    dataset = _owned_by(session, caller, dataset_id)
+    if dataset.scope_id is None:
+        raise Conflict("This dataset has no budget before it has records and is sealed: do that, then share it.")
+    return dataset, dataset.scope_id
+
+
+def _owned_by(session: Session, caller: Caller, dataset_id: str) -> Dataset:
     dataset = find(session, caller, dataset_id)
     if dataset.owner_id != caller.id:
         raise Forbidden("Only the owner of this dataset gives access to its budget.")

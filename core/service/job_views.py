@@ -104,6 +104,8 @@ class ProgressView(View):
     """Done so far."""
     steps: Declared[int]
     """Planned."""
+    left: Paid[int]
+    """Still to do by the plan; 0 once the job has ended. No seconds: the speed of a step could tell of the records."""
 
 
 class JobCost(View):

@@ -221,7 +221,7 @@ def _view(
         inference=spec["inference"],
         resources={**_RESOURCES, **spec.get("resources", {})},
         retry_allowance=spec.get("retry_allowance", RETRY_ALLOWANCE),
-        progress=ProgressView(step=job.step if until is None else until.step, steps=job.steps),
+        progress=_progress(job, until),
         cost=cost,
         attempt=job.attempt,
         created_at=rfc3339(job.created_at),
@@ -235,6 +235,13 @@ def _view(
         clone_of=job.clone_of,
         federation=_membership(job),
     )
+
+
+def _progress(job: Job, until: _Seen | None) -> ProgressView:
+    """Return a job's steps from its plan and its visible step counter."""
+    step = job.step if until is None else until.step
+    has_ended = until is None and job.finished_at is not None
+    return ProgressView(step=step, steps=job.steps, left=0 if has_ended else max(0, job.steps - step))
 
 
 def _membership(job: Job) -> FederationView | None:

@@ -6,7 +6,7 @@ from contextlib import suppress
 from sqlalchemy.orm import Session
 
 from core.access import principals, sessions
-from core.base.errors import DiskFull, Unauthenticated
+from core.base.errors import DiskFull, Forbidden, Unauthenticated
 from core.service.context import Caller, Context
 from core.service.keys import authenticate_all, caller_of
 
@@ -34,7 +34,10 @@ def by_key(context: Context, secret: str) -> tuple[str, Caller]:
 
     Raises:
         Unauthenticated: the key opens nothing.
+        Forbidden: this is a site's service, which may begin no session: one of them could be for any key.
     """
+    if context.settings.site:
+        raise Forbidden("The console is at the service itself. A site has its API, and the command line.")
     caller = authenticate_all(context, [secret.strip()])[0]
     if caller is None:
         raise Unauthenticated(_WRONG_KEY)

@@ -1,4 +1,4 @@
-"""Keys name their maker, and the time from which they open anything; the console's sign-ins have tables, and so have drafts.
+"""Keys name their maker and the time from which they open; sign-ins, invitations and drafts have tables.
 
 Clones name the job that they repeat.
 
@@ -13,6 +13,8 @@ revision = "0002"
 down_revision = "0001"
 branch_labels = None
 depends_on = None
+
+JSON = sa.JSON().with_variant(postgresql.JSONB(), "postgresql")
 
 
 def upgrade() -> None:
@@ -39,9 +41,26 @@ def upgrade() -> None:
         sa.Column("sealed", sa.LargeBinary(), nullable=True),
     )
 
+    op.create_table(
+        "invitations",
+        sa.Column("id", sa.String(length=40), primary_key=True),
+        sa.Column("digest", sa.String(length=64), nullable=False, unique=True),
+        sa.Column("made_by", sa.String(length=40), sa.ForeignKey("principals.id"), nullable=False, index=True),
+        sa.Column("role", sa.String(length=16), nullable=False),
+        sa.Column("note", sa.String(length=200), nullable=False),
+        sa.Column("dataset_id", sa.String(length=40), sa.ForeignKey("datasets.id"), nullable=True),
+        sa.Column("budget_cap", JSON, nullable=True),
+        sa.Column("created_at", sa.Float(), nullable=False),
+        sa.Column("expires_at", sa.Float(), nullable=False),
+        sa.Column("withdrawn_at", sa.Float(), nullable=True),
+        sa.Column("accepted_at", sa.Float(), nullable=True),
+        sa.Column("principal_id", sa.String(length=40), sa.ForeignKey("principals.id"), nullable=True),
+    )
+
 
 def downgrade() -> None:
     op.drop_table("drafts")
+    op.drop_table("invitations")
     op.drop_table("sign_in_links")
     op.drop_table("console_sessions")
     op.drop_column("jobs", "clone_of")

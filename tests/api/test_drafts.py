@@ -78,7 +78,7 @@ class TestWhoSeesADraft:
         analyst, who = service.someone("analyst")
         asked = submit(owner, job(made["id"]))
         shared = owner.put(
-            f"/v1/datasets/{made['id']}/access/{who['principal']}", json={"budget_cap": {"share": "0.1"}}
+            f"/v1/datasets/{made['id']}/access/{who['principal']}", json={"budget_cap": {"budget_share": "0.1"}}
         )
         budget = owner.get(f"/v1/datasets/{made['id']}/budget")
         estimate = owner.post("/v1/estimates", json=job(made["id"]))

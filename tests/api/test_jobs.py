@@ -136,7 +136,7 @@ class TestSubmit:
         assert view["object"] == "job"
         assert view["state"] == "queued"
         assert view["dataset"] == dataset
-        assert view["progress"] == {"step": 0, "steps": 8}
+        assert view["progress"] == {"step": 0, "steps": 8, "left": 8}
         assert set(view["cost"]) == {"reserved", "retry_allowance", "spent", "returned", "delta"}
         assert view["cost"]["delta"] == "1e-6"
         assert view["cost"]["returned"] is None, "nothing is, before it has ended"
@@ -503,3 +503,10 @@ def test_waiting_clients_go_when_the_service_stops(tmp_path_factory: pytest.Temp
         assert service.process.wait(timeout=15) == 0
         assert time.monotonic() - begun < 8
         assert service.key not in (service.home / "api.log").read_text()
+
+
+def test_steps_left_follow_from_the_plan_and_the_counter(admin: httpx.Client) -> None:
+    made = submit(admin, job(upload(admin, rows=310)["id"])).json()
+    assert made["progress"] == {"step": 0, "steps": 8, "left": 8}
+    ended = admin.post(f"/v1/jobs/{made['id']}/cancel").json()
+    assert ended["progress"] == {"step": 0, "steps": 8, "left": 0}

@@ -76,7 +76,7 @@ class TestReading:
         view = admin.get(f"/v1/jobs/{job_id}").json()
         assert view["state"] == "succeeded"
         assert view["result"] == {"model": model}
-        assert view["progress"] == {"step": 8, "steps": 8}
+        assert view["progress"] == {"step": 8, "steps": 8, "left": 0}
         names = [item["name"] for item in admin.get(f"/v1/jobs/{job_id}/artifacts").json()["data"]]
         assert names == ["report.json", "model.json", "model.safetensors"]
         followed = admin.get(f"/v1/jobs/{job_id}/artifacts/model.json", follow_redirects=True)

@@ -192,7 +192,7 @@ def test_a_drained_stream_loses_nothing(service: Embedded) -> None:
     assert service.kill("supervisor", signal.SIGTERM)
     ended = service.wait(job)
     assert (ended["state"], ended["attempt"]) == ("succeeded", 2), ended
-    assert ended["progress"] == {"step": 11, "steps": 11}
+    assert ended["progress"] == {"step": 11, "steps": 11, "left": 0}
     read = rows_read(service, job)
     assert (len(read), set(read.values())) == (ROWS, {1}), "every record, once"
     check_integers(service, job)
