@@ -76,7 +76,7 @@ def key_of(story: Story, seen: Look, name: str, role: str) -> str:
     return story.keys[name]
 
 
-def test_an_admin_makes_keys(story: Story) -> None:
+def an_admin_makes_keys(story: Story) -> None:
     with look(story.browser, story.service.url) as seen:
         seen.sign_in(KEY)
         for name, role in (("Data office", "Data owner"), ("Ann Bauer", "Analyst"), ("R. Whitfield", "Auditor")):
@@ -86,7 +86,7 @@ def test_an_admin_makes_keys(story: Story) -> None:
         seen.refuse_reports()
 
 
-def test_an_owner_uploads_and_lets_somebody_in(story: Story, tmp_path: Path) -> None:
+def an_owner_uploads_and_lets_somebody_in(story: Story, tmp_path: Path) -> None:
     rows = list(csv.reader(io.StringIO(toy_csv(4000, seed=77).decode())))
     path = tmp_path / "customers.csv"
     with path.open("w", newline="") as file:
@@ -134,7 +134,7 @@ def test_an_owner_uploads_and_lets_somebody_in(story: Story, tmp_path: Path) -> 
         seen.refuse_reports()
 
 
-def test_an_owner_lets_somebody_in(story: Story) -> None:
+def an_owner_lets_somebody_in(story: Story) -> None:
     with look(story.browser, story.service.url) as seen:
         seen.sign_in(story.keys["Data office"])
         seen.go(story.paths["dataset"])
@@ -152,7 +152,7 @@ def test_an_owner_lets_somebody_in(story: Story) -> None:
         seen.refuse_reports()
 
 
-def test_an_analyst_asks_and_watches(story: Story) -> None:
+def an_analyst_asks_and_watches(story: Story) -> None:
     with look(story.browser, story.service.url) as seen:
         seen.sign_in(story.keys["Ann Bauer"])
         seen.go(f"/jobs/new?dataset={story.paths['dataset'].rsplit('/', 1)[1]}")
@@ -178,7 +178,7 @@ def test_an_analyst_asks_and_watches(story: Story) -> None:
         seen.refuse_reports()
 
 
-def test_an_owner_approves_without_seeing_figures(story: Story) -> None:
+def an_owner_approves_without_seeing_figures(story: Story) -> None:
     with look(story.browser, story.service.url) as seen:
         seen.sign_in(story.keys["Data office"])
         seen.page.get_by_text("One release waits for your yes").wait_for()
@@ -195,7 +195,7 @@ def test_an_owner_approves_without_seeing_figures(story: Story) -> None:
         seen.refuse_reports()
 
 
-def test_an_analyst_reads_the_model(story: Story) -> None:
+def an_analyst_reads_the_model(story: Story) -> None:
     with look(story.browser, story.service.url) as seen:
         seen.sign_in(story.keys["Ann Bauer"])
         seen.go(story.paths["job"])
@@ -218,7 +218,7 @@ def test_an_analyst_reads_the_model(story: Story) -> None:
         seen.refuse_reports()
 
 
-def test_an_auditor_verifies(story: Story) -> None:
+def an_auditor_verifies(story: Story) -> None:
     with look(story.browser, story.service.url) as seen:
         seen.sign_in(story.keys["R. Whitfield"])
         seen.go(story.paths["dataset"])
@@ -234,7 +234,7 @@ def test_an_auditor_verifies(story: Story) -> None:
         seen.refuse_reports()
 
 
-def test_an_operator_sees_the_worker(story: Story) -> None:
+def an_operator_sees_the_worker(story: Story) -> None:
     with look(story.browser, story.service.url) as seen:
         seen.sign_in(KEY)
         press(seen, "link", "Service")
@@ -243,18 +243,20 @@ def test_an_operator_sees_the_worker(story: Story) -> None:
         seen.refuse_reports()
 
 
-@pytest.mark.parametrize("who", ["Data office", "Ann Bauer", "R. Whitfield", "admin"])
-def test_no_page_has_a_violation(story: Story, who: str) -> None:
+def no_page_has_a_violation(story: Story, who: str) -> None:
     """Each page at both widths in both schemes."""
     paths = ["/", "/datasets", "/jobs", "/you", story.paths["dataset"], story.paths["job"]]
     paths += [f"{story.paths['dataset']}/{tab}" for tab in ("budget", "access", "mock", "ledger")]
     paths += {"Data office": [f"{story.paths['dataset']}/{tab}" for tab in ("validation", "erase")]}.get(who, [])
     paths += {
         "Data office": ["/datasets/new", "/approvals"],
-        "R. Whitfield": ["/audit", "/service"],
-        "admin": ["/people"],
+        "R. Whitfield": ["/audit", "/service", "/certificates"],
+        "admin": ["/people", f"/people/{story.ids['Ann Bauer']}"],
     }.get(who, [])
-    paths += ["/jobs/new", story.paths["model"]] if who == "Ann Bauer" else []
+    paths += ["/models", f"{story.paths['dataset']}/report", f"{story.paths['job']}/report"]
+    paths += [f"{story.paths['dataset']}/activity"] if who != "Ann Bauer" else []
+    tabs = ("", "/questions", "/predictions", "/compare", "/certificate")
+    paths += ["/jobs/new", *(story.paths["model"] + tab for tab in tabs)] if who == "Ann Bauer" else []
     with look(story.browser, story.service.url) as seen:
         seen.sign_in(KEY if who == "admin" else story.keys[who])
         for path in paths:
@@ -267,3 +269,17 @@ def test_no_page_has_a_violation(story: Story, who: str) -> None:
                         seen.page.wait_for_load_state("networkidle")
                     seen.refuse_violations()
         seen.refuse_reports()
+
+
+def test_four_people_by_keyboard(story: Story, tmp_path: Path) -> None:
+    """Each step needs those before it, so they are one test."""
+    an_admin_makes_keys(story)
+    an_owner_uploads_and_lets_somebody_in(story, tmp_path)
+    an_owner_lets_somebody_in(story)
+    an_analyst_asks_and_watches(story)
+    an_owner_approves_without_seeing_figures(story)
+    an_analyst_reads_the_model(story)
+    an_auditor_verifies(story)
+    an_operator_sees_the_worker(story)
+    for who in ("Data office", "Ann Bauer", "R. Whitfield", "admin"):
+        no_page_has_a_violation(story, who)
