@@ -23,7 +23,18 @@ from api.metrics import Metrics
 from api.middleware import Envelope
 from api.pages import approvals as approval_pages
 from api.pages import assets as page_assets
-from api.pages import auditing, comparing, home, model_list, operating, predicting, questions, reference, sign_in
+from api.pages import (
+    auditing,
+    comparing,
+    home,
+    inviting,
+    model_list,
+    operating,
+    predicting,
+    questions,
+    reference,
+    sign_in,
+)
 from api.pages import certificates as certificate_pages
 from api.pages import datasets as dataset_pages
 from api.pages import jobs as job_pages
@@ -86,6 +97,7 @@ PAGES: Final = (
     report_pages,
     approval_pages,
     people_pages,
+    inviting,
     auditing,
     operating,
     reference,

@@ -209,7 +209,7 @@ def give_access(dataset_id: DatasetId, request: Request, form: FormFields, calle
     principal = value_of(form, "principal")
     request.state.target = f"datasets/{dataset_id}/access/{principal}"[:200]
     try:
-        cap = _cap_of(form)
+        cap = budget_cap(form)
         known = {one.principal: one.version for one in access.page(db, caller, dataset_id)}
         versions = frozenset({known[principal]}) if principal in known else None
         access.give(db, caller, dataset_id, principal, cap, versions)
@@ -221,7 +221,7 @@ def give_access(dataset_id: DatasetId, request: Request, form: FormFields, calle
     return see_other(f"/datasets/{dataset_id}/access")
 
 
-def _cap_of(form: Form) -> BudgetCap:
+def budget_cap(form: Form) -> BudgetCap:
     """Return the cap that a form asks for.
 
     Raises:

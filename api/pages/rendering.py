@@ -49,6 +49,7 @@ PLACES: Final = (
     _place("jobs", "Jobs", "/jobs", "job", "owner", "analyst", "auditor", "admin"),
     _place("models", "Models", "/models", "model", "owner", "analyst", "auditor"),
     _place("approvals", "Approvals", "/approvals", "approve", "owner"),
+    _place("invitations", "Invitations", "/invitations", "plus", "owner", "admin"),
     _place("people", "People", "/people", "people", "admin"),
     _place("audit", "Audit log", "/audit", "ledger", "owner", "auditor", "admin"),
     _place("service", "Service", "/service", "server", "auditor", "admin"),

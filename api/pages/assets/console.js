@@ -37,6 +37,12 @@ if (linked && location.hash.startsWith("#link=")) {
   history.replaceState(null, "", location.pathname + location.search);
 }
 
+const invited = document.getElementById("by-invitation");
+if (invited && location.hash.startsWith("#invitation=")) {
+  invited.elements.invitation.value = location.hash.slice("#invitation=".length);
+  history.replaceState(null, "", location.pathname + location.search);
+}
+
 // A file that is read here, into a field of its form.
 document.addEventListener("change", async (event) => {
   const into = event.target.closest("input[type=file][data-into]");
