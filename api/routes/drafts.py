@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Path
 
 from api.body import StrictRoute
-from api.cost import MANY_VALUES, OWNERS, Cost, Work, costs
+from api.cost import MANY_VALUES, OWNERS, READ, Cost, Work, costs
 from api.deps import Caller, Db
 from api.errors import problems
 from core.base.errors import (
@@ -32,7 +32,7 @@ _EXAMPLE = {"budget": {"epsilon": "2", "delta": "1e-6"}}
 
 
 @router.get("/{dataset_id}/draft", responses=problems(*_OWN))
-@costs(Cost(OWNERS))
+@costs(READ)
 def get_draft(dataset_id: DatasetId, caller: Caller, db: Db) -> DraftView:
     """Show the owner a draft: its declaration, and how the cells of its file were read."""
     return service.get(db, caller, dataset_id)

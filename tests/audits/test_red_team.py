@@ -272,6 +272,7 @@ def secrets(service: Service) -> dict[str, str]:
         "weights_id": weights_of(owner),
         "principal_id": made["principal"],
         "key_id": made["id"],
+        "invitation_id": owner.post("/v1/invitations", json={"role": "analyst", "note": "Ann"}).json()["id"],
         "name": "report.json",
     }
 

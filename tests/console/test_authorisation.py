@@ -12,7 +12,7 @@ from api.pages.routes import _DEEDS, PageRoute
 from core.db.service_tables import Audit
 from farthing.schemas.figures import per_cent
 from tests.support.api import Service, upload
-from tests.support.windows import csrf, window_of
+from tests.support.windows import csrf
 
 ROUTES = [route for module in PAGES for route in module.router.routes if isinstance(route, PageRoute)]
 
@@ -30,7 +30,7 @@ def people(service: Service) -> Iterator[dict[str, tuple[httpx.Client, httpx.Cli
         ("admin", "admin"),
     ):
         client, made = service.someone(role, name)
-        found[name] = (client, window_of(service.url, made["key"]), made["principal"])
+        found[name] = (client, service.window(made["key"]), made["principal"])
     yield found
     for _, window, _ in found.values():
         window.close()
@@ -180,7 +180,7 @@ def test_deeds_leave_the_lines_of_the_api(service: Service) -> None:
             client.get(f"/v1/datasets/{data}/budget")
             client.delete(f"/v1/datasets/{data}")
         else:
-            window = window_of(service.url, made["key"])
+            window = service.window(made["key"])
             form = {"csrf": csrf(window)}
             for path, fields in (
                 ("access", {"principal": person, "kind": "budget_share", "amount": "50"}),

@@ -6,7 +6,7 @@ import pytest
 from farthing.schemas.figures import per_cent
 from tests.api.test_models import finish
 from tests.support.api import Service, job, submit, upload
-from tests.support.windows import csrf, window_of
+from tests.support.windows import csrf
 
 
 class Made:
@@ -25,7 +25,7 @@ class Made:
         for made in self.jobs:
             finish(service, made)
         self.scope = self.owner.get(f"/v1/datasets/{self.dataset}").json()["scope"]
-        self.window, self.hers = window_of(service.url, own["key"]), window_of(service.url, asks["key"])
+        self.window, self.hers = service.window(own["key"]), service.window(asks["key"])
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def test_an_analyst_sees_no_job_of_others_in_the_burn_down(made: Made, service: 
     client, asks = service.someone("analyst", "Tom")
     path = f"/v1/datasets/{made.dataset}/access/{asks['principal']}"
     assert made.owner.put(path, json={"budget_cap": "all"}).status_code == 201
-    page = window_of(service.url, asks["key"]).get(f"/datasets/{made.dataset}/budget").text
+    page = service.window(asks["key"]).get(f"/datasets/{made.dataset}/budget").text
     assert made.jobs[0] in page, "the ledger shows ids"
     for hidden in ("Ann Bauer", ">a1<", f'href="/jobs/{made.jobs[0]}"'):
         assert hidden not in page, hidden
@@ -76,7 +76,7 @@ def test_an_owner_reads_everything_that_was_done(made: Made) -> None:
 def test_the_operators_page_has_queue_and_limits(made: Made, service: Service) -> None:
     waits = submit(made.analyst, job(made.dataset, labels={"name": "c3"})).json()["id"]
     _, key = service.someone("admin", "operator")
-    page = window_of(service.url, key["key"]).get("/service").text
+    page = service.window(key["key"]).get("/service").text
     assert waits in page
     assert "What one principal may ask for" in page
     assert "No worker is at work" in page

@@ -6,7 +6,6 @@ import time
 
 from core.jobs import jobs as rows
 from tests.support.api import Service, csv, job, metadata, submit, upload
-from tests.support.windows import window_of
 
 
 def test_an_owner_alone_reads_of_unreadable_cells(service: Service) -> None:
@@ -19,12 +18,12 @@ def test_an_owner_alone_reads_of_unreadable_cells(service: Service) -> None:
     ]
     answer = client.post("/v1/datasets", files=parts)
     assert answer.status_code == 201, answer.text
-    text = window_of(service.url, made["key"]).get("/").text
+    text = service.window(made["key"]).get("/").text
     assert "half read: 20 cells of age cannot be read" in text
     assert f"/datasets/{answer.json()['id']}/validation" in text
     for role in ("admin", "auditor"):
         _, other = service.someone(role, f"curious {role}")
-        shown = window_of(service.url, other["key"]).get("/").text
+        shown = service.window(other["key"]).get("/").text
         assert "cannot be read" not in shown
 
 
@@ -35,7 +34,7 @@ def test_a_failed_job_is_shown_to_who_asked_and_to_the_owner(service: Service) -
     path = f"/v1/datasets/{dataset}/access/{asks['principal']}"
     assert owner.put(path, json={"budget_cap": "all"}).status_code == 201
     made = submit(analyst, job(dataset, labels={"name": "too far"})).json()["id"]
-    assert "too far: queued" in window_of(service.url, asks["key"]).get("/").text
+    assert "too far: queued" in service.window(asks["key"]).get("/").text
     database = service.database()
     while (claim := database.run(rows.claim, "test", 600.0)) is not None and claim.job_id != made:
         pass
@@ -43,5 +42,5 @@ def test_a_failed_job_is_shown_to_who_asked_and_to_the_owner(service: Service) -
     database.run(rows.fail, claim, "trainer-failed", charge="spent")
     time.sleep(1.1)  # the ends of jobs are seen on a grid of a second
     database.dispose()
-    assert "too far failed" in window_of(service.url, asks["key"]).get("/").text
-    assert "by Ann Bauer failed" in window_of(service.url, own["key"]).get("/").text
+    assert "too far failed" in service.window(asks["key"]).get("/").text
+    assert "by Ann Bauer failed" in service.window(own["key"]).get("/").text

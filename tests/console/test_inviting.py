@@ -6,13 +6,13 @@ import httpx
 import pytest
 
 from tests.support.api import Service, upload
-from tests.support.windows import csrf, window_of
+from tests.support.windows import csrf
 
 
 @pytest.fixture
 def owner(service: Service) -> tuple[httpx.Client, httpx.Client, str]:
     client, made = service.someone("owner", "inviting office")
-    return client, window_of(service.url, made["key"]), str(upload(client, shift=50_000, name="to ask")["id"])
+    return client, service.window(made["key"]), str(upload(client, shift=50_000, name="to ask")["id"])
 
 
 def _token(text: str) -> str:
@@ -80,7 +80,7 @@ def test_what_cannot_be_made_says_why(
 @pytest.mark.parametrize("role", ["analyst", "auditor"])
 def test_others_invite_nobody(service: Service, role: str) -> None:
     _, made = service.someone(role, f"inviting {role}")
-    window = window_of(service.url, made["key"])
+    window = service.window(made["key"])
     assert window.get("/invitations").status_code == 403
     fields = {"csrf": csrf(window), "note": "x", "role": "analyst"}
     assert window.post("/invitations", data=fields).status_code == 403

@@ -12,7 +12,7 @@ from farthing.schemas.figures import MINUS, statistic
 from tests.api.test_models import finish
 from tests.support.api import Service, job, submit, upload
 from tests.support.browser import look
-from tests.support.windows import csrf, window_of
+from tests.support.windows import csrf
 
 TABS = ("", "/questions", "/predictions", "/compare", "/certificate")
 ROW = {"c0": "40", "c1": "technician"}
@@ -23,9 +23,9 @@ class Made:
 
     def __init__(self, service: Service) -> None:
         self.client, key = service.someone("owner", "owner of models")
-        self.window = window_of(service.url, key["key"])
+        self.window = service.window(key["key"])
         _, other = service.someone("analyst", "stranger")
-        self.stranger = window_of(service.url, other["key"])
+        self.stranger = service.window(other["key"])
         self.key = str(key["key"])
         self.dataset = dataset = str(upload(self.client, shift=7000, name="of models")["id"])
         self.jobs = [submit(self.client, job(dataset, labels={"name": name})).json()["id"] for name in ("one", "two")]
@@ -188,7 +188,7 @@ def test_a_model_is_retracted_by_a_form_of_those_who_may(made: Made, service: Se
     assert made.stranger.get(path).status_code == 404
     assert made.stranger.post(path, data={"csrf": csrf(made.stranger)}).status_code == 404
     _, key = service.someone("auditor", "reads alone")
-    auditor = window_of(service.url, key["key"])
+    auditor = service.window(key["key"])
     assert path not in auditor.get(f"/models/{model}").text
     assert auditor.post(path, data={"csrf": csrf(auditor)}).status_code == 403
     auditor.close()

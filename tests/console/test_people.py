@@ -3,13 +3,13 @@
 import pytest
 
 from tests.support.api import Service
-from tests.support.windows import csrf, window_of
+from tests.support.windows import csrf
 
 
 def test_an_admin_shuts_somebody_out_and_in_again(service: Service) -> None:
     client, made = service.someone("analyst", "Ann Bauer")
     _, boss = service.someone("admin", "boss")
-    window, hers = window_of(service.url, boss["key"]), window_of(service.url, made["key"])
+    window, hers = service.window(boss["key"]), service.window(made["key"])
     path = f"/people/{made['principal']}"
     shown = window.get(path)
     assert shown.status_code == 200
@@ -43,7 +43,7 @@ def client_lines(service: Service) -> list[dict[str, str]]:
 def test_nobody_else_does(service: Service, role: str) -> None:
     _, other = service.someone("analyst", "somebody")
     _, made = service.someone(role, "curious")
-    window = window_of(service.url, made["key"])
+    window = service.window(made["key"])
     path = f"/people/{other['principal']}"
     assert window.get(path).status_code == 403
     fields = {"csrf": csrf(window), "reason": "because"}

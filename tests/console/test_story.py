@@ -249,9 +249,9 @@ def no_page_has_a_violation(story: Story, who: str) -> None:
     paths += [f"{story.paths['dataset']}/{tab}" for tab in ("budget", "access", "mock", "ledger")]
     paths += {"Data office": [f"{story.paths['dataset']}/{tab}" for tab in ("validation", "erase")]}.get(who, [])
     paths += {
-        "Data office": ["/datasets/new", "/approvals"],
+        "Data office": ["/datasets/new", "/approvals", "/invitations"],
         "R. Whitfield": ["/audit", "/service", "/certificates"],
-        "admin": ["/people", f"/people/{story.ids['Ann Bauer']}"],
+        "admin": ["/people", "/invitations", f"/people/{story.ids['Ann Bauer']}"],
     }.get(who, [])
     paths += ["/models", f"{story.paths['dataset']}/report", f"{story.paths['job']}/report"]
     paths += [f"{story.paths['dataset']}/activity"] if who != "Ann Bauer" else []

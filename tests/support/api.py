@@ -19,6 +19,7 @@ from core.access.bootstrap import first_admin
 from core.base.settings import ServiceSettings
 from core.db.database import Database
 from tests.support.embedded import CONNECTIONS
+from tests.support.windows import window_of
 
 ROOT = Path(__file__).resolve().parents[2]
 _ENDS = count(1)
@@ -65,6 +66,12 @@ class Service:
         )
         self.clients.append(client)  # closed when the service stops
         return client
+
+    def window(self, key: str) -> httpx.Client:
+        """Return a window of the console that is signed in with a key."""
+        window = window_of(self.url, key)
+        self.clients.append(window)
+        return window
 
     def database(self) -> Database:
         """Return the service's database."""

@@ -89,7 +89,7 @@ def main() -> None:
         base = f"/datasets/{made.dataset}"
         pages = {
             "owner": {"home": "/", "dataset": base, "budget": f"{base}/budget", "access": f"{base}/access"}
-            | {"approvals": "/approvals", "new-dataset": "/datasets/new"},
+            | {"approvals": "/approvals", "new-dataset": "/datasets/new", "invitations": "/invitations"},
             "analyst": {"new-job": f"/jobs/new?dataset={made.dataset}", "job": f"/jobs/{made.job}"}
             | {
                 "model": f"/models/{made.model}",
