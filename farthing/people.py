@@ -83,4 +83,4 @@ class PeopleResources:
     def accept_invitation(self, token: str, name: str) -> AcceptedView:
         """Become a principal by the token of an invitation; no key is needed, and the first one is in the answer."""
         body = {"token": token, "name": name}
-        return AcceptedView.model_validate(self._wire.send("POST", "/v1/invitations/accept", sends=1, json=body).json())
+        return AcceptedView.model_validate(self._wire.send("POST", "/v1/join", sends=1, json=body).json())

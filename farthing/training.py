@@ -64,7 +64,7 @@ def estimate(
 
 @app.command()
 def curve(job: JobFile, *, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
-    """Predict a job's widths at nine privacy targets around its own. Shows what more budget would buy."""
+    """Predict interval widths at nine targets. Shows what more budget would buy."""
     asked = read(job, "job")
     with Client(url, secret) as client:
         found = client.curve(asked)

@@ -51,7 +51,7 @@ def activity_table(found: Sequence[ActivityView]) -> RenderableType:
 
 @app.command()
 def offers(dataset_id: DatasetId, *, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
-    """List typical jobs on a dataset, their price, and how many of each still fit. No record is read."""
+    """List typical jobs on a dataset, and how many fit. No record is read."""
     with Client(url, secret) as client:
         found = client.offers(dataset_id)
     line(found.model_dump_json()) if as_json else out.print(offers_table(found))
@@ -77,7 +77,7 @@ def offers_table(found: OffersView) -> RenderableType:
 
 @app.command()
 def history(scope_id: ScopeId, *, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
-    """List how a budget was used, oldest first: one line for each job that ended, and what was left after it."""
+    """List how a budget was used. One line for each job that ended, with what was left after it, oldest first."""
     with Client(url, secret) as client:
         found = list(client.history(scope_id))
     if as_json:

@@ -47,7 +47,8 @@ def test_no_other_setting_is() -> None:
 
 def test_every_command_it_names_exists() -> None:
     source = "".join(
-        (ROOT / "farthing" / name).read_text() for name in ("serving.py", "custody.py", "training.py", "proving.py")
+        (ROOT / "farthing" / name).read_text()
+        for name in ("serving.py", "custody.py", "training.py", "proving.py", "watching.py", "inviting.py")
     )
     named = set(re.findall(r"\bfarthing ([a-z]+(?:-[a-z]+)*)\b", GUIDE.replace("farthing up ", "")))
     for command in named - {"up"}:

@@ -13,12 +13,12 @@ from core.base.errors import Conflict, Forbidden, Invalid, NotFound, Unauthentic
 from core.service import invitations as service
 from farthing.schemas.invitations import AcceptedView, InvitationView, NewInvitationView
 
-router = APIRouter(prefix="/v1/invitations", tags=["keys"], route_class=StrictRoute)
+router = APIRouter(prefix="/v1", tags=["keys"], route_class=StrictRoute)
 InvitationId = Annotated[str, Path(max_length=60)]
 
 
 @router.post(
-    "",
+    "/invitations",
     status_code=status.HTTP_201_CREATED,
     responses=problems(Unauthenticated, Forbidden, NotFound, Conflict, Invalid),
 )
@@ -33,21 +33,21 @@ def create_invitation(body: NewInvitation, caller: Caller, db: Db, request: Requ
     return view
 
 
-@router.get("", responses=problems(Unauthenticated, Forbidden))
+@router.get("/invitations", responses=problems(Unauthenticated, Forbidden))
 @costs(Cost(OWNERS | WATCHERS))
 def list_invitations(caller: Caller, db: Db, after: After = None, limit: Limit = 20) -> Page[InvitationView]:
     """List invitations, newest first: all for admins and auditors, an owner's own."""
     return page(service.page(db, caller, after, capped(limit) + 1), capped(limit))
 
 
-@router.delete("/{invitation_id}", responses=problems(Unauthenticated, Forbidden, NotFound, Conflict))
+@router.delete("/invitations/{invitation_id}", responses=problems(Unauthenticated, Forbidden, NotFound, Conflict))
 @costs(Cost(OWNERS | WATCHERS))
 def withdraw_invitation(invitation_id: InvitationId, caller: Caller, db: Db) -> InvitationView:
     """End an invitation that waits; its token opens nothing from then on."""
     return service.withdraw(db, caller, invitation_id)
 
 
-@router.post("/accept", status_code=status.HTTP_201_CREATED, responses=problems(NotFound, Conflict, Forbidden, Invalid))
+@router.post("/join", status_code=status.HTTP_201_CREATED, responses=problems(NotFound, Conflict, Forbidden, Invalid))
 @costs(Cost(NOBODY, body_bytes=None, values=FEW_VALUES))
 def accept_invitation(body: Acceptor, db: Db, request: Request) -> AcceptedView:
     """Become a principal by the token of an invitation; the answer has the first key, once. No key is needed."""

@@ -15,7 +15,7 @@ from core.base.errors import Conflict, NotFound, Unauthenticated
 from core.service import documents, jobs
 from farthing.schemas.documents import DocumentView
 
-router = APIRouter(tags=["reports"], route_class=StrictRoute, responses=problems(Unauthenticated, NotFound))
+router = APIRouter(route_class=StrictRoute, responses=problems(Unauthenticated, NotFound))
 Kind = Annotated[Literal["json", "html", "pdf"] | None, Query(alias="format")]
 _PAGE: Final = {"text/html": {"schema": {"type": "string"}}}
 _OTHERS: Final[dict[int | str, dict[str, Any]]] = {
@@ -24,7 +24,7 @@ _OTHERS: Final[dict[int | str, dict[str, Any]]] = {
 Accept = Annotated[str, Header()]
 
 
-@router.get("/v1/jobs/{job_id}/report", response_model=dict[str, object], responses=_OTHERS)
+@router.get("/v1/jobs/{job_id}/report", tags=["jobs"], response_model=dict[str, object], responses=_OTHERS)
 @costs(HEAVY_READ)
 def get_report(
     job_id: Annotated[str, Path(max_length=60)],
@@ -46,6 +46,7 @@ def get_report(
 
 @router.get(
     "/v1/datasets/{dataset_id}/report",
+    tags=["data"],
     response_model=DocumentView,
     responses={**_OTHERS, **problems(Conflict)},
 )

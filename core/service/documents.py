@@ -18,7 +18,7 @@ from core.service import datasets, jobs, naming
 from core.service.context import Caller, Context
 from core.service.job_views import JobView
 from core.service.views import BudgetView, DatasetView
-from farthing.schemas.documents import DocumentView, FactView, SectionView, TableView
+from farthing.schemas.documents import DocumentView, FactView, ReportTableView, SectionView
 from farthing.schemas.figures import long_time, moment, number, per_cent
 
 MOST_JOBS: Final = 100
@@ -115,7 +115,7 @@ def _of_part(context: Context, caller: Caller, told: dict[str, Any]) -> list[Sec
     ]
 
 
-def _unit(unit: str, units: int | None, groups: TableView | None) -> SectionView:
+def _unit(unit: str, units: int | None, groups: ReportTableView | None) -> SectionView:
     """Return the section on who is protected."""
     several = "The promise is made to each record alone: a person with several is protected as a group, more weakly."
     return SectionView(
@@ -130,12 +130,12 @@ def _unit(unit: str, units: int | None, groups: TableView | None) -> SectionView
     )
 
 
-def _groups(epsilon: str, mu: float | None, delta: str) -> TableView | None:
+def _groups(epsilon: str, mu: float | None, delta: str) -> ReportTableView | None:
     """Return what the promise is to groups of units; None where no Gaussian figure tells."""
     if mu is None:
         return None
     rows = [[number(size), format_figure(gdp_epsilon(group_mu(mu, size), float(delta)), "up")] for size in GROUPS]
-    return TableView(
+    return ReportTableView(
         title=f"The promise to a group, at delta {delta}",
         columns=["Units of one person", "Epsilon of that person"],
         rows=[["1", epsilon], *rows],
@@ -232,7 +232,7 @@ def _spent(budget: BudgetView) -> list[FactView]:
     )
 
 
-def _composition(budget: BudgetView, facts: list[FactView], table: TableView | None) -> SectionView:
+def _composition(budget: BudgetView, facts: list[FactView], table: ReportTableView | None) -> SectionView:
     return SectionView(
         title="Composition",
         text=[COMPOSITION],
@@ -242,7 +242,7 @@ def _composition(budget: BudgetView, facts: list[FactView], table: TableView | N
     )
 
 
-def _where(seen: Sequence[JobView], names: dict[str, str]) -> TableView | None:
+def _where(seen: Sequence[JobView], names: dict[str, str]) -> ReportTableView | None:
     """Return the newest jobs with what they cost."""
     if not seen:
         return None
@@ -256,7 +256,7 @@ def _where(seen: Sequence[JobView], names: dict[str, str]) -> TableView | None:
         ]
         for one in seen
     ]
-    return TableView(
+    return ReportTableView(
         title=f"The newest jobs that you may see, at most {MOST_JOBS}",
         columns=["Job", "By", "Method", "Submitted", "Spent"],
         rows=rows,
@@ -273,7 +273,7 @@ def _bounds(dataset: DatasetView, names: Sequence[str]) -> SectionView:
         text=["Values are cut to what the owner declared before anything was read; none of it comes from the records."],
         facts=[],
         points=[],
-        table=TableView(title="Columns", columns=["Column", "Type", "May hold"], rows=rows, figures=0),
+        table=ReportTableView(title="Columns", columns=["Column", "Type", "May hold"], rows=rows, figures=0),
     )
 
 

@@ -17,7 +17,7 @@ from core.service.context import Caller, Context, Role
 from core.service.views import rfc3339
 from farthing.schemas.invitations import AcceptedView, InvitationView, NewInvitationView
 
-ACCEPT: Final = "POST /v1/invitations/accept"
+ACCEPT: Final = "POST /v1/join"
 _CAP: TypeAdapter[BudgetCap] = TypeAdapter(BudgetCap)
 _MAX_TOKEN: Final = 100
 _CREATED: Final = 201

@@ -15,7 +15,7 @@ class FactView(View):
     """As it is written."""
 
 
-class TableView(View):
+class ReportTableView(View):
     """A table; the first cell of a row says what the row is about."""
 
     title: Paid[str]
@@ -39,7 +39,7 @@ class SectionView(View):
     """Names and values, after the text."""
     points: Paid[list[str]]
     """A list, after the facts."""
-    table: TableView | None
+    table: ReportTableView | None
     """After the points; null: none."""
 
 

@@ -77,7 +77,7 @@ class TestCosts:
             assert (cost.body_bytes is None or cost.body_bytes > 0) >= takes_json, route.path
             if cost.work is Work.UPLOAD:
                 assert cost.roles, f"{route.path} would take files from anybody"
-            by_token = route.path.startswith("/sign-in") or route.path == "/v1/invitations/accept"
+            by_token = route.path.startswith("/sign-in") or route.path in {"/v1/join", "/join"}
             if route.methods and route.methods - {"GET"} and not by_token:
                 assert cost.roles, f"{route.path} changes something for anybody"
 

@@ -27,7 +27,7 @@ def made(client: httpx.Client, **body: Any) -> dict[str, Any]:
 
 
 def accept(service: Service, token: str, name: str = "Ann Lyst") -> httpx.Response:
-    return httpx.post(f"{service.url}/v1/invitations/accept", json={"token": token, "name": name})
+    return httpx.post(f"{service.url}/v1/join", json={"token": token, "name": name})
 
 
 def state(client: httpx.Client, invitation: str) -> str:
@@ -125,7 +125,7 @@ class TestAcceptance:
         one = made(owner)
         told = accept(service, one["token"]).json()
         lines = owner.get("/v1/audit").json()["data"]
-        (line,) = [line for line in lines if line["action"] == "POST /v1/invitations/accept"]
+        (line,) = [line for line in lines if line["action"] == "POST /v1/join"]
         assert (line["principal"], line["target"]) == (told["principal"], f"invitations/{one['id']}")
         assert one["token"] not in str(lines)
 
@@ -133,7 +133,7 @@ class TestAcceptance:
         "body", [{"token": "x"}, {"name": "x"}, {"token": "", "name": "x"}, {"token": "x", "name": ""}, {}]
     )
     def test_wrong_bodies(self, service: Service, body: dict[str, str]) -> None:
-        assert httpx.post(f"{service.url}/v1/invitations/accept", json=body).status_code == 422
+        assert httpx.post(f"{service.url}/v1/join", json=body).status_code == 422
 
     @pytest.mark.parametrize("token", ["x", "é" * 43, "a" * 200])
     def test_invented_tokens(self, service: Service, token: str) -> None:

@@ -80,7 +80,7 @@ def test_a_small_budget_is_offered_whole(service: Service) -> None:
 def test_columns_without_a_target_are_described_alone(service: Service) -> None:
     owner, _ = service.someone("owner")
     columns = [{"name": "job", "type": "category", "values": ["management", "technician", "other"]}]
-    dataset = upload(owner, columns=columns)
+    dataset = upload(owner, columns=columns, accept_excluded=True)
     assert {one["name"] for one in offers(owner, dataset["id"])["offers"]} == {"Description of one column"}
 
 

@@ -570,6 +570,8 @@ class TestOfOthers:
         content: dict[str, Any] = {} if body is None else {"json": body}
         if path.endswith("/content"):
             content = {"content": b"age\n1\n"}
+        if method == "patch":
+            content = {"json": {"name": "mine now"}}
         headers = {"Idempotency-Key": "x"} | ({"Content-Type": "text/csv"} if "content" in content else {})
         answer = client.request(method, path.format(**names), headers=headers, **(content if method != "get" else {}))
         return answer.status_code, re.sub(r"(req|ds|sc|job|pr|key)_[0-9a-z]{26}", r"\1", answer.text)
