@@ -43,6 +43,7 @@ NAMES = (
     (re.compile(r"\bfp_[0-9a-f]{32}"), "fp"),
     (re.compile(r"sha256:[0-9a-f]{64}"), "sha256"),
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[.\d]*Z"), "time"),
+    (re.compile(r"\d\d? [A-Z][a-z]+ \d{4}, \d\d:\d\d UTC"), "time"),
     (re.compile(r'"at":\d+\.\d+'), '"at"'),
     (re.compile(r"https?://127\.0\.0\.1:\d+"), "here"),
 )
