@@ -37,6 +37,7 @@ from api.pages import (
 )
 from api.pages import certificates as certificate_pages
 from api.pages import datasets as dataset_pages
+from api.pages import drafts as draft_pages
 from api.pages import jobs as job_pages
 from api.pages import models as model_pages
 from api.pages import new_dataset as new_dataset_pages
@@ -85,6 +86,7 @@ PAGES: Final = (
     sign_in,
     home,
     new_dataset_pages,
+    draft_pages,
     dataset_pages,
     new_job_pages,
     job_pages,

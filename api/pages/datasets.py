@@ -26,6 +26,7 @@ from core.service import access, activity, datasets, history, jobs, naming, offe
 from core.service.context import Caller as Principal
 from core.service.context import Context
 from core.service.views import AccessView, BudgetView, CapView, DatasetView
+from farthing.schemas.drafts import CellCounts
 from farthing.schemas.figures import number, per_cent
 from farthing.schemas.offers import OfferView
 
@@ -69,7 +70,7 @@ def show_dataset(dataset_id: DatasetId, request: Request, caller: Caller, db: Db
     facts = head(db, caller, dataset_id, None)
     dataset: DatasetView = facts["dataset"]
     columns = [_declared(one) for one in dataset.model_dump(mode="json")["columns"]]
-    return render(request, "dataset.html", facts | {"columns": columns}, at="datasets")
+    return render(request, "dataset.html", facts | {"columns": columns, "draft": None}, at="datasets")
 
 
 def head(context: Context, caller: Principal, dataset_id: str, tab: str | None) -> dict[str, Any]:
@@ -85,11 +86,12 @@ def head(context: Context, caller: Principal, dataset_id: str, tab: str | None) 
         "tab": tab,
         "tabs": (
             ("Declaration", base, True),
+            ("Draft", f"{base}/draft", dataset.state == "draft"),
             ("Budget", f"{base}/budget", budget is not None),
-            ("Access", f"{base}/access", True),
+            ("Access", f"{base}/access", dataset.state != "draft"),
             ("Validation", f"{base}/validation", is_owner and dataset.state == "ready"),
             ("Mock rows", f"{base}/mock", True),
-            ("Jobs", f"/jobs?dataset={dataset.id}", True),
+            ("Jobs", f"/jobs?dataset={dataset.id}", dataset.state != "draft"),
             ("Ledger", f"{base}/ledger", budget is not None),
             ("Activity", f"{base}/activity", is_owner or caller.role in {"auditor", "admin"}),
         ),
@@ -259,7 +261,22 @@ def show_validation(dataset_id: DatasetId, request: Request, caller: Caller, db:
     """Show the owner how cells were read."""
     report = datasets.validation(db, caller, dataset_id)
     facts = head(db, caller, dataset_id, "Validation") | {"report": report, "loud": _loud(report)}
+    facts["read"] = [(counts, cell_words(counts)) for counts in map(CellCounts.model_validate, report["columns"])]
     return render(request, "validation.html", facts, at="datasets")
+
+
+def cell_words(one: CellCounts) -> str:
+    """Return what became of the cells of a column that were not read as they are."""
+    left_out = one.missing - one.filled
+    said = (
+        (one.clamped_low + one.clamped_high, "moved to the bound"),
+        (one.rounded, "rounded to a whole number"),
+        (one.unknown, "taken as the value declared for unknown ones"),
+        (one.filled, "filled with the declared value"),
+        (left_out, "without a value: their rows are left out of models that use the column"),
+    )
+    found = [f"{number(count)} {words}" for count, words in said if count]
+    return "; ".join(found) if found else "all as declared"
 
 
 def _loud(report: dict[str, Any]) -> dict[str, str] | None:

@@ -14,12 +14,12 @@ from api.pages.routes import PageRoute, page
 from api.routes import datasets as api
 from core.db.reads import JobFilter
 from core.service import datasets as service
-from core.service import jobs, naming, overview, unreadable
+from core.service import drafts, jobs, naming, overview, unreadable
 from core.service.context import Caller as Principal
 from core.service.context import Context
 from core.service.job_views import JobView
 from core.service.views import DatasetView
-from farthing.schemas.figures import left_per_cent, moment, number, per_cent
+from farthing.schemas.figures import left_per_cent, moment, number, per_cent, short_date
 
 router = APIRouter(route_class=PageRoute)
 MOST_DATASETS: Final = 100
@@ -50,7 +50,12 @@ def show_home(request: Request, caller: Caller, db: Db) -> Response:
     names = naming.names(db, caller, [one.dataset for one in latest] + [one.owner for one in latest])
     unread = unreadable.of(db, caller, LOOKED_AT) if caller.role == "owner" else []
     facts = {
-        "waits": [*_owed(shown), *map(_unread, unread), *_going_on(caller, latest, names, _now())],
+        "waits": [
+            *_owed(shown),
+            *(_draft(one) for one in seen if one.state == "draft"),
+            *map(_unread, unread),
+            *_going_on(caller, latest, names, _now()),
+        ],
         "jobs": latest[:LATEST],
         "names": names,
         "job_name": words.job_name,
@@ -102,6 +107,12 @@ def _owed(shown: overview.Overview) -> list[Waits]:
         for one in shown.budgets
         if is_low(one.shares.remaining)
     ]
+
+
+def _draft(one: DatasetView) -> Waits:
+    until = short_date(moment(one.created_at) + timedelta(seconds=drafts.KEPT_SECONDS), _now())
+    text = f"Only you see it. Look at how its cells were read, and seal it; else it is erased on {until}."
+    return Waits("", "file", f"{one.name} is a draft", text, f"/datasets/{one.id}/draft", "Open the draft")
 
 
 def _unread(one: unreadable.Unreadable) -> Waits:

@@ -1,43 +1,32 @@
-"""New dataset: a declaration that is typed from a codebook and checked without the records, then the upload."""
+"""New dataset: a declaration that is typed from a codebook and checked without the records; it becomes a draft."""
 
-import re
-from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Request, Response
 
-from api import uploads
 from api.body import parse_json
 from api.cost import MANY_VALUES, OWNERS, Cost
 from api.deps import Caller, Db
-from api.errors import status_of
+from api.pages.declaring import FORM_BYTES, refused
 from api.pages.rendering import as_page, fragment, render
-from api.pages.routes import FormFields, PageRoute, page, value_of
+from api.pages.routes import Form, FormFields, PageRoute, page, value_of
 from api.routes import datasets as api
 from core.base.errors import Refusal
-from core.data.datasets import parse_metadata
+from core.data.datasets import Metadata, parse_metadata
 from core.privacy.attacks import attack
-from core.service import declarations
+from core.service import declarations, uploads
 
 router = APIRouter(route_class=PageRoute)
 OWN: Final = Cost(OWNERS)
 EXAMPLES: Final = ("1", "2", "3", "5")
-_COLUMN: Final = re.compile(r"^/columns/(\d+)/(\w+)")
-_FIELDS: Final = {
-    "/name": "name",
-    "/budget/epsilon": "epsilon",
-    "/budget/delta": "delta",
-    "/scope": "scope",
-    "/distinct_because": "distinct",
-}
 
 
 @page(router, "/datasets/new", cost=OWN)
 def show_new_dataset(request: Request, caller: Caller) -> Response:
     """Show the form."""
     theirs = caller.key_made_by is not None and caller.key_made_by != caller.id
-    return render(request, "new_dataset.html", {"theirs": theirs}, at="datasets")
+    return render(request, "new_dataset.html", {"theirs": theirs, "draft": None}, at="datasets")
 
 
 @page(router, "/datasets/new/promise", cost=OWN)
@@ -62,51 +51,27 @@ def show_promise(
     return as_page(fragment(request, "promise.html", facts))
 
 
-@page(router, "/datasets/new/check", cost=OWN, method="POST")
+@page(router, "/datasets/new/check", cost=OWN, method="POST", form_bytes=FORM_BYTES)
 def check(request: Request, form: FormFields, caller: Caller, db: Db) -> Response:
     """Check a declaration without the records."""
     try:
-        metadata = parse_metadata(parse_json(value_of(form, "metadata").encode(), MANY_VALUES))
-        declarations.parse(db, caller, metadata)
+        declarations.parse(db, caller, _metadata(form))
     except Refusal as refusal:
-        return _refused(request, refusal)
+        return refused(request, refusal)
     return as_page(fragment(request, "declaration_problems.html", {"problems": []}))
 
 
-@page(router, "/datasets/new", api=api.create_dataset, method="POST", streamed=True)
-async def upload(request: Request, caller: Caller, db: Db) -> Response:
-    """Take the file with its declaration; the script of the page goes to the report afterwards."""
-
-    def work(body: Iterator[bytes]) -> tuple[dict[str, Any], bool]:
-        return api.from_form(db, caller, request.headers.get("content-type", ""), body, None)
-
+@page(router, "/datasets/new", api=api.create_dataset, method="POST", form_bytes=FORM_BYTES)
+def declare(request: Request, form: FormFields, caller: Caller, db: Db) -> Response:
+    """Make a draft of a declaration; the script of the page sends its file then."""
     try:
-        view, _ = await uploads.in_thread(request, api.THREADS, work)
+        view, _ = uploads.declare(db, caller, _metadata(form), None)
     except Refusal as refusal:
-        return _refused(request, refusal)
+        return refused(request, refusal)
     request.state.target = f"datasets/{view['id']}"
-    headers = {"Location": f"/datasets/{view['id']}/validation"}
-    return Response(status_code=HTTPStatus.CREATED, headers=headers)
+    return Response(status_code=HTTPStatus.CREATED, headers={"Location": f"/datasets/{view['id']}/draft"})
 
 
-def _refused(request: Request, refusal: Refusal) -> Response:
-    """Return what is wrong with a declaration or a file, with links to the fields."""
-    request.state.code = refusal.code
-    problems = [{"text": _said(one.pointer, one.detail), "field": _field(one.pointer)} for one in refusal.fields]
-    title = refusal.detail
-    if not problems:
-        problems = [{"text": "Nothing was made.", "field": ""}]
-    facts = {"problems": problems, "title": title}
-    return as_page(fragment(request, "declaration_problems.html", facts), status_of(type(refusal)))
-
-
-def _field(pointer: str) -> str:
-    """Return the field of the form that a pointer into the metadata means."""
-    column = _COLUMN.match(pointer)
-    return f"c{column[1]}-{column[2]}" if column else _FIELDS.get(pointer, "")
-
-
-def _said(pointer: str, detail: str) -> str:
-    column = _COLUMN.match(pointer)
-    where = f"column {int(column[1]) + 1}, {column[2]}" if column else pointer.strip("/").replace("/", ", ")
-    return f"{where}: {detail}" if where else detail
+def _metadata(form: Form) -> Metadata:
+    given = parse_json(value_of(form, "metadata").encode(), MANY_VALUES)
+    return parse_metadata(given | {"seal": False} if isinstance(given, dict) else given)

@@ -161,13 +161,18 @@ async def put_content(dataset_id: DatasetId, request: Request, caller: Caller, d
     A draft may be sent others, which take the place of those that it has.
     """
     kind = request.headers.get("content-type", "")
-    if format_of(kind) is None and kind.partition(";")[0].strip().lower() != "application/octet-stream":
-        raise UnsupportedMedia(f"Send one of {', '.join(_KINDS)}.")
 
     def work(body: Iterator[bytes]) -> DatasetView:
-        return incoming.fill(db, caller, dataset_id, kind, body)
+        return filled(db, caller, dataset_id, kind, body)
 
     return await uploads.in_thread(request, THREADS, work)
+
+
+def filled(db: Context, caller: Principal, dataset_id: str, kind: str, body: Iterator[bytes]) -> DatasetView:
+    """Give a dataset its records, from a body of a content type that is known."""
+    if format_of(kind) is None and kind.partition(";")[0].strip().lower() != "application/octet-stream":
+        raise UnsupportedMedia(f"Send one of {', '.join(_KINDS)}.")
+    return incoming.fill(db, caller, dataset_id, kind, body)
 
 
 @router.get("")

@@ -33,10 +33,11 @@ class Unreadable:
 def of(context: Context, caller: Caller, limit: int) -> list[Unreadable]:
     """Return those of the caller's newest datasets, at most `limit` looked at, that have many unreadable cells."""
     with context.database.read() as session:
-        mine = Dataset.owner_id == caller.id, Dataset.validation.is_not(None), Dataset.wrapped_key.is_not(None)
-        newest = select(Dataset).where(*mine).order_by(Dataset.id.desc()).limit(limit)
-        kept = [one for one in session.execute(newest).scalars() if one.site == context.settings.site]
-        found = [(one.id, one.name, one.validation or {}, one.wrapped_key or "") for one in kept]
+        mine = Dataset.owner_id == caller.id, Dataset.state == "ready"
+        kept = Dataset.validation.is_not(None), Dataset.wrapped_key.is_not(None)
+        newest = select(Dataset).where(*mine, *kept).order_by(Dataset.id.desc()).limit(limit)
+        here = [one for one in session.execute(newest).scalars() if one.site == context.settings.site]
+        found = [(one.id, one.name, one.validation or {}, one.wrapped_key or "") for one in here]
     shown = []
     keys = load_master_keys(context.settings) if found else None
     for dataset, name, sealed, wrapped in found:

@@ -53,6 +53,8 @@ def dataset(people: dict[str, tuple[httpx.Client, httpx.Client, str]]) -> str:
         ("/datasets/{id}/budget", "/v1/datasets/{id}/budget"),
         ("/datasets/{id}/access", "/v1/datasets/{id}/access"),
         ("/datasets/{id}/validation", "/v1/datasets/{id}/validation"),
+        ("/datasets/{id}/draft", "/v1/datasets/{id}/draft"),
+        ("/datasets/{id}/mend", "/v1/datasets/{id}/draft"),
         ("/datasets/{id}/mock", "/v1/datasets/{id}/mock"),
         ("/datasets/{id}/ledger", "/v1/datasets/{id}"),
         ("/jobs?dataset={id}", "/v1/datasets/{id}"),

@@ -127,10 +127,12 @@ def an_owner_uploads_and_lets_somebody_in(story: Story, tmp_path: Path) -> None:
         write(seen, "Epsilon, for all jobs ever", "8")
         expect(seen.page.locator("#promise .promise")).to_contain_text("times in 100")
         press(seen, "button", "Upload", exact=False)
-        seen.page.wait_for_url(re.compile("/validation$"), timeout=PATIENCE)
+        seen.page.wait_for_url(re.compile("/draft$"), timeout=PATIENCE)
         seen.page.get_by_text("No row is left out").wait_for()
-        story.paths["dataset"] = seen.page.url.removeprefix(story.service.url).removesuffix("/validation")
+        story.paths["dataset"] = seen.page.url.removeprefix(story.service.url).removesuffix("/draft")
         seen.refuse_violations()
+        press(seen, "button", "Seal the dataset")
+        seen.page.get_by_role("heading", name="Budget").first.wait_for()
         seen.refuse_reports()
 
 

@@ -27,6 +27,7 @@ class Made:
 
     keys: dict[str, str]
     dataset: str
+    draft: str
     model: str
     job: str
 
@@ -65,8 +66,21 @@ def walk(url: str) -> Made:
             "labels": {"name": "Length of a call"},
         }
         second.wait(second.submit(waits).id)
+        declared = bank.metadata(seal=False, name="exported with commas")
+        draft = owner.upload(io.BytesIO(_with_commas(bank.records())), declared).id
     keys = {"owner": office, "analyst": ann, "auditor": auditor, "admin": KEY}
-    return Made(keys, dataset, model, done.id)
+    return Made(keys, dataset, draft, model, done.id)
+
+
+def _with_commas(records: bytes) -> bytes:
+    """Return a file of which some hundred numbers were written as another country does."""
+    first, *lines = records.decode().splitlines()
+    place = first.split(",").index("duration")
+    for row in range(0, len(lines), 14):
+        cells = lines[row].split(",")
+        cells[place] = f'"{cells[place]},0"'
+        lines[row] = ",".join(cells)
+    return "\n".join([first, *lines, ""]).encode()
 
 
 def picture(seen: Look, path: str, name: str) -> None:
@@ -89,7 +103,8 @@ def main() -> None:
         base = f"/datasets/{made.dataset}"
         pages = {
             "owner": {"home": "/", "dataset": base, "budget": f"{base}/budget", "access": f"{base}/access"}
-            | {"approvals": "/approvals", "new-dataset": "/datasets/new", "invitations": "/invitations"},
+            | {"approvals": "/approvals", "invitations": "/invitations"}
+            | {"new-dataset": "/datasets/new", "draft": f"/datasets/{made.draft}/draft"},
             "analyst": {"new-job": f"/jobs/new?dataset={made.dataset}", "job": f"/jobs/{made.job}"}
             | {
                 "model": f"/models/{made.model}",

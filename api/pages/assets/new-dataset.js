@@ -1,11 +1,11 @@
-// The page of a new dataset: names and types of columns are read in the browser, and no value leaves it before the upload.
+// The page of a declaration, new or a draft's: names and types of columns are read in the browser; no value is sent for them.
 "use strict";
 
 const form = document.getElementById("new-dataset");
 const columns = document.getElementById("columns");
-const problems = document.getElementById("problems");
 const file = document.getElementById("file");
 const words = document.getElementById("file-words");
+const FIELDS = ["name", "type", "lower", "upper", "values", "other", "missing"];
 const LINES = 200;
 const HEAD_BYTES = 262144;
 const IDENTIFIER = /(^|[_ .-])(id|ids|uuid|nr|no|number|name|names|surname|email|mail|phone|ssn|iban|passport)$/i;
@@ -61,6 +61,7 @@ function addRow(column, note) {
     head.append(named);
     row.dataset.name = column.name;
   }
+  row.beyond = Object.fromEntries(Object.entries(column).filter(([what]) => !FIELDS.includes(what)));
   if (note) {
     const said = document.createElement("span");
     said.className = "flag note";
@@ -118,7 +119,7 @@ function list(text) {
 function columnOf(row) {
   const value = (what) => row.querySelector(`[data-what=${what}]`)?.value ?? "";
   const type = value("type");
-  const made = { type, name: row.dataset.name ?? value("name").trim() };
+  const made = { ...row.beyond, type, name: row.dataset.name ?? value("name").trim() };
   const isCoded = type === "category" || type === "binary";
   if (isCoded) {
     made.values = list(value("values"));
@@ -135,23 +136,29 @@ function used() {
   return Array.from(columns.children).filter((row) => row.querySelector("[data-what=use]").checked);
 }
 
+// What was declared before and has no field here stays as it is.
+let before = {};
+
 function metadata() {
   const data = new FormData(form);
-  const made = { name: data.get("name").trim(), columns: used().map(columnOf), approval: data.has("approval") };
-  if (data.get("scope").trim()) made.scope = data.get("scope").trim();
-  else {
+  const { scope, accept_delta, adjacency, budget, distinct_because, seal, accept_excluded, ...rest } = before;
+  const made = { ...rest, name: data.get("name").trim(), columns: used().map(columnOf), approval: data.has("approval") };
+  if (data.get("scope").trim()) {
+    made.scope = data.get("scope").trim();
+    if (accept_delta) made.accept_delta = accept_delta;
+  } else {
     made.adjacency = data.get("adjacency");
-    made.budget = { epsilon: data.get("epsilon").trim(), delta: data.get("delta").trim() };
+    made.budget = { ...budget, epsilon: data.get("epsilon").trim(), delta: data.get("delta").trim() };
+    if (!made.budget.delta) delete made.budget.delta;
   }
   if (data.get("distinct").trim()) made.distinct_because = data.get("distinct").trim();
   return made;
 }
 
 function show(text) {
-  problems.innerHTML = text; // the service's own page, whose texts are escaped
   form.querySelectorAll("[aria-invalid]").forEach((field) => field.removeAttribute("aria-invalid"));
   const rows = used();
-  problems.querySelectorAll("a").forEach((link) => {
+  showProblems(text).querySelectorAll("a").forEach((link) => {
     const named = link.getAttribute("href").slice(1);
     const [, place, what] = /^c(\d+)-(\w+)$/.exec(named) ?? [];
     const field = place === undefined ? document.getElementById(named) : rows[Number(place)]?.querySelector(`[data-what=${what}]`);
@@ -159,74 +166,75 @@ function show(text) {
     link.setAttribute("href", `#${field.id}`);
     field.setAttribute("aria-invalid", "true");
   });
-  problems.focus();
 }
 
-async function check() {
+// Send the declaration to a page; null where the session has ended.
+async function declare(to) {
   const body = new URLSearchParams({ csrf: form.dataset.csrf, metadata: JSON.stringify(metadata()) });
-  const answer = await fetch("/datasets/new/check", { method: "POST", body, redirect: "manual" });
-  if (answer.type === "opaqueredirect") { location.assign("/sign-in?next=/datasets/new&ended=1"); return false; }
-  show(await answer.text());
-  return answer.ok;
+  const answer = await fetch(to, { method: "POST", body, redirect: "manual" });
+  if (answer.type === "opaqueredirect") { location.assign(`/sign-in?next=${location.pathname}&ended=1`); return null; }
+  if (!answer.ok || to.endsWith("/check")) show(await answer.text());
+  return answer;
 }
 
-function send() {
-  const sending = new XMLHttpRequest();
-  const bar = document.getElementById("progress");
-  const sent = document.getElementById("sent");
-  const button = document.getElementById("send");
-  const data = new FormData();
-  data.append("metadata", new Blob([JSON.stringify(metadata())], { type: "application/json" }));
-  data.append("file", file.files[0]);
-  sending.open("POST", "/datasets/new");
-  sending.setRequestHeader("X-CSRF-Token", form.dataset.csrf);
-  bar.hidden = false;
-  button.disabled = true;
-  sending.upload.addEventListener("progress", (event) => {
-    bar.value = Math.floor((100 * event.loaded) / event.total);
-    sent.textContent = event.loaded < event.total ? `${bar.value} % sent` : "All of it is sent; its cells are read and encrypted now.";
-  });
-  sending.addEventListener("load", () => {
-    if (sending.status === 201) {
-      sessionStorage.removeItem(`form ${document.body.dataset.who} /datasets/new dataset`);
-      location.assign(sending.getResponseHeader("Location"));
+// Make or mend the draft, then send its file; without a new file the draft has the one that it had.
+async function keep() {
+  const draft = form.dataset.draft;
+  const answer = await declare(draft ? `/datasets/${draft}/mend` : "/datasets/new");
+  if (!answer?.ok) return;
+  const next = answer.headers.get("Location");
+  if (!draft) {
+    sessionStorage.removeItem(`form ${document.body.dataset.who} /datasets/new dataset`);
+    form.dataset.draft = next.split("/")[2];
+    history.replaceState(null, "", `/datasets/${form.dataset.draft}/mend`);
+  }
+  if (file.files[0]) {
+    const taken = await sendFile(file.files[0], next.replace(/draft$/, "content"), form.dataset.csrf);
+    if (taken.status !== 200) {
+      if (taken.status) show(taken.text);
       return;
     }
-    bar.hidden = true;
-    button.disabled = false;
-    sent.textContent = "";
-    show(sending.responseText);
-  });
-  sending.addEventListener("error", () => {
-    bar.hidden = true;
-    button.disabled = false;
-    sent.textContent = "The line broke. Nothing was made; send it again.";
-  });
-  sending.send(data);
+  }
+  location.assign(next);
+}
+
+function fill(given) {
+  const declared = Array.isArray(given) ? given : given.columns ?? [];
+  columns.replaceChildren();
+  declared.forEach((column) => addRow(column, ""));
+  if (Array.isArray(given)) return declared.length;
+  before = given;
+  const put = (id, value) => { if (value !== undefined && value !== null) document.getElementById(id).value = value; };
+  put("name", given.name);
+  put("epsilon", given.budget?.epsilon);
+  if (given.budget) document.getElementById("delta").value = given.budget.delta ?? "";
+  put("scope", given.scope);
+  put("distinct", given.distinct_because);
+  form.elements.approval.checked = given.approval ?? false; // as the API takes it
+  if (given.adjacency) form.elements.adjacency.value = given.adjacency;
+  form.querySelectorAll("details").forEach((one) => { one.open = one.open || Array.from(one.querySelectorAll("input")).some((field) => field.value); });
+  return declared.length;
 }
 
 file.addEventListener("change", () => file.files[0] && read(file.files[0]));
 document.getElementById("add").addEventListener("click", () => addRow({}, ""));
-document.getElementById("check").addEventListener("click", check);
+document.getElementById("check").addEventListener("click", () => declare("/datasets/new/check"));
 document.getElementById("load").addEventListener("click", () => {
-  let given;
   try {
-    given = JSON.parse(document.getElementById("declaration").value);
+    toast(`${fill(JSON.parse(document.getElementById("declaration").value))} columns are filled in.`);
   } catch {
-    toast("This is not JSON.");
-    return;
+    toast("This is not a declaration in JSON.");
   }
-  const declared = Array.isArray(given) ? given : given.columns ?? [];
-  columns.replaceChildren();
-  declared.forEach((column) => addRow(column, ""));
-  if (given.name) document.getElementById("name").value = given.name;
-  toast(`${declared.length} columns are filled in.`);
 });
 form.addEventListener("submit", async (event) => {
   event.preventDefault();
-  if (!file.files[0]) { toast("Choose a file first."); file.focus(); return; }
-  if (await check()) send();
+  if (!file.files[0] && !form.dataset.draft) { toast("Choose a file first."); file.focus(); return; }
+  const button = document.getElementById("send");
+  button.disabled = true;
+  await keep();
+  button.disabled = false;
 });
+if (form.dataset.declared) fill(JSON.parse(form.dataset.declared));
 
 const drop = document.getElementById("drop");
 for (const kind of ["dragenter", "dragover"]) drop.addEventListener(kind, (event) => { event.preventDefault(); drop.classList.add("over"); });

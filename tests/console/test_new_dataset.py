@@ -1,0 +1,161 @@
+"""An owner's way through pages: declare, send a file, look at the report, mend, seal."""
+
+import csv
+import io
+import json
+import re
+from pathlib import Path
+
+import httpx
+from playwright.sync_api import Browser, expect
+
+from tests.support.api import COLUMNS, Service, metadata
+from tests.support.api import csv as rows_of
+from tests.support.browser import WIDTHS, Look, look
+from tests.support.windows import csrf
+
+
+def spoilt(shift: int, rows: int, unreadable: int) -> bytes:
+    """Return a file of which so many ages cannot be read."""
+    return re.sub(rb"^\d\d\.", b"old", rows_of(rows, shift), count=unreadable, flags=re.MULTILINE)
+
+
+def declared(window: httpx.Client, token: str, **changes: object) -> str:
+    form = {"csrf": token, "metadata": json.dumps(metadata(**changes))}
+    answer = window.post("/datasets/new", data=form)
+    assert answer.status_code == 201, answer.text
+    return answer.headers["location"].split("/")[2]
+
+
+def send(window: httpx.Client, token: str, dataset: str, content: bytes) -> httpx.Response:
+    headers = {"X-CSRF-Token": token, "Content-Type": "text/csv"}
+    return window.post(f"/datasets/{dataset}/content", content=content, headers=headers)
+
+
+def test_a_form_makes_a_draft_whatever_it_says_of_sealing(service: Service) -> None:
+    client, made = service.someone("owner", "hasty")
+    window = service.window(made["key"])
+    dataset = declared(window, csrf(window), name="hasty", seal=True)
+    assert client.get(f"/v1/datasets/{dataset}").json()["state"] == "draft"
+    assert f"/datasets/{dataset}/draft" in window.get("/datasets").text
+
+
+def test_many_rows_left_out_are_loud_and_need_a_tick(service: Service) -> None:
+    client, made = service.someone("owner", "exports with commas")
+    window = service.window(made["key"])
+    token = csrf(window)
+    dataset = declared(window, token, name="commas")
+    assert send(window, token, dataset, spoilt(95_000, 400, 40)).status_code == 200
+    page = window.get(f"/datasets/{dataset}/draft").text
+    assert "40 of 400 rows would be left out of models: 10" in page
+    assert "has 40 cells that cannot be read" in page
+    refused = window.post(f"/datasets/{dataset}/seal", data={"csrf": token})
+    assert refused.status_code == 422
+    assert "Tick that the rows may be left out" in refused.text
+    assert client.get(f"/v1/datasets/{dataset}").json()["state"] == "draft"
+    assert "commas is a draft" in window.get("/").text
+    sealed = window.post(f"/datasets/{dataset}/seal", data={"csrf": token, "accept": "yes"})
+    assert sealed.status_code == 303, sealed.text
+    assert client.get(f"/v1/datasets/{dataset}").json()["state"] == "ready"
+    assert "commas is a draft" not in window.get("/").text
+
+
+def test_a_copy_is_refused_at_sealing_and_the_draft_stays(service: Service) -> None:
+    client, made = service.someone("owner", "sends twice")
+    window = service.window(made["key"])
+    token = csrf(window)
+    found = []
+    for name in ("first", "second"):
+        dataset = declared(window, token, name=name)
+        assert send(window, token, dataset, rows_of(400, 96_000)).status_code == 200
+        found.append(window.post(f"/datasets/{dataset}/seal", data={"csrf": token}))
+    assert [one.status_code for one in found] == [303, 409]
+    assert "The draft is as it was." in found[1].text
+    assert client.get(f"/v1/datasets/{dataset}").json()["state"] == "draft"
+
+
+def test_a_refused_file_names_its_column_and_keeps_the_declaration(service: Service) -> None:
+    _, made = service.someone("owner", "renamed a column")
+    window = service.window(made["key"])
+    token = csrf(window)
+    dataset = declared(window, token, name="renamed")
+    answer = send(window, token, dataset, rows_of(40, 97_000).replace(b"age", b"years", 1))
+    assert answer.status_code == 422
+    assert "age" in answer.text
+    assert "Send its file" in window.get(f"/datasets/{dataset}/draft").text
+    assert send(window, "0" * 48, dataset, rows_of(40, 97_000)).status_code == 403, "a forged form"
+
+
+def test_others_see_no_draft(service: Service) -> None:
+    _, made = service.someone("owner", "discreet")
+    window = service.window(made["key"])
+    dataset = declared(window, csrf(window), name="discreet")
+    for role in ("owner", "analyst", "auditor", "admin"):
+        _, other = service.someone(role, f"nosy {role}")
+        nosy = service.window(other["key"])
+        token = csrf(nosy)
+        for path in ("", "/draft", "/mend"):
+            answer = nosy.get(f"/datasets/{dataset}{path}")
+            assert answer.status_code in {403, 404}, (role, path)
+            assert "discreet" not in answer.text.replace("nosy", "")
+        for deed in ("mend", "seal"):
+            form = {"csrf": token, "metadata": json.dumps(metadata())}
+            assert nosy.post(f"/datasets/{dataset}/{deed}", data=form).status_code in {403, 404}
+
+
+def test_what_the_form_has_no_field_for_stays_declared(service: Service) -> None:
+    client, made = service.someone("owner", "fills gaps")
+    window = service.window(made["key"])
+    token = csrf(window)
+    form = metadata(name="filled", columns=[{**COLUMNS[0], "fill": 30}, *COLUMNS[1:]])
+    dataset = declared(window, token, **form)
+    changed = {**form, "name": "renamed", "seal": True, "accept_excluded": True}
+    answer = window.post(f"/datasets/{dataset}/mend", data={"csrf": token, "metadata": json.dumps(changed)})
+    assert answer.status_code == 200, answer.text
+    kept = client.get(f"/v1/datasets/{dataset}/draft").json()["declared"]
+    assert (kept["name"], kept["columns"][0]["fill"]) == ("renamed", 30)
+    assert client.get(f"/v1/datasets/{dataset}").json()["state"] == "draft"
+
+
+def write(seen: Look, label: str, text: str) -> None:
+    seen.page.get_by_label(label, exact=True).fill(text)
+
+
+def test_a_broken_export_is_mended_in_the_browser(service: Service, chromium: Browser, tmp_path: Path) -> None:
+    """The first file has commas in numbers; the declaration loses a column; the second file is sealed."""
+    _, made = service.someone("owner", "mends")
+    path = tmp_path / "survey.csv"
+    kept = [["age", "done"], *([f"{20 + number % 60}.5", ("yes", "no")[number % 2]] for number in range(200))]
+    written = io.StringIO()
+    csv.writer(written).writerows(kept)
+    path.write_text(re.sub(r"^(\d\d)\.5", r'"\1,5"', written.getvalue(), flags=re.MULTILINE))
+    with look(chromium, service.url) as seen:
+        seen.sign_in(made["key"])
+        seen.go("/datasets/new")
+        seen.page.get_by_label("Choose a file").set_input_files(path)
+        seen.page.get_by_label("Type of age").select_option("number")
+        write(seen, "Lowest age", "18")
+        write(seen, "Highest age", "95")
+        seen.page.get_by_label("Type of done").select_option("binary")
+        write(seen, "Values of done", "no, yes")
+        seen.page.get_by_role("button", name=re.compile("^Upload")).click()
+        seen.page.get_by_text("200 of 200 rows would be left out").wait_for()
+        for width in WIDTHS:
+            seen.page.set_viewport_size({"width": width, "height": 900})
+            seen.refuse_violations()
+        seen.page.get_by_role("link", name="Change the declaration").click()
+        expect(seen.page.get_by_label("Highest age", exact=True)).to_have_value("95")
+        expect(seen.page.get_by_label("Values of done", exact=True)).to_have_value("no, yes")
+        seen.refuse_violations()
+        expect(seen.page.get_by_label("Each release waits for my yes")).to_be_checked()
+        write(seen, "Epsilon, for all jobs ever", "1.5")
+        seen.page.get_by_role("button", name="Keep the changes").click()
+        seen.page.get_by_text("epsilon 1.5").wait_for()
+        path.write_text(written.getvalue())
+        seen.page.get_by_label("Another file of the same columns").set_input_files(path)
+        seen.page.get_by_role("button", name="Send the file").click()
+        seen.page.get_by_text("No row is left out").wait_for()
+        seen.page.get_by_role("button", name="Seal the dataset").click()
+        seen.page.get_by_role("link", name="Budget", exact=True).wait_for()
+        seen.refuse_violations()
+        seen.refuse_reports()
