@@ -48,7 +48,8 @@ def test_a_head_on_public_features_learns_and_is_told_of(tmp_path: Path, capsys:
     page = page_in(tmp_path)
     with embedded(tmp_path / "home") as service, Client(service.url, KEY) as client:
         run(client, "stripes", head, [], 1, page)
-        capsys.readouterr()
+    capsys.readouterr()
+    with embedded(tmp_path / "other") as service, Client(service.url, KEY) as client:  # where no copy is
         choose(client, "choosing", head, [], 1)
     (line,) = json.loads((tmp_path / "page" / "stripes.json").read_text())["lines"]
     assert line["shares"][0] > 0.5
