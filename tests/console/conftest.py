@@ -1,4 +1,4 @@
-"""One API process and one browser for all of these tests."""
+"""One API process for all of these tests, and a browser for each module."""
 
 from collections.abc import Iterator
 
@@ -15,7 +15,8 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
+    """Playwright keeps an event loop running in this thread until the browser is closed: other modules want none."""
     with browser() as found:
         yield found
