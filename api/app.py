@@ -39,6 +39,7 @@ from api.pages import certificates as certificate_pages
 from api.pages import datasets as dataset_pages
 from api.pages import drafts as draft_pages
 from api.pages import jobs as job_pages
+from api.pages import methods as method_pages
 from api.pages import models as model_pages
 from api.pages import new_dataset as new_dataset_pages
 from api.pages import new_job as new_job_pages
@@ -90,6 +91,7 @@ PAGES: Final = (
     dataset_pages,
     new_job_pages,
     job_pages,
+    method_pages,
     model_list,
     model_pages,
     questions,

@@ -9,6 +9,7 @@ from rich.text import Text
 from farthing import federated
 from farthing.console import of_100, plain_table, site_name
 from farthing.job_views import Job
+from farthing.schemas.job_plans import ChunkRun, JobPlanView
 from farthing.schemas.models import TrainedModel
 
 
@@ -80,6 +81,16 @@ def job(found: Job) -> RenderableType:
     if found.federation is None or found.federation.sites is None:
         return Group(facts, "", cost(found))
     return Group(facts, "", federated.sites(found))
+
+
+def plan(found: JobPlanView) -> RenderableType:
+    """Show what a job's chunks draw and cost."""
+    rows = [(_numbers(one), one.kind, f"{of_100(one.budget_share)} %", one.epsilon_alone) for one in found.runs]
+    return plain_table("", rows, left=("chunks", "answer"), right=("each costs", "epsilon alone"))
+
+
+def _numbers(one: ChunkRun) -> str:
+    return str(one.first) if one.first == one.last else f"{one.first} to {one.last}"
 
 
 def cost(found: Job) -> RenderableType:

@@ -6,6 +6,7 @@ from typing import Any
 from farthing.schemas.activity import ActivityView
 from farthing.schemas.curves import CurveView
 from farthing.schemas.history import PointView
+from farthing.schemas.job_plans import JobPlanView
 from farthing.schemas.offers import OffersView
 from farthing.schemas.service import ServiceView
 from farthing.wire import Wire
@@ -27,6 +28,10 @@ class OversightCalls:
     def history(self, scope: str) -> Iterator[PointView]:
         """Yield a budget's history, oldest first: one point for each job that ended."""
         return map(PointView.model_validate, self._wire.pages(f"/v1/scopes/{scope}/history"))
+
+    def job_plan(self, job: str) -> JobPlanView:
+        """Return what each chunk of a job draws and costs."""
+        return JobPlanView.model_validate(self._wire.get(f"/v1/jobs/{job}/plan"))
 
     def service(self) -> ServiceView:
         """Return how the service is: queue, workers, parts and failures; for admins and auditors."""

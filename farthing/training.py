@@ -193,12 +193,17 @@ def show(
     *,
     wait: Annotated[int, typer.Option(min=0, max=60, help="seconds to wait, at most, for it to end")] = 0,
     spec: Annotated[bool, typer.Option("--spec", help="print what was asked, as JSON that `train` takes")] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="print what each chunk draws and costs")] = False,
     as_json: Json = False,
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
     """Print a job as it stands, and of a federated one its sites. What was asked, its state, what it waits for."""
     with Client(url, secret) as client:
+        if plan:
+            chunks = client.job_plan(job)
+            out.print_json(chunks.model_dump_json()) if as_json else out.print(job_tables.plan(chunks))
+            return
         found = client.job(job, wait_seconds=wait)
     if spec:
         if found.spec is None:

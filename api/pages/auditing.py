@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -11,6 +12,7 @@ from api.pages.datasets import head
 from api.pages.rendering import as_page, fragment, render
 from api.pages.routes import PageRoute, page, see_other
 from api.routes import audit as audit_api
+from api.routes import certificates as certificates_api
 from api.routes import scopes as api
 from core.base.errors import Conflict
 from core.service import audit, datasets, jobs, naming, scopes
@@ -90,6 +92,18 @@ def verify(dataset_id: DatasetId, request: Request, caller: Caller, db: Db) -> R
     if request.headers.get("hx-request") != "true":
         return see_other(f"/datasets/{dataset_id}/ledger")
     return as_page(fragment(request, "verification.html", {"result": result, "dataset_id": dataset_id}))
+
+
+@page(router, "/datasets/{dataset_id}/head", api=certificates_api.get_signed_head)
+def download_head(dataset_id: DatasetId, request: Request, caller: Caller, db: Db) -> Response:
+    """Send where the ledger stands, signed; while it is being recomputed, the page that says so."""
+    scope = _scope_of(db, caller, dataset_id)
+    request.state.target = f"scopes/{scope}/head/signed"
+    answer = certificates_api.get_signed_head(scope, caller, db)
+    if answer.status_code != HTTPStatus.OK:
+        return see_other(f"/datasets/{dataset_id}/ledger")
+    answer.headers["Content-Disposition"] = f'attachment; filename="head-{scope}.jws"'
+    return answer
 
 
 def _scope_of(context: Context, caller: Principal, dataset_id: str) -> str:

@@ -19,7 +19,7 @@ from api.pages.routes import PageRoute, page, see_other
 from api.routes import jobs as api
 from core.base.errors import NotFound, ServiceBusy, TooManyAtOnce
 from core.db.reads import JobFilter
-from core.service import datasets, naming
+from core.service import datasets, job_plans, naming
 from core.service import jobs as service
 from core.service.context import Caller as Principal
 from core.service.context import Context
@@ -75,14 +75,19 @@ def _facts(context: Context, caller: Principal, job: JobView, *, oob: bool) -> d
     """Return what the page of a job shows."""
     costs = words.costs(job)
     events = service.events(context, caller, job.id, 0, 10_000)
+    sites = (job.federation.sites if job.federation else None) or []
+    plan = job_plans.get(context, caller, job.id) if job.dataset else None
     asked = {name: value for name, value in job.model_dump(mode="json").items() if name in _ASKED and value}
     return {
         "job": job,
         "oob": oob,
-        "names": naming.names(context, caller, [job.dataset, job.owner]),
+        "names": naming.names(context, caller, [job.dataset, job.owner, *(one.dataset for one in sites)]),
         "costs": costs,
         "paid": costs and charts.paid_bar(costs.spent, costs.price, _held(job, costs), job.progress.steps),
         "events": list(reversed(events))[:MOST_EVENTS],
+        "sites": sites,
+        "plan": plan,
+        "draws": words.draws,
         "may_cancel": job.finished_at is None and (job.owner == caller.id or caller.role in {"owner", "admin"}),
         "request_json": json.dumps(asked, indent=1, ensure_ascii=False),
         "job_name": words.job_name,

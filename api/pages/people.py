@@ -14,7 +14,7 @@ from api.pages.sign_in import with_session
 from api.routes import keys as api
 from api.routes import principals as principal_api
 from core.base.errors import Invalid
-from core.service import keys, principals, sign_ins
+from core.service import keys, principals, quotas, sign_ins
 from core.service.context import Caller as Principal
 from core.service.context import Context, Role
 from core.service.key_views import NewKeyView
@@ -113,7 +113,8 @@ def show_you(request: Request, caller: Caller, db: Db) -> Response:
 def _you(context: Context, caller: Principal, key_id: str, made: NewKeyView | None) -> dict[str, Any]:
     mine = keys.page(context, caller, None, A_PAGE, caller.id)
     theirs = caller.key_made_by is not None and caller.key_made_by != caller.id
-    return {"keys": mine, "here": key_id, "made": made, "theirs": theirs}
+    used = quotas.usage(context, caller) if caller.role == "owner" else None
+    return {"keys": mine, "here": key_id, "made": made, "theirs": theirs, "used": used}
 
 
 @page(router, "/you/replace", api=api.rotate_key, method="POST")

@@ -48,6 +48,7 @@ PLACES: Final = (
     _place("datasets", "Datasets", "/datasets", "data", "owner", "analyst", "auditor", "admin"),
     _place("jobs", "Jobs", "/jobs", "job", "owner", "analyst", "auditor", "admin"),
     _place("models", "Models", "/models", "model", "owner", "analyst", "auditor"),
+    _place("methods", "Methods", "/methods", "seal", "analyst"),
     _place("approvals", "Approvals", "/approvals", "approve", "owner"),
     _place("invitations", "Invitations", "/invitations", "plus", "owner", "admin"),
     _place("people", "People", "/people", "people", "admin"),
@@ -78,6 +79,7 @@ def _environment() -> Environment:
         "per_cent": figures.per_cent,
         "left": figures.left_per_cent,
         "number": figures.number,
+        "bytes": figures.size,
         "time": _time,
         "width": charts.width_of,
     }

@@ -44,6 +44,21 @@ class JobCosts:
     returned: str | None
 
 
+_DRAWS: Mapping[str, str] = {
+    "gaussian": "a Gaussian answer",
+    "composed": "several answers",
+    "repeated": "several answers",
+    "sampled": "a Gaussian answer about a random sample",
+    "disjoint": "answers about batches without a record in common",
+    "none": "nothing: an earlier chunk has paid",
+}
+
+
+def draws(kind: str) -> str:
+    """Return what a chunk of a plan draws."""
+    return _DRAWS.get(kind, "answers")
+
+
 def job_name(job: JobView) -> str:
     """Return a job's own name, or its kind, target and day."""
     named = job.labels.get("name")

@@ -25,7 +25,7 @@ from core.models.network.layers import LAYERS
 
 router = APIRouter(prefix="/v1", tags=["catalogue"], route_class=StrictRoute)
 
-_OFFERED: dict[str, type[BaseModel]] = {
+OFFERED: dict[str, type[BaseModel]] = {
     "logistic": LogisticModel,
     "linear": LinearModel,
     "poisson": PoissonModel,
@@ -104,6 +104,6 @@ def list_model_kinds() -> Page[dict[str, Any]]:
                 "losses": [card.kind for card in LOSSES.values() if kind in card.models],
                 "settings": model.model_json_schema(),
             }
-            for kind, model in _OFFERED.items()
+            for kind, model in OFFERED.items()
         ]
     )

@@ -47,13 +47,14 @@ from core.base.errors import (
 from core.db.model_reads import ApprovalState
 from core.db.reads import JobFilter
 from core.planning.job import JobSpec
-from core.service import intake
+from core.service import intake, job_plans
 from core.service import jobs as service
 from core.service.context import Caller as Principal
 from core.service.context import Context
 from core.service.intake import StoredAnswer, Submission
 from core.service.job_views import ArtifactView, AttemptView, EventView, JobView
 from core.service.jobs import Head
+from farthing.schemas.job_plans import JobPlanView
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=StrictRoute, responses=problems(Unauthenticated))
 JobId = Annotated[str, Path(max_length=60)]
@@ -332,6 +333,13 @@ class _Follower:
             line = own[0] if own else line.model_copy(update={"data": {}})
         data = json.dumps({"kind": line.kind, "created_at": line.created_at, **line.data})
         return f"id: {line.seq}\nevent: {line.kind}\ndata: {data}\n\n"
+
+
+@router.get("/{job_id}/plan", responses=problems(NotFound, Conflict))
+@costs(READ)
+def get_plan(job_id: JobId, caller: Caller, db: Db) -> JobPlanView:
+    """Show what each chunk of a job draws and costs: fixed when it was submitted."""
+    return job_plans.get(db, caller, job_id)
 
 
 @router.get("/{job_id}/attempts", responses=problems(NotFound))

@@ -59,6 +59,14 @@ def _grouped(value: Decimal) -> str:
     return text.replace("-", MINUS)
 
 
+def size(count: int) -> str:
+    """Write a number of bytes in the largest unit that it fills."""
+    for unit, power in (("GB", 9), ("MB", 6), ("kB", 3)):
+        if count >= 10**power:
+            return f"{count / 10**power:.1f}\N{NO-BREAK SPACE}{unit}"
+    return f"{count}\N{NO-BREAK SPACE}bytes"
+
+
 def moment(text: str) -> datetime:
     """Read a time as the API writes it."""
     return datetime.fromisoformat(text)

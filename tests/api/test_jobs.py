@@ -313,7 +313,7 @@ class TestList:
         made = submit(admin, job(fresh["id"])).json()["id"]
         stranger, who = service.someone("analyst")
         admin.put(f"/v1/datasets/{fresh['id']}/access/{who['principal']}", json={"budget_cap": "all"})
-        for path in ("", "/events", "/attempts", "/artifacts", "/report"):
+        for path in ("", "/events", "/attempts", "/artifacts", "/report", "/plan"):
             assert stranger.get(f"/v1/jobs/{made}{path}").status_code == 404
         assert stranger.post(f"/v1/jobs/{made}/cancel").status_code == 404
         own = submit(stranger, job(fresh["id"])).json()["id"]
@@ -321,6 +321,16 @@ class TestList:
         auditor, _ = service.someone("auditor")
         assert auditor.get(f"/v1/jobs/{own}").status_code == 200
         assert auditor.post(f"/v1/jobs/{own}/cancel").status_code == 403
+
+    def test_a_plan_adds_up_to_the_price(self, admin: httpx.Client, fresh: dict[str, Any]) -> None:
+        """Of equal Gaussian chunks the squares of mu add up."""
+        made = submit(admin, job(fresh["id"])).json()
+        plan = admin.get(f"/v1/jobs/{made['id']}/plan").json()
+        runs = plan["runs"]
+        assert [one["first"] for one in runs] == [1, *(one["last"] + 1 for one in runs[:-1])]
+        assert (runs[-1]["last"], plan["steps"]) == (plan["chunks"], made["progress"]["steps"])
+        squares = sum((one["last"] - one["first"] + 1) * float(one["mu"]) ** 2 for one in runs)
+        assert squares == pytest.approx(float(made["cost"]["reserved"]["mu"]) ** 2, rel=1e-3)
 
     def test_reports_and_artifacts(self, admin: httpx.Client, fresh: dict[str, Any]) -> None:
         made = submit(admin, job(fresh["id"], labels={"name": "<script>"})).json()["id"]

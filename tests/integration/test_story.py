@@ -260,7 +260,7 @@ def no_page_has_a_violation(story: Story, who: str) -> None:
     paths += ["/models", f"{story.paths['dataset']}/report", f"{story.paths['job']}/report"]
     paths += [f"{story.paths['dataset']}/activity"] if who != "Ann Bauer" else []
     tabs = ("", "/questions", "/predictions", "/compare", "/certificate")
-    paths += ["/jobs/new", *(story.paths["model"] + tab for tab in tabs)] if who == "Ann Bauer" else []
+    paths += ["/jobs/new", "/methods", *(story.paths["model"] + tab for tab in tabs)] if who == "Ann Bauer" else []
     with look(story.browser, story.service.url) as seen:
         seen.sign_in(story.service.key if who == "admin" else story.keys[who])
         for path in paths:
@@ -275,7 +275,7 @@ def no_page_has_a_violation(story: Story, who: str) -> None:
         seen.refuse_reports()
 
 
-def test_four_people_by_keyboard(story: Story, tmp_path: Path) -> None:
+def test_four_people_by_keyboard(story: Story, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Each step needs those before it, so they are one test."""
     an_admin_makes_keys(story)
     an_owner_uploads_and_lets_somebody_in(story, tmp_path)
@@ -285,5 +285,7 @@ def test_four_people_by_keyboard(story: Story, tmp_path: Path) -> None:
     an_analyst_reads_the_model(story)
     an_auditor_verifies(story)
     an_operator_sees_the_worker(story)
+    if request.node.callspec.params["service"] == "stack":
+        return  # the pages are the same ones
     for who in ("Data office", "Ann Bauer", "R. Whitfield", "admin"):
         no_page_has_a_violation(story, who)

@@ -1,0 +1,105 @@
+"""Pages that only show: methods, a job's plan and sites, a signed head, space on the disk."""
+
+import html
+from typing import Any
+
+import httpx
+import pytest
+from playwright.sync_api import Browser
+
+from farthing.schemas.figures import per_cent, size
+from tests.api.test_federations import federated
+from tests.support.api import Service, job, submit, upload
+from tests.support.browser import WIDTHS, look
+
+
+@pytest.fixture(scope="module")
+def owner(service: Service) -> tuple[httpx.Client, httpx.Client]:
+    client, made = service.someone("owner", "looks around")
+    return client, service.window(made["key"])
+
+
+@pytest.fixture(scope="module")
+def dataset(owner: tuple[httpx.Client, httpx.Client]) -> dict[str, Any]:
+    found: dict[str, Any] = upload(owner[0], shift=98_000, name="looked at")
+    return found
+
+
+def test_every_method_stands_with_all_that_it_assumes(owner: tuple[httpx.Client, httpx.Client]) -> None:
+    client, window = owner
+    text = html.unescape(window.get("/methods").text)
+    cards = client.get("/v1/optimizers").json()["data"]
+    assert len(cards) > 10
+    for card in cards:
+        assert card["title"] in text
+        assert card["returns"] in text
+        for said in card["assumptions"]:
+            assert said["text"] in text
+    for kind in client.get("/v1/model-kinds").json()["data"]:
+        assert f'<code class="small">{kind["kind"]}</code>' in text
+
+
+def test_a_plan_on_a_page_is_the_plan_of_the_api(
+    owner: tuple[httpx.Client, httpx.Client], dataset: dict[str, Any]
+) -> None:
+    client, window = owner
+    made = submit(client, job(dataset["id"])).json()["id"]
+    plan = client.get(f"/v1/jobs/{made}/plan").json()
+    text = window.get(f"/jobs/{made}").text
+    assert f"Its plan: {plan['chunks']} chunks" in text
+    for one in plan["runs"]:
+        assert (
+            f'<td class="num">{per_cent(one["budget_share"])}</td><td class="num">{one["epsilon_alone"]}</td>' in text
+        )
+
+
+def test_the_sites_of_a_federated_job_stand_on_its_page(service: Service) -> None:
+    """Each owner reads of the own site alone."""
+    people = [service.someone("owner", f"hospital {place}") for place in range(2)]
+    names = [str(upload(client, 99_000 + place)["id"]) for place, (client, _) in enumerate(people)]
+    asks, key = service.someone("analyst", "asks both")
+    for (client, _), name in zip(people, names, strict=True):
+        path = f"/v1/datasets/{name}/access/{key['principal']}"
+        assert client.put(path, json={"budget_cap": "all"}).status_code == 201
+    made = submit(asks, federated(names)).json()
+    text = service.window(key["key"]).get(f"/jobs/{made['id']}").text
+    assert all(f'href="/datasets/{name}"' in text for name in names)
+    mine, theirs = (one["job"] for one in made["federation"]["sites"])
+    window = service.window(people[0][1]["key"])
+    assert "site 1 of a federated job" in window.get(f"/jobs/{mine}").text
+    assert window.get(f"/jobs/{theirs}").status_code == 404
+    refused = asks.get(f"/v1/jobs/{made['id']}/plan")
+    assert (refused.status_code, refused.json()["code"]) == (409, "conflict")
+
+
+def test_a_signed_head_is_downloaded_and_checks(
+    service: Service, owner: tuple[httpx.Client, httpx.Client], dataset: dict[str, Any]
+) -> None:
+    client, window = owner
+    verified = client.post(f"/v1/scopes/{dataset['scope']}/verify").json()
+    while verified["ok"] is None:
+        verified = client.post(f"/v1/scopes/{dataset['scope']}/verify").json()
+    answer = window.get(f"/datasets/{dataset['id']}/head")
+    assert answer.status_code == 200, answer.text
+    assert "attachment" in answer.headers["content-disposition"]
+    assert client.post("/v1/certificates/check", json={"certificate": answer.text}).json()["valid"] is True
+    _, made = service.someone("analyst", "no way in")
+    assert service.window(made["key"]).get(f"/datasets/{dataset['id']}/head").status_code == 404
+
+
+def test_an_owner_sees_the_space_on_the_disk(owner: tuple[httpx.Client, httpx.Client], dataset: dict[str, Any]) -> None:
+    client, window = owner
+    assert dataset["id"]
+    used = client.get("/v1/usage").json()
+    assert f"{size(used['stored_bytes'])} of {size(used['most_bytes'])} are taken" in window.get("/you").text
+
+
+def test_these_pages_have_no_violation(service: Service, chromium: Browser) -> None:
+    _, made = service.someone("analyst", "reads of methods")
+    with look(chromium, service.url) as seen:
+        seen.sign_in(made["key"])
+        for width in WIDTHS:
+            seen.page.set_viewport_size({"width": width, "height": 900})
+            seen.go("/methods")
+            seen.refuse_violations()
+        seen.refuse_reports()
