@@ -10,6 +10,7 @@ from api.body import StrictRoute
 from api.cost import ANYBODY, CHANGE, HEAVY_READ, MANY_VALUES, POST, QUESTION, READ, Cost, Work, costs
 from api.deps import After, Caller, Db, LabelFilter, Limit, capped, page, pair_of
 from api.errors import problems
+from api.pages.standalone import summary_page
 from api.schemas import (
     ContrastRequest,
     MaybeReason,
@@ -112,7 +113,7 @@ def get_summary(
     if kind == "text":
         return PlainTextResponse(readings.summary_text(db, caller, model_id, levels))
     if kind == "html":
-        return HTMLResponse(readings.summary_page(db, caller, model_id, levels))
+        return HTMLResponse(summary_page(readings.whole(db, caller, model_id, levels)))
     return readings.summary(db, caller, model_id, levels)
 
 
