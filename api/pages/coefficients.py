@@ -50,7 +50,7 @@ class Coefficients:
     """Coefficients with a remark."""
 
 
-def of(whole: Whole) -> Coefficients | None:
+def coefficients_of(whole: Whole) -> Coefficients | None:
     """Return the table of a model's coefficients; None of a network or a description."""
     shown = whole.summary
     if not whole.effects:

@@ -6,7 +6,8 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 
 from api.deps import Caller, Db
-from api.pages import coefficients, standalone, words
+from api.pages import standalone, words
+from api.pages.coefficients import coefficients_of
 from api.pages.rendering import render
 from api.pages.routes import PageRoute, page
 from api.routes import models as api
@@ -33,7 +34,7 @@ def show_model(
 ) -> Response:
     """Show a released model; reading it costs nothing."""
     whole = readings.whole(db, caller, model_id, [level] if level else [])
-    table = coefficients.of(whole)
+    table = coefficients_of(whole)
     facts = head(db, caller, model_id, None) | {
         "summary": whole.summary,
         "document": whole.document,

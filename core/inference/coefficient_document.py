@@ -47,11 +47,10 @@ def _head(shown: Mapping[str, Any]) -> Head:
 
 
 def _foot(shown: Mapping[str, Any]) -> list[str]:
-    """Return what stands below the table: the promise, what it implies, flags, and what to be wary of."""
+    """Return what stands below the table: the promise, what it implies, and what to be wary of, flags included."""
     method = shown["method"]
     said = [f"Method: {method['title']}. Source: {method['source']}.", *privacy_words(shown)]
     flags = shown["flags"]
-    said += [f"{line['name']}: {', '.join(line['flags'])}." for line in shown["coefficients"] if line.get("flags")]
     if with_intervals(shown) and shown["correction"]:
         said.append(
             f"Eigenvalues floored: {flags['curvature_floored']} of the Hessian, {flags['score_floored']} of the "

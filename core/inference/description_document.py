@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from core.inference import sections
-from core.inference.rendering import Head, bounds, declared, number, privacy_words
+from core.inference.rendering import Head, declared, number, privacy_words
 from farthing.schemas.documents import Document, SectionView
 
 
@@ -55,35 +55,35 @@ def _cell(line: Mapping[str, Any]) -> list[str]:
 
 def _tables(shown: Mapping[str, Any]) -> Iterator[SectionView]:
     """Yield the tables of a description."""
-    level, ends = f"{100 * shown['level']:g} %", list(bounds(shown["level"]))
-    estimates, shares = ["estimate", *ends], ["share", *ends, "records"]
-    of_estimates = f"Estimates, with the ends of their {level} intervals."
-    of_shares = f"Shares of the records, with the ends of their {level} intervals."
+    ends = [f"{100 * shown['level']:g} % from", "to"]
+    estimates, shares = ["Estimate", *ends], ["Share", *ends, "Records"]
+    of_estimates = "Estimates, with the ends of their intervals."
+    of_shares = "Shares of the records, with the ends of their intervals."
     if numbers := list(_numbers(shown)):
-        yield sections.table("Numbers", of_estimates, ["figure", *estimates], numbers)
+        yield sections.table("Numbers", of_estimates, ["Figure", *estimates], numbers)
     missing = [[one["name"], *_cell(one["missing"])] for one in shown["columns"] if one["missing"] is not None]
     if missing:
-        yield sections.table("Without a value", of_shares, ["column", *shares], missing)
+        yield sections.table("Without a value", of_shares, ["Column", *shares], missing)
     for column in shown["columns"]:
         if column["frequencies"] is not None:
             lines = [[one["value"], *_cell(one)] for one in column["frequencies"]["cells"]]
-            yield sections.table(f"Values of {column['name']}", of_shares, ["value", *shares], lines)
+            yield sections.table(f"Values of {column['name']}", of_shares, ["Value", *shares], lines)
         if column["histogram"] is not None:
             cells = column["histogram"]["cells"]
             lines = [[f"{number(one['lower'])} to {number(one['upper'])}", *_cell(one)] for one in cells]
-            yield sections.table(f"Histogram of {column['name']}", of_shares, ["from and to", *shares], lines)
+            yield sections.table(f"Histogram of {column['name']}", of_shares, ["Within", *shares], lines)
     for table in shown["tables"]:
         lines = [
             [f"{row}, {across}", *_cell(cell)]
             for row, cells in zip(table["rows"], table["cells"], strict=True)
             for across, cell in zip(table["across"], cells, strict=True)
         ]
-        yield sections.table(" by ".join(table["columns"]), of_shares, ["values", *shares], lines)
+        yield sections.table(" by ".join(table["columns"]), of_shares, ["Values", *shares], lines)
     if shown["correlations"]:
         lines = [
             [" and ".join(one["columns"]), number(one["estimate"]) or "-", *_ends(one)] for one in shown["correlations"]
         ]
-        yield sections.table("Correlations", of_estimates, ["columns", *estimates], lines)
+        yield sections.table("Correlations", of_estimates, ["Columns", *estimates], lines)
 
 
 def _foot(shown: Mapping[str, Any]) -> list[str]:

@@ -104,8 +104,8 @@ def document(shown: Mapping[str, Any]) -> Document:
     Args:
         shown: what `summary` returned, with `model` and `job`.
     """
-    caption = "Layers, and the shape that each makes of a record."
-    table = sections.table("Layers", caption, ["layer", "output", "parameters"], [*map(_cells, shown["layers"])])
+    caption = "The shape that each layer makes of a record, and how many parameters it has."
+    table = sections.table("Layers", caption, ["Layer", "Output", "Parameters"], [*map(_cells, shown["layers"])])
     foot = [*privacy_words(shown), *(f"Note: {note}" for note in shown["notes"])]
     foot.append(f"Model {shown['model']}, job {shown['job']}.")
     return sections.document(shown["title"], _head(shown), [table], foot, shown["methods"])

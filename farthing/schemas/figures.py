@@ -55,7 +55,9 @@ def p_words(value: float | None) -> str:
     """Write a p value with four digits; empty where there is none."""
     if value is None:
         return ""
-    return f"< {_SMALLEST_P:.4f}".replace("0.", ".") if value < _SMALLEST_P else f"{value:.4f}".removeprefix("0")
+    if value < _SMALLEST_P:
+        return f"<{NO_BREAK}{_SMALLEST_P:.4f}".replace("0.", ".")
+    return f"{value:.4f}".removeprefix("0")
 
 
 def level_words(level: float) -> str:
