@@ -10,6 +10,7 @@ from api.pages import standalone, words
 from api.pages.coefficients import coefficients_of
 from api.pages.rendering import render
 from api.pages.routes import PageRoute, page
+from api.pages.typesetting import pdf_answer
 from api.routes import models as api
 from core.base.errors import Invalid
 from core.service import jobs, models, naming, readings, trained
@@ -85,6 +86,12 @@ def download_page(model_id: ModelId, caller: Caller, db: Db) -> Response:
     """Send the summary as one HTML file that loads nothing."""
     text = standalone.summary_page(readings.whole(db, caller, model_id, []))
     return as_file(Response(text, media_type="text/html"), f"{model_id}.html")
+
+
+@page(router, "/models/{model_id}/summary.pdf", api=api.get_summary)
+def download_pdf(model_id: ModelId, request: Request, caller: Caller, db: Db) -> Response:
+    """Send the summary as PDF."""
+    return pdf_answer(readings.whole(db, caller, model_id, []).document, request.url.netloc, f"{model_id}.pdf")
 
 
 @page(router, "/models/{model_id}/model.json", api=api.export_model)
