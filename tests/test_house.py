@@ -203,7 +203,7 @@ def test_sql_is_written_in_the_rooms_of_what_is_kept() -> None:
 
 
 MARKUP = re.compile(
-    r"(?<!\?P)</?(a|br|div|dl|h[1-6]|html|img|li|p|pre|script|span|style|svg|table|td|th|tr|ul)\b[^<>]*>"
+    r"(?<!\?P)</?(a|br|div|dl|h[1-6]|html|img|li|p|pre|script|span|style|svg|table|td|th|tr|ul)(?=[\s/>])[^<>]*>"
 )
 
 
