@@ -7,6 +7,8 @@ from html import escape
 from importlib import import_module
 from typing import Any, Final
 
+from httpx import Response
+
 from farthing.descriptions import Description
 from farthing.restrictions import parse_all
 from farthing.results import Comparison, Contrast, Ellipsoid, Interval, OddsRatio, RateRatio, Summary, WaldTest
@@ -67,6 +69,10 @@ class Model:
     def page(self, level: Levels = None) -> str:
         """Return the coefficient table as an HTML page with a plot; it needs nothing from anywhere else."""
         return self._get("summary", format="html", level=_levels(level))
+
+    def pdf(self, level: Levels = None) -> bytes:
+        """Return the coefficient table as PDF, without the plot."""
+        return self._send("summary", format="pdf", level=_levels(level)).content
 
     def table(self, level: Levels = None) -> Summary:
         """Return the coefficient table with private intervals, in the units of the declared columns."""
@@ -244,8 +250,11 @@ class Model:
         return self._wire.get(self._path(part), **query)
 
     def _get(self, part: str, **query: Any) -> str:  # noqa: ANN401 - as above
+        return self._send(part, **query).text
+
+    def _send(self, part: str, **query: Any) -> Response:  # noqa: ANN401 - as above
         params = {name: value for name, value in query.items() if value is not None}
-        return self._wire.send("GET", self._path(part), params=params).text
+        return self._wire.send("GET", self._path(part), params=params)
 
     def _post(self, part: str, body: Mapping[str, Any]) -> dict[str, Any]:
         return self._wire.post(self._path(part), body)

@@ -65,6 +65,7 @@ def summary(
     as_json: Json = False,
     text: Annotated[bool, typer.Option("--text", help="print it as statistics packages do")] = False,
     html: Annotated[Path | None, typer.Option(help="write it to a file, as a page with a plot")] = None,
+    pdf: Annotated[Path | None, typer.Option(help="write it to a file, as PDF")] = None,
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
@@ -73,6 +74,8 @@ def summary(
         found = client.model(model)
         if html is not None:
             html.write_text(found.page(level), encoding="utf-8")
+        elif pdf is not None:
+            pdf.write_bytes(found.pdf(level))
         elif text:
             line(found.summary(level).rstrip())
         elif as_json:

@@ -2,6 +2,7 @@
 
 import csv
 import io
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from typer.testing import CliRunner
 from farthing import Client, describing
 from farthing.cli import app
 from tests.support.embedded import KEY, SEEDS, Embedded
+from tests.support.windows import window_of
 
 ROWS = 4000
 COLUMNS: list[dict[str, Any]] = [
@@ -154,8 +156,18 @@ def test_it_reads_as_text_page_and_objects(service: Embedded, described: tuple[d
         assert words in text, text
     page = service.http.get(f"/v1/models/{model}/summary?format=html")
     assert page.status_code == 200
-    assert "<h2>Correlations</h2>" in page.text
-    assert service.get(f"/v1/models/{model}/summary")["kind"] == "description"
+    told = service.get(f"/v1/models/{model}/summary")
+    assert told["kind"] == "description"
+    with closing(window_of(service.url, KEY)) as window:
+        pages = (page.text, window.get(f"/models/{model}").text)
+    for shown in pages:
+        assert '<bdi class="name">Correlations</bdi></h2>' in shown
+        for column in told["columns"]:
+            cells = [*(column["quantiles"] or []), *((column["histogram"] or {}).get("cells", []))]
+            for figure in cells:
+                row = [figure.get("estimate", figure.get("share")), *figure["interval"]]
+                assert "".join(f'<td class="num">{value:.4g}</td>' for value in row) in shown
+    assert service.http.get(f"/v1/models/{model}/summary?format=pdf").content.startswith(b"%PDF")
     exported = service.http.get(f"/v1/models/{model}/export")
     assert exported.json()["released"]["kind"] == "description"
     for path, method, body in (

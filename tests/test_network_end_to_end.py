@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from core.inference.network import ReleasedNetwork
 from farthing import Client, FarthingError, Model, cli, network
 from farthing.networks import activation, conv2d, flatten, linear
 from tests.support.embedded import KEY, Embedded
+from tests.support.windows import window_of
 
 DIGITS: list[dict[str, Any]] = [
     {"name": "image", "type": "array", "shape": [1, 8, 8], "lower": 0, "upper": 16},
@@ -114,6 +116,9 @@ def test_what_is_shown_and_exported_is_parameters_alone(
     text = trained.summary()
     assert "conv2d (channels 8, kernel 3)" in text
     assert "2,970" in text
+    layer = '<bdi class="name">3 linear (units 10)</bdi></th><td class="num">10</td><td class="num">2,890</td>'
+    with closing(window_of(service.url, KEY)) as window:
+        assert all(layer in page for page in (trained.page(), window.get(f"/models/{trained.id}").text))
     assert "sampled records independently, 512 expected" in trained.methods()
     for part in ("intervals", "odds-ratios"):
         answer = service.http.get(f"/v1/models/{trained.id}/{part}")

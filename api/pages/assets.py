@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import mimetypes
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Request, Response
 from fastapi import Path as InPath
+from markupsafe import Markup
 
 from api.body import StrictRoute
 from api.cost import META, costs
@@ -18,6 +20,8 @@ from core.base.errors import NotFound
 FOLDER: Final = Path(__file__).parent / "assets"
 KINDS: Final = frozenset({".css", ".js", ".svg", ".woff2"})
 _LONG: Final = "public, max-age=31536000, immutable"
+_LOADED: Final = re.compile(r"/\*.*?\*/|@font-face\s*\{.*?\}|(?<=\n)\s+", re.DOTALL)
+_SYMBOL: Final = re.compile(r'<symbol id="i-([^"]+)"[^>]*>(.*?)</symbol>', re.DOTALL)
 router = APIRouter(route_class=StrictRoute)
 
 
@@ -54,6 +58,20 @@ def _digest() -> str:
 def address(name: str) -> str:
     """Return where an asset is; raises KeyError for one that is not there."""
     return f"/assets/{_digest()}/{name if name in _all() else _all()[name]}"
+
+
+@lru_cache(maxsize=1)
+def style() -> Markup:
+    """Return the console's stylesheet for a file of its own, without the font, which would have to be loaded."""
+    whole = "".join(_all()[name].content.decode() for name in ("tokens.css", "components.css"))
+    return Markup(_LOADED.sub("", whole).strip())  # noqa: S704 - a stylesheet of ours
+
+
+@lru_cache
+def drawing(icon: str) -> Markup:
+    """Return what an icon is drawn of, for a file of its own; raises KeyError for one that is not there."""
+    found = dict(_SYMBOL.findall(_all()["icons.svg"].content.decode()))
+    return Markup(found[icon])  # noqa: S704 - a drawing of ours
 
 
 @router.get("/assets/{digest}/{name:path}", include_in_schema=False)

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 
 from api.deps import Caller, Db
 from api.pages import words
-from api.pages.models import head, interval_words, level_words, p_words
+from api.pages.models import head
 from api.pages.rendering import render
 from api.pages.routes import PageRoute, page, see_other
 from api.routes import models as api
@@ -15,7 +15,7 @@ from core.db.reads import JobFilter
 from core.service import jobs, models, readings
 from core.service.context import Caller as Principal
 from core.service.context import Context
-from farthing.schemas.figures import number, statistic
+from farthing.schemas.figures import interval_words, level_words, number, p_words, statistic
 
 router = APIRouter(route_class=PageRoute)
 ModelId = Annotated[str, Path(max_length=60)]

@@ -1,46 +1,27 @@
 """Models: coefficients with flags in words, a forest plot, ratios, the methods paragraph and downloads."""
 
-from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 
 from api.deps import Caller, Db
-from api.pages import charts, words
+from api.pages import standalone, words
+from api.pages.coefficients import coefficients_of
 from api.pages.rendering import render
 from api.pages.routes import PageRoute, page
+from api.pages.typesetting import pdf_answer
 from api.routes import models as api
 from core.base.errors import Invalid
-from core.inference.forest import Effect
-from core.inference.pages import plot_levels
 from core.service import jobs, models, naming, readings, trained
 from core.service.context import Caller as Principal
 from core.service.context import Context
-from farthing.schemas.figures import MINUS, number, statistic
+from farthing.schemas.figures import level_words
 
 router = APIRouter(route_class=PageRoute)
 ModelId = Annotated[str, Path(max_length=60)]
 Level = Annotated[float | None, Query(gt=0.5, lt=1)]
 LEVELS: Final = (0.9, 0.95, 0.99)
-_SMALLEST_P: Final = 1e-4
-
-
-@dataclass(frozen=True)
-class Row:
-    """A coefficient as the table writes it."""
-
-    name: str
-    step: str
-    estimate: str
-    std_error: str
-    z: str
-    p: str
-    interval: str
-    flags: tuple[str, ...]
-    notes: tuple[str, ...]
-    ratio: str
-    ratio_interval: str
 
 
 @page(router, "/models/{model_id}", api=api.get_summary)
@@ -54,16 +35,18 @@ def show_model(
 ) -> Response:
     """Show a released model; reading it costs nothing."""
     whole = readings.whole(db, caller, model_id, [level] if level else [])
-    summary = whole.summary
+    table = coefficients_of(whole)
     facts = head(db, caller, model_id, None) | {
-        "summary": summary,
+        "summary": whole.summary,
+        "document": whole.document,
         "job_flags": whole.job_flags,
-        "rows": [],
-        "text": whole.text,
+        "coefficients": table,
+        "level": whole.summary.get("level"),
+        "levels": sorted({*LEVELS, whole.summary["level"]}) if table else [],
         "level_words": level_words,
+        "scale": scale if whole.ratio else None,
+        "ratio": f"{whole.ratio.replace('_', ' ').capitalize()}s" if whole.ratio else "",
     }
-    if "coefficients" in summary:
-        facts |= _coefficients(whole, scale)
     return render(request, "model.html", facts, at="models")
 
 
@@ -92,62 +75,6 @@ def head(context: Context, caller: Principal, model_id: str, tab: str | None) ->
     }
 
 
-def _coefficients(whole: readings.Whole, scale: str | None) -> dict[str, Any]:
-    """Return the table of coefficients, and its plot."""
-    level = whole.summary["level"]
-    beside = {one["name"]: one for one in whole.ratios}
-    rows = [
-        _row(line, effect, beside.get(line["name"]), whole.ratio)
-        for line, effect in zip(whole.summary["coefficients"], whole.effects, strict=True)
-    ]
-    outer, inner = sorted(plot_levels([level]), reverse=True)
-    return {
-        "rows": rows,
-        "forest": charts.forest(whole.effects),
-        "level": level,
-        "levels": sorted({*LEVELS, level}),
-        "outer": outer,
-        "inner": inner,
-        "scale": scale if whole.ratio else None,
-        "ratio": f"{whole.ratio.replace('_', ' ').capitalize()}s" if whole.ratio else "",
-        "flagged": sum(bool(one.flags) for one in whole.effects),
-        "noted": sum(bool(one.notes) for one in whole.effects),
-    }
-
-
-def _row(line: dict[str, Any], effect: Effect, ratio: dict[str, Any] | None, kind: str) -> Row:
-    return Row(
-        name=line["name"],
-        step="" if effect.step is None else number(f"{effect.step:.10g}"),
-        estimate=statistic(line["estimate"]),
-        std_error=statistic(line["std_error"]),
-        z="" if line["z"] is None else f"{line['z']:.2f}".replace("-", MINUS),
-        p=p_words(line["p_value"]),
-        interval=interval_words(line["interval"]),
-        flags=effect.flags,
-        notes=effect.notes,
-        ratio=statistic(ratio[kind]) if ratio else "",
-        ratio_interval=interval_words(ratio["interval"]) if ratio else "",
-    )
-
-
-def interval_words(ends: list[float] | None) -> str:
-    """Write the ends of an interval; empty where there is none."""
-    return "" if ends is None else f"[{statistic(ends[0])}, {statistic(ends[1])}]"
-
-
-def p_words(value: float | None) -> str:
-    """Write a p value with four digits; empty where there is none."""
-    if value is None:
-        return ""
-    return f"< {_SMALLEST_P:.4f}".replace("0.", ".") if value < _SMALLEST_P else f"{value:.4f}".removeprefix("0")
-
-
-def level_words(level: float) -> str:
-    """Write the level of an interval in per cent."""
-    return f"{100 * level:g}\N{NO-BREAK SPACE}%"
-
-
 @page(router, "/models/{model_id}/summary.txt", api=api.get_summary)
 def download_text(model_id: ModelId, caller: Caller, db: Db) -> Response:
     """Send the summary as text."""
@@ -157,8 +84,14 @@ def download_text(model_id: ModelId, caller: Caller, db: Db) -> Response:
 @page(router, "/models/{model_id}/summary.html", api=api.get_summary)
 def download_page(model_id: ModelId, caller: Caller, db: Db) -> Response:
     """Send the summary as one HTML file that loads nothing."""
-    text = readings.summary_page(db, caller, model_id, [])
+    text = standalone.summary_page(readings.whole(db, caller, model_id, []))
     return as_file(Response(text, media_type="text/html"), f"{model_id}.html")
+
+
+@page(router, "/models/{model_id}/summary.pdf", api=api.get_summary)
+def download_pdf(model_id: ModelId, request: Request, caller: Caller, db: Db) -> Response:
+    """Send the summary as PDF."""
+    return pdf_answer(readings.whole(db, caller, model_id, []).document, request.url.netloc, f"{model_id}.pdf")
 
 
 @page(router, "/models/{model_id}/model.json", api=api.export_model)

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from api.deps import Caller, Db
 from api.errors import status_of
-from api.pages.models import as_file, head, level_words
+from api.pages.models import as_file, head
 from api.pages.rendering import render
 from api.pages.routes import Form, FormFields, PageRoute, page, value_of
 from api.routes import models as api
@@ -22,7 +22,7 @@ from core.inference.hypotheses import escape
 from core.service import readings
 from core.service.context import Caller as Principal
 from core.service.context import Context
-from farthing.schemas.figures import number, statistic
+from farthing.schemas.figures import level_words, number, statistic
 
 router = APIRouter(route_class=PageRoute)
 ModelId = Annotated[str, Path(max_length=60)]

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ValidationError
 
 from api.deps import Caller, Db
 from api.errors import status_of
-from api.pages.models import head, interval_words, level_words, p_words
+from api.pages.models import head
 from api.pages.rendering import render
 from api.pages.routes import Form, FormFields, PageRoute, page, value_of
 from api.routes import models as api
@@ -19,7 +19,7 @@ from core.inference.hypotheses import escape
 from core.service import readings
 from core.service.context import Caller as Principal
 from core.service.context import Context
-from farthing.schemas.figures import MINUS, number, statistic
+from farthing.schemas.figures import MINUS, interval_words, level_words, number, p_words, statistic
 
 router = APIRouter(route_class=PageRoute)
 ModelId = Annotated[str, Path(max_length=60)]

@@ -83,7 +83,14 @@ def _environment() -> Environment:
         "time": _time,
         "width": charts.width_of,
     }
-    made.globals |= {"asset": assets.address, "bar": charts.bar, "gauge": charts.gauge, "is_low": charts.is_low}
+    made.globals |= {
+        "asset": assets.address,
+        "style": assets.style,
+        "drawing": assets.drawing,
+        "bar": charts.bar,
+        "gauge": charts.gauge,
+        "is_low": charts.is_low,
+    }
     return made
 
 

@@ -6,13 +6,13 @@ from typing import Final
 import typst
 from fastapi import Response
 
-from farthing.schemas.documents import DocumentView
+from farthing.schemas.documents import Document
 
 MEDIA_TYPE: Final = "application/pdf"
-_TEMPLATE: Final = Path(__file__).parent / "templates" / "report.typ"
+_TEMPLATE: Final = Path(__file__).parent / "templates" / "document.typ"
 
 
-def pdf_of(document: DocumentView, origin: str) -> bytes:
+def pdf_of(document: Document, origin: str) -> bytes:
     """Return a document as PDF.
 
     Args:
@@ -26,7 +26,7 @@ def pdf_of(document: DocumentView, origin: str) -> bytes:
     return made
 
 
-def pdf_answer(document: DocumentView, origin: str, name: str) -> Response:
+def pdf_answer(document: Document, origin: str, name: str) -> Response:
     """Return a document as a PDF that the browser saves under a name."""
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     return Response(pdf_of(document, origin), media_type=MEDIA_TYPE, headers=headers)

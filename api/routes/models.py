@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.responses import HTMLResponse, PlainTextResponse
 from pydantic import Field
 
@@ -10,6 +10,8 @@ from api.body import StrictRoute
 from api.cost import ANYBODY, CHANGE, HEAVY_READ, MANY_VALUES, POST, QUESTION, READ, Cost, Work, costs
 from api.deps import After, Caller, Db, LabelFilter, Limit, capped, page, pair_of
 from api.errors import problems
+from api.pages.standalone import summary_page
+from api.pages.typesetting import MEDIA_TYPE, pdf_answer
 from api.schemas import (
     ContrastRequest,
     MaybeReason,
@@ -58,6 +60,8 @@ Levels = Annotated[
     ),
 ]
 TEXT = {"text/plain": {"schema": {"type": "string"}}}
+PAGE = {"text/html": {"schema": {"type": "string"}}}
+PDF = {MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}}
 
 
 @router.get("")
@@ -95,25 +99,30 @@ def get_model(model_id: ModelId, caller: Caller, db: Db) -> ModelView:
 @router.get(
     "/{model_id}/summary",
     response_model=dict[str, Any],
-    responses={200: {"content": TEXT | {"text/html": {"schema": {"type": "string"}}}}},
+    responses={200: {"content": TEXT | PAGE | PDF}},
 )
 @costs(HEAVY_READ)
 def get_summary(
     model_id: ModelId,
     caller: Caller,
     db: Db,
+    request: Request,
     levels: Levels,
-    kind: Annotated[Literal["json", "text", "html"], Query(alias="format")] = "json",
-) -> Any:  # noqa: ANN401 - JSON, plain text or HTML
+    kind: Annotated[Literal["json", "text", "html", "pdf"], Query(alias="format")] = "json",
+) -> Any:  # noqa: ANN401 - JSON, plain text, HTML or PDF
     """Show the coefficient table, in the units of the declared columns.
 
-    `format=text` prints it as statistics packages do, `format=html` is a page with a plot that needs nothing else.
+    `format=text` prints it as statistics packages do, `format=html` is a page with a plot that needs nothing else, and
+    `format=pdf` has the tables of the text.
     """
+    if kind == "json":
+        return readings.summary(db, caller, model_id, levels)
     if kind == "text":
         return PlainTextResponse(readings.summary_text(db, caller, model_id, levels))
+    whole = readings.whole(db, caller, model_id, levels)
     if kind == "html":
-        return HTMLResponse(readings.summary_page(db, caller, model_id, levels))
-    return readings.summary(db, caller, model_id, levels)
+        return HTMLResponse(summary_page(whole))
+    return pdf_answer(whole.document, request.url.netloc, f"{model_id}.pdf")
 
 
 @router.get("/{model_id}/description", responses=problems(Invalid))

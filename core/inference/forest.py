@@ -7,14 +7,15 @@ of its declared range. Effects of categories, binary columns and intercepts are 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log10
-from typing import Any
+from typing import Any, Final
 
 from core.inference import check_words, results
-from core.inference.pages import plot_levels
 from core.inference.released import Released
 
-TENTHS_OF_HALF = 5.0
+TENTHS_OF_HALF: Final = 5.0
 """A feature's scale is half of its declared range: a fifth of that is a tenth of the range."""
+SECOND_LEVEL: Final = 0.8
+"""Of the plot's narrower intervals."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,14 @@ class Effect:
     """Reasons for which its interval is withheld."""
     notes: tuple[str, ...]
     """Remarks on a coefficient that has an interval."""
+
+
+def plot_levels(levels: Sequence[float]) -> list[float]:
+    """Return the two levels of the plot: the first one shown, and another one of those shown or SECOND_LEVEL."""
+    other = next((level for level in levels[1:] if level != levels[0]), None)
+    if other is None:
+        other = SECOND_LEVEL if levels[0] > SECOND_LEVEL else (1 + levels[0]) / 2
+    return [levels[0], other]
 
 
 def effects(released: Released, levels: Sequence[float]) -> list[Effect]:

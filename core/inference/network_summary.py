@@ -1,21 +1,19 @@
-"""What people read of a released network: its layers, how it was trained and what that promises; as JSON, text, HTML.
+"""What people read of a released network: its layers, how it was trained and what that promises.
 
 A network has no coefficients to show, so nothing here is an estimate with an error.
 """
 
 from collections.abc import Mapping
-from html import escape
-from textwrap import wrap
 from typing import Any
 
+from core.inference import sections
 from core.inference.network import ReleasedNetwork, layer_table
-from core.inference.pages import document
-from core.inference.rendering import Head, centred, columns, declared, pairs, plain, privacy_words, wide
+from core.inference.rendering import Head, declared, privacy_words
 from core.inference.results import privacy_block
 from core.inference.wording import claim, promise_phrase
 from core.models.network.model import Lora
+from farthing.schemas.documents import Document
 
-_LEAST = 78
 _LOSSES = {"cross_entropy": "cross-entropy of softmax probabilities", "squared": "half the squared error"}
 
 
@@ -100,11 +98,24 @@ def methods_paragraph(released: ReleasedNetwork) -> str:
     )
 
 
-def head_of(shown: Mapping[str, Any]) -> Head:
+def document(shown: Mapping[str, Any]) -> Document:
+    """Return a summary as a document.
+
+    Args:
+        shown: what `summary` returned, with `model` and `job`.
+    """
+    caption = "The shape that each layer makes of a record, and how many parameters it has."
+    table = sections.table("Layers", caption, ["Layer", "Output", "Parameters"], [*map(_cells, shown["layers"])])
+    foot = [*privacy_words(shown), *(f"Note: {note}" for note in shown["notes"])]
+    foot.append(f"Model {shown['model']}, job {shown['job']}.")
+    return sections.document(shown["title"], _head(shown), [table], foot, shown["methods"])
+
+
+def _head(shown: Mapping[str, Any]) -> Head:
     """Return the facts at the head of a summary, in the order to read them."""
     training = shown["training"]
-    facts = [
-        ("Target", plain(shown["target"])),
+    return [
+        ("Target", shown["target"]),
         ("Records", declared(shown["n"])),
         ("Method", shown["optimizer"].replace("_", " ")),
         ("Steps", f"{shown['steps']:,} ({shown['status']})"),
@@ -116,7 +127,6 @@ def head_of(shown: Mapping[str, Any]) -> Head:
         ("Start", shown["start"]),
         ("Loss", shown["loss"]),
     ]
-    return [(name, plain(value)) for name, value in facts]
 
 
 def _cells(line: Mapping[str, Any]) -> list[str]:
@@ -127,37 +137,3 @@ def _cells(line: Mapping[str, Any]) -> list[str]:
 
 def _plain(value: object) -> str:
     return " x ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def summary_text(shown: Mapping[str, Any]) -> str:
-    """Return a summary as text.
-
-    Args:
-        shown: what `summary` returned, with `model` and `job`.
-    """
-    lines = columns([["layer", "output", "parameters"], *map(_cells, shown["layers"])])
-    width = max(_LEAST, *(wide(line) for line in lines))
-    foot = [line for text in _foot(shown) for line in wrap(text, width, subsequent_indent="  ")]
-    rule = "=" * width
-    head = pairs(head_of(shown), width)
-    body = [lines[0], "-" * width, *lines[1:]]
-    return "\n".join([centred(plain(shown["title"]), width), rule, *head, rule, *body, rule, *foot, ""])
-
-
-def _foot(shown: Mapping[str, Any]) -> list[str]:
-    said = [*privacy_words(shown), *(f"Note: {note}" for note in shown["notes"])]
-    return [plain(text) for text in [*said, f"Model {shown['model']}, job {shown['job']}."]]
-
-
-def summary_page(shown: Mapping[str, Any]) -> str:
-    """Return a summary as an HTML document that needs nothing else."""
-    rows = "".join(
-        f'<tr><th scope="row">{escape(plain(name))}</th><td>{escape(made)}</td><td>{escape(count)}</td></tr>'
-        for name, made, count in map(_cells, shown["layers"])
-    )
-    heads = "".join(f'<th scope="col">{name}</th>' for name in ("layer", "output", "parameters"))
-    table = (
-        '<div class="scroll"><table>\n<caption>Layers, and the shape that each makes of a record.</caption>\n'
-        f"<thead><tr>{heads}</tr></thead>\n<tbody>{rows}</tbody>\n</table></div>"
-    )
-    return document(shown["title"], head_of(shown), f"<h2>Layers</h2>\n{table}\n", _foot(shown), shown["methods"])

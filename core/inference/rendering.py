@@ -1,12 +1,14 @@
-"""A model's summary and comparisons as plain text, set as statistics packages set theirs.
+"""Summaries and comparisons as plain text, set as statistics packages set theirs.
 
-Nothing of the day it is printed on is in it, so the same release always reads the same. HTML is made in `pages`.
+Nothing of the day it is printed on is in it, so the same release always reads the same.
 """
 
 from collections.abc import Mapping, Sequence
 from textwrap import wrap
 from typing import Any, Final
 from unicodedata import category, combining, east_asian_width
+
+from farthing.schemas.documents import Document
 
 _NUMBER: Final = 11
 """Width of a column of numbers."""
@@ -15,24 +17,22 @@ _LEAST: Final = 78
 Head = list[tuple[str, str]]
 
 
-def summary_text(shown: Mapping[str, Any]) -> str:
-    """Return a summary as text: a head in two columns, a line for each coefficient, and a foot.
+def text_of(document: Document) -> str:
+    """Return a summary as text: a head in two columns, its tables, and its points below them.
 
-    Args:
-        shown: what `results.summary` returned, with `model` and `job`.
+    Paragraphs are left out: they are for a paper. A table has a heading where there are several.
     """
-    ends = [name for level in shown["levels"] for name in bounds(level)]
-    header = ["", "coef", "std err", "z", "P>|z|", *ends]
-    rows = [_row(line, len(shown["levels"])) for line in shown["coefficients"]]
-    if shown["scale"] is not None:
-        rows.append(_row({"name": "(residual scale)", **shown["scale"]}, len(shown["levels"])))
-    lines = columns([row if with_intervals(shown) else row[:2] for row in (header, *rows)])
-    width = max(_LEAST, *(wide(line) for line in lines))
-    body = [lines[0], "-" * width, *lines[1:]]
-    head = pairs(head_of(shown), width)
-    foot = [line for text in foot_of(shown) for line in wrap(text, width, subsequent_indent="  ")]
+    shown = [one for one in document.sections if one.table is not None]
+    made = [(one.title, columns([one.table.columns, *one.table.rows])) for one in shown if one.table is not None]
+    width = max(_LEAST, *(wide(line) for _, lines in made for line in lines))
     rule = "=" * width
-    return "\n".join([centred(plain(shown["title"]), width), rule, *head, rule, *body, rule, *foot, ""])
+    body: list[str] = []
+    for name, lines in made:
+        body += [*([name, ""] if len(made) > 1 else []), lines[0], "-" * width, *lines[1:], rule]
+    points = [text for one in document.sections for text in one.points]
+    foot = [line for text in points for line in wrap(text, width, subsequent_indent="  ")]
+    head = pairs([(fact.name, fact.value) for fact in document.facts], width)
+    return "\n".join([centred(plain(document.title), width), rule, *head, rule, *body, *foot, ""])
 
 
 def comparison_text(shown: Mapping[str, Any]) -> str:
@@ -66,25 +66,6 @@ def comparison_text(shown: Mapping[str, Any]) -> str:
     return "\n".join([title, rule, *head, rule, lines[0], "-" * width, *lines[1:], rule, *wrapped, ""])
 
 
-def with_intervals(shown: Mapping[str, Any]) -> bool:
-    """Say whether a summary has standard errors, and all that follows from them."""
-    return any(line["std_error"] is not None for line in shown["coefficients"])
-
-
-def head_of(shown: Mapping[str, Any]) -> Head:
-    """Return the facts at the head of a summary, in the order to read them."""
-    return [
-        ("Target", plain(shown["target"])),
-        ("Records", declared(shown["n"], shown.get("complete"))),
-        ("Method", shown["optimizer"].replace("_", " ")),
-        ("Steps", f"{shown['steps']:,} ({shown['status']})"),
-        ("Loss", shown["loss"]),
-        *([("Correction", shown["correction"])] if with_intervals(shown) and shown["correction"] else []),
-        ("Weights", shown["weights"]),
-        ("Parameters", str(len(shown["coefficients"]) + (shown["scale"] is not None))),
-    ]
-
-
 def declared(units: int, complete: Mapping[str, Any] | None = None) -> str:
     """Say how many records there are: those of an upload, and those that answers are made of where they were counted.
 
@@ -97,22 +78,6 @@ def declared(units: int, complete: Mapping[str, Any] | None = None) -> str:
     low, high = complete["interval"]
     between = f"{100 * complete['level']:g} % interval {low:,.0f} to {high:,.0f}"
     return f"{units:,} declared, {complete['estimate']:,.0f} of them complete ({between}, counted with noise)"
-
-
-def foot_of(shown: Mapping[str, Any]) -> list[str]:
-    """Return what stands below the table: the promise, what it implies, flags, and what to be wary of."""
-    method = shown["method"]
-    said = [f"Method: {method['title']}. Source: {method['source']}.", *privacy_words(shown)]
-    flags = shown["flags"]
-    said += [f"{line['name']}: {', '.join(line['flags'])}." for line in shown["coefficients"] if line.get("flags")]
-    if with_intervals(shown) and shown["correction"]:
-        said.append(
-            f"Eigenvalues floored: {flags['curvature_floored']} of the Hessian, {flags['score_floored']} of the "
-            f"scores, {flags['optimizer_floored']} in the last step. Slow directions: {flags['slow_directions']}."
-        )
-    said += [f"Note: {note}" for note in shown["notes"]]
-    said.append(f"Model {shown['model']}, job {shown['job']}.")
-    return [plain(text) for text in said]
 
 
 def privacy_words(shown: Mapping[str, Any]) -> list[str]:
@@ -186,21 +151,6 @@ def columns(rows: Sequence[Sequence[str]]) -> list[str]:
         )
         for row in rows
     ]  # fmt: skip
-
-
-def _row(line: Mapping[str, Any], levels: int) -> list[str]:
-    """Return a line of the table as cells."""
-    several = line.get("intervals") or [line]
-    ends = [number(end) for one in several for end in one["interval"] or (None, None)]
-    ends += [""] * (2 * levels - len(ends))
-    return [
-        plain(line["name"]),
-        number(line["estimate"]),
-        number(line["std_error"]),
-        "" if line.get("z") is None else f"{line['z']:z.3f}",
-        p_words(line.get("p_value")),
-        *ends,
-    ]
 
 
 def _compared(line: Mapping[str, Any]) -> list[str]:

@@ -12,14 +12,14 @@ from core.data.columns import BinaryColumn, Scalar
 from core.db.tables import Job
 from core.inference import (
     check_words,
+    coefficient_document,
     comparison,
+    description_document,
     description_summary,
-    description_text,
     forest,
     hypotheses,
     network_predictions,
     network_summary,
-    pages,
     predictions,
     regions,
     rendering,
@@ -37,6 +37,7 @@ from core.service.context import Caller, Context
 from core.service.description_views import DescriptionView
 from core.service.guarantees import clients_guarantees
 from core.service.models import coefficients_of, released_by
+from farthing.schemas.documents import Document
 
 Levels = Sequence[float]
 
@@ -68,11 +69,11 @@ def _told(released: AnyReleased, levels: Levels) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Whole:
-    """All that the page of a model shows, read at once."""
+    """All that people read of a model at once: on a page, in a file, or as text."""
 
     summary: dict[str, Any]
-    text: str
-    """The summary as statistics packages print it; empty where there are coefficients."""
+    document: Document
+    """The summary in words and tables."""
     job_flags: list[tuple[str, str]]
     """Faults that a method found in its whole estimate: each flag with its sentence."""
     effects: list[forest.Effect]
@@ -84,24 +85,36 @@ class Whole:
 
 
 def whole(context: Context, caller: Caller, model_id: str, levels: Levels) -> Whole:
-    """Return the summary of a model with its plot, its ratios and its flags."""
+    """Return the summary of a model with its document, its plot, its ratios and its flags."""
     released, job = released_by(context, caller, model_id)
-    shown = _summary(context, caller, model_id, released, job, levels)
-    if isinstance(released, ReleasedNetwork | ReleasedDescription):
-        return Whole(shown, _text(shown), [], [], [], "")
-    asked, ratio = results.asked(released, levels), results.RATIOS.get(released.kind, "")
-    ratios = results.ratios(released, asked, ratio) if ratio else []
-    return Whole(shown, "", check_words.of_job(released), forest.effects(released, asked), ratios, ratio)
+    return whole_of(released, _summary(context, caller, model_id, released, job, levels))
+
+
+def whole_of(released: AnyReleased, shown: dict[str, Any]) -> Whole:
+    """Return what people read of a release.
+
+    Args:
+        released: a model's row.
+        shown: its summary, with `model` and `job`.
+    """
+    if isinstance(released, ReleasedNetwork):
+        return Whole(shown, network_summary.document(shown), [], [], [], "")
+    if isinstance(released, ReleasedDescription):
+        return Whole(shown, description_document.document(shown), [], [], [], "")
+    ratio = results.RATIOS.get(released.kind, "")
+    return Whole(
+        summary=shown,
+        document=coefficient_document.document(shown),
+        job_flags=check_words.of_job(released),
+        effects=forest.effects(released, shown["levels"]),
+        ratios=results.ratios(released, shown["levels"], ratio) if ratio else [],
+        ratio=ratio,
+    )
 
 
 def summary_text(context: Context, caller: Caller, model_id: str, levels: Levels) -> str:
     """Return the same table as text, as statistics packages print it."""
-    return _text(summary(context, caller, model_id, levels))
-
-
-def _text(shown: dict[str, Any]) -> str:
-    texts = {"network": network_summary.summary_text, "description": description_text.summary_text}
-    return texts.get(shown["kind"], rendering.summary_text)(shown)
+    return rendering.text_of(whole(context, caller, model_id, levels).document)
 
 
 def description(context: Context, caller: Caller, model_id: str, level: float | None, about: About) -> DescriptionView:
@@ -117,17 +130,6 @@ def description(context: Context, caller: Caller, model_id: str, level: float | 
         raise Invalid(f"{model_id} is a {released.kind} model.", FieldError("/model", fix))
     told = description_summary.summary(released, level, about)
     return DescriptionView.model_validate({"model": model_id, "job": job.id, **told})
-
-
-def summary_page(context: Context, caller: Caller, model_id: str, levels: Levels) -> str:
-    """Return the same table as an HTML page, coefficients with a plot; it needs nothing from anywhere else."""
-    shown = summary(context, caller, model_id, levels)
-    released, _ = released_by(context, caller, model_id)
-    if isinstance(released, ReleasedNetwork):
-        return network_summary.summary_page(shown)
-    if isinstance(released, ReleasedDescription):
-        return description_text.summary_page(shown)
-    return pages.summary_page(released, shown, results.table(released, pages.plot_levels(shown["levels"])))
 
 
 def intervals(

@@ -1,4 +1,4 @@
-"""A report for people: what a page, a PDF and JSON show alike."""
+"""Documents for people: what a page, a file of HTML, a PDF and a text show alike."""
 
 from typing import Literal
 
@@ -29,7 +29,7 @@ class ReportTableView(View):
 
 
 class SectionView(View):
-    """A part of a report."""
+    """A part of a document."""
 
     title: Paid[str]
     """Its heading."""
@@ -43,15 +43,20 @@ class SectionView(View):
     """After the points; null: none."""
 
 
-class DocumentView(View):
-    """A privacy report, in the order and the terms of NIST SP 800-226."""
+class Document(View):
+    """What people read of one thing: facts at its head, and parts below them."""
 
-    object: Literal["privacy-report"] = "privacy-report"
     title: Paid[str]
     """What it is about."""
-    lead: Paid[str]
-    """What is promised, in one sentence."""
     facts: list[FactView]
     """What it is about, by name."""
     sections: list[SectionView]
     """Its parts."""
+
+
+class DocumentView(Document):
+    """A privacy report, in the order and the terms of NIST SP 800-226."""
+
+    object: Literal["privacy-report"] = "privacy-report"
+    lead: Paid[str]
+    """What is promised, in one sentence."""

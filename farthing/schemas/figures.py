@@ -1,11 +1,13 @@
 """Figures as people read them: the one place that writes a share of a budget, a number or a time as text."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Final
 
 NO_BREAK: Final = "\N{NO-BREAK SPACE}"
 MINUS: Final = "\N{MINUS SIGN}"
+_SMALLEST_P: Final = 1e-4
 _STEPS: Final = ((60, "second"), (3600, "minute"), (86_400, "hour"), (30 * 86_400, "day"))
 
 
@@ -42,6 +44,25 @@ def statistic(value: float | None) -> str:
         return ""
     text, mark, exponent = f"{value:.4g}".partition("e")
     return (f"{text}e{int(exponent)}" if mark else text).replace("-", MINUS)
+
+
+def interval_words(ends: Sequence[float] | None) -> str:
+    """Write the ends of an interval; empty where there is none."""
+    return "" if ends is None else f"[{statistic(ends[0])}, {statistic(ends[1])}]"
+
+
+def p_words(value: float | None) -> str:
+    """Write a p value with four digits; empty where there is none."""
+    if value is None:
+        return ""
+    if value < _SMALLEST_P:
+        return f"<{NO_BREAK}{_SMALLEST_P:.4f}".replace("0.", ".")
+    return f"{value:.4f}".removeprefix("0")
+
+
+def level_words(level: float) -> str:
+    """Write the level of an interval in per cent."""
+    return f"{100 * level:g}{NO_BREAK}%"
 
 
 def number(value: str | float | Decimal | None) -> str:

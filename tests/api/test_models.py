@@ -6,6 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
+from pypdf import PdfReader
 from safetensors.numpy import load
 
 from core.db.tables import Dataset, Job
@@ -19,6 +20,7 @@ from core.privacy.events import EVENT
 from core.privacy.facts import Adjacency
 from core.privacy.reports import report
 from core.service.estimates import COLUMNS
+from farthing.schemas.figures import MINUS, interval_words, statistic
 from tests.support.api import Service, job, submit, upload
 
 THETA = (-0.5, 0.25, -0.125, 0.0625)
@@ -134,6 +136,22 @@ class TestReading:
         assert "job[technician]" in answer.text
         assert "<script" not in answer.text
         assert made[0] in answer.text
+
+    def test_a_pdf_has_the_figures_of_the_page(self, admin: httpx.Client, made: tuple[str, str]) -> None:
+        path = f"/v1/models/{made[0]}/summary"
+        answer = admin.get(f"{path}?format=pdf&level=0.9")
+        assert answer.headers["content-type"] == "application/pdf"
+        reader = PdfReader(io.BytesIO(answer.content))
+        assert reader.trailer["/Root"]["/MarkInfo"]["/Marked"], "tagged, so that it can be read aloud"
+        text = "".join("".join(sheet.extract_text() for sheet in reader.pages).split())
+        page, told = admin.get(f"{path}?format=html&level=0.9").text, admin.get(f"{path}?level=0.9").json()
+        for line in told["coefficients"]:
+            assert f"{line['name']}{line['estimate']:.4g}".replace("-", MINUS) in text.replace("-", MINUS)
+            assert statistic(line["estimate"]) in page
+            assert interval_words(line["interval"]) in page
+        for said in (made[0], "For a methods section", told["privacy"]["epsilon"]):
+            assert "".join(said.split()) in text
+            assert said in page
 
     def test_intervals_may_hold_all_at_once(self, admin: httpx.Client, made: tuple[str, str]) -> None:
         base = f"/v1/models/{made[0]}/intervals"
@@ -284,8 +302,8 @@ class TestReading:
 
     def test_strangers(self, service: Service, admin: httpx.Client, made: tuple[str, str]) -> None:
         stranger, _ = service.someone("analyst")
-        for path in ("", "/summary", "/summary?format=html", "/intervals", "/odds-ratios", "/rate-ratios", "/methods",
-                     "/export", f"/compare/{made[0]}x"):  # fmt: skip
+        for path in ("", "/summary", "/summary?format=html", "/summary?format=pdf", "/intervals", "/odds-ratios",
+                     "/rate-ratios", "/methods", "/export", f"/compare/{made[0]}x"):  # fmt: skip
             assert stranger.get(f"/v1/models/{made[0]}{path}").status_code == 404
         region = stranger.post(f"/v1/models/{made[0]}/regions", json={"coefficients": ["age"]})
         assert region.status_code == 404

@@ -81,9 +81,10 @@ def test_the_promise_to_a_group_follows_from_the_jobs_own(made: Made) -> None:
     """Twice the mu is what the promise under the other adjacency is, to the rounding of both."""
     told = made.get(made.paths[0], "json").json()["privacy"]
     page = made.get(made.paths[0], "html").text
-    assert f'<th scope="row">1</th><td>{told["promise"]["epsilon"]}</td>' in page
+    row = '<th scope="row"><bdi class="name">{}</bdi></th><td class="num">'
+    assert f"{row.format(1)}{told['promise']['epsilon']}</td>" in page
     twice = float(told["implies"]["replace_one"]["epsilon"])
-    shown = float(page.split('<th scope="row">2</th><td>')[1].split("<")[0])
+    shown = float(page.split(row.format(2))[1].split("<")[0])
     assert twice <= shown <= 1.002 * twice
 
 

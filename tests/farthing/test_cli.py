@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pypdf import PdfReader
 
 from farthing import Client, console
 from farthing.cli import main
@@ -247,6 +248,9 @@ def test_what_is_reckoned_from_a_model(farthing: Command, client: Client, releas
     page = tmp_path / "model.html"
     assert ok(farthing("summary", model, "--html", page)) == ""
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+    sheet = tmp_path / "model.pdf"
+    assert ok(farthing("summary", model, "--pdf", sheet, "--level", "0.9")) == ""
+    assert "90" in PdfReader(sheet).pages[0].extract_text()
     assert re.search(r"^job\[c\] +\[", ok(farthing("intervals", model, "--method", "scheffe")), re.MULTILINE)
     asked = ok(farthing("intervals", model, "--coefficient", "age", "--level", "0.8", "--level", "0.9"))
     assert len(re.findall(r"\[", asked.splitlines()[-1])) == 2

@@ -6,19 +6,20 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
+from api.pages.standalone import summary_page
 from core.base.errors import Invalid
 from core.inference.comparison import compare
-from core.inference.pages import summary_page
 from core.inference.predictions import predict
 from core.inference.released import Released, declared
-from core.inference.rendering import summary_text
-from core.inference.results import ratios, summary, table
+from core.inference.rendering import text_of
+from core.inference.results import ratios, summary
 from core.inference.wording import LOSSES, check_worded, loss_words, methods_paragraph, notes
 from core.losses.losses import Clip, Loss
 from core.losses.nonconvex import Brier, Cauchy, GemanMcClure, RobustPhase, SineLink, SmoothPhase
 from core.methods.registry import source_of
 from core.models.design import make_design
 from core.models.kinds import LinearModel, LogisticModel, PhaseRetrievalModel, RegressionModel
+from core.service.readings import whole_of
 from tests.support.released import MORE, UNTOUCHED, released
 
 FEATURES = ("age", "y")
@@ -53,7 +54,8 @@ def test_every_view_is_whole_and_says_why_there_are_no_intervals(model: Released
     shown = {**summary(model), "method": source_of(model.optimizer).model_dump(), "model": "mdl_1", "job": "job_1"}
     assert all(row["interval"] is None and row["estimate"] is not None for row in shown["coefficients"])
     assert shown["notes"][0].startswith("There are no intervals: no covariance is known")
-    views = (summary_text(shown), summary_page(model, shown, table(model, [0.95])), methods_paragraph(model))
+    whole = whole_of(model, shown)
+    views = (text_of(whole.document), summary_page(whole), methods_paragraph(model))
     for words in views:
         assert loss_words(model) in " ".join(words.split())
     with pytest.raises(Invalid, match="no covariance"):

@@ -11,16 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2, norm
 
+from api.pages.standalone import summary_page
 from core.base.errors import Invalid
 from core.data.columns import BinaryColumn, NumberColumn
 from core.inference.hypotheses import contrast, wald_test
-from core.inference.pages import plot_levels, summary_page
 from core.inference.regions import Joint, ellipsoid, intervals
 from core.inference.released import Released, declared
-from core.inference.results import summary, table
+from core.inference.results import summary
 from core.methods.registry import source_of
 from core.models.design import make_design
 from core.models.kinds import LogisticModel
+from core.service.readings import whole_of
 from tests.support.released import KINDS, of_kind, released, rows_of, spread
 
 LEVELS = (0.8, 0.95)
@@ -207,7 +208,7 @@ def test_whatever_units_and_numbers_people_bring_the_answer_is_a_number_or_a_ref
     )
     answers: list[dict[str, Any]] = [ellipsoid(model, ("a", "b"), (), dict(zip("ab", values, strict=True)))]
     shown = {"model": "mdl_1", "job": "job_1", **summary(model), "method": source_of(model.optimizer).model_dump()}
-    assert summary_page(model, shown, table(model, plot_levels(shown["levels"])))
+    assert summary_page(whole_of(model, shown))
     for row in (dict(zip("ab", weights, strict=True)), {"a": 1.0}):
         asks = (
             lambda row=row: contrast(model, row, value=values[0], margin=1e100),

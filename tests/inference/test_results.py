@@ -14,14 +14,14 @@ from statsmodels.stats.weightstats import ztost
 
 from core.base.errors import Invalid
 from core.inference.checks import Checks, ColumnLook, Learned
+from core.inference.coefficient_document import document
 from core.inference.error_bound import ErrorBound
 from core.inference.hypotheses import contrast, wald_test
-from core.inference.pages import plot_levels, summary_page
 from core.inference.predictions import predict
 from core.inference.regions import intervals
 from core.inference.released import Released, declared, residual_scale
-from core.inference.rendering import summary_text
-from core.inference.results import line, ratios, summary, table
+from core.inference.rendering import text_of
+from core.inference.results import line, ratios, summary
 from core.inference.wording import claim, loss_words, methods_paragraph, notes
 from core.losses.losses import Clip, LogCosh, Mallows, Poisson, Schweppe, Squared
 from core.methods.registry import source_of
@@ -324,8 +324,7 @@ def test_texts_call_n_what_was_declared_since_nobody_counted_excluded_records() 
     model = released(units=8000)
     shown = {**summary(model), "model": "mdl_1", "job": "job_1", "method": source_of("noisy_newton").model_dump()}
     said = "8,000 declared; excluded ones are not counted"
-    assert f"Records: {said}" in summary_text(shown)
-    assert said in summary_page(model, shown, table(model, plot_levels([0.95])))
+    assert f"Records: {said}" in text_of(document(shown))
     assert "8,000 records declared (excluded ones are not counted)" in methods_paragraph(model)
     look, eye = ColumnLook(centre=0, scale=1), rows_of(np.eye(4))
     learned = Learned(columns=(look,) * 4, encoding=eye, weight_bound=3, complete=4700, complete_deviation=20)
@@ -335,7 +334,7 @@ def test_texts_call_n_what_was_declared_since_nobody_counted_excluded_records() 
     counted = released(units=8000, checks=checks)
     said = "8,000 declared, 4,700 of them complete (95 % interval 4,661 to 4,739, counted with noise)"
     assert said in methods_paragraph(counted)
-    assert said in " ".join(summary_text({**shown, **summary(counted)}).split())
+    assert said in " ".join(text_of(document({**shown, **summary(counted)})).split())
 
 
 @pytest.mark.parametrize("kind", KINDS)

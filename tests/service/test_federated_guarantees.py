@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from api.pages.standalone import summary_page
 from core.base.errors import StaleAttempt
 from core.db.tables import Account, Job, Scope
 from core.jobs import federations as store
@@ -79,7 +80,8 @@ def test_an_owner_is_told_its_own_client_s_promise_alone(context: Context, three
     for place, owner in enumerate(three.owners):
         told = summary(context, owner, model)
         assert [one["scope"] is not None for one in told["sites"]] == [at == place for at in range(3)]
-        text, page = (read(context, owner, model, ()) for read in (readings.summary_text, readings.summary_page))
+        text = readings.summary_text(context, owner, model, ())
+        page = summary_page(readings.whole(context, owner, model, ()))
         texts = [str(told), text, page, shown.promises(Summary.model_validate(told))]
         hidden = [name for at in range(3) if at != place for name in (three.scopes[at], three.datasets[at])]
         assert not [name for name in hidden for text in texts if name in text]

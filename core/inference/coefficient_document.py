@@ -1,0 +1,76 @@
+"""The document of a model with coefficients, which a text, a PDF and a page show."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from core.inference import sections
+from core.inference.rendering import Head, bounds, declared, number, p_words, privacy_words
+from farthing.schemas.documents import Document
+
+
+def document(shown: Mapping[str, Any]) -> Document:
+    """Return a summary as a document.
+
+    Args:
+        shown: what `results.summary` returned, with `model`, `job` and `method`.
+    """
+    levels = shown["levels"]
+    ends = [name for level in levels for name in bounds(level)]
+    lines = list(shown["coefficients"])
+    if shown["scale"] is not None:
+        lines.append({"name": "(residual scale)", **shown["scale"]})
+    rows = [["", "coef", "std err", "z", "P>|z|", *ends], *(_row(line, len(levels)) for line in lines)]
+    said = f"; intervals at {' and '.join(f'{100 * level:g}' for level in levels)} %"
+    if not with_intervals(shown):
+        rows, said = [row[:2] for row in rows], ""
+    table = sections.table("Coefficients", f"In the units of the declared columns{said}.", rows[0], rows[1:])
+    return sections.document(shown["title"], _head(shown), [table], _foot(shown), shown["methods"])
+
+
+def with_intervals(shown: Mapping[str, Any]) -> bool:
+    """Say whether a summary has standard errors, and all that follows from them."""
+    return any(line["std_error"] is not None for line in shown["coefficients"])
+
+
+def _head(shown: Mapping[str, Any]) -> Head:
+    """Return the facts at the head of a summary, in the order to read them."""
+    return [
+        ("Target", shown["target"]),
+        ("Records", declared(shown["n"], shown.get("complete"))),
+        ("Method", shown["optimizer"].replace("_", " ")),
+        ("Steps", f"{shown['steps']:,} ({shown['status']})"),
+        ("Loss", shown["loss"]),
+        *([("Correction", shown["correction"])] if with_intervals(shown) and shown["correction"] else []),
+        ("Weights", shown["weights"]),
+        ("Parameters", str(len(shown["coefficients"]) + (shown["scale"] is not None))),
+    ]
+
+
+def _foot(shown: Mapping[str, Any]) -> list[str]:
+    """Return what stands below the table: the promise, what it implies, and what to be wary of, flags included."""
+    method = shown["method"]
+    said = [f"Method: {method['title']}. Source: {method['source']}.", *privacy_words(shown)]
+    flags = shown["flags"]
+    if with_intervals(shown) and shown["correction"]:
+        said.append(
+            f"Eigenvalues floored: {flags['curvature_floored']} of the Hessian, {flags['score_floored']} of the "
+            f"scores, {flags['optimizer_floored']} in the last step. Slow directions: {flags['slow_directions']}."
+        )
+    said += [f"Note: {note}" for note in shown["notes"]]
+    said.append(f"Model {shown['model']}, job {shown['job']}.")
+    return said
+
+
+def _row(line: Mapping[str, Any], levels: int) -> list[str]:
+    """Return a line of the table as cells."""
+    several = line.get("intervals") or [line]
+    ends = [number(end) for one in several for end in one["interval"] or (None, None)]
+    ends += [""] * (2 * levels - len(ends))
+    return [
+        line["name"],
+        number(line["estimate"]),
+        number(line["std_error"]),
+        "" if line.get("z") is None else f"{line['z']:z.3f}",
+        p_words(line.get("p_value")),
+        *ends,
+    ]
