@@ -10,7 +10,7 @@ import argparse
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import cycle, islice
 from pathlib import Path
@@ -50,7 +50,8 @@ GOAL_RATIO = 1.3
 class History:
     """A chain that is made of the rules' own prices and stored many rows at a time."""
 
-    def __init__(self, session: Session, dataset: Dataset) -> None:
+    def __init__(self, session: Session, dataset: Dataset, spec: Mapping[str, Any]) -> None:
+        self._spec = dict(spec)
         assert dataset.scope_id is not None
         self._session = session
         self._dataset = dataset
@@ -70,7 +71,7 @@ class History:
             dataset_id=self._dataset.id,
             scope_id=self._scope.id,
             grant_id=None,
-            spec={},
+            spec=self._spec,
             optimizer="noisy_gd",
             steps=CHUNKS,
             labels={},
@@ -125,14 +126,14 @@ class History:
         self._entries.clear()
 
 
-def fill(database: Database, datasets: Sequence[str], count: int) -> int:
-    """Give each dataset's scope its part of so many jobs; return how many entries there are."""
+def fill(database: Database, datasets: Sequence[str], count: int, spec: Mapping[str, Any] | None = None) -> int:
+    """Give each dataset's scope its part of so many jobs, all as `spec` asks; return how many entries there are."""
     entries = 0
     for dataset_id in datasets:
         todo = range(count // len(datasets))
         for first in todo[::BATCH]:
             with database.write() as session:
-                history = History(session, session.get_one(Dataset, dataset_id))
+                history = History(session, session.get_one(Dataset, dataset_id), spec or {})
                 for number in todo[first : first + BATCH]:
                     history.run(number)
                 history.store()
