@@ -133,9 +133,9 @@ def test_a_file_is_whole_and_needs_nothing_else(kind: str, intervals: bool) -> N
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_table_has_the_figures_of_the_api(kind: str) -> None:
     model = of_kind(kind)
-    told = summary(model, (0.9, 0.99))
+    shown = summary(model, (0.9, 0.99))
     rows = {row.name: row.cells for row in parsed(page(model, 0.9, 0.99)).rows}
-    lines = told["coefficients"] + ([{"name": "(residual scale)", **told["scale"]}] if told["scale"] else [])
+    lines = shown["coefficients"] + ([{"name": "(residual scale)", **shown["scale"]}] if shown["scale"] else [])
     assert len(rows) == len(lines) + 1, "and the heads"
     for line in lines:
         cells = rows[line["name"]]
