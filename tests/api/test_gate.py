@@ -433,7 +433,7 @@ class TestAnswers:
         twice = client.get("/v1/jobs?state=queued&state=failed")
         assert [error["pointer"] for error in twice.json()["errors"]] == ["#query/state"]
         assert client.get(f"/v1/models/mdl_{'0' * 26}/intervals?level=0.9&level=0.8").status_code == 404, "a list"
-        paths = httpx.get(f"{service.url}/openapi.json").json()["paths"]
+        paths = httpx.get(f"{service.url}/openapi.json", timeout=60).json()["paths"]
         for path, operations in paths.items():
             for method in operations:
                 answer = client.request(method, path.replace("{", "").replace("}", ""), params={"no-such": "1"})

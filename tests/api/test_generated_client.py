@@ -27,7 +27,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedded]:
 
 @pytest.fixture(scope="module")
 def document(service: Embedded) -> dict[str, Any]:
-    found: dict[str, Any] = httpx.get(f"{service.url}/openapi.json").json()
+    found: dict[str, Any] = httpx.get(f"{service.url}/openapi.json", timeout=60).json()
     return found
 
 

@@ -95,7 +95,7 @@ class TestMethods:
     def test_each_address_says_what_it_answers(self, service: Service, owner: Owner) -> None:
         """At 9f63d67 eight addresses named the first of their methods alone."""
         _, key, _ = owner
-        for path, operations in httpx.get(f"{service.url}/openapi.json").json()["paths"].items():
+        for path, operations in httpx.get(f"{service.url}/openapi.json", timeout=60).json()["paths"].items():
             there = {method.upper() for method in operations}
             for method in METHODS:
                 if method in there:

@@ -13,7 +13,7 @@ from tests.support.browser import SCHEMES, WIDTHS, look
 
 
 def test_every_operation_is_there(service: Service) -> None:
-    document = httpx.get(f"{service.url}/openapi.json").json()
+    document = httpx.get(f"{service.url}/openapi.json", timeout=60).json()
     page = httpx.get(f"{service.url}/docs", timeout=60).text
     wanted = [f"{method.upper()} {path}" for path, found in document["paths"].items() for method in found]
     assert len(wanted) > 60
