@@ -8,6 +8,7 @@ from pydantic_core import PydanticCustomError
 from core.base.patterns import identifier
 from core.privacy.amounts import BudgetCap
 from farthing.schemas.base import View
+from farthing.schemas.notices import KINDS, NoticeKind
 from farthing.schemas.provenance import Drawn, Operational, Paid
 
 T = TypeVar("T")
@@ -84,6 +85,16 @@ class Acceptor(Body):
 
     token: str = Field(min_length=1, max_length=200)
     name: str = Field(min_length=1, max_length=200, description="as others shall read it")
+
+
+Kinds = Annotated[list[NoticeKind], Field(min_length=1, max_length=len(KINDS))]
+
+
+class NewWebhook(Body):
+    """A webhook: an address to which events are posted."""
+
+    url: str = Field(min_length=1, max_length=2_000, description="https://..., public")
+    kinds: Kinds = Field(default=list(KINDS), description="of events; default: all")
 
 
 class AccessRequest(Body):
