@@ -29,6 +29,7 @@ from api.pages import (
     home,
     inviting,
     model_list,
+    noticing,
     operating,
     predicting,
     questions,
@@ -52,6 +53,7 @@ from api.routes import (
     certificates,
     datasets,
     drafts,
+    emails,
     estimates,
     health,
     invitations,
@@ -98,6 +100,7 @@ PAGES: Final = (
     report_pages,
     approval_pages,
     people_pages,
+    noticing,
     inviting,
     auditing,
     operating,
@@ -171,6 +174,7 @@ def create_app(settings: ServiceSettings | None = None) -> FastAPI:
         workers,
         service,
         webhooks,
+        emails,
     )
     for module in (*work, *data, *others):
         app.include_router(module.router)

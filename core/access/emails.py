@@ -52,7 +52,7 @@ def put(session: Session, principal_id: str, address: str, kinds: Sequence[str])
         return found, False
     if found is None:
         nothing = {"nonce": "", "code_until": 0.0, "tries": 0, "codes": 0, "codes_since": at, "sent_at": 0.0}
-        found = MailAddress(id=new_id("eml"), principal_id=principal_id, **nothing)
+        found = MailAddress(id=new_id("eml"), principal_id=principal_id, kinds=[], **nothing)
         session.add(found)
     if at < found.sent_at + PAUSE_SECONDS:
         raise Conflict("A code was mailed a moment ago: wait a minute before you ask for another one.")

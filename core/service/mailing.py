@@ -2,6 +2,7 @@
 
 import smtplib
 import ssl
+from contextlib import suppress
 
 from core.base.settings import ServiceSettings
 from core.service.letters import message
@@ -16,10 +17,13 @@ def send(settings: ServiceSettings, mail: Mail) -> Outcome:
     if settings.smtp_host is None:
         return Outcome(trouble="connection")
     try:
-        with _connected(settings) as server:
+        server = _connected(settings)
+        try:
             if settings.smtp_user:
                 server.login(settings.smtp_user, settings.smtp_password or "")
             server.send_message(message(settings, mail.address, mail.subject, mail.text))
+        finally:
+            _leave(server)
     except smtplib.SMTPRecipientsRefused as refused:
         codes = [code for code, _ in refused.recipients.values()]
         return Outcome(trouble="mail-refused", final=bool(codes) and min(codes) >= _FOR_GOOD)
@@ -30,6 +34,13 @@ def send(settings: ServiceSettings, mail: Mail) -> Outcome:
     except (smtplib.SMTPException, OSError, ValueError):
         return Outcome(trouble="connection")
     return Outcome()
+
+
+def _leave(server: smtplib.SMTP) -> None:
+    """End a connection. Its mail was taken or not by now, whatever the server says to the end."""
+    with suppress(smtplib.SMTPException, OSError):
+        server.quit()
+    server.close()
 
 
 def _connected(settings: ServiceSettings) -> smtplib.SMTP:

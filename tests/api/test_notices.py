@@ -3,25 +3,30 @@
 import json
 import os
 import signal
+import socket
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import anyio
 import httpx
 import pytest
 from sqlalchemy import select, update
 from standardwebhooks import Webhook as Verifier
 from standardwebhooks import WebhookVerificationError
 
+from api import posting
 from core.access import deliveries as rows
+from core.base.settings import ServiceSettings
 from core.db.notice_tables import Delivery, NoticeMark, Webhook
 from core.jobs import workers as worker_rows
 from core.jobs.presence import Worker
 from core.ledger.claims import freeze_ledger
 from core.service import parcels
 from tests.support.api import Service, job, joined, running, submit, upload
+from tests.support.authority import server_context
 from tests.support.listener import Listener, Request, listening
 
 OPEN = {
@@ -201,6 +206,53 @@ class TestWhereItGoes:
             test(quick, mine)
             listener.wait(1)
             assert len(tarpit.requests) < 10
+
+
+class TestNames:
+    def test_tls_is_with_the_name_and_the_connection_with_the_address(self, tmp_path: Path) -> None:
+        """The certificate is of `localhost`, to which nothing connects by name."""
+        tls, trusted = server_context(tmp_path, "localhost")
+        options = OPEN | {"FARTHING_WEBHOOK_HTTP": "false", "SSL_CERT_FILE": str(trusted)}
+        with listening("127.0.0.1", tls) as there, running(tmp_path / "home", **options) as service:
+            client = service.client()
+            hook = make(client, there.url.replace("127.0.0.1", "localhost"))
+            test(client, hook)
+            (came,) = there.wait(1)
+            assert came.headers["host"].startswith("localhost:")
+            verify(hook["secret"], came)
+            by_number = make(client, there.url)
+            test(client, by_number)
+            assert tried(client, by_number)["trouble"] == "connection", "the certificate names no 127.0.0.1"
+            assert len(there.requests) == 1
+
+    def test_a_name_is_resolved_once_for_each_delivery(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """DNS rebinding: the name has an open address when it is checked, and one inside at the next question."""
+        asked = []
+
+        def rebind(host: str, port: int, *rest: Any, **more: Any) -> list[tuple[Any, ...]]:
+            del rest, more
+            asked.append(host)
+            address = "127.0.0.1" if len(asked) == 1 else "127.0.0.2"
+            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port))]
+
+        with listening("127.0.0.1") as checked:
+            port = int(checked.url.rpartition(":")[2])
+            monkeypatch.setattr(socket, "getaddrinfo", rebind)
+            settings = ServiceSettings(webhook_http=True, webhook_networks="127.0.0.1/32")
+            post = parcels.Post("msg_1", 1, f"http://rebinding.example:{port}/x", b"{}", (b"secret",))
+            assert anyio.run(posting.post, settings, post) == parcels.Outcome(204)
+            assert anyio.run(posting.post, settings, post) == parcels.Outcome(trouble="address")
+            assert [one.headers["host"] for one in checked.requests] == [f"rebinding.example:{port}"]
+        assert asked == ["rebinding.example"] * 2
+
+    def test_no_proxy_of_the_environment_is_used(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        with listening() as proxy, listening() as there:
+            for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+                monkeypatch.setenv(name, proxy.url)
+            settings = ServiceSettings(webhook_http=True, webhook_networks="127.0.0.1/32")
+            post = parcels.Post("msg_1", 1, there.url, b"{}", (b"secret",))
+            assert anyio.run(posting.post, settings, post) == parcels.Outcome(204)
+            assert (len(proxy.requests), len(there.requests)) == (0, 1)
 
 
 class TestFailures:

@@ -1,5 +1,6 @@
 """An HTTP server that keeps what is posted to it, and answers as a test says."""
 
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -43,8 +44,8 @@ class Listener:
 
 
 @contextmanager
-def listening(host: str = "127.0.0.1") -> Iterator[Listener]:
-    """Run a server until the end of the block."""
+def listening(host: str = "127.0.0.1", tls: ssl.SSLContext | None = None) -> Iterator[Listener]:
+    """Run a server until the end of the block, under TLS where a context is given."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -69,7 +70,9 @@ def listening(host: str = "127.0.0.1") -> Iterator[Listener]:
 
     server = ThreadingHTTPServer((host, 0), Handler)
     server.daemon_threads = True
-    listener = Listener(f"http://{host}:{server.server_address[1]}")
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+    listener = Listener(f"{'https' if tls else 'http'}://{host}:{server.server_address[1]}")
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
