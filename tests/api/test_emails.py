@@ -271,7 +271,7 @@ def test_it_ends(service: Service, box: Mailbox, how: str) -> None:
             admin.post(f"/v1/principals/{made['principal']}/disable", json={"reason": "has left"})
             admin.post(f"/v1/jobs/{one}/cancel")
         case "revoked":
-            owner.post(f"/v1/keys/{made['id']}/revoke")
+            assert admin.post(f"/v1/keys/{made['id']}/revoke").status_code == 200
             admin.post(f"/v1/jobs/{one}/cancel")
     time.sleep(2)
     assert len(of(box, address)) == 1
