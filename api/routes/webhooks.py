@@ -55,7 +55,7 @@ def rotate_webhook(webhook_id: WebhookId, caller: Caller, db: Db) -> SecretWebho
     return service.rotate(db, caller, webhook_id)
 
 
-@router.post("/{webhook_id}/test", status_code=status.HTTP_202_ACCEPTED, responses=problems(NotFound))
+@router.post("/{webhook_id}/test", status_code=status.HTTP_202_ACCEPTED, responses=problems(NotFound, Conflict))
 @costs(CHANGE)
 def test_webhook(webhook_id: WebhookId, caller: Caller, db: Db) -> DeliveryView:
     """Post a test event soon; a good answer switches on a webhook that was off."""

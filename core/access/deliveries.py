@@ -86,6 +86,12 @@ def add_all(session: Session, rows: Sequence[Mapping[str, Any]]) -> int:
     return len(fresh)
 
 
+def waiting(session: Session, target_id: str, kind: str) -> int:
+    """Return how many deliveries of a kind wait for a target."""
+    here = (Delivery.target_id == target_id, Delivery.kind == kind, Delivery.state == "waiting")
+    return session.execute(select(func.count()).select_from(Delivery).where(*here)).scalar_one()
+
+
 def any_due(session: Session) -> bool:
     """Tell whether a delivery can be claimed now."""
     return session.execute(select(Delivery.id).where(*_due(clock.now())).limit(1)).first() is not None

@@ -8,7 +8,7 @@ from typing import Any, Final
 from sqlalchemy.orm import Session
 
 from core.access import deliveries, webhooks
-from core.base.errors import Forbidden, NotFound
+from core.base.errors import Conflict, Forbidden, NotFound
 from core.base.identifiers import new_id
 from core.db import clock
 from core.db.notice_tables import Delivery, Webhook
@@ -20,6 +20,8 @@ from core.service.views import rfc3339
 from farthing.schemas.notices import DeliveryView, NoticeKind, SecretWebhookView, WebhookView
 
 TEST: Final = "webhook.test"
+MOST_TESTS: Final = 3
+"""Of one webhook, that wait at a time: nobody has the service flood an address."""
 _MARK: Final = "whsec_"
 """What a secret begins with, after Standard Webhooks."""
 _SECRET_BYTES: Final = 32
@@ -128,11 +130,14 @@ def test(context: Context, caller: Caller, webhook_id: str) -> DeliveryView:
 
     Raises:
         NotFound: it does not exist for the caller.
+        Conflict: some tests of it wait already.
     """
     refuse_site(context)
 
     def work(session: Session) -> DeliveryView:
         found = _own(session, caller, webhook_id, hold=True)
+        if deliveries.waiting(session, found.id, TEST) >= MOST_TESTS:
+            raise Conflict(f"{MOST_TESTS} tests of this webhook wait already: see what comes of them first.")
         made = deliveries.add(
             session,
             principal_id=caller.id,

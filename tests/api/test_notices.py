@@ -21,6 +21,7 @@ from api import posting
 from core.access import deliveries as rows
 from core.base.settings import ServiceSettings
 from core.db.notice_tables import Delivery, NoticeMark, Webhook
+from core.jobs import jobs
 from core.jobs import workers as worker_rows
 from core.jobs.presence import Worker
 from core.ledger.claims import freeze_ledger
@@ -28,6 +29,7 @@ from core.service import parcels
 from tests.support.api import Service, job, joined, running, submit, upload
 from tests.support.authority import server_context
 from tests.support.listener import Listener, Request, listening
+from tests.support.store import create_postgresql
 
 OPEN = {
     "FARTHING_WEBHOOK_HTTP": "true",
@@ -400,6 +402,26 @@ class TestEvents:
             time.sleep(1)
             assert third.of("job.ended") == fourth.of("job.ended") == []
 
+    def test_a_release_that_waits_is_for_the_owner_alone(self, service: Service, listener: Listener) -> None:
+        (owner, _), (ann, who) = service.someone("owner"), service.someone("analyst")
+        dataset = upload(owner, approval=True)["id"]
+        owner.put(f"/v1/datasets/{dataset}/access/{who['principal']}", json={"budget_cap": "all"})
+        make(owner, listener.url, kinds=["approval.waiting"])
+        with listening() as other:
+            make(ann, other.url, kinds=["approval.waiting", "job.ended"])
+            one = submit(ann, job(dataset)).json()["id"]
+            database = service.database()
+            claim = database.run(jobs.claim, "test", 600.0)
+            assert claim is not None
+            assert claim.job_id == one
+            model = database.run(jobs.finish, claim, {}, "pending").id
+            database.dispose()
+            (came,) = listener.wait(1)
+            assert json.loads(came.body)["data"] == {"model": model, "job": one}
+            other.wait(1, "job.ended")
+            time.sleep(1)
+            assert other.of("approval.waiting") == []
+
     def test_kinds_that_were_not_chosen_stay_away(self, service: Service, listener: Listener) -> None:
         owner, _ = service.someone("owner")
         dataset = upload(owner)["id"]
@@ -474,6 +496,36 @@ class TestEvents:
             assert json.loads(came.body) | {"timestamp": ""} == {"type": "ledger.frozen", "timestamp": "", "data": {}}
             time.sleep(1)
             assert second.requests == []
+
+
+def test_on_postgresql_two_processes_send_each_once(
+    tmp_path: Path, postgresql_server: str, worker_id: str, listener: Listener
+) -> None:
+    url = create_postgresql(postgresql_server, f"farthing_notices_{worker_id}")
+    with running(tmp_path, url, **OPEN) as service, joined(service, **OPEN):
+        owner, made = service.someone("owner")
+        dataset = upload(owner)
+        hook = make(owner, listener.url)
+        names = [submit(owner, job(dataset["id"], mu="0.01")).json()["id"] for _ in range(6)]
+        for one in names:
+            assert owner.post(f"/v1/jobs/{one}/cancel").status_code in {200, 202}
+        owner.post(f"/v1/scopes/{dataset['scope']}/freeze", json={"reason": "to look"})
+        came = listener.wait(len(names) + 1)
+        time.sleep(2)
+        told = [verify(hook["secret"], one) for one in listener.requests]
+        assert sorted(one["data"]["job"] for one in told if one["type"] == "job.ended") == sorted(names)
+        assert [one["data"] for one in told if one["type"] == "ledger.frozen"] == [{"scope": dataset["scope"]}]
+        assert len(listener.requests) == len(came)
+        assert {one["state"] for one in log(owner, hook)} == {"delivered"}
+        assert service.client().post(f"/v1/keys/{made['id']}/revoke").status_code == 200
+        database, deadline = service.database(), time.monotonic() + SECONDS
+        while True:
+            with database.read() as session:
+                if session.get_one(Webhook, hook["id"]).off_reason == "key-ended":
+                    break
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        database.dispose()
 
 
 def test_a_claim_that_has_run_out_says_nothing(service: Service) -> None:

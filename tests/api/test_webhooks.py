@@ -18,6 +18,7 @@ from core.records import datasets
 from core.records.files import replace
 from core.records.master_key import MasterKeys, load_master_keys, parse_master_keys
 from core.service import addresses
+from core.service.webhooks import MOST_TESTS
 from farthing.schemas.notices import KINDS
 from tests.support.api import Service, running
 from workers import upkeep
@@ -141,6 +142,13 @@ class TestStrangers:
         first = client.get(path, params={"limit": 2}).json()
         rest = client.get(path, params={"limit": 2, "after": first["next"]}).json()
         assert [one["event"] for one in first["data"] + rest["data"]] == ["webhook.test"] * 3
+
+
+def test_an_address_is_not_flooded_by_tests(service: Service) -> None:
+    client, _ = service.someone("analyst")
+    made = make(client)
+    statuses = [client.post(f"/v1/webhooks/{made['id']}/test").status_code for _ in range(MOST_TESTS + 2)]
+    assert statuses == [202] * MOST_TESTS + [409] * 2
 
 
 CLOSED = {
