@@ -15,12 +15,12 @@ from anyio import to_thread
 from core.base.errors import Invalid
 from core.base.settings import ServiceSettings
 from core.service.addresses import WebhookPlace, pick, place_of, resolve
-from core.service.parcels import Outcome, Post, now
+from core.service.parcels import Post, SendingEnd, now
 
 _REDIRECTS = range(300, 400)
 
 
-async def post(settings: ServiceSettings, parcel: Post) -> Outcome:
+async def post(settings: ServiceSettings, parcel: Post) -> SendingEnd:
     """Post an event; return what came of it.
 
     Args:
@@ -31,28 +31,28 @@ async def post(settings: ServiceSettings, parcel: Post) -> Outcome:
         with anyio.fail_after(settings.webhook_seconds):
             return await _post(settings, parcel)
     except TimeoutError:
-        return Outcome(trouble="timeout")
+        return SendingEnd(trouble="timeout")
     except httpx.TimeoutException:
-        return Outcome(trouble="timeout")
+        return SendingEnd(trouble="timeout")
     except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError):
-        return Outcome(trouble="connection")
+        return SendingEnd(trouble="connection")
 
 
-async def _post(settings: ServiceSettings, parcel: Post) -> Outcome:
+async def _post(settings: ServiceSettings, parcel: Post) -> SendingEnd:
     try:
         place = place_of(parcel.url, settings)
     except Invalid:  # the setting that allowed it has changed
-        return Outcome(trouble="address")
+        return SendingEnd(trouble="address")
     found = await to_thread.run_sync(resolve, place, abandon_on_cancel=True, limiter=_resolving())
     address = pick(found, settings)
     if address is None:
-        return Outcome(trouble="address" if found else "connection")
+        return SendingEnd(trouble="address" if found else "connection")
     async with httpx.AsyncClient(verify=_trust(), trust_env=False, follow_redirects=False) as client:
         answer = await client.send(_request(settings, place, address, parcel), stream=True)
         await answer.aclose()
     if answer.is_success:
-        return Outcome(answer.status_code)
-    return Outcome(answer.status_code, "redirect" if answer.status_code in _REDIRECTS else "answer")
+        return SendingEnd(answer.status_code)
+    return SendingEnd(answer.status_code, "redirect" if answer.status_code in _REDIRECTS else "answer")
 
 
 def _request(settings: ServiceSettings, place: WebhookPlace, address: str, parcel: Post) -> httpx.Request:

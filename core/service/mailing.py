@@ -6,16 +6,16 @@ from contextlib import suppress
 
 from core.base.settings import ServiceSettings
 from core.service.letters import message
-from core.service.parcels import Mail, Outcome
+from core.service.parcels import Mail, SendingEnd
 
 _FOR_GOOD = 500
 """An answer of SMTP from here on says that the same mail will be refused again."""
 
 
-def send(settings: ServiceSettings, mail: Mail) -> Outcome:
+def send(settings: ServiceSettings, mail: Mail) -> SendingEnd:
     """Hand a mail to the server; return what came of it."""
     if settings.smtp_host is None:
-        return Outcome(trouble="connection")
+        return SendingEnd(trouble="connection")
     try:
         server = _connected(settings)
         try:
@@ -26,14 +26,14 @@ def send(settings: ServiceSettings, mail: Mail) -> Outcome:
             _leave(server)
     except smtplib.SMTPRecipientsRefused as refused:
         codes = [code for code, _ in refused.recipients.values()]
-        return Outcome(trouble="mail-refused", final=bool(codes) and min(codes) >= _FOR_GOOD)
+        return SendingEnd(trouble="mail-refused", final=bool(codes) and min(codes) >= _FOR_GOOD)
     except TimeoutError:
-        return Outcome(trouble="timeout")
+        return SendingEnd(trouble="timeout")
     except smtplib.SMTPResponseException:
-        return Outcome(trouble="mail-refused")
+        return SendingEnd(trouble="mail-refused")
     except (smtplib.SMTPException, OSError, ValueError):
-        return Outcome(trouble="connection")
-    return Outcome()
+        return SendingEnd(trouble="connection")
+    return SendingEnd()
 
 
 def _leave(server: smtplib.SMTP) -> None:

@@ -60,7 +60,7 @@ class Happening:
 
 
 @dataclass(frozen=True)
-class Target:
+class Recipient:
     """A webhook or a mail address to which events are sent."""
 
     id: str
@@ -78,7 +78,7 @@ class Target:
 
 
 @dataclass
-class Look:
+class RowsLook:
     """One look at the rows: from when to when, and for whom."""
 
     since: float
@@ -97,14 +97,14 @@ def read(context: Context) -> int:
     return context.database.run(_read, context) if is_wanted else 0
 
 
-def _targets(session: Session) -> list[Target]:
+def _targets(session: Session) -> list[Recipient]:
     """Return who hears of events."""
     hooks: list[tuple[Webhook, str]] = webhooks.live(session)
     mails: list[tuple[MailAddress, str]] = emails.live(session)
     return [
-        *(Target(one.id, one.principal_id, role, frozenset(one.kinds), one.created_at) for one, role in hooks),
+        *(Recipient(one.id, one.principal_id, role, frozenset(one.kinds), one.created_at) for one, role in hooks),
         *(
-            Target(one.id, one.principal_id, role, frozenset(one.kinds), one.confirmed_at or one.sent_at)
+            Recipient(one.id, one.principal_id, role, frozenset(one.kinds), one.confirmed_at or one.sent_at)
             for one, role in mails
         ),
     ]
@@ -116,7 +116,7 @@ def _read(session: Session, context: Context) -> int:
     if not targets:
         return 0
     now = clock.read(session)
-    look = Look(
+    look = RowsLook(
         since=max(mark.at - AGAIN_SECONDS, min(one.since for one in targets)),
         until=queries.grid_time(session, settings.visible_grid_seconds),
         now=now,
@@ -143,7 +143,7 @@ def _hold(session: Session) -> NoticeMark:
     return session.execute(statement.execution_options(populate_existing=True)).scalar_one()
 
 
-def _row(target: Target, happening: Happening) -> dict[str, Any]:
+def _row(target: Recipient, happening: Happening) -> dict[str, Any]:
     return {
         "principal_id": target.principal_id,
         "target_id": target.id,
@@ -154,7 +154,7 @@ def _row(target: Target, happening: Happening) -> dict[str, Any]:
     }
 
 
-def _ended(session: Session, look: Look) -> Iterator[Happening]:
+def _ended(session: Session, look: RowsLook) -> Iterator[Happening]:
     """Yield the jobs that ended, as soon as anybody sees that they did, for their submitters and the data's owners."""
     owned = select(Scope.id).where(Scope.owner_id.in_(look.people))
     joined = select(Job.federation_id).where(Job.place.is_not(None), Job.scope_id.in_(owned))
@@ -172,7 +172,7 @@ def _ended(session: Session, look: Look) -> Iterator[Happening]:
         yield Happening("job.ended", f"job.ended:{one.id}", {"job": one.id}, at, people)
 
 
-def _waiting(session: Session, look: Look) -> Iterator[Happening]:
+def _waiting(session: Session, look: RowsLook) -> Iterator[Happening]:
     """Yield the releases that wait for approval, for the owners who are asked."""
     statement = (
         select(Model.id, Model.job_id, Model.created_at, Job.scope_id, Job.federation_id)
@@ -212,7 +212,7 @@ def _asked(session: Session, models: Iterable[str]) -> dict[str, set[str]]:
     return found
 
 
-def _going_on(session: Session, look: Look) -> Iterator[Happening]:
+def _going_on(session: Session, look: RowsLook) -> Iterator[Happening]:
     """Yield what holds now; its times are set from its marks."""
     for scope_id, owner_id in _low(session):
         people = frozenset({owner_id})
@@ -249,7 +249,7 @@ def _frozen(session: Session) -> list[tuple[str, str]]:
     return [(one.id, one.owner_id) for one in found if gaps.why_stopped(one) is not None]
 
 
-def _marked(session: Session, look: Look, going_on: list[Happening]) -> list[Happening]:
+def _marked(session: Session, look: RowsLook, going_on: list[Happening]) -> list[Happening]:
     """Keep one mark for each event that goes on, and none for others; return the events with their beginnings."""
     marks = {one.name: one.at for one in session.execute(select(NoticeMark).where(NoticeMark.name != READ)).scalars()}
     current = {one.source for one in going_on}

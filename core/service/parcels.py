@@ -78,7 +78,7 @@ class Mail:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SendingEnd:
     """The end of one attempt."""
 
     status: int | None = None
@@ -163,12 +163,12 @@ def _post(session: Session, one: Delivery, hook: Webhook, keys: MasterKeys, at: 
     return Post(one.id, one.attempts, hook.url, body, tuple(secrets))
 
 
-def note(context: Context, sent: Post | Mail, outcome: Outcome) -> None:
+def note(context: Context, sent: Post | Mail, outcome: SendingEnd) -> None:
     """Note what came of an attempt. One whose claim has run out meanwhile says nothing any more."""
     context.database.run(_note, sent, outcome)
 
 
-def _note(session: Session, sent: Post | Mail, outcome: Outcome) -> None:
+def _note(session: Session, sent: Post | Mail, outcome: SendingEnd) -> None:
     known = session.execute(select(Delivery.target_id).where(Delivery.id == sent.delivery_id)).scalar_one_or_none()
     if known is None:
         return

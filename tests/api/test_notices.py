@@ -242,8 +242,8 @@ class TestNames:
             monkeypatch.setattr(socket, "getaddrinfo", rebind)
             settings = ServiceSettings(webhook_http=True, webhook_networks="127.0.0.1/32")
             post = parcels.Post("msg_1", 1, f"http://rebinding.example:{port}/x", b"{}", (b"secret",))
-            assert anyio.run(posting.post, settings, post) == parcels.Outcome(204)
-            assert anyio.run(posting.post, settings, post) == parcels.Outcome(trouble="address")
+            assert anyio.run(posting.post, settings, post) == parcels.SendingEnd(204)
+            assert anyio.run(posting.post, settings, post) == parcels.SendingEnd(trouble="address")
             assert [one.headers["host"] for one in checked.requests] == [f"rebinding.example:{port}"]
         assert asked == ["rebinding.example"] * 2
 
@@ -253,7 +253,7 @@ class TestNames:
                 monkeypatch.setenv(name, proxy.url)
             settings = ServiceSettings(webhook_http=True, webhook_networks="127.0.0.1/32")
             post = parcels.Post("msg_1", 1, there.url, b"{}", (b"secret",))
-            assert anyio.run(posting.post, settings, post) == parcels.Outcome(204)
+            assert anyio.run(posting.post, settings, post) == parcels.SendingEnd(204)
             assert (len(proxy.requests), len(there.requests)) == (0, 1)
 
 
@@ -537,7 +537,7 @@ def test_a_claim_that_has_run_out_says_nothing(service: Service) -> None:
     found = tried(client, hook)
     stale = parcels.Post(found["id"], found["attempts"] - 1, there.url, b"", ())
     database = service.database()
-    database.run(parcels._note, stale, parcels.Outcome(204))
+    database.run(parcels._note, stale, parcels.SendingEnd(204))
     with database.read() as session:
         row = session.execute(select(Delivery).where(Delivery.id == found["id"])).scalar_one()
         assert row.state == "waiting"
