@@ -13,7 +13,7 @@ from anyio import to_thread
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from api import errors, provenance, upkeep
+from api import errors, notices, provenance, upkeep
 from api.audit_log import AuditLog
 from api.authenticator import Authenticator
 from api.batcher import Batcher
@@ -29,6 +29,7 @@ from api.pages import (
     home,
     inviting,
     model_list,
+    noticing,
     operating,
     predicting,
     questions,
@@ -54,6 +55,7 @@ from api.routes import (
     certificates,
     datasets,
     drafts,
+    emails,
     estimates,
     health,
     invitations,
@@ -65,6 +67,7 @@ from api.routes import (
     reports,
     scopes,
     service,
+    webhooks,
     workers,
 )
 from api.schemas import Problem
@@ -101,6 +104,7 @@ PAGES: Final = (
     report_pages,
     approval_pages,
     people_pages,
+    noticing,
     inviting,
     auditing,
     operating,
@@ -118,7 +122,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         await to_thread.run_sync(witnessing.start, context)
         await to_thread.run_sync(readiness.start, context)
     watcher: Watcher = app.state.watcher
-    async with watcher.running(), upkeep.running(context):
+    async with watcher.running(), upkeep.running(context), notices.running(context):
         yield
     await to_thread.run_sync(context.stop)
 
@@ -162,7 +166,20 @@ def create_app(settings: ServiceSettings | None = None) -> FastAPI:
     app.state.existing = Batcher(partial(job_cases.exist_all, context), "existing")
     app.state.jobs = Batcher(partial(job_cases.get_all, context), "jobs", authenticator.batcher)
     data, work = (datasets, access_routes, scopes, pretrained), (jobs, estimates, *_optional(), models, certificates)
-    others = (drafts, reports, health, catalogue, keys, principals, invitations, audit_routes, workers, service)
+    others = (
+        drafts,
+        reports,
+        health,
+        catalogue,
+        keys,
+        principals,
+        invitations,
+        audit_routes,
+        workers,
+        service,
+        webhooks,
+        emails,
+    )
     for module in (*work, *data, *others):
         app.include_router(module.router)
     for module in (page_assets, *PAGES):

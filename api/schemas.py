@@ -5,9 +5,11 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, FailFast, Field, PlainValidator
 from pydantic_core import PydanticCustomError
 
-from core.base.patterns import identifier
+from core.base.patterns import Pattern, identifier
+from core.base.settings import ADDRESS
 from core.privacy.amounts import BudgetCap
 from farthing.schemas.base import View
+from farthing.schemas.notices import KINDS, NoticeKind
 from farthing.schemas.provenance import Drawn, Operational, Paid
 
 T = TypeVar("T")
@@ -84,6 +86,33 @@ class Acceptor(Body):
 
     token: str = Field(min_length=1, max_length=200)
     name: str = Field(min_length=1, max_length=200, description="as others shall read it")
+
+
+Kinds = Annotated[list[NoticeKind], Field(min_length=1, max_length=len(KINDS))]
+
+
+class NewWebhook(Body):
+    """A webhook: an address to which events are posted."""
+
+    url: str = Field(min_length=1, max_length=2_000, description="https://..., public")
+    kinds: Kinds = Field(default=list(KINDS), description="of events; default: all")
+
+
+class NewEmail(Body):
+    """An email address, and what is mailed there."""
+
+    address: Annotated[
+        str,
+        Field(max_length=254),
+        Pattern(f"^{ADDRESS}$", "one email address in ASCII, without a name", "ann@example.com"),
+    ]
+    kinds: Kinds = Field(default=list(KINDS), description="of events; default: all")
+
+
+class MailCode(Body):
+    """The code that confirms an email address."""
+
+    code: Annotated[str, Pattern(r"^[0-9]{8}$", "the eight digits of the mail", "01234567")]
 
 
 class AccessRequest(Body):

@@ -6,7 +6,7 @@ ends with status 1, a command that was called wrongly with status 2.
 
 import sys
 
-from farthing import custody, inviting, proving, reading, serving, training, uploading, watching, weights
+from farthing import custody, inviting, noticing, proving, reading, serving, training, uploading, watching, weights
 from farthing.console import app, complain
 from farthing.errors import FarthingError
 
@@ -21,6 +21,7 @@ __all__ = [
     "custody",
     "inviting",
     "main",
+    "noticing",
     "proving",
     "reading",
     "serving",

@@ -19,6 +19,7 @@ from farthing.ledger_calls import LedgerCalls
 from farthing.model_calls import ModelCalls
 from farthing.models import Levels, Model
 from farthing.networks import Pretrained
+from farthing.notices import NoticeResources
 from farthing.oversight import OversightCalls
 from farthing.people import PeopleResources
 from farthing.plans import AnyPlan, read_plan
@@ -36,7 +37,14 @@ LONG_POLL_SECONDS = 30
 
 
 class Client(
-    DraftResources, LedgerCalls, ModelCalls, SignedResources, PeopleResources, ReportResources, OversightCalls
+    DraftResources,
+    LedgerCalls,
+    ModelCalls,
+    NoticeResources,
+    SignedResources,
+    PeopleResources,
+    ReportResources,
+    OversightCalls,
 ):
     """Talks to one Farthing service.
 

@@ -74,9 +74,9 @@ def restore(settings: ServiceSettings, source: Path) -> None:
 
 
 def rewrap(settings: ServiceSettings, *, fresh: bool = False) -> None:
-    """Wrap every dataset's and owner's key by the current master key, also while the service runs.
+    """Wrap the key of every dataset and owner, and each webhook's secret, by the current master key.
 
-    Records and sealed identities stay as they are.
+    The service may run meanwhile. Records and sealed identities stay as they are.
 
     Args:
         settings: of the home. The new key and the old one are lines of the master key's file, the new one first.
@@ -101,7 +101,7 @@ def rewrap(settings: ServiceSettings, *, fresh: bool = False) -> None:
         for name, before in wrapped.items():
             if fingerprint_of(before) != keys.current.fingerprint:
                 after = keys.current.wrap(name, keys.unwrap(name, before))
-                done += database.run(datasets.rewrap_key, before, after)
+                done += database.run(datasets.rewrap_key, before, after, settings.site)
     finally:
         database.dispose()
     say(f"{done} of {len(wrapped)} keys were wrapped anew, by master key {keys.current.fingerprint}.")

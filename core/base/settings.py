@@ -6,11 +6,12 @@ FARTHING_..._FILE names a file that holds the setting instead, so that no secret
 import os
 import sys
 from functools import cached_property
+from ipaddress import ip_network
 from pathlib import Path
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Final, Literal, Self
 from urllib.parse import quote, urlsplit
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
@@ -21,6 +22,19 @@ SITE: Final = "[a-z0-9][a-z0-9-]{0,39}"
 """What a site's name looks like."""
 SITE_WORDS: Final = "1 to 40 lower-case letters, digits or hyphens, the first no hyphen"
 """The same in words."""
+
+ADDRESS: Final = (
+    r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]{1,64}(?:\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]{1,64}){0,8}"
+    r"@(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.){0,8}[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+)
+"""What an email address looks like: plain words in ASCII, so that it can end no line and no field of a mail."""
+
+
+def _networks(text: str) -> str:
+    """Refuse text that is no list of networks."""
+    for one in filter(None, text.split(",")):
+        ip_network(one.strip())
+    return text
 
 
 class Files(PydanticBaseSettingsSource):
@@ -163,6 +177,27 @@ class ServiceSettings(BaseSettings):
         default=366 * 86400.0, gt=0, description="older lines of the audit log go where `archive-audit` is run"
     )
 
+    notice_seconds: float = Field(default=5.0, gt=0, description="between two looks for events to tell people of")
+    webhook_seconds: float = Field(default=10.0, gt=0, description="for one delivery to a webhook, from name to answer")
+    webhook_http: bool = Field(default=False, description="webhooks may have addresses without TLS, for tests")
+    webhook_networks: Annotated[str, AfterValidator(_networks)] = Field(
+        default="", description="not public, and webhooks may be there all the same: such as 10.1.0.0/16,fd00:1::/64"
+    )
+    smtp_host: str | None = Field(default=None, description="of the server that takes mail; none: no mail is sent")
+    smtp_port: int = Field(default=587, ge=1, le=65535)
+    smtp_tls: Literal["starttls", "tls", "none"] = Field(
+        default="starttls", description="how mail is sent: TLS is begun by STARTTLS, from the first byte, or not at all"
+    )
+    smtp_user: str | None = None
+    smtp_password: str | None = Field(default=None, repr=False)
+    smtp_seconds: float = Field(default=15.0, gt=0, description="for each answer of that server")
+    mail_from: Annotated[str, Pattern(f"^({ADDRESS})?$", "an email address, or empty", "farthing@data.example")] = (
+        Field(default="", description="the sender of mail; needed with smtp_host")
+    )
+    console_url: Annotated[str, Pattern(r"^(https?://[!-~]{1,200})?$", "https://...", "https://data.example")] = Field(
+        default="", description="at which people open the console; mail links to it"
+    )
+
     max_queued_per_principal: int = Field(default=1000, ge=1, description="jobs that have not ended")
     max_running_per_principal: int = Field(default=64, ge=1, description="further jobs wait in the queue")
     kept_state_seconds: float = Field(default=86400.0, gt=0, description="how long an ended job's states are kept")
@@ -195,6 +230,15 @@ class ServiceSettings(BaseSettings):
         """Refuse a site without a database that several machines can share."""
         if self.site and not (self.cluster and self.url.startswith("postgresql")):
             raise ValueError("FARTHING_SITE needs FARTHING_CLUSTER=true and a FARTHING_DATABASE_URL of PostgreSQL.")
+        return self
+
+    @model_validator(mode="after")
+    def _send_mail_safely(self) -> Self:
+        """Refuse mail without a sender, and a password that would be sent unencrypted."""
+        if self.smtp_host and not self.mail_from:
+            raise ValueError("FARTHING_SMTP_HOST needs FARTHING_MAIL_FROM, the sender of the mail.")
+        if self.smtp_user and self.smtp_tls == "none":
+            raise ValueError("FARTHING_SMTP_USER needs FARTHING_SMTP_TLS=starttls or tls.")
         return self
 
     @model_validator(mode="before")

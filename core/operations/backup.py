@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from sqlalchemy import select
 from sqlalchemy.engine import make_url
 
-from core.access import invitations, sessions
+from core.access import emails, invitations, sessions, webhooks
 from core.base.errors import Conflict, NotFound, NotReady
 from core.base.patterns import Pattern
 from core.base.settings import ServiceSettings
@@ -27,6 +27,7 @@ from core.db import clock
 from core.db.database import Database
 from core.db.tables import Dataset
 from core.ledger.claims import freeze_ledger
+from core.records.datasets import webhook_secrets
 from core.records.files import copy, digest_of, replace, sync_file, sync_folder
 from core.records.master_key import fingerprint_of, load_master_keys
 from core.records.records import StoredRecords, kept_of
@@ -73,7 +74,7 @@ class Manifest(BaseModel):
     revision: str | None
     """Of the database's tables."""
     master_keys: tuple[str, ...] = ()
-    """Fingerprints of the master keys that the records are under."""
+    """Fingerprints of the master keys that the records and the secrets of webhooks are under."""
     files: tuple[File, ...]
 
 
@@ -123,6 +124,7 @@ def _copy(database: Database, storage: Storage, folder: Path) -> Manifest:
         kept = _kept(copied)
         with copied.read() as session:
             made_at = clock.read(session)
+            secrets = webhook_secrets(session)
         revision = copied.revision()
     finally:
         copied.dispose()
@@ -138,7 +140,8 @@ def _copy(database: Database, storage: Storage, folder: Path) -> Manifest:
             raise _Gone(records.dataset_id)
     files = [_told(folder, folder / DATABASE)]  # opening it may have changed its header, so not before
     files += [_told(folder, folder / RECORDS / records.location) for records in kept]
-    fingerprints = {fingerprint_of(records.wrapped_key) for records in kept}
+    wrapped = [*(records.wrapped_key for records in kept), *secrets.values()]
+    fingerprints = {fingerprint_of(text) for text in wrapped}
     manifest = Manifest(made_at=made_at, revision=revision, master_keys=tuple(sorted(fingerprints)), files=tuple(files))
     replace(folder / MANIFEST, json.dumps(manifest.model_dump(mode="json"), indent=1).encode())
     sync_folder(folder / RECORDS)
@@ -262,11 +265,13 @@ def _refuse_used(settings: ServiceSettings, database: Path, manifest: Manifest) 
 
 
 def _freeze(path: Path) -> None:
-    """Freeze the ledger of a database file, and end the console's sessions: some may have ended since."""
+    """Freeze the ledger of a database file, and end sessions, webhooks and the like: some may have ended since."""
     database = Database(f"sqlite+pysqlite:///{path.absolute()}")
     try:
         database.run(sessions.forget)
         database.run(invitations.forget)
+        database.run(webhooks.forget)
+        database.run(emails.forget)
         database.run(freeze_ledger, RESTORED)
     finally:
         database.dispose()  # the last connection folds the log back into the file

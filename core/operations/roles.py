@@ -14,6 +14,7 @@ from core.access.archives import AuditArchive
 from core.base.errors import Conflict
 from core.db.base import Base
 from core.db.database import Database
+from core.db.notice_tables import Delivery, MailAddress, NoticeMark, Webhook
 from core.jobs.presence import SiteSlot, Worker
 from core.jobs.sweep import CONTACT
 from core.ledger.claims import FROZEN
@@ -24,6 +25,10 @@ PREFIX: Final = "farthing_site_"
 _MADE_BY_THE_SERVICE: Final = frozenset(
     {"principals", "api_keys", "console_sessions", "invitations", "sign_in_links", AuditArchive.__tablename__}
 )
+_NEVER_SEEN: Final = frozenset(
+    {Webhook.__tablename__, MailAddress.__tablename__, Delivery.__tablename__, NoticeMark.__tablename__}
+)
+"""Notices are the service's own: secrets, addresses of people, and what they are written."""
 _NEVER_CHANGED: Final = frozenset({"entries", "audit"})
 _DELETED_FROM: Final = (
     "access",
@@ -118,7 +123,7 @@ def _make(session: Session, role: str) -> str:
 
 def _rights() -> list[str]:
     """Return what a site's role may do, as GRANT spells it."""
-    tables = sorted(Base.metadata.tables)
+    tables = sorted(set(Base.metadata.tables) - _NEVER_SEEN)
     everything = ", ".join([*tables, "schema_revision"])
     added = ", ".join(table for table in tables if table not in _MADE_BY_THE_SERVICE)
     changed = ", ".join(table for table in tables if table not in _MADE_BY_THE_SERVICE | _NEVER_CHANGED)

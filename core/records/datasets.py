@@ -2,14 +2,15 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
-from sqlalchemy import Select, delete, select, update
+from sqlalchemy import Select, delete, inspect, select, update
 from sqlalchemy.orm import Session
 
 from core.base.errors import NotFound
 from core.db import checkpoints, clock
 from core.db.identity_tables import Draft, IdentityKey
+from core.db.notice_tables import Webhook
 from core.db.tables import Access, Dataset, Job
 
 
@@ -139,12 +140,30 @@ def locations(session: Session) -> set[str]:
 
 
 def wrapped_keys(session: Session, site: str) -> dict[str, str]:
-    """Return all keys that a site's master key wraps, each by what it is wrapped for: datasets' and owners'."""
+    """Return all secrets that a site's master key wraps, each by what it is wrapped for.
+
+    They are the keys of datasets and of owners, and at the service itself the secrets of webhooks.
+    """
     here = (Dataset.site == site, Dataset.wrapped_key.is_not(None))
     found = session.execute(select(Dataset.id, Dataset.wrapped_key).where(*here))
     wrapped = {dataset_id: text for dataset_id, text in found if text is not None}
     owners = session.execute(select(IdentityKey.owner_id, IdentityKey.wrapped).where(IdentityKey.site == site))
-    return wrapped | {owner_name(owner_id): text for owner_id, text in owners}
+    wrapped |= {owner_name(owner_id): text for owner_id, text in owners}
+    return wrapped if site else wrapped | webhook_secrets(session)
+
+
+def webhook_secrets(session: Session) -> dict[str, str]:
+    """Return the wrapped secrets of webhooks, each by what it is wrapped for; a release before had none."""
+    if not inspect(session.connection()).has_table(Webhook.__tablename__):
+        return {}
+    found = session.execute(select(Webhook.id, Webhook.wrapped, Webhook.previous)).all()
+    now = {webhook_name(webhook_id): text for webhook_id, text, _ in found}
+    return now | {webhook_name(webhook_id, "before"): text for webhook_id, _, text in found if text is not None}
+
+
+def webhook_name(webhook_id: str, which: Literal["now", "before"] = "now") -> str:
+    """Return the name under which a webhook's secret is wrapped: the one that signs now, or the one before it."""
+    return f"webhook {webhook_id} {which}"
 
 
 def owner_name(owner_id: str) -> str:
@@ -152,9 +171,22 @@ def owner_name(owner_id: str) -> str:
     return f"uploads of {owner_id}"
 
 
-def rewrap_key(session: Session, before: str, after: str) -> bool:
-    """Put another wrapping in a key's place; tell whether the one before was still there."""
-    one = update(Dataset).where(Dataset.wrapped_key == before).values(wrapped_key=after).returning(Dataset.id)
-    other = update(IdentityKey).where(IdentityKey.wrapped == before).values(wrapped=after)
-    found = session.execute(one).first() or session.execute(other.returning(IdentityKey.owner_id)).first()
-    return found is not None
+def rewrap_key(session: Session, before: str, after: str, site: str = "") -> bool:
+    """Put another wrapping in a key's place; tell whether the one before was still there.
+
+    Args:
+        session: an open write transaction.
+        before: a wrapping that `wrapped_keys` returned.
+        after: the same key under another master key.
+        site: whose key it is; a site's own login may not see webhooks.
+    """
+    changes = [
+        update(Dataset).where(Dataset.wrapped_key == before).values(wrapped_key=after).returning(Dataset.id),
+        update(IdentityKey).where(IdentityKey.wrapped == before).values(wrapped=after).returning(IdentityKey.owner_id),
+    ]
+    if not site:
+        changes += [
+            update(Webhook).where(Webhook.wrapped == before).values(wrapped=after).returning(Webhook.id),
+            update(Webhook).where(Webhook.previous == before).values(previous=after).returning(Webhook.id),
+        ]
+    return any(session.execute(change).first() is not None for change in changes)

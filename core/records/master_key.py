@@ -69,6 +69,10 @@ class MasterKey:
         """Return the key by which processes of several machines know one another."""
         return self._derive("group")
 
+    def of_codes(self) -> bytes:
+        """Return the key of the codes that confirm email addresses."""
+        return self._derive("email codes")
+
     def of_marks(self) -> bytes:
         """Return the key by which what was verified of ledgers is told from what others write of it."""
         return self._derive("ledger marks")

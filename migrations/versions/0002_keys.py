@@ -1,6 +1,6 @@
 """Keys name their maker and the time from which they open; sign-ins, invitations and drafts have tables.
 
-Clones name the job that they repeat.
+Clones name the job that they repeat. Notices have webhooks, mail addresses, deliveries and marks.
 
 Revision 0002. Keys of before have neither: their maker is not known, and they open at once.
 """
@@ -56,9 +56,70 @@ def upgrade() -> None:
         sa.Column("accepted_at", sa.Float(), nullable=True),
         sa.Column("principal_id", sa.String(length=40), sa.ForeignKey("principals.id"), nullable=True),
     )
+    _add_notices()
+
+
+def _add_notices() -> None:
+    op.create_table(
+        "webhooks",
+        sa.Column("id", sa.String(length=40), primary_key=True),
+        sa.Column("principal_id", sa.String(length=40), sa.ForeignKey("principals.id"), nullable=False, index=True),
+        sa.Column("key_id", sa.String(length=40), sa.ForeignKey("api_keys.id"), nullable=False),
+        sa.Column("url", sa.Text(), nullable=False),
+        sa.Column("kinds", JSON, nullable=False),
+        sa.Column("wrapped", sa.Text(), nullable=False),
+        sa.Column("previous", sa.Text(), nullable=True),
+        sa.Column("previous_until", sa.Float(), nullable=True),
+        sa.Column("created_at", sa.Float(), nullable=False),
+        sa.Column("failing_since", sa.Float(), nullable=True),
+        sa.Column("off_at", sa.Float(), nullable=True),
+        sa.Column("off_reason", sa.String(length=20), nullable=True),
+    )
+    op.create_table(
+        "mail_addresses",
+        sa.Column("id", sa.String(length=40), primary_key=True),
+        sa.Column("principal_id", sa.String(length=40), sa.ForeignKey("principals.id"), nullable=False, unique=True),
+        sa.Column("address", sa.String(length=254), nullable=True),
+        sa.Column("kinds", JSON, nullable=False),
+        sa.Column("nonce", sa.String(length=40), nullable=False),
+        sa.Column("code_until", sa.Float(), nullable=False),
+        sa.Column("tries", sa.Integer(), nullable=False),
+        sa.Column("codes", sa.Integer(), nullable=False),
+        sa.Column("codes_since", sa.Float(), nullable=False),
+        sa.Column("sent_at", sa.Float(), nullable=False),
+        sa.Column("confirmed_at", sa.Float(), nullable=True),
+    )
+    op.create_table(
+        "deliveries",
+        sa.Column("id", sa.String(length=40), primary_key=True),
+        sa.Column("principal_id", sa.String(length=40), sa.ForeignKey("principals.id"), nullable=False, index=True),
+        sa.Column("target_id", sa.String(length=40), nullable=False),
+        sa.Column("kind", sa.String(length=40), nullable=False),
+        sa.Column("source", sa.String(length=160), nullable=False),
+        sa.Column("data", JSON, nullable=False),
+        sa.Column("happened_at", sa.Float(), nullable=False),
+        sa.Column("created_at", sa.Float(), nullable=False),
+        sa.Column("state", sa.String(length=16), nullable=False),
+        sa.Column("attempts", sa.Integer(), nullable=False),
+        sa.Column("next_at", sa.Float(), nullable=False),
+        sa.Column("held_until", sa.Float(), nullable=True),
+        sa.Column("status", sa.Integer(), nullable=True),
+        sa.Column("trouble", sa.String(length=40), nullable=True),
+        sa.Column("ended_at", sa.Float(), nullable=True),
+        sa.CheckConstraint("state IN ('waiting', 'delivered', 'given-up')", name="state"),
+        sa.UniqueConstraint("target_id", "source"),
+    )
+    op.create_index("ix_deliveries_due", "deliveries", ["state", "next_at"])
+    op.create_table(
+        "notice_marks",
+        sa.Column("name", sa.String(length=120), primary_key=True),
+        sa.Column("at", sa.Float(), nullable=False),
+    )
 
 
 def downgrade() -> None:
+    for table in ("notice_marks", "deliveries", "mail_addresses", "webhooks"):
+        op.drop_table(table)
     op.drop_table("drafts")
     op.drop_table("invitations")
     op.drop_table("sign_in_links")

@@ -273,6 +273,7 @@ def secrets(service: Service) -> dict[str, str]:
         "principal_id": made["principal"],
         "key_id": made["id"],
         "invitation_id": owner.post("/v1/invitations", json={"role": "analyst", "note": "Ann"}).json()["id"],
+        "webhook_id": owner.post("/v1/webhooks", json={"url": "https://93.184.215.14/"}).json()["id"],
         "name": "report.json",
     }
 

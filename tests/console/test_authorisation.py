@@ -66,6 +66,9 @@ def dataset(people: dict[str, tuple[httpx.Client, httpx.Client, str]]) -> str:
         ("/datasets/{id}/report.pdf", "/v1/datasets/{id}/report"),
         ("/certificates", "/v1/me"),
         ("/audit", "/v1/audit"),
+        ("/you/notices", "/v1/webhooks"),
+        ("/you/notices/whk_x", "/v1/webhooks/whk_x/deliveries"),
+        ("/you/email", "/v1/me/email"),
     ],
 )
 def test_a_page_opens_where_its_operation_does(

@@ -249,7 +249,16 @@ def an_operator_sees_the_worker(story: Story) -> None:
 
 def no_page_has_a_violation(story: Story, who: str) -> None:
     """Each page at both widths in both schemes."""
-    paths = ["/", "/datasets", "/jobs", "/you", story.paths["dataset"], story.paths["job"]]
+    paths = [
+        "/",
+        "/datasets",
+        "/jobs",
+        "/you",
+        "/you/notices",
+        "/you/email",
+        story.paths["dataset"],
+        story.paths["job"],
+    ]
     paths += [f"{story.paths['dataset']}/{tab}" for tab in ("budget", "access", "mock", "ledger")]
     paths += {"Data office": [f"{story.paths['dataset']}/{tab}" for tab in ("validation", "erase")]}.get(who, [])
     paths += {

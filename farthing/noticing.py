@@ -1,0 +1,129 @@
+"""Commands of notices: webhooks, and the email address."""
+
+from typing import Annotated
+
+import typer
+
+from farthing.client import Client
+from farthing.console import DEFAULT_URL, Json, Secret, Url, app, figure, line, out, plain_table, say
+from farthing.schemas.notices import KINDS, EmailView
+
+webhooks = typer.Typer(no_args_is_help=True, help="Have events posted to an address, signed.")
+email = typer.Typer(no_args_is_help=True, help="Have events mailed to you.")
+app.add_typer(webhooks, name="webhooks")
+app.add_typer(email, name="email")
+
+WebhookId = Annotated[str, typer.Argument(metavar="WEBHOOK", help="whk_...")]
+Kinds = Annotated[
+    list[str] | None, typer.Option("--kind", help=f"{', '.join(KINDS)}; may be repeated; default: all of them")
+]
+
+
+@webhooks.command("add")
+def add_webhook(
+    address: Annotated[str, typer.Argument(help="https://..., public")],
+    kind: Kinds = None,
+    url: Url = DEFAULT_URL,
+    secret: Secret = "",
+) -> None:
+    """Add a webhook. Its secret is printed once."""
+    with Client(url, secret) as client:
+        made = client.create_webhook(address, kind)
+    say(f"{made.id}; keep the line below, which verifies signatures and is shown once:")
+    line(made.secret)
+
+
+@webhooks.command("list")
+def list_webhooks(*, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+    """List your webhooks, newest first."""
+    with Client(url, secret) as client:
+        found = list(client.webhooks())
+    if as_json:
+        for one in found:
+            line(one.model_dump_json())
+        return
+    rows = [(one.id, one.url, ", ".join(one.kinds), one.state, figure(one.off_reason)) for one in found]
+    out.print(plain_table("", rows, left=("webhook", "address", "events", "state", "off because")))
+
+
+@webhooks.command("remove")
+def remove_webhook(webhook: WebhookId, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+    """Remove a webhook with its deliveries."""
+    with Client(url, secret) as client:
+        client.remove_webhook(webhook)
+    line(f"{webhook}: removed")
+
+
+@webhooks.command("rotate")
+def rotate_webhook(webhook: WebhookId, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+    """Give a webhook another secret. The one before signs too for a day."""
+    with Client(url, secret) as client:
+        made = client.rotate_webhook(webhook)
+    say(f"{made.id}; keep the line below, it is shown once; the secret before it signs until {made.previous_until}:")
+    line(made.secret)
+
+
+@webhooks.command("test")
+def try_webhook(webhook: WebhookId, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+    """Post a test event. `farthing webhooks deliveries` shows what became of it."""
+    with Client(url, secret) as client:
+        line(f"{client.test_webhook(webhook).id}: waiting")
+
+
+@webhooks.command("deliveries")
+def deliveries(webhook: WebhookId, *, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+    """List the deliveries of a webhook, newest first."""
+    with Client(url, secret) as client:
+        found = list(client.deliveries(webhook))
+    if as_json:
+        for one in found:
+            line(one.model_dump_json())
+        return
+    rows = [
+        (one.id, one.event, one.happened_at, one.state, figure(one.trouble), figure(one.next_at), str(one.attempts))
+        for one in found
+    ]
+    names = ("delivery", "event", "at", "state", "trouble", "next attempt")
+    out.print(plain_table("", rows, left=names, right=("attempts",)))
+
+
+@email.command("show")
+def show_email(url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+    """Print your email address."""
+    with Client(url, secret) as client:
+        line(_words(client.email()))
+
+
+@email.command("set")
+def set_email(
+    address: Annotated[str, typer.Argument(help="one address, without a name")],
+    kind: Kinds = None,
+    url: Url = DEFAULT_URL,
+    secret: Secret = "",
+) -> None:
+    """Set your email address. A new one is mailed a code for `farthing email confirm`."""
+    with Client(url, secret) as client:
+        line(_words(client.set_email(address, kind)))
+
+
+@email.command("confirm")
+def confirm_email(
+    code: Annotated[str, typer.Argument(help="the eight digits of the mail")],
+    url: Url = DEFAULT_URL,
+    secret: Secret = "",
+) -> None:
+    """Confirm your email address."""
+    with Client(url, secret) as client:
+        line(_words(client.confirm_email(code)))
+
+
+@email.command("remove")
+def remove_email(url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+    """Take your email address away."""
+    with Client(url, secret) as client:
+        client.remove_email()
+    line("no address")
+
+
+def _words(found: EmailView) -> str:
+    return "no address" if found.address is None else f"{found.address}: {found.state}; {', '.join(found.kinds)}"
