@@ -58,6 +58,7 @@ from api.routes import (
     jobs,
     keys,
     models,
+    parts,
     pretrained,
     principals,
     reports,
@@ -158,7 +159,7 @@ def create_app(settings: ServiceSettings | None = None) -> FastAPI:
     app.state.existing = Batcher(partial(job_cases.exist_all, context), "existing")
     app.state.jobs = Batcher(partial(job_cases.get_all, context), "jobs", authenticator.batcher)
     data, work = (datasets, access_routes, scopes, pretrained), (jobs, estimates, *_optional(), models, certificates)
-    others = (drafts, reports, health, catalogue, keys, principals, invitations, audit_routes, workers, service)
+    others = (drafts, parts, reports, health, catalogue, keys, principals, invitations, audit_routes, workers, service)
     for module in (*work, *data, *others):
         app.include_router(module.router)
     for module in (page_assets, *PAGES):

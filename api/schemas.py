@@ -7,6 +7,7 @@ from pydantic_core import PydanticCustomError
 
 from core.base.patterns import identifier
 from core.privacy.amounts import BudgetCap
+from core.service.parted_uploads import LEAST_PART_BYTES, MOST_PART_BYTES
 from farthing.schemas.base import View
 from farthing.schemas.provenance import Drawn, Operational, Paid
 
@@ -84,6 +85,30 @@ class Acceptor(Body):
 
     token: str = Field(min_length=1, max_length=200)
     name: str = Field(min_length=1, max_length=200, description="as others shall read it")
+
+
+MediaType = Literal[
+    "text/csv",
+    "application/vnd.apache.parquet",
+    "application/vnd.apache.arrow.file",
+    "application/vnd.apache.arrow.stream",
+    "application/x-npz",
+    "application/octet-stream",
+]
+
+
+class NewUpload(Body):
+    """A file that will come in parts."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"bytes": 2_000_000_000, "media_type": "text/csv"}]})
+
+    bytes: Annotated[int, Field(ge=1, le=2**50, description="size of the whole file")]
+    media_type: MediaType = Field(
+        default="application/octet-stream", description="of the file; octets: the service looks at it"
+    )
+    part_bytes: Annotated[int, Field(ge=LEAST_PART_BYTES, le=MOST_PART_BYTES)] | None = Field(
+        default=None, description="size of each part but the last, which has the rest; default: 8 MiB"
+    )
 
 
 class AccessRequest(Body):

@@ -11,6 +11,8 @@ from core.base.errors import NotFound
 from core.db import checkpoints, clock
 from core.db.identity_tables import Draft, IdentityKey
 from core.db.tables import Access, Dataset, Job
+from core.db.upload_tables import PartedUpload
+from core.records import parts
 
 
 def add(session: Session, dataset_id: str, owner_id: str, name: str, request: Mapping[str, Any]) -> Dataset:
@@ -73,11 +75,15 @@ def take_access(session: Session, dataset_id: str, principal_id: str) -> None:
 
 
 def erasable(session: Session, lease_seconds: float, site: str = "") -> Iterable[tuple[str, str | None]]:
-    """Return identifier and file of each dataset in erasure, of a site or without records, that no process can hold."""
+    """Return identifier and file of each dataset in erasure, of a site or without records, that no process can hold.
+
+    One that has an upload in parts waits until the site that keeps the parts has erased them.
+    """
     here = (Dataset.site == site) | Dataset.location.is_(None)
     statement = select(Dataset.id, Dataset.location).where(Dataset.state == "erasing", here)
     in_use = _holding(session, lease_seconds).where(Job.dataset_id == Dataset.id).exists()
-    return [(row[0], row[1]) for row in session.execute(statement.where(~in_use))]
+    sent_to = select(PartedUpload.id).where(PartedUpload.dataset_id == Dataset.id).exists()
+    return [(row[0], row[1]) for row in session.execute(statement.where(~in_use, ~sent_to))]
 
 
 def _holding(session: Session, lease_seconds: float) -> Select[str]:
@@ -139,11 +145,15 @@ def locations(session: Session) -> set[str]:
 
 
 def wrapped_keys(session: Session, site: str) -> dict[str, str]:
-    """Return all keys that a site's master key wraps, each by what it is wrapped for: datasets' and owners'."""
+    """Return all keys that a site's master key wraps, by what they are wrapped for: datasets, owners and uploads."""
     here = (Dataset.site == site, Dataset.wrapped_key.is_not(None))
     found = session.execute(select(Dataset.id, Dataset.wrapped_key).where(*here))
     wrapped = {dataset_id: text for dataset_id, text in found if text is not None}
     owners = session.execute(select(IdentityKey.owner_id, IdentityKey.wrapped).where(IdentityKey.site == site))
+    in_parts = (PartedUpload.site == site, PartedUpload.wrapped_key.is_not(None))
+    for upload_id, text in session.execute(select(PartedUpload.id, PartedUpload.wrapped_key).where(*in_parts)):
+        if text is not None:
+            wrapped[parts.wrapped_for(upload_id)] = text
     return wrapped | {owner_name(owner_id): text for owner_id, text in owners}
 
 
@@ -156,5 +166,6 @@ def rewrap_key(session: Session, before: str, after: str) -> bool:
     """Put another wrapping in a key's place; tell whether the one before was still there."""
     one = update(Dataset).where(Dataset.wrapped_key == before).values(wrapped_key=after).returning(Dataset.id)
     other = update(IdentityKey).where(IdentityKey.wrapped == before).values(wrapped=after)
-    found = session.execute(one).first() or session.execute(other.returning(IdentityKey.owner_id)).first()
-    return found is not None
+    third = update(PartedUpload).where(PartedUpload.wrapped_key == before).values(wrapped_key=after)
+    statements = (one, other.returning(IdentityKey.owner_id), third.returning(PartedUpload.id))
+    return any(session.execute(statement).first() is not None for statement in statements)
