@@ -62,6 +62,7 @@ from api.routes import (
     jobs,
     keys,
     models,
+    parts,
     pretrained,
     principals,
     reports,
@@ -168,6 +169,7 @@ def create_app(settings: ServiceSettings | None = None) -> FastAPI:
     data, work = (datasets, access_routes, scopes, pretrained), (jobs, estimates, *_optional(), models, certificates)
     others = (
         drafts,
+        parts,
         reports,
         health,
         catalogue,

@@ -18,6 +18,7 @@ _UPLOADS = {
     ("POST", "/v1/datasets"),
     ("PATCH", "/v1/datasets/{dataset_id}"),
     ("PUT", "/v1/datasets/{dataset_id}/content"),
+    ("POST", "/v1/datasets/{dataset_id}/uploads/{upload_id}/complete"),
     ("POST", "/v1/datasets/{dataset_id}/seal"),
 }
 _OF_THE_FILE = {409, 413, 422}

@@ -15,6 +15,7 @@ from core.base.validation_errors import field_errors, said
 
 STATUS: dict[type[Refusal], int] = {
     errors.Invalid: 422,
+    errors.DigestMismatch: 422,
     errors.NotOfferedYet: 422,
     errors.Unauthenticated: 401,
     errors.Forbidden: 403,

@@ -109,7 +109,9 @@ class Gate:
         async with self._slots[work].held(who) as request.state.hold:
             if work is Work.UPLOAD:
                 assert caller is not None, "uploads need a key"
-                await to_thread.run_sync(quotas.refuse_full, self._context, caller, length or 0)
+                await to_thread.run_sync(
+                    quotas.refuse_full, self._context, caller, 0 if cost.announced else length or 0
+                )
             yield _Body(request.receive, most, work is Work.UPLOAD, self._context.settings).receive
 
     def late(self, request: Request) -> float:

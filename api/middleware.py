@@ -50,7 +50,7 @@ _SEALS = {
 
 
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
-_SAID_ONCE = (b"authorization", b"content-type", b"idempotency-key", b"if-match", b"last-event-id")
+_SAID_ONCE = (b"authorization", b"content-type", b"idempotency-key", b"if-match", b"last-event-id", b"content-digest")
 """Headers of which two servers in a row could each heed another one."""
 
 

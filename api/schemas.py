@@ -8,6 +8,7 @@ from pydantic_core import PydanticCustomError
 from core.base.patterns import Pattern, identifier
 from core.base.settings import ADDRESS
 from core.privacy.amounts import BudgetCap
+from core.service.parted_uploads import LEAST_PART_BYTES, MOST_PART_BYTES
 from farthing.schemas.base import View
 from farthing.schemas.notices import KINDS, NoticeKind
 from farthing.schemas.provenance import Drawn, Operational, Paid
@@ -113,6 +114,30 @@ class MailCode(Body):
     """The code that confirms an email address."""
 
     code: Annotated[str, Pattern(r"^[0-9]{8}$", "the eight digits of the mail", "01234567")]
+
+
+MediaType = Literal[
+    "text/csv",
+    "application/vnd.apache.parquet",
+    "application/vnd.apache.arrow.file",
+    "application/vnd.apache.arrow.stream",
+    "application/x-npz",
+    "application/octet-stream",
+]
+
+
+class NewUpload(Body):
+    """A file that will come in parts."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"bytes": 2_000_000_000, "media_type": "text/csv"}]})
+
+    bytes: Annotated[int, Field(ge=1, le=2**50, description="size of the whole file")]
+    media_type: MediaType = Field(
+        default="application/octet-stream", description="of the file; octets: the service looks at it"
+    )
+    part_bytes: Annotated[int, Field(ge=LEAST_PART_BYTES, le=MOST_PART_BYTES)] | None = Field(
+        default=None, description="size of each part but the last, which has the rest; default: 8 MiB"
+    )
 
 
 class AccessRequest(Body):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from farthing.client import Client
     from farthing.descriptions import Description, describing
-    from farthing.errors import FarthingError, JobFailed, ReleaseWithheld, Unreachable
+    from farthing.errors import DraftRefused, FarthingError, JobFailed, ReleaseWithheld, Unreachable
     from farthing.estimate_views import Estimate
     from farthing.job_views import Event, Job
     from farthing.key_views import Key, Principal
@@ -43,6 +43,7 @@ __all__ = [
     "Contrast",
     "Dataset",
     "Description",
+    "DraftRefused",
     "Ellipsoid",
     "Entry",
     "Estimate",
@@ -80,6 +81,7 @@ _HOMES: Final = {
     "Contrast": "farthing.results",
     "Dataset": "farthing.views",
     "Description": "farthing.descriptions",
+    "DraftRefused": "farthing.errors",
     "Ellipsoid": "farthing.results",
     "Entry": "farthing.views",
     "Estimate": "farthing.estimate_views",

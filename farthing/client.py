@@ -1,6 +1,5 @@
 """A typed, synchronous client. Creating calls carry an idempotency key, so a repeated send is answered once."""
 
-import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
@@ -21,14 +20,14 @@ from farthing.models import Levels, Model
 from farthing.networks import Pretrained
 from farthing.notices import NoticeResources
 from farthing.oversight import OversightCalls
+from farthing.parts import UploadResources
 from farthing.people import PeopleResources
 from farthing.plans import AnyPlan, read_plan
 from farthing.reporting import ReportResources
 from farthing.results import Contrast, Interval, OddsRatio, Summary, WaldTest
-from farthing.sending import Records, content_type, rewindable
 from farthing.signed import SignedResources
 from farthing.views import Access, AuditLine, Budget, Dataset, Identity, Validation, Worker
-from farthing.wire import KEY, Wire
+from farthing.wire import Wire
 
 Spec = Mapping[str, Any]
 Names = Sequence[str] | None
@@ -37,6 +36,7 @@ LONG_POLL_SECONDS = 30
 
 
 class Client(
+    UploadResources,
     DraftResources,
     LedgerCalls,
     ModelCalls,
@@ -82,28 +82,6 @@ class Client(
             return False
 
     # Data ----------------------------------------------------------------------------------------------------------
-
-    def upload(self, file: Records, metadata: Spec, *, key: str | None = None) -> Dataset:
-        """Upload records with their declared columns and budget.
-
-        Args:
-            file: a path to, or an open binary file of, CSV, Parquet, Arrow IPC or NPZ; or NumPy arrays by their
-                columns' names, the rows first. It is sent from its start, and again where no answer comes or the
-                service is busy: what cannot be rewound is kept in a temporary file.
-            metadata: name, columns, and a budget or a scope to join; `"seal": False` makes a draft of it.
-            key: idempotency key; made here unless given.
-
-        Raises:
-            FarthingError: with the wrong fields named; nothing was stored.
-        """
-        with rewindable(file) as (stream, name):
-            parts = [
-                ("metadata", (None, json.dumps(metadata).encode(), "application/json")),
-                ("file", (name, stream, content_type(name))),
-            ]
-            headers = {KEY: key or str(uuid4())}
-            answer = self._wire.send("POST", "/v1/datasets", files=parts, headers=headers, timeout=None)
-            return Dataset.model_validate(answer.json())
 
     def datasets(self) -> Iterator[Dataset]:
         """Yield the datasets that this key may see, newest first."""

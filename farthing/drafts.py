@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from farthing.schemas.drafts import DraftView
-from farthing.sending import FromStart, Records, content_type, rewindable
 from farthing.views import Dataset
 from farthing.wire import Wire
 
@@ -22,18 +21,6 @@ class DraftResources:
         """Change fields of a draft's declaration; None takes one away. With other columns it needs its file again."""
         answer = self._wire.send("PATCH", f"/v1/datasets/{dataset}", json=dict(changes))
         return DraftView.model_validate(answer.json())
-
-    def send_records(self, dataset: str, file: Records) -> Dataset:
-        """Send the file of a draft, in place of the one that it has, or of a declaration without records.
-
-        Args:
-            dataset: `ds_...`.
-            file: as for `upload`.
-        """
-        with rewindable(file) as (stream, name):
-            path, headers = f"/v1/datasets/{dataset}/content", {"Content-Type": content_type(name)}
-            answer = self._wire.send("PUT", path, content=FromStart(stream), headers=headers, timeout=None)
-            return Dataset.model_validate(answer.json())
 
     def seal(self, dataset: str) -> Dataset:
         """Make a draft a dataset that others may use: it opens its budget, or joins its scope."""

@@ -28,6 +28,19 @@ class FarthingError(Exception):
         super().__init__(f"{self.code}: {self.detail}{fields}")
 
 
+class DraftRefused(FarthingError):
+    """The file of a draft was refused. The draft keeps its parts for a day: mend it, and send the same file again.
+
+    Attributes:
+        dataset: the draft, `ds_...`.
+    """
+
+    def __init__(self, refusal: FarthingError, dataset: str) -> None:
+        """Keep the service's refusal, and name the draft."""
+        self.dataset = dataset
+        super().__init__(refusal.status, refusal.problem)
+
+
 class JobFailed(FarthingError):
     """The job ended without a result."""
 

@@ -1,7 +1,8 @@
 """Commands that bring records: upload them, look at the draft, mend it and seal it."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -25,7 +26,8 @@ from farthing.console import (
     read_json,
     say,
 )
-from farthing.errors import FarthingError
+from farthing.errors import DraftRefused, FarthingError, Unreachable
+from farthing.parts import IN_PARTS_BYTES, Progress
 from farthing.views import Dataset
 
 DatasetId = Annotated[str, typer.Argument(help="ds_...")]
@@ -45,7 +47,8 @@ def upload(
 ) -> None:
     """Upload records with declared bounds and a budget. Print how their cells were read, and on a terminal ask.
 
-    A script is not asked: more than 5 % of excluded rows are refused there, unless it says --yes.
+    A script is not asked: more than 5 % of excluded rows are refused there, unless it says --yes. A large file goes in
+    parts: repeat the command after it broke, and it goes on where it was.
     """
     declared = read_json(metadata, "metadata")
     if yes and keep_draft:
@@ -130,23 +133,41 @@ def _is_asked(declared: Any, *, yes: bool) -> bool:  # noqa: ANN401 - any JSON; 
 
 def _sent(client: Client, file: Path, declared: Any) -> Dataset:  # noqa: ANN401 - any JSON
     """Upload a file with its declaration, and show progress."""
-    with file.open("rb") as raw, bar() as progress:
-        task = progress.add_task("upload", total=file.stat().st_size)
-        with progress.wrap_file(raw, task_id=task) as stream:
-            try:
-                return client.upload(stream, declared)
-            except FarthingError as refusal:
-                if refusal.code == MANY_EXCLUDED:
-                    _count(refusal.problem["columns"])
-                raise
+    with _progress(file) as progress:
+        try:
+            return client.upload(file, declared, progress=progress)
+        except DraftRefused as refusal:
+            say(
+                f"The draft {refusal.dataset} keeps the file for a day, so that it need not be sent again: change the "
+                f"declaration with `farthing mend {refusal.dataset} --metadata CHANGES --file {file}`."
+            )
+            raise
+        except FarthingError as refusal:
+            if refusal.code == MANY_EXCLUDED:
+                _count(refusal.problem["columns"])
+            raise
 
 
 def _send(client: Client, dataset: str, file: Path) -> None:
     """Send a draft another file, and show progress."""
-    with file.open("rb") as raw, bar() as progress:
-        task = progress.add_task("upload", total=file.stat().st_size)
-        with progress.wrap_file(raw, task_id=task) as stream:
-            client.send_records(dataset, stream)
+    with _progress(file) as progress:
+        client.send_records(dataset, file, progress=progress)
+
+
+@contextmanager
+def _progress(file: Path) -> Iterator[Progress]:
+    """Show how much of a file has arrived; where the service does not answer any more, say how to go on."""
+    size = file.stat().st_size
+    with bar() as shown:
+        task = shown.add_task("upload", total=size)
+        try:
+            yield lambda there, _: shown.update(task, completed=there)
+        except (Unreachable, KeyboardInterrupt):
+            if size > IN_PARTS_BYTES:
+                say(
+                    "The parts that have arrived are kept for a day: repeat this command, and it goes on with the rest."
+                )
+            raise
 
 
 def _count(columns: Any) -> None:  # noqa: ANN401 - a list of counts by column

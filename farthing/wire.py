@@ -1,7 +1,9 @@
 """Requests over HTTP: sent again where that is safe, answered as JSON or raised as a refusal."""
 
+import hmac
 import time
 from collections.abc import Iterator, Mapping
+from hashlib import sha256
 from typing import Any, Final
 
 import httpx
@@ -63,8 +65,27 @@ class Wire:
                 return
             query["after"] = page["next"]
 
-    def send(self, method: str, path: str, *, sends: int = SENDS, **request: Any) -> httpx.Response:  # noqa: ANN401 - passed on to httpx
+    def name_of(self, content: bytes) -> str:
+        """Return a name for some bytes, 64 hexadecimal digits, which only holders of this API key can work out."""
+        return hmac.digest(self.http.headers.get("Authorization", "").encode(), content, sha256).hex()
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        sends: int = SENDS,
+        passing: frozenset[str] = WAITED_OUT,
+        **request: Any,  # noqa: ANN401 - passed on to httpx
+    ) -> httpx.Response:
         """Send a request that may be sent twice: a read, a write that repeats itself, or one with an idempotency key.
+
+        Args:
+            method: of HTTP.
+            path: below the service's address.
+            sends: how often it is sent at most.
+            passing: codes of refusals after which it is sent again.
+            request: as httpx takes it.
 
         Raises:
             FarthingError: the service refused.
@@ -83,16 +104,16 @@ class Wire:
                 if response.is_success:
                     return response
                 refusal = FarthingError(response.status_code, _problem(response))
-                if sent == sends or not _passes(refusal):
+                if sent == sends or not _passes(refusal, passing):
                     raise refusal
                 pause_seconds = max(pause_seconds, retry_after_seconds(response))
             time.sleep(min(pause_seconds, LONGEST_PAUSE_SECONDS))
         raise AssertionError("the last send returns or raises")
 
 
-def _passes(refusal: FarthingError) -> bool:
+def _passes(refusal: FarthingError, passing: frozenset[str]) -> bool:
     """Tell whether a refusal passes by itself soon: a busy service, or a proxy in front of one that starts."""
-    return refusal.code in WAITED_OUT or (refusal.status in GATEWAY and refusal.code.startswith("http-"))
+    return refusal.code in passing or (refusal.status in GATEWAY and refusal.code.startswith("http-"))
 
 
 def retry_after_seconds(response: httpx.Response) -> float:

@@ -1,7 +1,7 @@
 """Datasets: declared and uploaded by their owner, seen by whom the owner lets, erased on request."""
 
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from anyio import CapacityLimiter, to_thread
 from fastapi import APIRouter, Path, Query, Request, status
@@ -12,7 +12,7 @@ from api.body import StrictRoute, parse_json, read_small
 from api.cost import ANYBODY, CHANGE, HEAVY_READ, MANY_VALUES, OWNERS, READ, Cost, Work, costs
 from api.deps import After, Caller, Db, Limit, MaybeIdempotencyKey, capped, page
 from api.errors import problems
-from api.schemas import Page
+from api.schemas import MediaType, Page
 from core.base.errors import (
     Conflict,
     DuplicateDataset,
@@ -62,20 +62,13 @@ _CREATE_BODY = {
         "application/json": {"schema": _METADATA},
     },
 }
-_KINDS = (
-    "text/csv",
-    "application/vnd.apache.parquet",
-    "application/vnd.apache.arrow.file",
-    "application/vnd.apache.arrow.stream",
-    "application/x-npz",
-    "application/octet-stream",
-)
+_KINDS = get_args(MediaType)
 _CONTENT = {
     "required": True,
     "description": f"The file as it is; its Content-Type is one of {', '.join(_KINDS)}, the last for whichever it is.",
     "content": {"application/octet-stream": _BINARY},
 }
-_UPLOAD = problems(
+OF_A_FILE = (
     Forbidden,
     KeyNotOwn,
     Invalid,
@@ -87,6 +80,8 @@ _UPLOAD = problems(
     NearCopy,
     Conflict,
 )
+"""Refusals of records."""
+_UPLOAD = problems(*OF_A_FILE)
 
 
 @router.post(
@@ -158,7 +153,8 @@ def from_form(
 async def put_content(dataset_id: DatasetId, request: Request, caller: Caller, db: Db) -> DatasetView:
     """Send the records of a declared dataset as they are: CSV, Parquet, Arrow or NPZ; as octets, whichever it is.
 
-    A draft may be sent others, which take the place of those that it has.
+    A draft may be sent others, which take the place of those that it has. A large file may come in parts:
+    `POST /v1/datasets/{id}/uploads`.
     """
     kind = request.headers.get("content-type", "")
 

@@ -43,6 +43,13 @@ class Invalid(Refusal):
     code = "invalid-request"
 
 
+class DigestMismatch(Refusal):
+    """The bytes that came are not those of the digest: send them again."""
+
+    code = "digest-mismatch"
+    retryable = True
+
+
 class NotOfferedYet(Refusal):
     """This is part of the interface but not offered yet."""
 

@@ -21,7 +21,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Mapped, mapped_column
 
-from core.db import identity_tables, notice_tables, service_tables  # noqa: F401 - these tables are of the same database
+from core.db import identity_tables, notice_tables, service_tables, upload_tables  # noqa: F401 - of the same database
 from core.db.base import Base, Id, Json, one_of
 
 JOB_STATES = ("queued", "running", "cancelling", "succeeded", "failed", "cancelled", "expired")

@@ -27,6 +27,7 @@ from core.db import clock
 from core.db.database import Database
 from core.db.tables import Dataset
 from core.ledger.claims import freeze_ledger
+from core.records import parts
 from core.records.datasets import webhook_secrets
 from core.records.files import copy, digest_of, replace, sync_file, sync_folder
 from core.records.master_key import fingerprint_of, load_master_keys
@@ -265,13 +266,14 @@ def _refuse_used(settings: ServiceSettings, database: Path, manifest: Manifest) 
 
 
 def _freeze(path: Path) -> None:
-    """Freeze the ledger of a database file, and end sessions, webhooks and the like: some may have ended since."""
+    """Freeze the ledger of a database file; end sessions, webhooks, and uploads whose parts are not here."""
     database = Database(f"sqlite+pysqlite:///{path.absolute()}")
     try:
         database.run(sessions.forget)
         database.run(invitations.forget)
         database.run(webhooks.forget)
         database.run(emails.forget)
+        database.run(parts.forget)
         database.run(freeze_ledger, RESTORED)
     finally:
         database.dispose()  # the last connection folds the log back into the file

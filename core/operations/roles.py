@@ -15,12 +15,14 @@ from core.base.errors import Conflict
 from core.db.base import Base
 from core.db.database import Database
 from core.db.notice_tables import Delivery, MailAddress, NoticeMark, Webhook
+from core.db.upload_tables import PartedUpload, UploadPart
 from core.jobs.presence import SiteSlot, Worker
 from core.jobs.sweep import CONTACT
 from core.ledger.claims import FROZEN
 from core.records.quotas import OpenUpload
 
 UPLOADS: Final = OpenUpload.__tablename__
+_IN_PARTS: Final = (PartedUpload.__tablename__, UploadPart.__tablename__)
 PREFIX: Final = "farthing_site_"
 _MADE_BY_THE_SERVICE: Final = frozenset(
     {"principals", "api_keys", "console_sessions", "invitations", "sign_in_links", AuditArchive.__tablename__}
@@ -37,12 +39,23 @@ _DELETED_FROM: Final = (
     "public_weights",
     SiteSlot.__tablename__,
     UPLOADS,
+    *_IN_PARTS,
     "verified_heads",
     Worker.__tablename__,
 )
 _COLUMNS: Final = {"principals": "name", "api_keys": "last_used_at, revoked_at"}
 """Without the right to change some column of a row nobody may lock it."""
-_GUARDED: Final = ("datasets", "identities", "identity_keys", "public_weights", "secrets", "seats", UPLOADS, "workers")
+_GUARDED: Final = (
+    "datasets",
+    "identities",
+    "identity_keys",
+    "public_weights",
+    "secrets",
+    "seats",
+    UPLOADS,
+    *_IN_PARTS,
+    "workers",
+)
 
 _GUARD: Final = f"""
 CREATE OR REPLACE FUNCTION farthing_own_site() RETURNS trigger LANGUAGE plpgsql AS $guard$

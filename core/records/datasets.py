@@ -12,6 +12,8 @@ from core.db import checkpoints, clock
 from core.db.identity_tables import Draft, IdentityKey
 from core.db.notice_tables import Webhook
 from core.db.tables import Access, Dataset, Job
+from core.db.upload_tables import PartedUpload
+from core.records import parts
 
 
 def add(session: Session, dataset_id: str, owner_id: str, name: str, request: Mapping[str, Any]) -> Dataset:
@@ -74,11 +76,15 @@ def take_access(session: Session, dataset_id: str, principal_id: str) -> None:
 
 
 def erasable(session: Session, lease_seconds: float, site: str = "") -> Iterable[tuple[str, str | None]]:
-    """Return identifier and file of each dataset in erasure, of a site or without records, that no process can hold."""
+    """Return identifier and file of each dataset in erasure, of a site or without records, that no process can hold.
+
+    One that has an upload in parts waits until the site that keeps the parts has erased them.
+    """
     here = (Dataset.site == site) | Dataset.location.is_(None)
     statement = select(Dataset.id, Dataset.location).where(Dataset.state == "erasing", here)
     in_use = _holding(session, lease_seconds).where(Job.dataset_id == Dataset.id).exists()
-    return [(row[0], row[1]) for row in session.execute(statement.where(~in_use))]
+    sent_to = select(PartedUpload.id).where(PartedUpload.dataset_id == Dataset.id).exists()
+    return [(row[0], row[1]) for row in session.execute(statement.where(~in_use, ~sent_to))]
 
 
 def _holding(session: Session, lease_seconds: float) -> Select[str]:
@@ -142,12 +148,16 @@ def locations(session: Session) -> set[str]:
 def wrapped_keys(session: Session, site: str) -> dict[str, str]:
     """Return all secrets that a site's master key wraps, each by what it is wrapped for.
 
-    They are the keys of datasets and of owners, and at the service itself the secrets of webhooks.
+    They are the keys of datasets, of owners and of uploads in parts, and at the service itself the secrets of webhooks.
     """
     here = (Dataset.site == site, Dataset.wrapped_key.is_not(None))
     found = session.execute(select(Dataset.id, Dataset.wrapped_key).where(*here))
     wrapped = {dataset_id: text for dataset_id, text in found if text is not None}
     owners = session.execute(select(IdentityKey.owner_id, IdentityKey.wrapped).where(IdentityKey.site == site))
+    in_parts = (PartedUpload.site == site, PartedUpload.wrapped_key.is_not(None))
+    for upload_id, text in session.execute(select(PartedUpload.id, PartedUpload.wrapped_key).where(*in_parts)):
+        if text is not None:
+            wrapped[parts.wrapped_for(upload_id)] = text
     wrapped |= {owner_name(owner_id): text for owner_id, text in owners}
     return wrapped if site else wrapped | webhook_secrets(session)
 
@@ -183,6 +193,10 @@ def rewrap_key(session: Session, before: str, after: str, site: str = "") -> boo
     changes = [
         update(Dataset).where(Dataset.wrapped_key == before).values(wrapped_key=after).returning(Dataset.id),
         update(IdentityKey).where(IdentityKey.wrapped == before).values(wrapped=after).returning(IdentityKey.owner_id),
+        update(PartedUpload)
+        .where(PartedUpload.wrapped_key == before)
+        .values(wrapped_key=after)
+        .returning(PartedUpload.id),
     ]
     if not site:
         changes += [

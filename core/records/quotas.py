@@ -12,6 +12,7 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 from core.db import clock
 from core.db.base import Base, Id
 from core.db.tables import Dataset, Principal, PublicWeights
+from core.records import parts
 
 
 class OpenUpload(Base):
@@ -33,7 +34,7 @@ class Usage:
     stored: int
     """Of records, public weights and declarations."""
     pending: int
-    """Of uploads that are being received or decoded."""
+    """Of uploads that are being received or decoded, and of those in parts, as they were announced."""
 
     @property
     def total(self) -> int:
@@ -55,7 +56,8 @@ def usage(session: Session, owner_id: str, site: str, *, without: str | None = N
     here: list[Any] = [OpenUpload.owner_id == owner_id, OpenUpload.site == site]
     if without is not None:
         here.append(OpenUpload.id != without)
-    return Usage(records + weights, _sum(session, OpenUpload.bytes, *here))
+    pending = _sum(session, OpenUpload.bytes, *here) + parts.pending_bytes(session, owner_id, site)
+    return Usage(records + weights, pending)
 
 
 def _sum(session: Session, column: Any, *where: Any) -> int:  # noqa: ANN401 - any column and conditions

@@ -4,7 +4,7 @@ Those on their way in are in `core.service.uploads`; who else may use them is in
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from core.db.identity_tables import Draft
 from core.db.tables import Dataset, Scope
 from core.jobs import jobs as job_rows
 from core.records import datasets as rows
-from core.records import weights
+from core.records import parts, weights
 from core.records.decoding.mock import MAX_MOCK_CELLS, mock_rows
 from core.records.decoding.validation import open_report
 from core.records.master_key import load_master_keys
@@ -192,8 +192,10 @@ def finish_erasures(context: Context) -> list[str]:
 
     Called by an upkeep loop as well, so that an erasure ends once the last child is reaped or its lease has passed.
     Records are destroyed by the processes of the site that keeps them.
-    The key goes first, then the records, then the noised states of their jobs; models and the ledger stay.
+    The key goes first, then the records, then the noised states of their jobs; models and the ledger stay. Uploads in
+    parts go before all.
     """
+    erase_late_uploads(context)
     with context.database.read() as session:
         waiting = list(rows.erasable(session, context.settings.lease_seconds, context.settings.site))
     done: list[str] = []
@@ -209,6 +211,23 @@ def finish_erasures(context: Context) -> list[str]:
     return done
 
 
+def erase_late_uploads(context: Context) -> int:
+    """Erase uploads in parts that nobody goes on with, their keys first; return how many parts they had.
+
+    They have expired, or their dataset is erased or has its records by another way.
+    """
+    names = context.database.run(parts.drop_late, context.settings.site)
+    erase_parts(context, names)
+    return len(names)
+
+
+def erase_parts(context: Context, names: Iterable[str]) -> None:
+    """Erase stored parts that no row names any more."""
+    for name in names:
+        with suppress(NotReady):  # nobody has their key any more, and the sweep collects them within a day
+            open_storage(context.settings).erase(name)
+
+
 def remove_leftovers(context: Context) -> int:
     """Remove what uploads and decodings that were killed left behind; return how many files."""
     oldest_seconds = 2 * context.settings.decode_seconds + _LONGEST_UPLOAD_SECONDS
@@ -216,17 +235,17 @@ def remove_leftovers(context: Context) -> int:
 
 
 def collect_orphans(context: Context, older_than_seconds: float = ORPHAN_SECONDS) -> list[str]:
-    """Erase stored records that became no dataset, and public weights that nobody has; return their names.
+    """Erase stored records that became no dataset, parts of no upload, weights that nobody has; return their names.
 
     Their upload was killed, or lost to a rival. Listing a bucket costs, so once an hour will do. Uploads under way are
     younger than what is collected.
     """
     storage = open_storage(context.settings)
     limit = time.time() - older_than_seconds
-    listed = (stored for prefix in (RECORDS, weights.PREFIX) for stored in storage.list(f"{prefix}_"))
+    listed = (stored for prefix in (RECORDS, parts.PREFIX, weights.PREFIX) for stored in storage.list(f"{prefix}_"))
     old = [stored.name for stored in listed if stored.modified_at < limit]
     with context.database.read() as session:
-        kept = rows.locations(session) | weights.locations(session)
+        kept = rows.locations(session) | weights.locations(session) | parts.locations(session)
     orphans = [name for name in old if name not in kept]
     for name in orphans:
         storage.erase(name)

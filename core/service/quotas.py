@@ -37,26 +37,43 @@ def refuse_full(context: Context, caller: Caller, said_bytes: int) -> None:
         QuotaExceeded: the caller's files would take more than one principal's may.
         DiskFull: the service has too little free disk.
     """
-    _leave_free(context, said_bytes)
+    leave_free(context, said_bytes)
     with context.database.read() as session:
         _admit(context, rows.usage(session, caller.id, context.settings.site).total + said_bytes)
 
 
-def _leave_free(context: Context, more_bytes: int = 0) -> None:
+def leave_free(context: Context, more_bytes: int = 0) -> None:
+    """Refuse bytes that would take the disk which the service keeps free.
+
+    Raises:
+        DiskFull: they would.
+    """
     folder = context.settings.home
     if folder.exists() and shutil.disk_usage(folder).free - more_bytes < context.settings.min_free_disk_bytes:
         raise DiskFull("The service has too little free disk to take this upload.", retry_after_seconds=60)
 
 
 @contextmanager
-def counted(context: Context, owner_id: str, pieces: Iterable[bytes]) -> Iterator[Iterator[bytes]]:
+def counted(
+    context: Context, owner_id: str, pieces: Iterable[bytes], *, announced: bool = False
+) -> Iterator[Iterator[bytes]]:
     """Count an upload against its owner's disk while it comes and until the end of the block; yield its pieces.
+
+    Args:
+        context: the service.
+        owner_id: whose it is.
+        pieces: of the file.
+        announced: whether its bytes were counted by `announce`, and are not to be counted again.
 
     Raises:
         QuotaExceeded: on the way, at the piece that passes what the owner may have.
         DiskFull: on the way, as soon as the service has too little free disk.
     """
     upload_id, site = new_id("upl"), context.settings.site
+
+    if announced:
+        yield _leaving_free(context, pieces)
+        return
 
     def begin(session: Session) -> None:
         rows.lock(session, owner_id)
@@ -72,7 +89,7 @@ def counted(context: Context, owner_id: str, pieces: Iterable[bytes]) -> Iterato
         for piece in pieces:
             received += len(piece)
             if received - noted >= _STEP_BYTES:
-                _leave_free(context)
+                leave_free(context)
                 context.database.run(grow, received)
                 noted = received
             yield piece
@@ -83,6 +100,25 @@ def counted(context: Context, owner_id: str, pieces: Iterable[bytes]) -> Iterato
         yield passing()
     finally:
         context.database.run(rows.end, upload_id)
+
+
+def _leaving_free(context: Context, pieces: Iterable[bytes]) -> Iterator[bytes]:
+    received = 0
+    for piece in pieces:
+        before, received = received, received + len(piece)
+        if received // _STEP_BYTES > before // _STEP_BYTES:
+            leave_free(context)
+        yield piece
+
+
+def announce(context: Context, session: Session, owner_id: str, file_bytes: int) -> None:
+    """Refuse an upload in parts that its owner has no room for; the caller adds its row in the same transaction.
+
+    Raises:
+        QuotaExceeded: the owner's files would take more than one owner's may.
+    """
+    rows.lock(session, owner_id)
+    _admit(context, rows.usage(session, owner_id, context.settings.site).total + file_bytes, "/bytes")
 
 
 def room(context: Context, owner_id: str) -> int:
@@ -108,13 +144,13 @@ def admit(context: Context, session: Session, owner_id: str, added_bytes: int) -
     _admit(context, rows.usage(session, owner_id, context.settings.site).stored + added_bytes)
 
 
-def _admit(context: Context, wanted_bytes: int) -> None:
+def _admit(context: Context, wanted_bytes: int, pointer: str = "/file") -> None:
     most = context.settings.disk_bytes_per_owner
     if wanted_bytes > most:
         raise QuotaExceeded(
             f"With this upload the owner's files would take {wanted_bytes} bytes, of {most} that one owner may have "
             "here; GET /v1/usage shows them. Erase a dataset or delete weights, or ask the operator for more.",
-            FieldError("/file", "send a smaller file, or make room first"),
+            FieldError(pointer, "send a smaller file, or make room first"),
             wanted_bytes=wanted_bytes,
             most_bytes=most,
         )

@@ -97,9 +97,24 @@ def create(
 
 
 def fill(
-    context: Context, caller: Caller, dataset_id: str, content_type: str | None, pieces: Iterable[bytes]
+    context: Context,
+    caller: Caller,
+    dataset_id: str,
+    content_type: str | None,
+    pieces: Iterable[bytes],
+    *,
+    within: Callable[[Session], None] | None = None,
 ) -> DatasetView:
     """Give a declared dataset its records, or a draft other ones.
+
+    Args:
+        context: the service.
+        caller: the owner.
+        dataset_id: the dataset or draft.
+        content_type: of the file; None: the decoder looks at it.
+        pieces: of the file.
+        within: of an upload in parts, whose bytes are counted already: it ends that upload, in the transaction that
+            keeps the records, once the dataset is locked.
 
     Raises:
         NotFound: it does not exist for the caller.
@@ -111,7 +126,7 @@ def fill(
         pending = find_own(session, caller, dataset_id)
         if pending.owner_id != caller.id:
             raise Forbidden("Only the owner of a declaration sends its records.")
-        _refuse_filled(pending)
+        refuse_filled(pending)
         draft = drafts.of(session, dataset_id)
         owner_id, declared = pending.owner_id, pending.request if draft is None else draft.declared
         refuse_elsewhere(context, pending, "send others")
@@ -120,7 +135,9 @@ def fill(
 
     def work(session: Session, arrived: Arrived) -> tuple[DatasetView, str | None]:
         dataset = rows.lock(session, dataset_id)
-        _refuse_filled(dataset)
+        refuse_filled(dataset)
+        if within is not None:
+            within(session)
         before = dataset.location
         if metadata.seal:
             _fill(session, caller, dataset, metadata, arrived)
@@ -129,14 +146,20 @@ def fill(
             drafts.hold_records(session, caller, dataset, arrived)
         return dataset_view(session, dataset), before
 
-    with _Stored(context, owner_id, metadata, format_of(content_type), pieces, dataset_id) as stored:
+    media, announced = format_of(content_type), within is not None
+    with _Stored(context, owner_id, metadata, media, pieces, dataset_id, announced=announced) as stored:
         view, before = stored.commit(work)
     drafts.discard(context, before)
     witnessing.keep(context)
     return view
 
 
-def _refuse_filled(dataset: Dataset) -> None:
+def refuse_filled(dataset: Dataset) -> None:
+    """Refuse records for a dataset that waits for none.
+
+    Raises:
+        Conflict: it has its records, or is erased.
+    """
     if dataset.state != "pending":
         raise Conflict("This dataset has its records; new data are a new dataset in the same scope.")
 
@@ -154,6 +177,7 @@ class _Stored:
         dataset_id: str,
         *,
         may_repeat: bool = False,
+        announced: bool = False,
     ) -> None:
         settings = context.settings
         self._context = context
@@ -163,7 +187,7 @@ class _Stored:
         load_master_keys(settings)  # before anything is read: without one, nothing can be stored
         keys = owner_keys(context, owner_id)
         self._counting = ExitStack()
-        counted = self._counting.enter_context(quotas.counted(context, owner_id, pieces))
+        counted = self._counting.enter_context(quotas.counted(context, owner_id, pieces, announced=announced))
         try:
             received = receive(
                 counted, folder=settings.spool_path, secret=keys.of_bytes, limit_bytes=settings.max_upload_bytes

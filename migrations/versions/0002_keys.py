@@ -1,4 +1,4 @@
-"""Keys name their maker and the time from which they open; sign-ins, invitations and drafts have tables.
+"""Keys name their maker and the time from which they open; sign-ins, invitations, drafts, uploads in parts have tables.
 
 Clones name the job that they repeat. Notices have webhooks, mail addresses, deliveries and marks.
 
@@ -57,6 +57,7 @@ def upgrade() -> None:
         sa.Column("principal_id", sa.String(length=40), sa.ForeignKey("principals.id"), nullable=True),
     )
     _add_notices()
+    _add_uploads_in_parts()
 
 
 def _add_notices() -> None:
@@ -117,8 +118,33 @@ def _add_notices() -> None:
     )
 
 
+def _add_uploads_in_parts() -> None:
+    op.create_table(
+        "parted_uploads",
+        sa.Column("id", sa.String(length=40), primary_key=True),
+        sa.Column("dataset_id", sa.String(length=40), sa.ForeignKey("datasets.id"), nullable=False, index=True),
+        sa.Column("owner_id", sa.String(length=40), sa.ForeignKey("principals.id"), nullable=False, index=True),
+        sa.Column("site", sa.String(length=40), server_default="", nullable=False),
+        sa.Column("bytes", sa.BigInteger(), nullable=False),
+        sa.Column("part_bytes", sa.BigInteger(), nullable=False),
+        sa.Column("media_type", sa.String(length=100), nullable=False),
+        sa.Column("wrapped_key", sa.Text(), nullable=True),
+        sa.Column("created_at", sa.Float(), nullable=False),
+        sa.Column("seen_at", sa.Float(), nullable=False, index=True),
+        sa.Column("completed_at", sa.Float(), nullable=True),
+    )
+    op.create_table(
+        "upload_parts",
+        sa.Column("upload_id", sa.String(length=40), sa.ForeignKey("parted_uploads.id"), primary_key=True),
+        sa.Column("number", sa.Integer(), primary_key=True),
+        sa.Column("site", sa.String(length=40), server_default="", nullable=False),
+        sa.Column("location", sa.String(length=100), nullable=False, unique=True),
+        sa.Column("sealed_digest", sa.LargeBinary(), nullable=False),
+    )
+
+
 def downgrade() -> None:
-    for table in ("notice_marks", "deliveries", "mail_addresses", "webhooks"):
+    for table in ("upload_parts", "parted_uploads", "notice_marks", "deliveries", "mail_addresses", "webhooks"):
         op.drop_table(table)
     op.drop_table("drafts")
     op.drop_table("invitations")

@@ -9,8 +9,10 @@ import signal
 import stat
 import subprocess
 import sys
+from base64 import b64encode
 from collections.abc import Iterator
 from decimal import Decimal
+from hashlib import sha256
 from math import exp, floor
 from pathlib import Path
 
@@ -45,7 +47,7 @@ from core.service.intake import StoredAnswer, Submission
 from core.training.attempt import in_phase
 from core.training.order import Failed, Phase, stored_order
 from tests.support import entry
-from tests.support.api import Service, job, running, submit, upload
+from tests.support.api import Service, job, metadata, running, submit, upload
 from tests.support.embedded import ROOT
 from tests.support.store import STEP, Place, give, make_place
 from tests.support.store import submit as submit_row
@@ -263,6 +265,8 @@ def secrets(service: Service) -> dict[str, str]:
     with database.read() as session:
         assert session.get_one(Job, job_id).state == "succeeded"
     database.dispose()
+    draft = owner.post("/v1/datasets", json=metadata(seal=False)).json()["id"]
+    opened = owner.post(f"/v1/datasets/{draft}/uploads", json={"bytes": 5}).json()["id"]
     return {
         "dataset_id": dataset["id"],
         "scope_id": dataset["scope"],
@@ -275,6 +279,8 @@ def secrets(service: Service) -> dict[str, str]:
         "invitation_id": owner.post("/v1/invitations", json={"role": "analyst", "note": "Ann"}).json()["id"],
         "webhook_id": owner.post("/v1/webhooks", json={"url": "https://93.184.215.14/"}).json()["id"],
         "name": "report.json",
+        "upload_id": opened,
+        "number": "1",
     }
 
 
@@ -290,7 +296,9 @@ def weights_of(client: httpx.Client) -> str:
 def ask(client: httpx.Client, method: str, path: str) -> tuple[int, str | None]:
     """Return the status of an answer and the code of its problem."""
     body = {} if method in {"post", "put", "patch"} else None
-    answer = client.request(method, path, headers={"Idempotency-Key": os.urandom(8).hex()}, json=body)
+    digest = f"sha-256=:{b64encode(sha256(b'{}').digest()).decode()}:"
+    headers = {"Idempotency-Key": os.urandom(8).hex(), "Content-Digest": digest}
+    answer = client.request(method, path, headers=headers, json=body)
     is_problem = answer.headers.get("content-type", "").startswith("application/problem+json")
     return answer.status_code, answer.json()["code"] if is_problem else None
 
@@ -301,7 +309,7 @@ class TestStrangers:
         self, service: Service, secrets: dict[str, str], role: str
     ) -> None:
         stranger, _ = service.someone(role)
-        absent = {name: value[:-6] + "zzzzzz" for name, value in secrets.items()}
+        absent = {name: value[:-6] + "zzzzzz" for name, value in secrets.items() if name != "number"} | {"number": "1"}
         tried = 0
         for path, methods in stranger.get("/openapi.json").json()["paths"].items():
             for method in set(methods) & {"get", "post", "put", "patch", "delete"}:
@@ -325,7 +333,7 @@ class TestStrangers:
         for path in ("datasets", "jobs", "keys", "audit"):
             answer = stranger.get(f"/v1/{path}", params={"after": after})
             assert answer.status_code < 500
-            assert not any(value in answer.text for name, value in secrets.items() if name != "name")
+            assert not any(value in answer.text for name, value in secrets.items() if name not in {"name", "number"})
 
     @pytest.mark.parametrize("name", ["..%2f..%2fetc%2fpasswd", "....//x", "ds_%2e%2e", "%ff", "a" * 200])
     def test_identifiers_are_no_paths(self, service: Service, name: str) -> None:

@@ -14,12 +14,13 @@ from core.base.identifiers import new_id
 from core.db import clock
 from core.db.database import Database
 from core.db.tables import Dataset
+from core.db.upload_tables import PartedUpload, UploadPart
 from core.jobs import jobs, workers
 from core.jobs.presence import SiteSlot
 from core.ledger import ledger
 from core.ledger.claims import freeze_ledger, put_secret
 from core.operations.roles import make_role
-from core.records import datasets
+from core.records import datasets, parts
 from tests.support.store import Place, make_place, queue_federated, submit
 from workers import upkeep
 
@@ -118,6 +119,37 @@ REFUSED = {
     "to cut the audit": "DELETE FROM audit",
     "another revision": "UPDATE schema_revision SET version_num = '9'",
 }
+
+
+def test_parts_of_its_own_uploads_are_its_own_and_anothers_are_not(ground: Ground) -> None:
+    def upload(place: Place, site: str) -> PartedUpload:
+        facts = {"bytes": 1, "part_bytes": 1, "media_type": "text/csv", "wrapped_key": "v1.a.b"}
+        times = {"created_at": 0.0, "seen_at": 0.0}
+        return PartedUpload(
+            id=new_id("upl"), dataset_id=place.dataset_id, owner_id=place.principal_id, site=site, **facts, **times
+        )
+
+    def part(made: PartedUpload, number: int) -> UploadPart:
+        name = f"{made.id}-{number}"
+        return UploadPart(upload_id=made.id, number=number, site=made.site, location=name, sealed_digest=b"")
+
+    for login, place, site in ((ground.login, ground.place, ground.site), (ground.owner, ground.other, "south")):
+        with login.write() as session:
+            made = upload(place, site)
+            session.add(made)
+            session.flush()
+            session.add(part(made, 1))
+    with pytest.raises(Forbidden), ground.login.write() as session:
+        session.add(upload(ground.other, "south"))
+    for statement in (
+        "UPDATE parted_uploads SET wrapped_key = NULL WHERE site = 'south'",
+        "UPDATE upload_parts SET location = 'mine' WHERE site = 'south'",
+        "DELETE FROM upload_parts WHERE site = 'south'",
+        f"UPDATE upload_parts SET site = 'south' WHERE site = '{ground.site}'",
+    ):
+        with pytest.raises(Forbidden), ground.login.write() as session:
+            session.execute(text(statement))
+    assert ground.login.run(parts.drop_late, ground.site), "its own go when they are late"
 
 
 @pytest.mark.parametrize("statement", REFUSED.values(), ids=REFUSED.keys())

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -12,7 +13,7 @@ from safetensors.numpy import save
 from sqlalchemy import delete, select
 
 from core.access.bootstrap import first_admin
-from core.base.errors import Conflict, DuplicateDataset, Invalid, NearCopy, NotReady
+from core.base.errors import Conflict, DuplicateDataset, Invalid, NearCopy, NotFound, NotReady
 from core.base.settings import ServiceSettings
 from core.data.datasets import parse_metadata
 from core.db import clock
@@ -29,7 +30,7 @@ from core.records.decoding.validation import open_report
 from core.records.encryption import Tampered
 from core.records.master_key import MasterKeys, load_master_keys
 from core.records.records import StoredRecords, kept_of, open_records
-from core.service import datasets, health, identity, jobs, uploads, weights
+from core.service import datasets, health, identity, jobs, parted_uploads, parts, uploads, weights
 from core.service.context import Caller, Context
 from core.service.witnessing import start
 from core.training.job_repository import JobRepository
@@ -321,3 +322,41 @@ def test_public_weights_are_a_site_s_own(sites: Sites) -> None:
     with pytest.raises(Invalid, match="kept by another site"):
         sites.submit({**body, "model": {**network, "pretrained": here.id}})
     assert sites.submit({**body, "model": {**network, "pretrained": there.id}})
+
+
+def sent_in_parts(sites: Sites, site: str, content: bytes) -> tuple[str, str]:
+    """Declare a dataset and send its file in one part through a site's service; return the dataset and the upload."""
+    stated = parse_metadata(metadata(distinct_because="patients of this site alone"))
+    declared, _ = uploads.declare(sites[site], sites.admin, stated, None)
+    opened, _ = parted_uploads.begin(
+        sites[site], sites.admin, declared["id"], len(content), "text/csv", parted_uploads.LEAST_PART_BYTES, None
+    )
+    parts.put(sites[site], sites.admin, declared["id"], opened["id"], 1, sha256(content).digest(), [content])
+    return str(declared["id"]), str(opened["id"])
+
+
+def test_parts_are_kept_by_the_site_that_they_were_sent_to(sites: Sites) -> None:
+    content = csv(100, 78)
+    dataset, upload = sent_in_parts(sites, "north", content)
+    for other in ("south", ""):
+        for deed in (parted_uploads.get, parts.complete, parted_uploads.end):
+            with pytest.raises(Conflict, match="kept by the site north"):
+                deed(sites[other], sites.admin, dataset, upload)
+        with pytest.raises(Conflict, match="kept by the site north"):
+            parts.put(sites[other], sites.admin, dataset, upload, 1, sha256(content).digest(), [content])
+        assert datasets.erase_late_uploads(sites[other]) == 0
+    upkeep.rewrap(sites["north"].settings, fresh=True)  # the key of the parts comes along
+    view = parts.complete(sites["north"], sites.admin, dataset, upload)
+    assert (view.state, view.site, view.rows) == ("ready", "north", 100)
+
+
+def test_an_erasure_waits_for_the_site_that_keeps_parts(sites: Sites) -> None:
+    dataset, upload = sent_in_parts(sites, "north", csv(100, 79))
+    assert datasets.erase(sites["south"], sites.admin, dataset).state == "erasing"
+    assert datasets.finish_erasures(sites["south"]) == []
+    with pytest.raises(Conflict):
+        parts.complete(sites["north"], sites.admin, dataset, upload)
+    assert datasets.erase_late_uploads(sites["north"]) == 1
+    assert datasets.finish_erasures(sites["south"]) == [dataset]
+    with pytest.raises(NotFound):
+        parted_uploads.get(sites["north"], sites.admin, dataset, upload)
