@@ -4,8 +4,10 @@ import json
 import re
 import threading
 import time
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from hashlib import sha256
 from itertools import repeat
 from pathlib import Path
 from typing import Any
@@ -32,6 +34,7 @@ from tests.support.api import COLUMNS, Service, csv, job, joined, metadata, runn
 from tests.support.store import give, open_place
 from tests.support.verified import verified
 
+_FILE = b"age\n1\n"
 SECONDS_TO_END = 15.0
 """Within which an open answer must end; keys are looked at every five seconds."""
 
@@ -538,6 +541,7 @@ class TestOfOthers:
         dataset = upload(owner)
         owner.put(place(dataset, who), json={"budget_cap": "all"})
         made = submit(owner, job(dataset["id"])).json()["id"]
+        draft = owner.post("/v1/datasets", json=metadata(seal=False)).json()["id"]
         real = {
             "dataset_id": dataset["id"],
             "scope_id": dataset["scope"],
@@ -545,8 +549,11 @@ class TestOfOthers:
             "principal_id": who["principal"],
             "key_id": who["id"],
             "name": "report.json",
+            "upload_id": owner.post(f"/v1/datasets/{draft}/uploads", json={"bytes": len(_FILE)}).json()["id"],
+            "number": "1",
         }
-        other = {name: value[:-4] + "0000" if name != "name" else value for name, value in real.items()}
+        same = {"name", "number"}
+        other = {name: value if name in same else value[:-4] + "0000" for name, value in real.items()}
         asked = 0
         for path, operations in stranger.get("/openapi.json").json()["paths"].items():
             names = re.findall(r"\{(\w+)\}", path)
@@ -565,14 +572,17 @@ class TestOfOthers:
             "freeze": {"reason": "mine now"},
             "acceptances": {"entry": 1, "reason": "mine now"},
             "adjustments": {"job": names["job_id"], "reason": "mine now"},
-        }
+        } | ({"/uploads": {"bytes": 7}} if path.endswith("/uploads") else {})
         body = next((body for word, body in bodies.items() if word in path), None)
         content: dict[str, Any] = {} if body is None else {"json": body}
-        if path.endswith("/content"):
-            content = {"content": b"age\n1\n"}
+        if path.endswith("/content") or "/parts/" in path:
+            content = {"content": _FILE}
         if method == "patch":
             content = {"json": {"name": "mine now"}}
-        headers = {"Idempotency-Key": "x"} | ({"Content-Type": "text/csv"} if "content" in content else {})
+        digest = f"sha-256=:{b64encode(sha256(_FILE).digest()).decode()}:"
+        headers = {"Idempotency-Key": "x", "Content-Digest": digest} | (
+            {"Content-Type": "text/csv"} if "content" in content else {}
+        )
         answer = client.request(method, path.format(**names), headers=headers, **(content if method != "get" else {}))
         return answer.status_code, re.sub(r"(req|ds|sc|job|pr|key)_[0-9a-z]{26}", r"\1", answer.text)
 
