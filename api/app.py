@@ -44,6 +44,7 @@ from api.pages import methods as method_pages
 from api.pages import models as model_pages
 from api.pages import new_dataset as new_dataset_pages
 from api.pages import new_job as new_job_pages
+from api.pages import parts as part_pages
 from api.pages import people as people_pages
 from api.pages import reports as report_pages
 from api.pages.rendering import problem_page
@@ -92,6 +93,7 @@ PAGES: Final = (
     home,
     new_dataset_pages,
     draft_pages,
+    part_pages,
     dataset_pages,
     new_job_pages,
     job_pages,

@@ -6,7 +6,7 @@ import typer
 
 from farthing.client import Client
 from farthing.console import DEFAULT_URL, Json, Secret, Url, app, figure, line, out, plain_table, say
-from farthing.schemas.notices import KINDS, EmailView
+from farthing.schemas.notices import KINDS, DeliveryView, EmailView
 
 webhooks = typer.Typer(no_args_is_help=True, help="Have events posted to an address, signed.")
 email = typer.Typer(no_args_is_help=True, help="Have events mailed to you.")
@@ -75,16 +75,17 @@ def deliveries(webhook: WebhookId, *, as_json: Json = False, url: Url = DEFAULT_
     """List the deliveries of a webhook, newest first."""
     with Client(url, secret) as client:
         found = list(client.deliveries(webhook))
-    if as_json:
-        for one in found:
-            line(one.model_dump_json())
-        return
-    rows = [
-        (one.id, one.event, one.happened_at, one.state, figure(one.trouble), figure(one.next_at), str(one.attempts))
-        for one in found
-    ]
-    names = ("delivery", "event", "at", "state", "trouble", "next attempt")
-    out.print(plain_table("", rows, left=names, right=("attempts",)))
+    for one in found:
+        line(one.model_dump_json() if as_json else _delivery(one))
+
+
+def _delivery(one: DeliveryView) -> str:
+    """Return a delivery in one line, whatever the width of the terminal."""
+    said = [one.id, one.event, one.happened_at, one.state]
+    said += [one.trouble] if one.trouble else []
+    said += [f"{one.attempts} attempt{'' if one.attempts == 1 else 's'}"]
+    said += [f"next {one.next_at}"] if one.next_at else []
+    return "  ".join(said)
 
 
 @email.command("show")

@@ -72,7 +72,12 @@ async def send_file(dataset_id: DatasetId, request: Request, caller: Caller, db:
         dataset = await uploads.in_thread(request, datasets_api.THREADS, work)
     except Refusal as refusal:
         return refused(request, refusal)
-    path = f"/datasets/{dataset_id}"
+    return arrived(dataset)
+
+
+def arrived(dataset: DatasetView) -> Response:
+    """Return the page to go on with, once a file has arrived."""
+    path = f"/datasets/{dataset.id}"
     return Response(headers={"Location": f"{path}/draft" if dataset.state == "draft" else path})
 
 

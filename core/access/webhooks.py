@@ -7,7 +7,7 @@ it is revoked. Its secret is stored wrapped by the master key, which this layer 
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from sqlalchemy import delete, func, inspect, select, update
+from sqlalchemy import ColumnElement, delete, func, inspect, select, update
 from sqlalchemy.orm import Session
 
 from core.access.principals import lock, valid
@@ -104,9 +104,18 @@ def switch_on(webhook: Webhook) -> None:
 
 def ended(session: Session) -> Sequence[Webhook]:
     """Return the webhooks that are not off and whose key opens nothing any more, locked."""
+    statement = select(Webhook).where(*_is_ended()).order_by(Webhook.id).with_for_update()
+    return session.execute(statement).scalars().all()
+
+
+def any_ended(session: Session) -> bool:
+    """Tell whether there is a webhook that is not off and whose key opens nothing any more."""
+    return session.execute(select(Webhook.id).where(*_is_ended()).limit(1)).first() is not None
+
+
+def _is_ended() -> tuple[ColumnElement[bool], ...]:
     alive = select(ApiKey.id).join(Principal, Principal.id == ApiKey.principal_id).where(*valid(clock.now()))
-    statement = select(Webhook).where(Webhook.off_at.is_(None), Webhook.key_id.not_in(alive))
-    return session.execute(statement.order_by(Webhook.id).with_for_update()).scalars().all()
+    return Webhook.off_at.is_(None), Webhook.key_id.not_in(alive)
 
 
 def live(session: Session) -> list[tuple[Webhook, str]]:

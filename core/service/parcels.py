@@ -90,9 +90,9 @@ class SendingEnd:
 
 
 def any_due(context: Context) -> bool:
-    """Tell whether a delivery waits to be sent now."""
+    """Tell whether a delivery waits to be sent now, or a webhook to be switched off."""
     with context.database.read() as session:
-        return deliveries.any_due(session)
+        return deliveries.any_due(session) or webhooks.any_ended(session)
 
 
 def claim(context: Context) -> list[Post | Mail]:

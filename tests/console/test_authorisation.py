@@ -67,7 +67,6 @@ def dataset(people: dict[str, tuple[httpx.Client, httpx.Client, str]]) -> str:
         ("/certificates", "/v1/me"),
         ("/audit", "/v1/audit"),
         ("/you/notices", "/v1/webhooks"),
-        ("/you/notices/whk_x", "/v1/webhooks/whk_x/deliveries"),
         ("/you/email", "/v1/me/email"),
     ],
 )

@@ -1,6 +1,8 @@
 """An owner's way through pages: declare, send a file, look at the report, mend, seal."""
 
+import base64
 import csv
+import hashlib
 import io
 import json
 import re
@@ -159,3 +161,60 @@ def test_a_broken_export_is_mended_in_the_browser(service: Service, chromium: Br
         seen.page.get_by_role("link", name="Budget", exact=True).wait_for()
         seen.refuse_violations()
         seen.refuse_reports()
+
+
+def test_a_large_file_goes_in_parts_and_on_after_a_broken_line(
+    service: Service, chromium: Browser, tmp_path: Path
+) -> None:
+    """The second part is refused, then breaks once; the same file goes on with it, and the first is not sent again."""
+    client, made = service.someone("owner", "far away")
+    window = service.window(made["key"])
+    dataset = declared(window, csrf(window), name="large")
+    rows = 800_000
+    content = rows_of(rows, 940_000)
+    assert len(content) > 16 * 2**20
+    path = tmp_path / "large.csv"
+    path.write_bytes(content)
+    asked: list[str] = []
+    with look(chromium, service.url) as seen:
+        seen.sign_in(made["key"])
+        seen.page.on("request", lambda one: asked.append(one.url.rpartition("/")[2]) if "/parts/" in one.url else None)
+        seen.page.route("**/parts/2", lambda route: route.fulfill(status=403, body="<p>the line is closed</p>"))
+        seen.go(f"/datasets/{dataset}/draft")
+        seen.page.get_by_label("The file", exact=True).set_input_files(path)
+        seen.page.get_by_role("button", name="Send the file").click()
+        seen.page.get_by_text("the line is closed").wait_for()
+        assert asked == ["1", "2"]
+        open_uploads = client.get(f"/v1/datasets/{dataset}/uploads").json()["data"]
+        assert [one["received_count"] for one in open_uploads] == [1]
+        seen.page.unroute("**/parts/2")
+        breaks = iter([True])
+        seen.page.route("**/parts/2", lambda route: route.abort() if next(breaks, False) else route.continue_())
+        seen.wrong.clear()
+        seen.page.get_by_role("button", name="Send the file").click()
+        seen.page.get_by_text(f"every declared column has a value in all {rows:,}").wait_for(timeout=120_000)
+        assert asked[2:] == ["2", "2", "3"]
+    assert client.get(f"/v1/datasets/{dataset}/uploads").json()["data"] == []
+    assert client.get(f"/v1/datasets/{dataset}/draft").json()["rows"] == rows
+
+
+def test_parts_of_others_are_not_seen_and_odd_sizes_are_refused(service: Service) -> None:
+    _, made = service.someone("owner", "alone with parts")
+    window = service.window(made["key"])
+    token = csrf(window)
+    dataset = declared(window, token, name="in parts")
+    base = f"/datasets/{dataset}/uploads"
+    for size in ("", "many", "0", "-1", str(2**60)):
+        form = {"csrf": token, "bytes": size, "media_type": "text/csv"}
+        assert window.post(base, data=form).status_code == 422, size
+    opened = window.post(base, data={"csrf": token, "bytes": "9", "media_type": "text/csv"})
+    assert opened.status_code == 201, opened.text
+    upload = opened.json()["id"]
+    other = service.window(service.someone("owner", "nosy of parts")[1]["key"])
+    for path in (base, f"{base}/{upload}"):
+        assert other.get(path).status_code == 404
+    digest = "sha-256=:" + base64.b64encode(hashlib.sha256(b"123456789").digest()).decode() + ":"
+    headers = {"Content-Digest": digest, "X-CSRF-Token": token}
+    assert window.post(f"{base}/{upload}/parts/1", content=b"12345678x", headers=headers).status_code == 422
+    headers["X-CSRF-Token"] = "0" * 48
+    assert window.post(f"{base}/{upload}/parts/1", content=b"123456789", headers=headers).status_code == 403
