@@ -121,7 +121,7 @@ async def put_part(
     All parts are of the length that the upload says, and the last one has the rest. What is shorter, longer or not of
     the digest is refused, and the part that is there stays.
     """
-    digest = _digest_of(content_digest)
+    digest = digest_of(content_digest)
 
     def work(body: Iterator[bytes]) -> UploadPartView:
         return parts.put(db, caller, dataset_id, upload_id, number, digest, body)
@@ -129,7 +129,7 @@ async def put_part(
     return await uploads.in_thread(request, THREADS, work)
 
 
-def _digest_of(header: str) -> bytes:
+def digest_of(header: str) -> bytes:
     """Return the SHA-256 that a Content-Digest header names, 32 bytes.
 
     Raises:

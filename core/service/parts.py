@@ -139,7 +139,7 @@ def _take(file: SealedFile, pieces: Iterable[bytes], expected_bytes: int, digest
 def _other_length(expected_bytes: int, received: str) -> Invalid:
     return Invalid(
         f"This part has {expected_bytes} bytes, and {received} came. Nothing was stored.",
-        FieldError("/", f"send exactly {expected_bytes} bytes"),
+        FieldError("#header/Content-Length", f"send exactly {expected_bytes} bytes"),
     )
 
 

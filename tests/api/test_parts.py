@@ -213,7 +213,8 @@ class TestSending:
             wrong = part[:-1] if change < 0 else part + b"x"
             refused = send(owner, place, number, wrong)
             assert (refused.status_code, refused.json()["code"]) == (422, "invalid-request")
-            assert str(len(part)) in refused.json()["errors"][0]["detail"]
+            (named,) = refused.json()["errors"]
+            assert named == {"pointer": "#header/Content-Length", "detail": f"send exactly {len(part)} bytes"}
         assert numbers(owner, place) == []
         owner.delete(place)
 
