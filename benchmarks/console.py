@@ -1,4 +1,4 @@
-"""How long pages of the console take with 1,000 jobs and 10,000 entries, and what the first one weighs.
+"""Times of the console's pages with 1,000 jobs and 10,000 entries, and the weight of the first one.
 
 `python -m benchmarks.console [--jobs 1000]`. One embedded service with one dataset and one model; a page's time is a
 client's on the same machine, so no less than the server's.
@@ -79,13 +79,13 @@ def main() -> int:
     """Print a line a page; return how many goals are missed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=1000)
-    told = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as home, embedded(Path(home)) as service:
         with Client(service.url, KEY) as admin:
             made = admin.create_key("office", "owner")
         with Client(service.url, made.key or "") as owner:
             key = owner.rotate_key(made.id).key or ""
-        shown = paths(service, key, told.jobs)
+        shown = paths(service, key, options.jobs)
         window = window_of(service.url, key)
         times = {path: took(window, path) for path in shown}
         window.close()

@@ -1,4 +1,4 @@
-"""What is wrong with a declaration or a file, with links to the fields of the form that declares a dataset."""
+"""Problems of a declaration or a file, with links to the fields of the form that declares a dataset."""
 
 import re
 from typing import Final

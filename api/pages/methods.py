@@ -22,7 +22,7 @@ CHECKS: Final[Mapping[str, tuple[str, str, str]]] = {
     "runtime": ("checked as it runs", "now", ""),
     "declared": ("yours to know", "eye", "warn"),
 }
-"""How an assumption is seen to: words, icon, kind of badge."""
+"""Words, icon and kind of badge of each way in which an assumption is seen to."""
 
 
 @dataclass(frozen=True)

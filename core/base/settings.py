@@ -27,7 +27,7 @@ ADDRESS: Final = (
     r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]{1,64}(?:\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]{1,64}){0,8}"
     r"@(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.){0,8}[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 )
-"""What an email address looks like: plain words in ASCII, so that it can end no line and no field of a mail."""
+"""Form of an email address: plain words in ASCII, so that it can end no line and no field of a mail."""
 
 
 def _networks(text: str) -> str:

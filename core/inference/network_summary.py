@@ -1,4 +1,4 @@
-"""What people read of a released network: its layers, how it was trained and what that promises.
+"""The document of a released network: its layers, how it was trained and what that promises.
 
 A network has no coefficients to show, so nothing here is an estimate with an error.
 """

@@ -35,7 +35,7 @@ from core.service.workers import LEASES
 READ: Final = "read"
 """The mark of how far events were read."""
 AGAIN_SECONDS: Final = 300.0
-"""So much is looked at again: longer than any transaction of ours is open."""
+"""Time before the last look that is looked at again: longer than any transaction of ours is open."""
 LOW_PER_CENT: Final = 10
 KEEP_SECONDS: Final = 60.0
 """A mark that is no older than this is not written for itself alone."""
@@ -56,7 +56,7 @@ class Happening:
     people: frozenset[str] = frozenset()
     roles: frozenset[str] = frozenset()
     goes_on: bool = False
-    """Whether a target hears of it that was made later."""
+    """True: a target that is made later hears of it, too."""
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ FAILING_SECONDS: Final = 3 * 86_400.0
 GONE: Final = 410
 """By this status a webhook says that it wants nothing more."""
 MAIL: Final = "eml_"
-"""What identifiers of mail addresses begin with."""
+"""Beginning of the identifiers of mail addresses."""
 _ANSWERS: Final = 10
 """That a mail server gives at most while it takes one mail."""
 _SPARE_SECONDS: Final = 5.0

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import pytest
@@ -14,7 +13,7 @@ from core.db.notice_tables import Delivery, Webhook
 from tests.support.api import Service, running
 from tests.support.browser import look
 from tests.support.listener import listening
-from tests.support.mailbox import Mailbox, mailbox
+from tests.support.mailbox import Mailbox, mailbox, noticing
 from tests.support.windows import csrf
 
 
@@ -26,17 +25,7 @@ def box() -> Iterator[Mailbox]:
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory, box: Mailbox) -> Iterator[Service]:
-    settings = {
-        "WEBHOOK_HTTP": "true",
-        "WEBHOOK_NETWORKS": "127.0.0.0/8",
-        "NOTICE_SECONDS": "0.2",
-        "SMTP_HOST": "127.0.0.1",
-        "SMTP_PORT": str(box.port),
-        "SMTP_TLS": "none",
-        "MAIL_FROM": "farthing@data.example",
-    }
-    home: Path = tmp_path_factory.mktemp("pages")
-    with running(home, **{f"FARTHING_{name}": value for name, value in settings.items()}) as found:
+    with running(tmp_path_factory.mktemp("pages"), **noticing(box)) as found:
         yield found
 
 

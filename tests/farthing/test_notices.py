@@ -1,7 +1,6 @@
 """Webhooks and the email address by the client and by commands."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from standardwebhooks import Webhook as Verifier
@@ -12,7 +11,7 @@ from farthing.cli import app
 from farthing.schemas.notices import KINDS
 from tests.support.api import Service, running
 from tests.support.listener import listening
-from tests.support.mailbox import Mailbox, mailbox
+from tests.support.mailbox import Mailbox, mailbox, noticing
 
 
 @pytest.fixture(scope="module")
@@ -23,17 +22,7 @@ def box() -> Iterator[Mailbox]:
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory, box: Mailbox) -> Iterator[Service]:
-    settings = {
-        "WEBHOOK_HTTP": "true",
-        "WEBHOOK_NETWORKS": "127.0.0.0/8",
-        "NOTICE_SECONDS": "0.2",
-        "SMTP_HOST": "127.0.0.1",
-        "SMTP_PORT": str(box.port),
-        "SMTP_TLS": "none",
-        "MAIL_FROM": "farthing@data.example",
-    }
-    home: Path = tmp_path_factory.mktemp("noticing")
-    with running(home, **{f"FARTHING_{name}": value for name, value in settings.items()}) as found:
+    with running(tmp_path_factory.mktemp("noticing"), **noticing(box)) as found:
         yield found
 
 

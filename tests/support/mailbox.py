@@ -132,6 +132,19 @@ class Handler(socketserver.StreamRequestHandler):
         self.say("250 ok")
 
 
+def noticing(box: Mailbox) -> dict[str, str]:
+    """Return the environment of a service that mails to this box, and posts to this machine."""
+    return {
+        "FARTHING_WEBHOOK_HTTP": "true",
+        "FARTHING_WEBHOOK_NETWORKS": "127.0.0.0/8",
+        "FARTHING_NOTICE_SECONDS": "0.2",
+        "FARTHING_SMTP_HOST": "127.0.0.1",
+        "FARTHING_SMTP_PORT": str(box.port),
+        "FARTHING_SMTP_TLS": "none",
+        "FARTHING_MAIL_FROM": "farthing@data.example",
+    }
+
+
 def _address(line: str) -> str:
     return line.partition("<")[2].partition(">")[0]
 
