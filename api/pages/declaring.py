@@ -7,11 +7,19 @@ from fastapi import Request, Response
 
 from api.errors import status_of
 from api.pages.rendering import as_page, fragment
-from core.base.errors import Refusal
+from core.base.errors import FieldError, Invalid, Refusal
+from core.base.validation_errors import MISSING
 
 FORM_BYTES: Final = 1_000_000
 """The longest declaration that a form sends: some thousand columns."""
 _COLUMN: Final = re.compile(r"^/columns/(\d+)/(\w+)")
+_WORDS: Final = {"lower": "lowest", "upper": "highest", "other": "unknown ones become", "missing": "missing codes"}
+_MISSING: Final = {
+    "lower": "type the lowest plausible value",
+    "upper": "type the highest plausible value",
+    "values": "list its values with commas between, the baseline first",
+    "name": "type its name",
+}
 _FIELDS: Final = {
     "/name": "name",
     "/budget/epsilon": "epsilon",
@@ -21,11 +29,22 @@ _FIELDS: Final = {
 }
 
 
-def refused(request: Request, refusal: Refusal) -> Response:
-    """Return the problems of a refusal as a part of a page."""
+def refused(request: Request, refusal: Refusal, given: object = None) -> Response:
+    """Return the problems of a refusal as a part of a page.
+
+    Args:
+        request: with the form.
+        refusal: of a declaration or a file.
+        given: the declaration as it was sent, whose columns have names.
+    """
     request.state.code = refusal.code
-    problems = [{"text": _said(one.pointer, one.detail), "field": _field(one.pointer)} for one in refusal.fields]
-    facts = {"problems": problems or [{"text": "Nothing was changed.", "field": ""}], "title": refusal.detail}
+    names = _names(given)
+    problems = [{"text": _said(one, names), "field": _field(one.pointer)} for one in refusal.fields]
+    count = len(problems)
+    title = refusal.detail
+    if given is not None and type(refusal) is Invalid and problems:
+        title = "One thing is missing or wrong" if count == 1 else f"{count} things are missing or wrong"
+    facts = {"problems": problems or [{"text": "Nothing was changed.", "field": ""}], "title": title}
     return as_page(fragment(request, "declaration_problems.html", facts), status_of(type(refusal)))
 
 
@@ -35,7 +54,21 @@ def _field(pointer: str) -> str:
     return f"c{column[1]}-{column[2]}" if column else _FIELDS.get(pointer, "")
 
 
-def _said(pointer: str, detail: str) -> str:
-    column = _COLUMN.match(pointer)
-    where = f"column {int(column[1]) + 1}, {column[2]}" if column else pointer.strip("/").replace("/", ", ")
-    return f"{where}: {detail}" if where else detail
+def _names(given: object) -> list[str]:
+    """Return the names of the columns of a declaration."""
+    columns = given.get("columns") if isinstance(given, dict) else None
+    found = columns if isinstance(columns, list) else []
+    return [str(one.get("name", "")) if isinstance(one, dict) else "" for one in found]
+
+
+def _said(one: FieldError, names: list[str]) -> str:
+    """Return a problem in the words of the page."""
+    column = _COLUMN.match(one.pointer)
+    if not column:
+        where = one.pointer.strip("/").replace("/", ", ")
+        return f"{where}: {one.detail}" if where else one.detail
+    place, field = int(column[1]), column[2]
+    name = names[place] if place < len(names) and names[place] else f"column {place + 1}"
+    if one.detail == MISSING and field in _MISSING:
+        return f"{name}: {_MISSING[field]}"
+    return f"{name}, {_WORDS.get(field, field)}: {one.detail}"

@@ -91,6 +91,7 @@ def show_mend(dataset_id: DatasetId, request: Request, caller: Caller, db: Db) -
 @page(router, "/datasets/{dataset_id}/mend", api=api.mend_draft, method="POST", form_bytes=FORM_BYTES)
 def mend(dataset_id: DatasetId, request: Request, form: FormFields, caller: Caller, db: Db) -> Response:
     """Put what the form says in the place of a draft's declaration."""
+    given: object = None
     try:
         given = parse_json(value_of(form, "metadata").encode(), MANY_VALUES)
         if not isinstance(given, dict):
@@ -99,7 +100,7 @@ def mend(dataset_id: DatasetId, request: Request, form: FormFields, caller: Call
         wanted = dict.fromkeys(before) | given
         drafts.mend(db, caller, dataset_id, {name: one for name, one in wanted.items() if name not in _SEALING})
     except Refusal as refusal:
-        return refused(request, refusal)
+        return refused(request, refusal, given)
     return Response(headers={"Location": f"/datasets/{dataset_id}/draft"})
 
 

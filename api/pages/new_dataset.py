@@ -13,7 +13,7 @@ from api.pages.rendering import as_page, fragment, render
 from api.pages.routes import Form, FormFields, PageRoute, page, value_of
 from api.routes import datasets as api
 from core.base.errors import Refusal
-from core.data.datasets import Metadata, parse_metadata
+from core.data.datasets import parse_metadata
 from core.privacy.attacks import attack
 from core.service import declarations, uploads
 
@@ -54,24 +54,29 @@ def show_promise(
 @page(router, "/datasets/new/check", cost=OWN, method="POST", form_bytes=FORM_BYTES)
 def check(request: Request, form: FormFields, caller: Caller, db: Db) -> Response:
     """Check a declaration without the records."""
+    given: object = None
     try:
-        declarations.parse(db, caller, _metadata(form))
+        given = _given(form)
+        declarations.parse(db, caller, parse_metadata(given))
     except Refusal as refusal:
-        return refused(request, refusal)
+        return refused(request, refusal, given)
     return as_page(fragment(request, "declaration_problems.html", {"problems": []}))
 
 
 @page(router, "/datasets/new", api=api.create_dataset, method="POST", form_bytes=FORM_BYTES)
 def declare(request: Request, form: FormFields, caller: Caller, db: Db) -> Response:
     """Make a draft of a declaration; the script of the page sends its file then."""
+    given: object = None
     try:
-        view, _ = uploads.declare(db, caller, _metadata(form), None)
+        given = _given(form)
+        view, _ = uploads.declare(db, caller, parse_metadata(given), None)
     except Refusal as refusal:
-        return refused(request, refusal)
+        return refused(request, refusal, given)
     request.state.target = f"datasets/{view['id']}"
     return Response(status_code=HTTPStatus.CREATED, headers={"Location": f"/datasets/{view['id']}/draft"})
 
 
-def _metadata(form: Form) -> Metadata:
+def _given(form: Form) -> object:
+    """Return the declaration of a form, as that of a draft."""
     given = parse_json(value_of(form, "metadata").encode(), MANY_VALUES)
-    return parse_metadata(given | {"seal": False} if isinstance(given, dict) else given)
+    return given | {"seal": False} if isinstance(given, dict) else given

@@ -243,8 +243,9 @@ def _forecast(request: Request, caller: Principal, context: Context, form: Form)
         budget = datasets.budget(context, caller, asked["dataset"])
         points = [] if view.prediction is None else curves.get(context, caller, spec_of(asked).job()).points
     except Refusal as refusal:
-        lines = [f"{one.detail}" for one in refusal.fields] or [refusal.detail]
-        return {"refused": {"title": refusal.detail, "lines": lines}, "reserving": None}
+        found = problems_of(refusal)
+        title = "It has no price yet" if any(one.field for one in found) else refusal.detail
+        return {"refused": {"title": title, "problems": found}, "reserving": None}
     assert view.cost is not None, "it is a job on one dataset"
     cost, held = Decimal(view.cost.budget_share), Decimal(view.cost.retry_allowance.budget_share)
     shares = charts.Standing(budget.budget_share.spent, budget.budget_share.reserved)

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from core.base.errors import FieldError
 
+MISSING: Final = "is missing"
 _MAX_ERRORS: Final = 100
 _OBJECT, _LIST, _WHOLE, _NUMBER, _TRUTH = (
     "must be an object",
@@ -14,7 +15,7 @@ _OBJECT, _LIST, _WHOLE, _NUMBER, _TRUTH = (
     "must be true or false",
 )
 _SAID: Final[Mapping[str, str]] = {
-    "missing": "is missing",
+    "missing": MISSING,
     "extra_forbidden": "there is no such field here; /openapi.json lists those that there are",
     "union_tag_not_found": "is missing; it says which kind this is",
     "string_type": "must be a text",

@@ -11,6 +11,7 @@ from farthing.schemas.figures import per_cent, size
 from tests.api.test_federations import federated
 from tests.support.api import Service, job, submit, upload
 from tests.support.browser import WIDTHS, look
+from tests.support.windows import csrf
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +52,16 @@ def test_a_plan_on_a_page_is_the_plan_of_the_api(
         assert (
             f'<td class="num">{per_cent(one["budget_share"])}</td><td class="num">{one["epsilon_alone"]}</td>' in text
         )
+
+
+def test_a_wrong_figure_of_a_new_job_is_said_at_the_field_and_beside_the_button(
+    owner: tuple[httpx.Client, httpx.Client], dataset: dict[str, Any]
+) -> None:
+    _, window = owner
+    form = {"dataset": dataset["id"], "target": "y", "features": "age", "by": "epsilon", "amount": "0.5"}
+    text = window.post("/jobs/new/estimate", data=form | {"csrf": csrf(window), "base_rate": "many"}).text
+    assert '<a href="#base_rate">Write a number, such as 0.5.</a>' in text
+    assert 'id="why-not" hx-swap-oob="true">Write a number' in text
 
 
 def test_the_sites_of_a_federated_job_stand_on_its_page(service: Service) -> None:

@@ -88,6 +88,21 @@ def test_a_refused_file_names_its_column_and_keeps_the_declaration(service: Serv
     assert send(window, "0" * 48, dataset, rows_of(40, 97_000)).status_code == 403, "a forged form"
 
 
+def test_what_is_missing_is_said_in_the_words_of_the_page(service: Service) -> None:
+    """Columns by their names: one that is left out of the declaration has no number."""
+    _, made = service.someone("owner", "forgets bounds")
+    window = service.window(made["key"])
+    columns = [{"name": "age", "type": "number"}, {"name": "ward", "type": "category"}, COLUMNS[2]]
+    form = {"csrf": csrf(window), "metadata": json.dumps(metadata(columns=columns))}
+    for path in ("/datasets/new/check", "/datasets/new"):
+        answer = window.post(path, data=form)
+        assert answer.status_code == 422
+        assert "3 things are missing or wrong" in answer.text
+        assert '<a href="#c0-lower">age: type the lowest plausible value</a>' in answer.text
+        assert '<a href="#c1-values">ward: list its values with commas between' in answer.text
+    assert window.post("/datasets/new/check", data=form | {"metadata": "{"}).status_code == 422
+
+
 def test_others_see_no_draft(service: Service) -> None:
     _, made = service.someone("owner", "discreet")
     window = service.window(made["key"])

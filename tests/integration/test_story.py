@@ -177,6 +177,7 @@ def an_analyst_asks_and_watches(story: Story) -> None:
         story.paths["job"] = re.sub(r"\?.*", "", seen.page.url.removeprefix(story.service.url))
         expect(seen.page.locator("#job-state")).to_contain_text("waits for approval", timeout=PATIENCE)
         assert seen.page.get_by_role("link", name="Read the model").count() == 0
+        expect(seen.page.get_by_role("button", name="Cancel")).to_have_count(0)
         seen.refuse_violations()
         seen.refuse_reports()
 

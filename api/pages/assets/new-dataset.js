@@ -122,7 +122,8 @@ function columnOf(row) {
   const made = { ...row.beyond, type, name: row.dataset.name ?? value("name").trim() };
   const isCoded = type === "category" || type === "binary";
   if (isCoded) {
-    made.values = list(value("values"));
+    const values = list(value("values"));
+    if (values.length) made.values = values;
     if (type === "category" && value("other").trim()) made.other = value("other").trim();
   } else {
     for (const what of ["lower", "upper"]) if (value(what).trim()) made[what] = type === "date" ? value(what).trim() : figure(value(what));
