@@ -143,10 +143,16 @@ def _values(form: Form, dataset: DatasetView | None) -> dict[str, Any]:
 
 def problems_of(refusal: Refusal) -> list[Trouble]:
     """Return what is wrong, each with the field of the form that its pointer means."""
-    found = [Trouble(one.detail, _field(one.pointer)) for one in refusal.fields]
+    found = [Trouble(_about(one.pointer) + one.detail, _field(one.pointer)) for one in refusal.fields]
     if not found or not isinstance(refusal, Invalid):
         found.insert(0, Trouble(refusal.detail, ""))
     return found
+
+
+def _about(pointer: str) -> str:
+    """Return the column of a line of deviations that a pointer means."""
+    _, found, column = pointer.partition("/assume/deviations/")
+    return f"{column}: " if found else ""
 
 
 def _field(pointer: str) -> str:
