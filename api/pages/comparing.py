@@ -11,10 +11,11 @@ from api.pages.models import head
 from api.pages.rendering import render
 from api.pages.routes import PageRoute, page, see_other
 from api.routes import models as api
-from core.db.reads import JobFilter
-from core.service import jobs, models, readings
+from core.db.model_reads import ModelFilter
+from core.service import jobs, models, readings, trained
 from core.service.context import Caller as Principal
 from core.service.context import Context
+from core.service.job_views import JobView
 from farthing.schemas.figures import interval_words, level_words, number, p_words, statistic
 
 router = APIRouter(route_class=PageRoute)
@@ -71,17 +72,16 @@ def show_comparison(model_id: ModelId, other_id: ModelId, request: Request, call
 
 
 def _others(context: Context, caller: Principal, model_id: str) -> list[tuple[str, str]]:
-    """Return other models of the same kind and target among the newest jobs: ids and names."""
-    job = jobs.get(context, caller, models.get(context, caller, model_id).job)
-    wanted = JobFilter(state="succeeded", dataset=None, optimizer=None, federation=None, label=None)
-    like = [
-        one
-        for one in jobs.page(context, caller, wanted, None, MOST)
-        if one.result is not None
-        and one.result.model != model_id
-        and [one.model.get(name) for name in ("kind", "target")] == [job.model.get(name) for name in ("kind", "target")]
+    """Return other models of the same kind and target among the newest ones: ids and names."""
+    own = jobs.get(context, caller, models.get(context, caller, model_id).job).model
+    newest = trained.page(context, caller, ModelFilter(), None, MOST)
+    alike = [one for one in newest if one.kind == own["kind"] and one.id != model_id]
+    found = zip(alike, jobs.get_all(context, [(caller, one.job) for one in alike]), strict=True)
+    return [
+        (one.id, words.job_name(job))
+        for one, job in found
+        if isinstance(job, JobView) and job.result is not None and job.model.get("target") == own.get("target")
     ]
-    return [(one.result.model, words.job_name(one)) for one in like if one.result is not None]
 
 
 def _line(one: dict[str, Any]) -> Line:
