@@ -14,11 +14,11 @@ class ChunkRun(View):
     last: Declared[int]
     """Number of the last."""
     kind: Declared[str]
-    """What each draws, such as gaussian or sampled; none: an earlier chunk has paid for it."""
+    """Kind of the answer that each draws, such as gaussian or sampled; none: an earlier chunk has paid for it."""
     budget_share: Declared[str]
-    """What each costs of an empty budget, from 0 to 1."""
+    """Cost of each as a share of an empty budget, from 0 to 1."""
     epsilon_alone: Declared[str]
-    """What each costs at the scope's delta, had nothing else been drawn."""
+    """Epsilon of each at the scope's delta, had nothing else been drawn."""
     mu: Declared[str | None]
     """The same of Gaussian answers alone; null where others are among them."""
 
