@@ -20,7 +20,7 @@ Progress = Callable[[int, int], None]
 IN_PARTS_BYTES: Final = 16 * 2**20
 """A larger file is sent in parts."""
 PART_SENDS: Final = 8
-"""How often one part is sent at most: some 40 seconds without an answer."""
+"""Sends of one part at most: some 40 seconds without an answer."""
 _PASSING: Final = WAITED_OUT | {"body-too-slow", "digest-mismatch"}
 _ROUNDS: Final = 3
 """Of completing, where the service has lost parts."""

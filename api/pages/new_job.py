@@ -56,6 +56,7 @@ FIELDS: Final = (
     ("/labels", "name"),
 )
 """Where a refusal's pointer lies in the form, the first that fits."""
+_FIGURES: Final = (("/privacy", "How much"), ("/assume/base_rate", "Share or mean count"))
 _TYPED: Final = ("name", "kind", "target", "method", "by", "amount", "base_rate", "deviations")
 _FIRST: Final = {"kind": "logistic", "by": "epsilon", "amount": "0.5"}
 
@@ -150,9 +151,10 @@ def problems_of(refusal: Refusal) -> list[Trouble]:
 
 
 def _about(pointer: str) -> str:
-    """Return the column of a line of deviations that a pointer means."""
+    """Return the words before what is wrong: a figure's, or the column of a line of deviations."""
     _, found, column = pointer.partition("/assume/deviations/")
-    return f"{column}: " if found else ""
+    words = column if found else next((said for start, said in _FIGURES if pointer.startswith(start)), "")
+    return f"{words}: " if words else ""
 
 
 def _field(pointer: str) -> str:

@@ -1,11 +1,12 @@
 """Large files from a page: sent in parts, each checked, which go on after a broken line or a reload."""
 
 from http import HTTPStatus
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 from anyio import to_thread
 from fastapi import APIRouter, Header, Path, Request, Response
-from pydantic import TypeAdapter, ValidationError
+from fastapi.responses import JSONResponse
+from pydantic import ValidationError
 
 from api.deps import Caller, Db
 from api.pages.declaring import refused
@@ -23,7 +24,6 @@ from farthing.schemas.base import View
 router = APIRouter(route_class=PageRoute)
 DatasetId = Annotated[str, Path(max_length=60)]
 UploadId = Annotated[str, Path(max_length=60)]
-_NEW: Final = TypeAdapter(NewUpload)
 
 
 @page(router, "/datasets/{dataset_id}/uploads", api=api.list_uploads)
@@ -44,7 +44,7 @@ def open_upload(dataset_id: DatasetId, request: Request, form: FormFields, calle
 
 def _begin(context: Context, caller: Principal, dataset_id: str, size: str, media: str) -> dict[str, Any]:
     try:
-        asked = _NEW.validate_python({"bytes": int(size), "media_type": media})
+        asked = NewUpload.model_validate({"bytes": int(size), "media_type": media})
     except (ValueError, ValidationError):
         fix = FieldError("/bytes", "send the size of the file in bytes, and its media type")
         raise Invalid("This is no file that comes in parts.", fix) from None
@@ -92,5 +92,5 @@ async def complete(dataset_id: DatasetId, upload_id: UploadId, request: Request,
 
 
 def _json(value: View | dict[str, Any] | list[dict[str, Any]], status: int = HTTPStatus.OK) -> Response:
-    text = TypeAdapter(Any).dump_json(value.model_dump(mode="json") if isinstance(value, View) else value)
-    return Response(text, status_code=status, media_type="application/json", headers={"Cache-Control": "no-store"})
+    content = value.model_dump(mode="json") if isinstance(value, View) else value
+    return JSONResponse(content, status, {"Cache-Control": "no-store"})

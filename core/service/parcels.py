@@ -86,7 +86,7 @@ class SendingEnd:
     trouble: Trouble | None = None
     """None: it arrived."""
     final: bool = False
-    """Whether another attempt makes no sense."""
+    """True: another attempt makes no sense."""
 
 
 def any_due(context: Context) -> bool:

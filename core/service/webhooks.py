@@ -23,7 +23,7 @@ TEST: Final = "webhook.test"
 MOST_TESTS: Final = 3
 """Of one webhook, that wait at a time: nobody has the service flood an address."""
 _MARK: Final = "whsec_"
-"""What a secret begins with, after Standard Webhooks."""
+"""Beginning of a secret, after Standard Webhooks."""
 _SECRET_BYTES: Final = 32
 
 

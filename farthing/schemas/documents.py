@@ -44,7 +44,7 @@ class SectionView(View):
 
 
 class Document(View):
-    """What people read of one thing: facts at its head, and parts below them."""
+    """A text about one thing: facts at its head, and parts below them."""
 
     title: Paid[str]
     """What it is about."""
@@ -59,4 +59,4 @@ class DocumentView(Document):
 
     object: Literal["privacy-report"] = "privacy-report"
     lead: Paid[str]
-    """What is promised, in one sentence."""
+    """The promise, in one sentence."""

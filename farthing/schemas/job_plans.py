@@ -24,7 +24,7 @@ class ChunkRun(View):
 
 
 class JobPlanView(View):
-    """What a job draws, fixed when it was submitted. Each chunk is paid before it reads."""
+    """The draws of a job, fixed when it was submitted. Each chunk is paid before it reads."""
 
     object: Literal["job-plan"] = "job-plan"
     job: Drawn[str]

@@ -6,7 +6,7 @@ from farthing.schemas.base import View
 from farthing.schemas.provenance import Declared, Drawn, Operational, Timed
 
 NoticeKind = Literal["approval.waiting", "job.ended", "budget.low", "ledger.frozen", "worker.gone"]
-"""What a webhook or a mail may be about."""
+"""Events that a webhook or a mail may be about."""
 KINDS: Final[tuple[NoticeKind, ...]] = get_args(NoticeKind)
 TITLES: Final[dict[str, str]] = {
     "approval.waiting": "A release waits for your approval",
@@ -66,7 +66,7 @@ class DeliveryView(View):
     happened_at: Timed[str]
     """Time of the event."""
     state: Operational[Literal["waiting", "delivered", "given-up"]]
-    """What became of it."""
+    """Its state: it waits, was delivered, or was given up."""
     attempts: Operational[int]
     """Attempts so far."""
     status: Operational[int | None]

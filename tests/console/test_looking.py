@@ -60,8 +60,8 @@ def test_a_wrong_figure_of_a_new_job_is_said_at_the_field_and_beside_the_button(
     _, window = owner
     form = {"dataset": dataset["id"], "target": "y", "features": "age", "by": "epsilon", "amount": "0.5"}
     text = window.post("/jobs/new/estimate", data=form | {"csrf": csrf(window), "base_rate": "many"}).text
-    assert '<a href="#base_rate">Write a number, such as 0.5.</a>' in text
-    assert 'id="why-not" hx-swap-oob="true">Write a number' in text
+    assert '<a href="#base_rate">Share or mean count: Write a number, such as 0.5.</a>' in text
+    assert 'id="why-not" hx-swap-oob="true">Share or mean count: Write a number' in text
 
 
 def test_the_sites_of_a_federated_job_stand_on_its_page(service: Service) -> None:
