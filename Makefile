@@ -71,12 +71,13 @@ test-stack: setup ## build the images, and the integration tests against the run
 check: check-code ## the same, and links between pages
 	$(BIN)/zensical build --strict --config-file zensical.toml
 
-check-code: setup ## lint, types, import contracts, unused dependencies
+check-code: setup ## lint, types, import contracts, unused dependencies, plain words
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/deptry .
+	$(BIN)/python -m tests.support.prose
 
 docs: setup ## the pages as a site with search, in .pages/index.html
 	$(BIN)/zensical build --config-file zensical.toml
