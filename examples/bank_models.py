@@ -1,8 +1,8 @@
 """What people read from models of the bank data: `python -m examples.bank_models`.
 
 Trains a linear and a logistic regression by the default method, and the latter with clipped gradients, then reads them:
-tables, an ellipse, tests of two coefficients, and the clipped model beside the default one. docs/models.md
-explains what is printed.
+tables, an ellipse, tests of two coefficients, and the clipped model beside the default one.
+docs/guides/analyst/read-a-model.md explains what is printed.
 """
 
 import io

@@ -1,7 +1,7 @@
 """What a description of the bank data looks like: `python -m examples.describing`.
 
 Prices a description, runs it, prints it, and then fits a logistic regression that takes its look at the columns from
-it. docs/describing.md explains what is printed.
+it. docs/guides/analyst/describe-columns.md explains what is printed.
 """
 
 import io

@@ -1,7 +1,8 @@
 """Images by small networks, through the API: `python -m examples.images [fashion|fashion-scattering|mnist|...]`.
 
 Uploads the training images, or their scattering features, trains by `clipped_sgd` at each epsilon as often as asked,
-exports each network as ONNX and counts how many test images it names rightly; the table goes to `docs/utility.md`.
+exports each network as ONNX and counts how many test images it names rightly. The table goes to
+`docs/explanation/utility.md`.
 There are no seeds in the service: every job has fresh noise and fresh samples. The test images are public here and
 never leave this process.
 

@@ -3,7 +3,7 @@
 Makes a synthetic register of clinic patients, of whom smokers were sampled four times as often, and counts their visits
 over the years each was followed. Trains a Poisson model with the years as exposure, the inverse sampling rates as
 weights and an interaction, by the default method; prints its estimate, table, a test and predictions.
-docs/terms.md explains what is printed.
+docs/guides/analyst/interactions-and-weights.md explains what is printed.
 """
 
 import csv

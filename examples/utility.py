@@ -1,7 +1,7 @@
 """How well released models do, job by job: what the examples on public data measure, and the page that shows it.
 
 A measurement is one training method at one privacy target, repeated: noise and samples are drawn afresh in every job.
-`docs/utility.md` has one table of all of them, made of the JSON files in `docs/utility`.
+`docs/explanation/utility.md` has one table of all of them, made of the JSON files in `benchmarks/results/utility`.
 """
 
 import json
@@ -16,7 +16,8 @@ import numpy as np
 from farthing import Client
 from farthing.models import Model
 
-PAGE: Final = Path(__file__).parents[1] / "docs" / "utility.md"
+PAGE: Final = Path(__file__).parents[1] / "docs" / "explanation" / "utility.md"
+RESULTS: Final = Path(__file__).parents[1] / "benchmarks" / "results" / "utility"
 FIRST: Final = "<!-- results -->"
 LAST: Final = "<!-- end of results -->"
 HEAD: Final = "| data, model | epsilon | goal | mean | least to most | jobs | noise multiplier | seconds a job |"
@@ -70,7 +71,7 @@ def store(name: str, title: str, settings: Mapping[str, Any], lines: Sequence[Me
 
     Targets that were measured before and are not among `lines` stay.
     """
-    folder = page.with_suffix("")
+    folder = folder_of(page)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.json"
     before = json.loads(path.read_text())["lines"] if path.exists() else []
@@ -80,9 +81,14 @@ def store(name: str, title: str, settings: Mapping[str, Any], lines: Sequence[Me
     fill(page)
 
 
+def folder_of(page: Path) -> Path:
+    """Return the folder of a page's JSON: of a page elsewhere, the one beside it of its name."""
+    return RESULTS if page == PAGE else page.with_suffix("")
+
+
 def fill(page: Path = PAGE) -> None:
     """Replace what stands between the page's marks by a table of all that is stored."""
-    told = [json.loads(path.read_text()) for path in sorted(page.with_suffix("").glob("*.json"))]
+    told = [json.loads(path.read_text()) for path in sorted(folder_of(page).glob("*.json"))]
     rows = [
         Measured(**{**line, "shares": tuple(line["shares"])}).row(one["title"]) for one in told for line in one["lines"]
     ]

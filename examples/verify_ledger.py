@@ -1,4 +1,4 @@
-"""Recompute a scope's ledger from its export, by docs/ledger-format.md alone: hashes, prices, caps and balances.
+"""Recompute hashes, prices, caps and balances of an exported ledger, by docs/reference/ledger-format.md alone.
 
     farthing entries sc_... --json > ledger.jsonl
     python verify_ledger.py ledger.jsonl [sha256:... of a head that was noted earlier]

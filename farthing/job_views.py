@@ -57,7 +57,7 @@ class Failure(View):
     """Why a job failed: a code from a closed list."""
 
     code: str
-    """Stable; docs/errors.md lists all."""
+    """Stable; docs/reference/errors.md lists all."""
 
 
 class Result(View):

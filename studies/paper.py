@@ -12,7 +12,7 @@ from studies.inference.results import Result
 
 @dataclass(frozen=True)
 class Paper:
-    """A paper's experiments, and the page that shows them; JSON and figures lie in a folder of the page's name."""
+    """A paper's experiments, and the page that lists them; results lie in `studies/results`."""
 
     name: str
     """Of the part of `studies`."""
@@ -22,8 +22,13 @@ class Paper:
 
     @property
     def folder(self) -> Path:
-        """Where JSON and figures go."""
-        return self.page.with_suffix("")
+        """The folder of JSON, figures and the report of all experiments."""
+        return Path(__file__).parent / "results" / self.page.stem
+
+    @property
+    def report(self) -> Path:
+        """The report of all experiments."""
+        return self.folder / "README.md"
 
     def main(self, arguments: list[str]) -> int:
         """Run what is asked for; return how many compared numbers differ by more than was expected."""

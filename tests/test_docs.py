@@ -113,7 +113,7 @@ def test_the_map_lists_every_page() -> None:
 
 
 def test_the_tour_lists_every_command_and_no_other() -> None:
-    table = (ROOT / "docs" / "tour.md").read_text().split("## Every command")[1]
+    table = (ROOT / "docs" / "tutorials" / "tour.md").read_text().split("## Every command")[1]
     listed = {name for row in re.findall(r"^\|[^|]*\|([^|]*)\|", table, re.MULTILINE) for name in _quoted(row)}
     assert listed == set(_commands())
 
@@ -160,7 +160,7 @@ def _code(text: str) -> list[str]:
 
 
 def test_every_code_has_its_line_with_its_status() -> None:
-    page = (ROOT / "docs" / "errors.md").read_text()
+    page = (ROOT / "docs" / "reference" / "errors.md").read_text()
     refused, failed = page.split("## A job that failed")
     rows = re.findall(r"^\| `([a-z-]+)` \| (\d+) \| (yes|no) \| (\w+) \|", refused, re.MULTILINE)
     known = {

@@ -13,7 +13,7 @@ import pytest
 from workers.embedded import free_port
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "first-hour.md"
+PAGE = ROOT / "docs" / "tutorials" / "first-hour.md"
 
 
 @pytest.mark.slow

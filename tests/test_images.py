@@ -79,7 +79,7 @@ def test_what_was_measured_before_stays_on_the_page(tmp_path: Path) -> None:
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(("name", "least"), [("mnist-scattering", 0.95), ("fashion-scattering", 0.89)])
 def test_images_are_learnt_at_epsilon_three(name: str, least: float, tmp_path: Path) -> None:
-    """One job each; `docs/utility.md` has three, which reach .963 and .896 at least."""
+    """One job each; `docs/explanation/utility.md` has three, which reach .963 and .896 at least."""
     page = page_in(tmp_path)
     with embedded(tmp_path / "home") as service, Client(service.url, KEY) as client:
         run(client, name, RECIPES[name], ["3"], 1, page)

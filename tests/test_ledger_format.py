@@ -1,4 +1,4 @@
-"""An outsider's program, written from docs/ledger-format.md, and the service agree on every ledger to the last digit.
+"""A program from docs/reference/ledger-format.md alone agrees with the service on every ledger, digit by digit.
 
 `examples/verify_ledger.py` imports nothing of ours. It is given real ledgers with every kind of entry and of event, and
 ledgers that somebody changed and hashed anew, so that only their meaning can give them away.

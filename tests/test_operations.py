@@ -31,7 +31,7 @@ from tests.support.api import csv, job, metadata
 from tests.support.store import create_postgresql
 
 ROOT = Path(__file__).resolve().parents[1]
-GUIDE = (ROOT / "docs" / "operations.md").read_text()
+GUIDE = (ROOT / "docs" / "guides" / "operator" / "operate.md").read_text()
 
 
 @pytest.mark.parametrize("setting", ServiceSettings.model_fields)

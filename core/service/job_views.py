@@ -130,7 +130,7 @@ class FailureView(View):
     """Why a job failed, from a closed list."""
 
     code: Paid[str]
-    """Stable; docs/errors.md lists all."""
+    """Stable; docs/reference/errors.md lists all."""
 
 
 class ResultView(View):

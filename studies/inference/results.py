@@ -78,9 +78,9 @@ def rounded(value: float) -> float:
     return float(f"{value:.4g}")
 
 
-def table(told: dict[str, object], folder: str, studies: str) -> str:
-    """Return a stored result as a section of Markdown: figures from a folder, by a part of `studies`."""
-    lines = [f"### {told['experiment']}. {told['title']}", "", f"{told['settings']}", ""]
+def table(told: dict[str, object], studies: str) -> str:
+    """Return a stored result as a section of Markdown, with its figures and the command that makes it."""
+    lines = [f"## {told['experiment']}. {told['title']}", "", f"{told['settings']}", ""]
     lines += ["| | reference | ours | |", "|---|---|---|---|"]
     marks = {None: "", True: "agrees", False: "differs"}
     rows = told["rows"]
@@ -92,6 +92,6 @@ def table(told: dict[str, object], folder: str, studies: str) -> str:
     lines += ["", str(told["note"]), ""]
     charts = told["charts"]
     assert isinstance(charts, list), "as written"
-    lines += [f"![{told['title']}]({folder}/{name})" for name in charts]
+    lines += [f"![{told['title']}]({name})" for name in charts]
     lines += ["", f"<sub>`python -m studies.{studies} {told['experiment']}`, {told['mode']}.</sub>", ""]
     return "\n".join(lines)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-FOLDER: Final = Path(__file__).parents[2] / "docs" / "papers" / "second_order"
+FOLDER: Final = Path(__file__).parents[1] / "results" / "second_order"
 
 
 def read(path: Path) -> list[dict[str, Any]]:

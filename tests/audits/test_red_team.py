@@ -1,6 +1,6 @@
 """The path from submit to settle, attacked rule by rule; each rule is also seen to fail on a planted variant.
 
-Nothing here is statistical: every check is exact. `docs/review/privacy-checklist.md` says which rule each test keeps.
+Nothing here is statistical: every check is exact. `docs/explanation/privacy-checklist.md` names the rule of each test.
 """
 
 import builtins

@@ -25,7 +25,7 @@ def test_every_study_is_stored_in_full_size_and_agrees(name: str) -> None:
     assert not [row["what"] for row in told["rows"] if row["agrees"] is False]
     assert any(row["agrees"] for row in told["rows"])
     assert all((PAPER.folder / chart).exists() for chart in told["charts"])
-    assert f"### {name}. {told['title']}" in PAPER.page.read_text()
+    assert f"## {name}. {told['title']}" in PAPER.report.read_text()
 
 
 def test_it_says_that_the_paper_has_no_experiments() -> None:

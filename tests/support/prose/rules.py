@@ -31,7 +31,7 @@ RETIRED: Final = {
 """Words of prose that have gone, and what to write instead. Identifiers have a list in `tests/test_glossary.py`."""
 _RETIRED: Final = re.compile(rf"\b({'|'.join(RETIRED)})(?=\W|$)", re.IGNORECASE)
 _HISTORY: Final = re.compile(
-    r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{8}\b|\b20\d\d-\d\d-\d\d\b|\bmended\b|\bformerly\b|\bused to be\b"
+    r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,8}\b|\b20\d\d-\d\d-\d\d\b|\bmended\b|\bformerly\b|\bused to be\b"
     r"|\buntil (now|today|this release)\b|\b(an|the|second|first) audit (found|broke)\b|\bno longer\b|\bbefore this\b"
 )
 _SUBJECT: Final = re.compile(r"^[A-Z][\w.,/ -]{1,40}: \S|^Merge |^Revert ")

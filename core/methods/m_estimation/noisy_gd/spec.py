@@ -81,8 +81,8 @@ class NoisyGradientDescent(AbstractSettings):
         The step is 1/Bbar, with Bbar the public bound on every Hessian, its ridge included (and no more than 1 without
         one). After K steps a direction of curvature l has its start forgotten up to (1 - l/Bbar)^K, while the noise
         grows as sqrt(K) and the sampling error shrinks as 1/sqrt(n); K grows with n and mu up to MOST_STEPS
-        (`docs/weights.md`). With an unknown scale Bbar bounds the Hessian times it, so a plain step is 1/Bbar times
-        where the scale starts; no step size is safe for every scale then.
+        (`docs/explanation/plans.md`). With an unknown scale Bbar bounds the Hessian times it, so a plain step is 1/Bbar
+        times         where the scale starts; no step size is safe for every scale then.
         """
         return fill(
             self, steps=planned_steps(facts, mu), step_size=self._planned_step(facts), mu=mu, radius=PLANNED_RADIUS

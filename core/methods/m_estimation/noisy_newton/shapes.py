@@ -1,6 +1,6 @@
 """The shapes of a pooled Newton run: numbers of steps and shares of mu^2, chosen by the noise of one Hessian.
 
-Found on data with many categories and few, at much and little noise; `docs/weights.md` says how.
+Found on data with many categories and few, at much and little noise; `docs/explanation/plans.md` says how.
 """
 
 from math import sqrt

@@ -139,7 +139,7 @@ class NoisyNewton(NewtonOptions):
         return fill(self, memory=0.0) if inference.intervals and inference.correction == "printed" else self
 
     def plan(self, facts: Facts, mu: float) -> Self:
-        """Fill what is open, from public facts alone (`docs/weights.md` says how the constants were found)."""
+        """Fill what is open, from public facts alone (`docs/explanation/plans.md` derives the constants)."""
         if self.steps is not None:
             self.refuse_endless(self.steps - self.warm_steps, late_steps=1)
         memoryless = self.memory == 0
