@@ -14,7 +14,7 @@ from api.pages.rendering import render
 from api.pages.routes import FormFields, PageRoute, page, value_of
 from api.routes import certificates as api
 from core.base.errors import Invalid, LedgerBusy, NotReady
-from core.service import certificates, checks, models
+from core.service import certificates, checks
 from core.service.backlogs import LedgerBehindError
 
 router = APIRouter(route_class=PageRoute)
@@ -26,16 +26,15 @@ TAB: Final = "Certificate"
 @page(router, "/models/{model_id}/certificate", api=api.get_certificate)
 def show_certificate(model_id: ModelId, request: Request, caller: Caller, db: Db) -> Response:
     """Show what the certificate of a model's job says."""
-    job_id = models.get(db, caller, model_id).job
-    facts: dict[str, Any] = {"told": None, "behind": None, "unsigned": None, "signed": ""}
+    facts = head(db, caller, model_id, TAB) | {"told": None, "behind": None, "unsigned": None, "signed": ""}
     try:
-        signed = certificates.certificate(db, caller, job_id)
+        signed = certificates.certificate(db, caller, facts["job"].id)
         facts |= {"told": told_by(signed), "signed": signed, "shown": _indented(signed)}
     except LedgerBehindError as behind:
         facts["behind"] = behind.percent
     except NotReady as refusal:
         facts["unsigned"] = refusal
-    return render(request, "certificate.html", head(db, caller, model_id, TAB) | facts, at="models")
+    return render(request, "certificate.html", facts, at="models")
 
 
 @page(router, "/jobs/{job_id}/certificate.jws", api=api.get_certificate)

@@ -1,5 +1,6 @@
 """Two released models side by side: estimates, bounds on their difference, and what may be said of it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
@@ -48,7 +49,8 @@ def choose_other(
     """Show the models that this one may be compared with."""
     if other:
         return see_other(f"/models/{model_id}/compare/{models.get(db, caller, other).id}")
-    facts = head(db, caller, model_id, TAB) | {"others": _others(db, caller, model_id), "shown": None}
+    facts = head(db, caller, model_id, TAB)
+    facts |= {"others": _others(db, caller, model_id, facts["job"].model), "shown": None}
     return render(request, "compare.html", facts, at="models")
 
 
@@ -57,8 +59,9 @@ def show_comparison(model_id: ModelId, other_id: ModelId, request: Request, call
     """Show two models of one target side by side."""
     shown = readings.compare(db, caller, model_id, other_id, None)
     other = jobs.get(db, caller, models.get(db, caller, other_id).job)
-    facts = head(db, caller, model_id, TAB) | {
-        "others": _others(db, caller, model_id),
+    facts = head(db, caller, model_id, TAB)
+    facts |= {
+        "others": _others(db, caller, model_id, facts["job"].model),
         "shown": shown,
         "other": other_id,
         "second": words.job_name(other),
@@ -71,9 +74,8 @@ def show_comparison(model_id: ModelId, other_id: ModelId, request: Request, call
     return render(request, "compare.html", facts, at="models")
 
 
-def _others(context: Context, caller: Principal, model_id: str) -> list[tuple[str, str]]:
-    """Return other models of the same kind and target among the newest ones: ids and names."""
-    own = jobs.get(context, caller, models.get(context, caller, model_id).job).model
+def _others(context: Context, caller: Principal, model_id: str, own: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return other models of the kind and target of `own` among the newest ones: ids and names."""
     newest = trained.page(context, caller, ModelFilter(), None, MOST)
     alike = [one for one in newest if one.kind == own["kind"] and one.id != model_id]
     found = zip(alike, jobs.get_all(context, [(caller, one.job) for one in alike]), strict=True)

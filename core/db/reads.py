@@ -31,6 +31,8 @@ from core.db.tables import (
 SEES_EVERYTHING: Final = ("admin", "auditor")
 ON_THE_GRID: Final = ("progress", "succeeded", "failed")
 """Lines of a job's history whose time could tell something; they appear on a time grid only."""
+_SITE: Final = aliased(Job)  # one for all statements: making one maps every column anew, which took 4 ms of a page
+"""The row of a federated job that one site has."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +66,7 @@ def sees_job(viewer: Viewer) -> ColumnElement[bool]:
     if viewer.sees_everything:
         return true()
     owned = select(Scope.id).where(Scope.owner_id == viewer.id)
-    client = aliased(Job)
-    joined = select(client.federation_id).where(client.place.is_not(None), client.scope_id.in_(owned))
+    joined = select(_SITE.federation_id).where(_SITE.place.is_not(None), _SITE.scope_id.in_(owned))
     return or_(Job.owner_id == viewer.id, Job.scope_id.in_(owned), Job.id.in_(joined))
 
 
@@ -361,8 +362,7 @@ def _sees_line(viewer: Viewer) -> ColumnElement[bool]:
     if viewer.sees_everything:
         return true()
     scopes = select(Scope.id).where(Scope.owner_id == viewer.id)
-    client = aliased(Job)
-    joined = select(client.federation_id).where(client.place.is_not(None), client.scope_id.in_(scopes))
+    joined = select(_SITE.federation_id).where(_SITE.place.is_not(None), _SITE.scope_id.in_(scopes))
     jobs_there = select(Job.id).where(or_(Job.scope_id.in_(scopes), Job.id.in_(joined)))
     about = {
         "scopes/sc_": scopes,

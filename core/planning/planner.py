@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from math import ceil, log2
 
 from core.base.errors import contradiction
@@ -64,7 +65,12 @@ class PlannedJob(Frozen):
     """One event a chunk, in the order they are drawn, the inference last; at most 100."""
     bound: Bound
 
-    @property
+    @cached_property
+    def price(self) -> Event:
+        """One event for everything that it draws."""
+        return composed(self.schedule)
+
+    @cached_property
     def draws(self) -> JobDraws:
         """The most that it may draw of noise and samples, in the units of `core.privacy.draws`."""
         optimizer, facts = self.spec.optimizer, self.facts
@@ -85,6 +91,11 @@ class PlannedJob(Frozen):
 
     def _after(self) -> tuple[Question, ...]:
         return () if self.spec.optimizer.has_covariance else self.spec.inference.questions()
+
+
+def composed(schedule: Iterable[Event]) -> Event:
+    """Return one event for what some chunks draw."""
+    return compose(Counter(schedule))
 
 
 def plan_job(spec: JobSpec, *, columns: Sequence[Column], units: int, adjacency: Adjacency, terms: Terms) -> PlannedJob:

@@ -15,7 +15,7 @@ from core.planning.width_ranges import RangedWidth
 from core.privacy.amounts import format_figure
 from core.service.budgets import cost_figures, has_room
 from core.service.context import Caller, Context
-from core.service.estimates import composed, most_reserved, quote
+from core.service.estimates import most_reserved, quote
 from farthing.schemas.curves import CurvePointView, CurveView
 
 FACTORS: Final = tuple(2 ** (step / 2) for step in range(-4, 5))
@@ -65,7 +65,7 @@ def _planned(asker: Asker, own: PlannedJob) -> Iterator[tuple[str, Asker, Planne
 
 def _point(asker: Asker, planned: PlannedJob, accounts: Sequence[Balance], *, mu: str, asked: bool) -> CurvePointView:
     """Return one target's price and widths; the scope's account is the first."""
-    price, scope = composed(planned.schedule), accounts[0]
+    price, scope = planned.price, accounts[0]
     cost = cost_figures(price, scope, at_head=False)
     widths = asker.predicted(planned)
     ranged = () if widths is None else asker.ranged(planned, widths)

@@ -28,9 +28,9 @@ from core.planning.forecast import Asker, Forecast, Goal, Reached, forecast, rea
 from core.planning.job import JobSpec
 from core.planning.memory import refuse_small_memory
 from core.planning.networks import multiplications
-from core.planning.planner import PlannedJob
+from core.planning.planner import PlannedJob, composed
 from core.privacy.amounts import PrivacyTarget, write_figure
-from core.privacy.events import Event, compose
+from core.privacy.events import Event
 from core.privacy.facts import Adjacency
 from core.privacy.renyi import cost_nano
 from core.service import about, weights
@@ -192,7 +192,7 @@ def quote(session: Session, context: Context, caller: Caller, spec: JobSpec) -> 
     about.check(session, context, caller, planned, [dataset])
     return Quote(
         planned=planned,
-        price=composed(planned.schedule),
+        price=planned.price,
         dataset_id=dataset.id,
         scope_id=scope.id,
         grant_id=None if grant is None else grant.id,
@@ -228,18 +228,10 @@ def _plan(asker: Asker) -> PlannedJob:
         ) from error
 
 
-def composed(schedule: tuple[Event, ...]) -> Event:
-    """Return one event for what some chunks draw."""
-    counted: dict[Event, int] = {}
-    for event in schedule:
-        counted[event] = counted.get(event, 0) + 1
-    return compose(counted)
-
-
 def most_reserved(planned: PlannedJob, account: Balance) -> list[int]:
     """Return what a job would reserve at each order of an account: its price, and its allowance beside that."""
     orders = account.terms.orders
-    price = cost_nano(composed(planned.schedule), orders)
+    price = cost_nano(planned.price, orders)
     beside = promised(planned.schedule, planned.spec.retry_allowance, account.terms)[: len(orders)]
     return [one + other for one, other in zip(price, beside, strict=True)]
 
@@ -366,7 +358,7 @@ def estimate(context: Context, caller: Caller, spec: EstimateSpec) -> EstimateVi
     with context.database.read() as session:
         quoted = quote(session, context, caller, job)
     foreseen = FORECASTS.find(quoted, spec)
-    planned, price = foreseen.planned, composed(foreseen.planned.schedule)
+    planned, price = foreseen.planned, foreseen.planned.price
     quoted = replace(quoted, planned=planned, price=price)
     accounts = [account for account in (quoted.account, quoted.grant) if account is not None]
     paired = [(account, most_reserved(planned, account)) for account in accounts]

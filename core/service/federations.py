@@ -24,7 +24,6 @@ from core.service.estimates import (
     COLUMNS,
     EstimatedJob,
     EstimateSpec,
-    composed,
     most_reserved,
     plan_of,
 )
@@ -187,7 +186,7 @@ def _estimate(session: Session, caller: Caller, part: EstimatedJob, held: dict[s
         dataset=part.dataset_id,
         rows=planned.facts.units,
         plan=planned.spec.optimizer.model_dump(mode="json"),
-        cost=estimated_cost(composed(planned.schedule), planned.schedule, times, part.account, at_head=False),
+        cost=estimated_cost(planned.price, planned.schedule, times, part.account, at_head=False),
         fits=fits,
         jobs_that_still_fit=min(still),
     )

@@ -68,6 +68,8 @@ class Burndown:
     spent: Vector = ()
     reserved: Vector = ()
     jobs: dict[str, _Live] = field(default_factory=dict)
+    methods: dict[str, str] = field(default_factory=dict)
+    """By job that ended; a job keeps its method."""
     points: list[JobEnd] = field(default_factory=list)
 
     def add(self, entry: Entry, orders: int) -> None:
@@ -125,6 +127,16 @@ class Burndowns:
 
     def points(self, session: Session, scope: Scope, orders: int, after: int, limit: int) -> list[JobEnd]:
         """Return up to `limit` points above an entry, oldest first, after reading the entries that are new."""
+        kept = self._read(session, scope, orders)
+        begin = bisect_right(kept.points, after, key=lambda one: one.seq)
+        return kept.points[begin : begin + limit]
+
+    def methods(self, session: Session, scope: Scope, orders: int) -> dict[str, str]:
+        """Return the method of each job that ended, whoever may see it."""
+        return self._read(session, scope, orders).methods
+
+    def _read(self, session: Session, scope: Scope, orders: int) -> Burndown:
+        """Return what is kept of a scope, with the entries that are new."""
         with self._lock:
             kept = self._kept.get(scope.id)
             if kept is None or not _goes_on(session, scope.id, kept):
@@ -136,8 +148,11 @@ class Burndowns:
                 for entry in found:
                     kept.add(entry, orders)
                 session.expunge_all()
-            begin = bisect_right(kept.points, after, key=lambda one: one.seq)
-            return kept.points[begin : begin + limit]
+            new = [*({one.job for one in kept.points[len(kept.methods) :]} - kept.methods.keys())]
+            for begin in range(0, len(new), _BATCH):
+                some = select(Job.id, Job.optimizer).where(Job.id.in_(new[begin : begin + _BATCH]))
+                kept.methods.update((row.id, row.optimizer) for row in session.execute(some))
+            return kept
 
 
 def _goes_on(session: Session, scope_id: str, kept: Burndown) -> bool:
@@ -160,11 +175,14 @@ def page(context: Context, caller: Caller, scope_id: str, after: int, limit: int
     """
     with context.database.read() as session:
         scope = find(session, caller, scope_id)
-        owner_id, terms = scope.owner_id, balance(session, scope_id).terms
-        points = KEPT.points(session, scope, len(terms.orders), after, limit)
-        everybody = caller.id == owner_id or caller.role in {"admin", "auditor"}
-        names = _names(session, {one.principal for one in points if everybody or one.principal == caller.id})
-        methods = _methods(session, caller, {one.job for one in points})
+        terms = balance(session, scope_id).terms
+        return _views(session, caller, scope, terms, KEPT.points(session, scope, len(terms.orders), after, limit))
+
+
+def _views(session: Session, caller: Caller, scope: Scope, terms: Terms, points: Sequence[JobEnd]) -> list[PointView]:
+    everybody = _sees_jobs(caller, scope)
+    names = _names(session, {one.principal for one in points if everybody or one.principal == caller.id})
+    methods = _methods(session, caller, scope, terms, {one.job for one in points})
     return [_view(one, terms, names.get(one.principal), methods.get(one.job)) for one in points]
 
 
@@ -195,8 +213,8 @@ def latest(context: Context, caller: Caller, scope_id: str, limit: int) -> Lates
         terms = balance(session, scope_id).terms
         every = KEPT.points(session, scope, len(terms.orders), 0, _ALL)
         charged = {one.job: one for one in every}  # of a charge that was given back, the last word
-        methods = _methods(session, caller, set(charged))
-    shown = page(context, caller, scope_id, every[-limit - 1].seq if len(every) > limit else 0, limit)
+        methods = _methods(session, caller, scope, terms, set(charged))
+        shown = _views(session, caller, scope, terms, every[-limit:])
     whole = len(every) <= limit
     before = "1" if whole or not shown else write_share(100 * (Decimal(shown[0].remaining) + Decimal(shown[0].charged)))
     return Latest(
@@ -223,10 +241,18 @@ def _names(session: Session, ids: set[str]) -> dict[str, str]:
     return {row.id: row.name for row in rows}
 
 
-def _methods(session: Session, caller: Caller, ids: set[str]) -> dict[str, str]:
-    """Return the method of each of the jobs that exist for the caller."""
-    shown = select(Job.id, Job.optimizer).where(Job.id.in_(ids), queries.sees_job(viewer(caller)))
-    return {row.id: row.optimizer for row in session.execute(shown)}
+def _sees_jobs(caller: Caller, scope: Scope) -> bool:
+    """Say whether every job of the scope exists for the caller."""
+    return viewer(caller).sees_everything or caller.id == scope.owner_id
+
+
+def _methods(session: Session, caller: Caller, scope: Scope, terms: Terms, ids: set[str]) -> dict[str, str]:
+    """Return the method of each of the scope's jobs `ids` that exist for the caller."""
+    if not _sees_jobs(caller, scope):
+        seen = select(Job.id).where(Job.id.in_(ids), queries.sees_job(viewer(caller)))
+        ids = {row.id for row in session.execute(seen)}
+    methods = KEPT.methods(session, scope, len(terms.orders))
+    return {one: methods[one] for one in ids}
 
 
 def _view(point: JobEnd, terms: Terms, name: str | None, method: str | None) -> PointView:

@@ -26,7 +26,7 @@ from core.privacy.budget import Terms, percent_of
 from core.privacy.facts import Adjacency
 from core.service.budgets import estimated_cost, still_fit
 from core.service.context import Caller, Context
-from core.service.estimates import COLUMNS, composed, most_reserved
+from core.service.estimates import COLUMNS, most_reserved
 from core.service.visibility import find_dataset
 from farthing.schemas.offers import OffersView, OfferView
 
@@ -103,7 +103,7 @@ def _view(job: Typical, accounts: Sequence[Balance]) -> OfferView:
     """Return a job with how many of its kind the accounts admit, the scope's first."""
     planned, scope = job.planned, accounts[0].terms
     spec = planned.spec
-    price = composed(planned.schedule)
+    price = planned.price
     cost = estimated_cost(price, planned.schedule, spec.retry_allowance, accounts[0], at_head=False)
     reserved = most_reserved(planned, accounts[0])
     nothing = (0,) * len(reserved)
