@@ -52,12 +52,15 @@ class Bar:
     reserved: str
     fill: str
     """The class of the part that is spent: red where little is left."""
+    others_from: str
+    """Where the part begins that is free for others alone; it reaches to the end."""
 
 
 def bar(shares: OfBudget) -> Bar:
     """Return the geometry of the small bar at the side; the text beside it has its figures."""
     used = "g-low" if is_low(shares.remaining) else "g-spent"
-    return Bar(width_of(shares.spent), width_of(shares.reserved), used)
+    others_from = width_of(str(1 - Decimal(getattr(shares, "others", "0"))))
+    return Bar(width_of(shares.spent), width_of(shares.reserved), used, others_from)
 
 
 def gauge(shares: OfBudget, *, slim: bool = False) -> Markup:

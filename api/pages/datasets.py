@@ -70,7 +70,13 @@ def show_dataset(dataset_id: DatasetId, request: Request, caller: Caller, db: Db
     facts = head(db, caller, dataset_id, None)
     dataset: DatasetView = facts["dataset"]
     columns = [_declared(one) for one in dataset.model_dump(mode="json")["columns"]]
-    return render(request, "dataset.html", facts | {"columns": columns, "draft": None}, at="datasets")
+    facts |= {"columns": columns, "draft": None, "approval": waits_for_yes(db, caller, dataset)}
+    return render(request, "dataset.html", facts, at="datasets")
+
+
+def waits_for_yes(context: Context, caller: Principal, dataset: DatasetView) -> bool:
+    """Say whether a release from a dataset waits for its owner's approval."""
+    return dataset.scope is not None and scopes.get(context, caller, dataset.scope).approval
 
 
 def head(context: Context, caller: Principal, dataset_id: str, tab: str | None) -> dict[str, Any]:

@@ -88,6 +88,7 @@ def _facts(context: Context, caller: Principal, job: JobView, *, oob: bool) -> d
         "sites": sites,
         "plan": plan,
         "draws": words.draws,
+        "live": not words.is_settled(job),
         "may_cancel": job.finished_at is None and (job.owner == caller.id or caller.role in {"owner", "admin"}),
         "request_json": json.dumps(asked, indent=1, ensure_ascii=False),
         "job_name": words.job_name,
@@ -110,7 +111,7 @@ def cancel_job(job_id: JobId, caller: Caller, db: Db) -> Response:
 
 @page(router, "/jobs/{job_id}/live", cost=Cost(ANYBODY, Work.STREAM))
 async def follow_job(job_id: JobId, request: Request, caller: Caller, db: Db) -> Response:
-    """Send the changing part of a job's page whenever the job has changed, until it ends."""
+    """Send the changing part of a job's page at each change, until the job has ended and nobody has to approve it."""
     state = request.app.state
     async with state.gate.short(request):
         if not await state.existing.ask((caller, job_id)):
@@ -138,7 +139,7 @@ async def _changes(request: Request, context: Context, caller: Principal, job_id
                 except (TooManyAtOnce, ServiceBusy, NotFound):  # the answer has begun: the browser comes again
                     return
                 shown, said_at = head, time.monotonic()
-                if job.finished_at is not None:
+                if words.is_settled(job):
                     yield _message("end", "")
                     return
             await feed.wait(_HOLD_SECONDS)

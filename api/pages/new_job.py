@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from api.deps import Caller, Db
 from api.errors import status_of
 from api.pages import charts, line_charts
+from api.pages.datasets import waits_for_yes
 from api.pages.rendering import as_page, fragment, render
 from api.pages.routes import Form, FormFields, PageRoute, page, see_other, value_of
 from api.routes import datasets as dataset_api
@@ -264,6 +265,7 @@ def _forecast(request: Request, caller: Principal, context: Context, form: Form)
         "refused": None,
         "reserving": format(cost + held, "f"),
         "view": view,
+        "approval": waits_for_yes(context, caller, datasets.get(context, caller, asked["dataset"])),
         "cost": paid,
         "shares": shares,
         "bar": charts.price_bar(shares, paid["price"], paid["held"]),

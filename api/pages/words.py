@@ -59,6 +59,11 @@ def draws(kind: str) -> str:
     return _DRAWS.get(kind, "answers")
 
 
+def is_settled(job: JobView) -> bool:
+    """Say whether nothing about a job changes any more: it has ended, and its release waits for no approval."""
+    return job.finished_at is not None and job.approval != "pending"
+
+
 def job_name(job: JobView) -> str:
     """Return a job's own name, or its kind, target and day."""
     named = job.labels.get("name")

@@ -337,10 +337,11 @@ def history(session: Session, job_id: str, after: int, before: int | None, limit
     return session.execute(statement.order_by(JobEvent.seq).limit(limit)).scalars().all()
 
 
-def last_lines(session: Session, job_ids: Iterable[str]) -> dict[str, tuple[str, int]]:
-    """Return each job's state and the number of the last line of its history."""
-    statement = select(Job.id, Job.state, Job.event_seq).where(Job.id.in_(list(job_ids)))
-    return {job_id: (state, seq) for job_id, state, seq in session.execute(statement)}
+def last_lines(session: Session, job_ids: Iterable[str]) -> dict[str, tuple[str, int, str | None]]:
+    """Return each job's state, the number of its history's last line, and the approval of its model, if any."""
+    statement = select(Job.id, Job.state, Job.event_seq, Model.approval).outerjoin(Model, Model.job_id == Job.id)
+    found = session.execute(statement.where(Job.id.in_(list(job_ids))))
+    return {job_id: (state, seq, approval) for job_id, state, seq, approval in found}
 
 
 def audit(

@@ -26,10 +26,11 @@ MOST_LINES = 1000
 
 @dataclass(frozen=True)
 class Head:
-    """How a job stands, as far as it is to be seen: its state and the last line of its history."""
+    """The visible standing of a job: its state, the last line of its history, the approval of its release."""
 
     state: str
     seq: int
+    approval: str | None = None
 
     @property
     def ended(self) -> bool:
@@ -162,8 +163,8 @@ def look(context: Context, wanted: Mapping[str, int | None]) -> dict[str, SeenJo
         hidden = queries.first_hidden(session, wanted, until)
         # What is hidden is at most a grid step old; a job with such lines counts as running until it shows them.
         heads = {
-            job_id: Head("running", hidden[job_id] - 1) if job_id in hidden else Head(state, seq)
-            for job_id, (state, seq) in last.items()
+            job_id: Head("running", hidden[job_id] - 1) if job_id in hidden else Head(state, seq, approval)
+            for job_id, (state, seq, approval) in last.items()
         }
         lines = {
             job_id: queries.history(session, job_id, after, hidden.get(job_id), MOST_LINES)

@@ -1,6 +1,7 @@
 """What stands on every page of the console: the budgets in sight, and how many releases wait for the caller."""
 
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Final
 
 from sqlalchemy import func, select
@@ -20,11 +21,14 @@ MOST: Final = 12
 
 @dataclass(frozen=True)
 class BudgetShares:
-    """BudgetShares of a budget, each a decimal string from 0 to 1."""
+    """Shares of a budget, each a decimal string from 0 to 1."""
 
     spent: str
     reserved: str
     remaining: str
+    """Free for the caller."""
+    others: str = "0"
+    """Free, but beyond the caller's cap."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,8 @@ def left_under(scope: Balance, cap: Balance) -> BudgetShares:
     room = [min(left) for left in zip(_room(scope), _room(cap), strict=True)]
     taken = [most - left for most, left in zip(scope.terms.caps_nano, room, strict=True)]
     left = min(standing(scope.terms, taken, [0] * len(taken)).remaining, whole.remaining)
-    return BudgetShares(write_share(100 - whole.reserved - left), write_share(whole.reserved), write_share(left))
+    spent, reserved, free = (write_share(one) for one in (whole.spent, whole.reserved, left))
+    return BudgetShares(spent, reserved, free, write_share(max(100 - whole.spent - whole.reserved - left, Decimal(0))))
 
 
 def _room(account: Balance) -> list[int]:

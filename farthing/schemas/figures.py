@@ -24,8 +24,11 @@ def per_cent(share: str) -> str:
 
 
 def left_per_cent(share: str) -> str:
-    """Write what is left of a budget in per cent with one digit, rounded down."""
-    return _short(share, ROUND_FLOOR)
+    """Write what is left of a budget in per cent with one digit, rounded down.
+
+    A cap of one half is 0.499999 on the ledger's grid: less than a thousandth of a per cent is no digit down.
+    """
+    return _short(f"{Decimal(share) + Decimal('1e-5'):f}", ROUND_FLOOR)
 
 
 def spent_per_cent(share: str) -> str:

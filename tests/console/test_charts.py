@@ -23,6 +23,8 @@ def effect(middle: float, *ends: tuple[float, float], name: str = "x", **changes
     ("share", "whole", "left", "spent"),
     [
         ("0.183559", f"18.3559{NB}%", f"18.3{NB}%", f"18.4{NB}%"),
+        ("0.499999", f"49.9999{NB}%", f"50.0{NB}%", f"50.0{NB}%"),
+        ("0.49998", f"49.998{NB}%", f"49.9{NB}%", f"50.0{NB}%"),
         ("1", f"100{NB}%", f"100.0{NB}%", f"100.0{NB}%"),
         ("0", f"0{NB}%", f"0.0{NB}%", f"0.0{NB}%"),
         ("0.2", f"20{NB}%", f"20.0{NB}%", f"20.0{NB}%"),

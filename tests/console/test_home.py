@@ -44,3 +44,19 @@ def test_a_failed_job_is_shown_to_who_asked_and_to_the_owner(service: Service) -
     database.dispose()
     assert "too far failed" in service.window(asks["key"]).get("/").text
     assert "by Ann Bauer failed" in service.window(own["key"]).get("/").text
+
+
+def test_a_cap_is_neither_spent_nor_the_analyst_s_beyond_it(service: Service) -> None:
+    owner, _ = service.someone("owner", "gives half")
+    _, made = service.someone("analyst", "has half")
+    dataset = str(upload(owner, shift=78_500, name="halved")["id"])
+    given = owner.put(
+        f"/v1/datasets/{dataset}/access/{made['principal']}", json={"budget_cap": {"budget_share": "0.5"}}
+    )
+    assert given.status_code == 201
+    window = service.window(made["key"])
+    text = window.get("/").text
+    assert "50.0\N{NO-BREAK SPACE}% left" in text
+    assert '<rect class="g-spent" width="0.0000%"' in text
+    assert '<rect class="g-others" x="49.9999%"' in text
+    assert "g-others" not in service.window(service.someone("auditor", "sees all")[1]["key"]).get("/").text

@@ -64,6 +64,21 @@ def test_a_wrong_figure_of_a_new_job_is_said_at_the_field_and_beside_the_button(
     assert 'id="why-not" hx-swap-oob="true">Share or mean count: Write a number' in text
 
 
+@pytest.mark.parametrize("approval", [False, True])
+def test_a_release_that_will_wait_for_approval_is_said_before_the_job(service: Service, approval: bool) -> None:
+    client, made = service.someone("owner", "looks first")
+    dataset = upload(client, shift=98_100 + approval, approval=approval)["id"]
+    window = service.window(made["key"])
+    form = {"dataset": dataset, "target": "y", "features": "age", "by": "epsilon", "amount": "0.5"}
+    priced = window.post("/jobs/new/estimate", data=form | {"csrf": csrf(window)}).text
+    shown = window.get(f"/datasets/{dataset}").text
+    assert ("release waits for the approval" in priced) is approval
+    assert ("wait for the owner" in shown) is approval
+    assert f'href="/datasets/{dataset}/access">Let an analyst ask' in shown
+    submit(client, job(dataset))
+    assert "Next steps" not in window.get(f"/datasets/{dataset}").text
+
+
 def test_the_sites_of_a_federated_job_stand_on_its_page(service: Service) -> None:
     """Each owner reads of the own site alone."""
     people = [service.someone("owner", f"hospital {place}") for place in range(2)]

@@ -211,3 +211,19 @@ def test_the_list_has_no_fault_in_a_browser(made: Made, service: Service, chromi
                 seen.go(path)
                 seen.refuse_violations()
             seen.refuse_reports()
+
+
+def test_the_page_of_a_job_hears_of_the_approval(service: Service) -> None:
+    """The stream of an ended job goes on while its release waits, and ends with the verdict."""
+    client, key = service.someone("owner", "approves")
+    dataset = upload(client, shift=7100, name="approved first", approval=True)["id"]
+    made = submit(client, job(dataset)).json()["id"]
+    model = finish(service, made, "pending")
+    window = service.window(key["key"])
+    with window.stream("GET", f"/jobs/{made}/live") as live:
+        lines = live.iter_lines()
+        assert "waits for approval" in next(line for line in lines if "job-state" in line)
+        assert client.post(f"/v1/models/{model}/approve").status_code == 200
+        assert "waits for approval" not in next(line for line in lines if "job-state" in line)
+        assert "event: end" in lines
+    assert "sse-connect" not in window.get(f"/jobs/{made}").text
