@@ -59,8 +59,12 @@ class Bar:
 def bar(shares: OfBudget) -> Bar:
     """Return the geometry of the small bar at the side; the text beside it has its figures."""
     used = "g-low" if is_low(shares.remaining) else "g-spent"
-    others_from = width_of(str(1 - Decimal(getattr(shares, "others", "0"))))
-    return Bar(width_of(shares.spent), width_of(shares.reserved), used, others_from)
+    return Bar(width_of(shares.spent), width_of(shares.reserved), used, _others_from(shares))
+
+
+def _others_from(shares: OfBudget) -> str:
+    """Return where the part beyond the caller's cap begins; an account that knows no cap has none."""
+    return width_of(str(1 - Decimal(getattr(shares, "others", "0"))))
 
 
 def gauge(shares: OfBudget, *, slim: bool = False) -> Markup:
@@ -77,8 +81,9 @@ def gauge(shares: OfBudget, *, slim: bool = False) -> Markup:
     return Markup(
         '<svg class="gauge{}" role="img" aria-label="{}"><rect class="g-track" width="100%" height="100%"/>'
         '<rect class="g-spent" width="{}" height="100%"/>'
-        '<rect class="g-reserved" x="{}" width="{}" height="100%"/>{}</svg>'
-    ).format(" slim" if slim else "", said, spent, spent, width_of(shares.reserved), ticks)
+        '<rect class="g-reserved" x="{}" width="{}" height="100%"/>'
+        '<rect class="g-others" x="{}" width="100%" height="100%"/>{}</svg>'
+    ).format(" slim" if slim else "", said, spent, spent, width_of(shares.reserved), _others_from(shares), ticks)
 
 
 @dataclass(frozen=True)

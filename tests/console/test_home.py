@@ -59,4 +59,7 @@ def test_a_cap_is_neither_spent_nor_the_analyst_s_beyond_it(service: Service) ->
     assert "50.0\N{NO-BREAK SPACE}% left" in text
     assert '<rect class="g-spent" width="0.0000%"' in text
     assert '<rect class="g-others" x="49.9999%"' in text
-    assert "g-others" not in service.window(service.someone("auditor", "sees all")[1]["key"]).get("/").text
+    assert (
+        '<rect class="g-others" x="100.0000%"'
+        in service.window(service.someone("auditor", "all")[1]["key"]).get("/").text
+    )
