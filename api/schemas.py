@@ -44,9 +44,11 @@ class Problem(BaseModel):
     title: str
     status: int
     detail: str
-    code: str = Field(description="stable; what programs branch on")
+    code: str = Field(description="stable; programs branch on it")
     retryable: bool
-    actor: Literal["client", "owner", "operator"] = Field(description="who can do something about it")
+    actor: Literal["client", "owner", "operator"] = Field(
+        description="the person who can act: client, owner or operator"
+    )
     errors: list[Wrong]
     request_id: str
 
@@ -218,7 +220,7 @@ class ContrastRequest(Body):
 
     weights: dict[str, Number] = Field(min_length=1, max_length=1000)
     level: OneLevel = None
-    value: Number = Field(default=0.0, description="what it is tested against")
+    value: Number = Field(default=0.0, description="the tested value")
     alternative: Literal["two_sided", "greater", "less"] = "two_sided"
     margin: Annotated[float, Field(gt=0, le=LARGEST)] | None = Field(
         default=None, description="also test that it lies within so much of `value` (two one-sided tests)"

@@ -101,7 +101,7 @@ def check(text: str, keys: Keys) -> Signed:
     try:
         told = read_told(content, kind, is_whole="clients" in payload)
     except ValueError as fault:
-        raise BadCertificateError(f"what was signed is no {kind}: {fault}") from None
+        raise BadCertificateError(f"the signed text is no {kind}: {fault}") from None
     return Signed(kind, payload, header["kid"], at, told)
 
 
@@ -125,7 +125,7 @@ def _read(content: bytes, kind: str, issuer: str) -> Mapping[str, Any]:
     except (ValueError, RecursionError):
         is_canonical, payload = False, None
     if not is_canonical or not isinstance(payload, dict) or payload.get("object") != kind:
-        raise BadCertificateError(f"what was signed is no {kind}")
+        raise BadCertificateError(f"the signed text is no {kind}")
     if payload.get("version") != VERSION:
         raise BadCertificateError(f"it is of version {payload.get('version')}, and this program reads {VERSION}")
     if payload.get("issuer") != issuer:

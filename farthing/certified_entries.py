@@ -46,15 +46,15 @@ def differs(told: Certificate, payload: Mapping[str, Any], entries: Sequence[Ent
     mine = [body for body in bodies[:last] if body["job"] == job]
     told_before = {one for one in told.ledger.reconciled if one.seq <= last}
     agrees = {
-        "whose the budget is, and its terms": _is_of_scope(told.scope, bodies[0]),
+        "the owner of the budget, and its terms": _is_of_scope(told.scope, bodies[0]),
         "the records that came into the scope": _uploaded(told.dataset.id, entries) == told.dataset,
         "times in which payments may be missing": _reconciled(entries[:last]) == told_before,
         f"the records that {job} reads": mine[0]["dataset"] == told.dataset.id,
         f"the entries about {job}": _spans(told, mine),
-        f"what {job} asked and released": _named(told, mine),
+        f"the request and release of {job}": _named(told, mine),
         f"whether {job} was released": _approved(told, mine),
-        f"what {job} may have read": _may_read(mine),
-        f"what {job} drew and cost": _sums(mine, payload) == _sums_told(payload),
+        f"the reading of {job}": _may_read(mine),
+        f"the draws and cost of {job}": _sums(mine, payload) == _sums_told(payload),
     }
     return next((what for what, same in agrees.items() if not same), None)
 

@@ -76,5 +76,5 @@ def _read(entry: Entry, seq: int, previous: str) -> dict[str, Any]:
     if not has_scope:
         raise BrokenChainError(seq, "its body is none of an entry")
     if told != (entry.seq, entry.kind, entry.job, entry.attempt, entry.chunk):
-        raise BrokenChainError(seq, "what is shown of it is not what its body says")
+        raise BrokenChainError(seq, "its shown fields differ from its body")
     return body

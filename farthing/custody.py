@@ -28,7 +28,7 @@ Reason = Annotated[str, typer.Option(help="kept in the ledger for ever")]
 
 @app.command()
 def key(
-    name: Annotated[str, typer.Argument(help="whose key it is")],
+    name: Annotated[str, typer.Argument(help="the principal of the key")],
     role: Annotated[str, typer.Option(help="owner, analyst, auditor or admin")] = "analyst",
     principal: Annotated[str | None, typer.Option(help="pr_..., of that role: one more key for them")] = None,
     url: Url = DEFAULT_URL,

@@ -49,7 +49,7 @@ def estimate(found: Estimate) -> RenderableType:
         bound = found.bound
         said = "vacuous: no better than what is known without training" if bound.vacuous else "informative"
         if not bound.vacuous and found.prediction is not None and not found.prediction.informative:
-            said = "better than nothing; how wide intervals are hangs on what is not known yet"
+            said = "better than nothing; widths depend on figures that are not known yet"
         theory = [
             ("bounds", bound.quantity),
             ("value", number(bound.value)),
@@ -141,8 +141,8 @@ def _prediction(found: Prediction) -> list[RenderableType]:
         names = ", ".join(found.spread)
         said = [
             Text(
-                f"{names}: taken as spread over the whole declared range. What fills less of its range has wider "
-                'intervals; give its deviation in the job\'s "assume", or declare it with the column.'
+                f"{names}: taken as spread over the whole declared range. A column that fills less of its range "
+                'has wider intervals; give its deviation in the job\'s "assume", or declare it with the column.'
             ),
             "",
         ]

@@ -70,7 +70,7 @@ def promises(found: Summary) -> str:
     if not found.sites:
         return _promise(found.privacy)
     said = [f"site {one.place}: {_site_promise(one)}" for one in found.sites]
-    return "\n".join([*said, f"who stayed to the end, at least: {_promise(found.privacy)}"])
+    return "\n".join([*said, f"sites that stayed to the end, at least: {_promise(found.privacy)}"])
 
 
 def _site_promise(one: SitePromise) -> str:

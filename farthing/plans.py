@@ -96,7 +96,7 @@ class Plan(View):
 
 
 class EscapePlan(View):
-    """A run of Gauss-PSGD, or of a certificate, and what is looked for; with a vacuous one nothing can be certified."""
+    """A run of Gauss-PSGD, or of a certificate, and the goal; with a vacuous one nothing can be certified."""
 
     kind: str
     """gauss_psgd or certify."""
@@ -138,13 +138,13 @@ def shown(found: AnyPlan) -> RenderableType:
 
 
 def _escape(found: EscapePlan) -> RenderableType:
-    """Return the settings that would run, and what is looked for with them."""
+    """Return the settings that would run, and the goal with them."""
     asked = ("batch", "difference_batch", "rounds", "round_steps", "error_radius", "escape_distance", "step_size")
     filled = found.settings or {}
     run = [(name.replace("_", " "), number(filled[name])) for name in asked if filled.get(name) is not None]
     gradient = found.settings is not None and found.settings.get("claims") == "gradient"
     looked = [
-        ("added to the told norm" if gradient else "gradient of at most", number(found.alpha)),
+        ("added to the measured norm" if gradient else "gradient of at most", number(found.alpha)),
         ("without training", number(found.trivial)),
         *_curvature(found) * (not gradient),
         ("with probability", number(found.confidence)),
@@ -153,7 +153,7 @@ def _escape(found: EscapePlan) -> RenderableType:
     ]
     price = [(name.replace("_", " "), str(value)) for name, value in found.privacy.items()]
     parts: list[RenderableType] = [plain_table(f"plan of {found.kind} for {found.units:,} units", run), ""]
-    parts += [plain_table("what is looked for", looked), "", plain_table("privacy", price)]
+    parts += [plain_table("the goal", looked), "", plain_table("privacy", price)]
     if found.solved is not None:
         parts += ["", plain_table("found", [(name, str(value)) for name, value in found.solved.items() if value])]
     return Group(*parts)

@@ -29,13 +29,15 @@ def estimate(
     job: JobFile,
     *,
     width: Annotated[
-        str | None, typer.Option(help="such as age=0.1: what an interval no wider than that takes")
+        str | None, typer.Option(help="such as age=0.1: the budget and records for an interval no wider than that")
     ] = None,
     effect: Annotated[
-        str | None, typer.Option(help="such as age=0.02: what it takes to find an effect of that size")
+        str | None, typer.Option(help="such as age=0.02: the budget and records to find an effect of that size")
     ] = None,
-    power: Annotated[float, typer.Option(help="how often it shall be found")] = 0.8,
-    excess: Annotated[float | None, typer.Option(help="such as 0.1: what an excess risk of at most that takes")] = None,
+    power: Annotated[float, typer.Option(help="the wanted power")] = 0.8,
+    excess: Annotated[
+        float | None, typer.Option(help="such as 0.1: the budget and records for an excess risk of at most that")
+    ] = None,
     sites: Datasets = None,
     models: Models = None,
     as_json: Json = False,
@@ -122,7 +124,7 @@ def train(
 def describe(
     dataset: Annotated[str, typer.Argument(help="ds_...")],
     *,
-    mu: Annotated[str, typer.Option(help="what it may cost, such as 0.3")],
+    mu: Annotated[str, typer.Option(help="its privacy target mu, such as 0.3")],
     column: Annotated[list[str] | None, typer.Option(help="to describe; repeat it; default: all")] = None,
     statistic: Annotated[
         list[str] | None,
@@ -207,7 +209,7 @@ def show(
         found = client.job(job, wait_seconds=wait)
     if spec:
         if found.spec is None:
-            complain(f"{job}: it has sites whose datasets this key may not see, so that it cannot be told whole")
+            complain(f"{job}: it has sites whose datasets this key may not see, and its whole request cannot be shown")
             raise typer.Exit(1)
         out.print_json(data=found.spec)
         return

@@ -192,7 +192,7 @@ def _report(client: Client, dataset: str) -> None:
 def _sealed(client: Client, found: Dataset) -> Dataset:
     """Ask whether a draft shall be sealed, and seal it."""
     later = f"It stays a draft for 7 days: `farthing mend {found.id}`, `farthing seal {found.id}`, or `farthing erase`."
-    if not typer.confirm("Seal it? What its budget is cannot be changed afterwards.", err=True):
+    if not typer.confirm("Seal it? Its budget cannot be changed afterwards.", err=True):
         say(later)
         return found
     try:

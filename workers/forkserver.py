@@ -47,7 +47,9 @@ def fork_for(control: socket.socket) -> Given:
     Raises:
         AssertionError: a library has started a thread.
     """
-    assert len([*Path("/proc/self/task").iterdir()]) == 1, "what other threads hold would be held in the copy for ever"
+    assert len([*Path("/proc/self/task").iterdir()]) == 1, (
+        "a lock that another thread holds would be held in the copy for ever"
+    )
     control.send(READY)
     while True:
         message, descriptors, _, _ = socket.recv_fds(control, len(FORK), len(Given._fields))

@@ -126,7 +126,7 @@ def rotate(settings: ServiceSettings, *, leaked: bool = False) -> None:
     made = rotate_signing_key(settings.signing_key_path, time.time(), leaked=leaked)
     say(f"{settings.signing_key_path}: key {made.public.kid} signs from now on.")
     if leaked:
-        say("The one before it is published no more: what it signed is refused, and can be had anew.")
+        say("The one before it is published no more: its signatures are refused, and documents can be signed anew.")
 
 
 def _key_place(settings: ServiceSettings) -> str:

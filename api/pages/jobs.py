@@ -64,7 +64,9 @@ def show_job(
     request: Request,
     caller: Caller,
     db: Db,
-    sent: Annotated[str | None, Query(max_length=60, description="whose form was sent: it need not be kept")] = None,
+    sent: Annotated[
+        str | None, Query(max_length=60, description="the dataset of the form that was sent, which the browser forgets")
+    ] = None,
 ) -> Response:
     """Show a job; where it has not ended, the page follows it."""
     job = service.get(db, caller, job_id)

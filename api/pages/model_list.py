@@ -21,7 +21,7 @@ ModelId = Annotated[str, Path(max_length=60)]
 A_PAGE: Final = 30
 MOST_DATASETS: Final = 200
 STATES: Final = {
-    "": "all that are kept",
+    "": "every kept model",
     "pending": "waits for approval",
     "approved": "approved",
     "rejected": "rejected",

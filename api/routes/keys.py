@@ -58,9 +58,7 @@ def create_key(
 def list_keys(
     caller: Caller,
     db: Db,
-    principal: Annotated[
-        str | None, Query(max_length=60, description="whose keys; default: all that are listed")
-    ] = None,
+    principal: Annotated[str | None, Query(max_length=60, description="a principal; default: every listed one")] = None,
     after: After = None,
     limit: Limit = 20,
 ) -> Page[KeyView]:

@@ -78,7 +78,7 @@ class ServiceSettings(BaseSettings):
     )
     admin_key: str | None = None
     master_key: str | None = Field(
-        default=None, repr=False, description="base64 of 32 bytes; default: what master_key_file holds"
+        default=None, repr=False, description="base64 of 32 bytes; default: the content of master_key_file"
     )
     master_key_file: Path | None = Field(
         default=None, description="holds the master key; default: home/master.key, made once where embedded"
@@ -90,7 +90,7 @@ class ServiceSettings(BaseSettings):
 
     broker_url: str | None = Field(default=None, description="redis://...; none: supervisors poll the database only")
     broker_password: str | None = Field(default=None, description="put into broker_url, which need not name it")
-    queues: str = Field(default="cpu", description="what a supervisor takes: cpu, gpu, or cpu,gpu")
+    queues: str = Field(default="cpu", description="the jobs that a supervisor takes: cpu, gpu, or cpu,gpu")
     gpu_memory_bytes: int = Field(default=2 * 2**30, ge=0, description="that must be free on a GPU before a claim")
     gpu_locks: Path | None = Field(
         default=None, description="folder that all supervisors of a machine share; default: that of temporary files"
@@ -98,18 +98,20 @@ class ServiceSettings(BaseSettings):
     cluster: bool = Field(default=False, description="several machines: processes never migrate the database")
     site: Annotated[str, Pattern(f"^({SITE})?$", f"empty, or {SITE_WORDS}", "north")] = Field(
         default="",
-        description="whose records this process keeps and reads, and nobody else's; empty: the service's own",
+        description="the site whose records alone this process keeps and reads; empty: the service's own",
     )
     meeting_host: str | None = Field(
         default=None, description="by which other sites reach this one's trainers; none: no federated jobs of several"
     )
     meeting_port: int = Field(default=0, ge=0, le=65535, description="where they find each other; 0: any that is free")
     seat_seconds: float = Field(
-        default=60.0, gt=0, description="how long a worker keeps itself free for the other sites of a federated job"
+        default=60.0, gt=0, description="seconds that a worker stays free for the other sites of a federated job"
     )
 
     absent_seconds: float = Field(
-        default=3600.0, gt=0, description="how long a federated job that has begun, with a quorum, waits for a site"
+        default=3600.0,
+        gt=0,
+        description="seconds that a federated job with a quorum waits for a site, once it has begun",
     )
 
     poll_seconds: float = Field(default=0.2, gt=0)
@@ -147,7 +149,7 @@ class ServiceSettings(BaseSettings):
     upload_bytes_per_second: int = Field(default=4096, ge=0, description="least mean rate of an upload's body")
     head_seconds: float = Field(default=20.0, gt=0, description="until a connection has sent the head of a request")
     stream_seconds: float = Field(default=3600.0, gt=0, description="then an event stream ends; clients go on after it")
-    place_seconds: float = Field(default=20.0, ge=0, description="how long a request waits for a place at most")
+    place_seconds: float = Field(default=20.0, ge=0, description="the most seconds that a request waits for a place")
     max_connections: int = Field(default=1000, ge=8, description="open ones; then idle ones are closed for new ones")
     max_requests: int = Field(default=64, ge=1, description="short requests that are answered at a time")
     max_requests_per_principal: int = Field(default=24, ge=1, description="the same, of one principal or address")
@@ -186,7 +188,7 @@ class ServiceSettings(BaseSettings):
     smtp_host: str | None = Field(default=None, description="of the server that takes mail; none: no mail is sent")
     smtp_port: int = Field(default=587, ge=1, le=65535)
     smtp_tls: Literal["starttls", "tls", "none"] = Field(
-        default="starttls", description="how mail is sent: TLS is begun by STARTTLS, from the first byte, or not at all"
+        default="starttls", description="TLS of mail: begun by STARTTLS, from the first byte, or none"
     )
     smtp_user: str | None = None
     smtp_password: str | None = Field(default=None, repr=False)
@@ -200,7 +202,9 @@ class ServiceSettings(BaseSettings):
 
     max_queued_per_principal: int = Field(default=1000, ge=1, description="jobs that have not ended")
     max_running_per_principal: int = Field(default=64, ge=1, description="further jobs wait in the queue")
-    kept_state_seconds: float = Field(default=86400.0, gt=0, description="how long an ended job's states are kept")
+    kept_state_seconds: float = Field(
+        default=86400.0, gt=0, description="seconds that the states of an ended job are kept"
+    )
     model_retention_seconds: float | None = Field(default=None, gt=0, description="none: models are kept for ever")
     requests_per_minute: int = Field(default=6000, ge=1)
     queue_deadline_seconds: float = Field(default=7 * 86400.0, gt=0)

@@ -89,7 +89,7 @@ Deviation = Annotated[
     Finite | None,
     Field(description=_DEVIATION, exclude_if=lambda given: given is None),  # as columns were before there was any
 ]
-_FILL = "value that stands for a missing one; without it such a row becomes a null record"
+_FILL = "value that stands for a missing one; without it such a row is excluded"
 
 
 def _above(upper: Any, info: ValidationInfo) -> Any:  # noqa: ANN401 - numbers or dates

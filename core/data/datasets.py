@@ -39,13 +39,15 @@ class Metadata(Frozen):
     )
     columns: Columns
     rows: Annotated[int, Field(strict=True, gt=0)] | None = Field(
-        default=None, description="how many records the file must hold; a file with another number is refused"
+        default=None, description="number of records in the file; a file with another number is refused"
     )
     approval: bool = Field(default=False, description="the owner approves each release before anybody else sees it")
     distinct_because: Statement | None = Field(
         default=None,
-        description="why these are other people than those of your earlier uploads, in your words: needed where more "
-        "than half of the rows are in one of another scope, or where that cannot be seen; nobody else sees it",
+        description=(
+            "the reason, in your words, that these are other people than in your earlier uploads. Needed where "
+            "over half of the rows are in another scope's upload, or where that is unknown. Nobody else reads it"
+        ),
     )
 
     seal: Annotated[bool, Field(strict=True)] = Field(

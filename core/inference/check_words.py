@@ -37,7 +37,7 @@ def of_coefficient(released: Released, place: int) -> tuple[list[str], list[str]
         return [], []
     flags = [f"{one}: {_SAID_OF_ONE[one].removeprefix(f'{one}: ')}" for one in checks.coefficients[place]]
     ends = checks.learned.columns[place % len(checks.learned.columns)].clamped
-    cut = "so this is the effect of the cut column"
+    cut = "this is the effect of the cut column"
     return flags, [f"clamped: many records lie at the declared {end} bound, {cut}" for end in ends]
 
 

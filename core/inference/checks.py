@@ -39,7 +39,7 @@ class Learned(Frozen):
     )
     complete: float | None = Field(
         default=None,
-        description="how many records have all values that the model needs, as counted; null: nobody counted them",
+        description="number of records with all values that the model needs, counted with noise; null: not counted",
     )
     complete_deviation: float | None = Field(default=None, description="of the noise on it, in records")
     class_rates: tuple[float, ...] | None = Field(default=None, description="of a category's values, in their order")
@@ -67,8 +67,10 @@ class Learned(Frozen):
     )
     score_ratio: float | None = Field(
         default=None,
-        description="of a Poisson model: variance of the scores over that of a Poisson law, which the standard errors "
-        "allow for (quasi-Poisson's dispersion), as told",
+        description=(
+            "of a Poisson model: variance of the scores over that of a Poisson law, which the standard errors "
+            "allow for (quasi-Poisson's dispersion), with its noise"
+        ),
     )
     score_ratio_error: float | None = Field(default=None, description="deviation of the noise on it")
     offset: float | None = Field(default=None, description="mean offset, encoded; null: none, or a linear model's")
@@ -96,8 +98,10 @@ class Checks(Frozen):
     )
     clipped: tuple[float, ...] = Field(
         default=(),
-        description="of least squares, by coefficient, the part of its variance that stands for residuals beyond the "
-        "cut: what the noise of their counts hides; above a half the interval is withheld",
+        description=(
+            "of least squares, by coefficient: the part of its variance that residuals beyond the cut may add, "
+            "within the noise of their counts; above a half the interval is withheld"
+        ),
     )
 
     foreseen: tuple[float, ...] = Field(

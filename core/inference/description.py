@@ -55,7 +55,7 @@ class Products(Frozen):
         description="means of squared influences, up to the cap; see `InfluenceSquares`"
     )
     influence_deviation: float
-    cap: float = Field(description="of squared influences, which are told as parts of it")
+    cap: float = Field(description="of squared influences, which are measured as parts of it")
 
 
 class Answers(Frozen):

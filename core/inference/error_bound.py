@@ -30,7 +30,7 @@ class SecondOrder(Frozen):
     chance: float | None = Field(description="p_round: of leaving a saddle so curved in one round, linearised")
     missed: float | None = Field(description="omega0: of leaving no such saddle in all rounds of a phase")
     failure: float = Field(description="omega, of the whole run")
-    phases: int = Field(description="how often rounds were begun")
+    phases: int = Field(description="number of rounds that were begun")
     rounds: int = Field(description="rounds in all")
     escapes: int = Field(description="phases that ended by moving away")
     restarts: int = Field(description="fresh gradients in all")
@@ -41,15 +41,17 @@ class SecondOrder(Frozen):
 class NoisedNorm(Frozen):
     """How long a released point's mean gradient is, as one noised number; see `core.methods.second_order.norms`."""
 
-    of: str = Field(description="what the gradient is in: coefficients, coefficients and scale, or trained parameters")
+    of: str = Field(
+        description="variables of the gradient: coefficients, coefficients and scale, or trained parameters"
+    )
     told: float = Field(
         description="norm of the mean gradient of the units read, noised, so that it may be negative; of several "
         "clients the norm of their noised mean gradient"
     )
     noise: float = Field(description="standard deviation of the noise on it; of several clients, on each entry")
-    left: float = Field(description="what is left of it once what noise adds for sure is taken away, 0 at least")
-    tolerance: float = Field(description="what is added to that, for noise and sampling")
-    trivial: float = Field(description="what every gradient satisfies: the clip, and the ridge's")
+    left: float = Field(description="the same less the part that noise adds for sure, 0 at least")
+    tolerance: float = Field(description="the margin on top, for noise and sampling")
+    trivial: float = Field(description="a bound of every gradient: the clip and the ridge's part")
     failure: float = Field(description="omega, of the claim")
 
 
@@ -71,17 +73,17 @@ class ErrorBound(Frozen):
     """A claim, with how sure it is and what it rests on; part of a model's release."""
 
     ended_by: str = Field(description="why the method ended: rounds, budget, small_gradient, step_cap, ...")
-    quantity: str = Field(description="what is bounded: excess_risk or gradient_norm, in encoded units")
+    quantity: str = Field(description="the bounded quantity: excess_risk or gradient_norm, in encoded units")
     value: float | None = Field(description="null: nothing is claimed")
     confidence: float | None = Field(description="of the claim, over the method's own noise; null: nothing is claimed")
-    conditions: tuple[str, ...] = Field(default=(), description="what the claim rests on and nobody has checked")
+    conditions: tuple[str, ...] = Field(default=(), description="assumptions of the claim that nobody has checked")
     variant: str = Field(description="which form of the method made it, as `printed`, `calibrated` or `scheduled`")
     second_order: SecondOrder | None = Field(default=None, description="of methods that look for such a point")
     selection: Selection | None = Field(default=None, description="of one among released points")
     norm: NoisedNorm | None = Field(default=None, description="of a certificate of the gradient alone")
     models: tuple[str, ...] = Field(default=(), description="released before, that the claim is about")
     untrained: float | None = Field(
-        default=None, description="what the start satisfies of this quantity without any training; null: unknown"
+        default=None, description="bound of this quantity at the start, without any training; null: unknown"
     )
 
     @property

@@ -55,7 +55,7 @@ class ReleasedNetwork(Frozen):
     adapters: str | None = Field(
         default=None, repr=False, description="the same of the low-rank changes that are merged into them; null: none"
     )
-    certificate: ErrorBound | None = Field(default=None, description="what the method claims of this very network")
+    certificate: ErrorBound | None = Field(default=None, description="the method's claim about this network")
 
     @property
     def shape(self) -> Shape:

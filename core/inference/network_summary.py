@@ -74,7 +74,7 @@ def notes(released: ReleasedNetwork) -> list[str]:
     if released.certificate is not None:
         said.append(claim(released.certificate))
     elif released.status == "stopped":
-        said.append("The job was told to stop before its last step.")
+        said.append("The job was stopped before its last step.")
     return said
 
 
@@ -91,7 +91,7 @@ def methods_paragraph(released: ReleasedNetwork) -> str:
     return (
         f"We trained a neural network of {released.count:,} parameters ({trained_words(released)}, "
         f"{released.trained:,} numbers, from {start_words(released)}) to predict {released.target} with the "
-        f"{loss_words(released)} by {released.optimizer.replace('_', ' ')} in {released.steps:,} steps; the gradient "
+        f"{loss_words(released)} by {released.optimizer.replace('_', ' ')} in {released.steps:,} steps. The gradient "
         f"of each record was clipped at {training.clip:.4g} (Abadi et al., 2016).{sample} Inputs were scaled by their "
         f"declared bounds. The release is differentially private with {promise_phrase(report.promise)} for "
         f"neighbouring data sets under {report.adjacency.value}{', which implies ' + implied if implied else ''}."

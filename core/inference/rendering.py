@@ -86,7 +86,7 @@ def privacy_words(shown: Mapping[str, Any]) -> list[str]:
     if sites is None:
         return _promise_lines("Privacy", privacy)
     apart = "Each promise is to the people of that site's own scope; about a person in several, nothing is promised."
-    least = f"Whoever stayed to the end promises at least {promise_words(privacy)} ({privacy['adjacency']})."
+    least = f"Sites that stayed to the end promise at least {promise_words(privacy)} ({privacy['adjacency']})."
     said = [line for site in sites for line in _site_lines(site)]
     return ["Privacy, site by site:", *said, apart, least]
 

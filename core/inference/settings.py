@@ -45,8 +45,10 @@ class Inference(Frozen):
     )
     plausible_radius: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
         default=None,
-        description="how large an encoded slope may well be, and half of how large the intercept: widens intervals "
-        "along directions that have not been learnt; null: planned",
+        description=(
+            "a plausible size of an encoded slope; the intercept may be twice as large. It widens intervals "
+            "along directions that the job has not learned; null: planned"
+        ),
     )
     matrix_noise: MatrixNoise = Field(
         default="tight", description="printed: the paper's factor 2 where sqrt(2) is enough under replace_one"

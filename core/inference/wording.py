@@ -138,8 +138,8 @@ def notes(released: Released) -> list[str]:
     if flags.eigenvalues_floored:
         said.append(
             f"{_count(flags.eigenvalues_floored, 'eigenvalue')} of the covariance's noised matrices fell below a "
-            f"public floor ({flags.curvature_floored} of the Hessian, {flags.score_floored} of the score matrix): what "
-            "is said along such directions rests on the floor, not on the records."
+            f"public floor ({flags.curvature_floored} of the Hessian, {flags.score_floored} of the score "
+            "matrix): figures along such directions rest on the floor, not on the records."
         )
     if flags.optimizer_floored:
         said.append(
@@ -221,7 +221,8 @@ def _norm(certificate: ErrorBound, found: NoisedNorm) -> str:
     """Say how long a gradient was told to be, and what follows for the population's."""
     about = f"It is about {', '.join(certificate.models)}, released before; its privacy is that of the certificate"
     sentence = (
-        f"{about}. The norm of the mean gradient in its {found.of} was told once, as {found.told:.4g} with noise of "
+        f"{about}. The norm of the mean gradient in its {found.of} was measured once, as {found.told:.4g} "
+        "with noise of "
         f"{found.noise:.2g}, in encoded units; {found.left:.4g} is left of it once noise is allowed for"
     )
     if certificate.value is None or certificate.confidence is None:

@@ -131,7 +131,7 @@ def taken(session: Session, party: Party, job_id: str) -> ClaimedSlot | None:
     """
     job, seat = session.get_one(Job, job_id), session.get(SiteSlot, (job_id, party.site))
     if seat is None or seat.worker != party.worker:
-        raise StaleAttempt(f"The seat of {party.site} in {job_id} is somebody else's.")
+        raise StaleAttempt(f"Another worker has the session of {party.site} in {job_id}.")
     if seat.attempt == 0:
         return None
     if seat.attempt != job.attempt or job.state not in RUNNING or seat.sealed_key is None:
@@ -239,7 +239,7 @@ def _own(session: Session, claim: Claim, party: Party) -> SiteSlot:
     """
     seat = session.get(SiteSlot, (claim.job_id, party.site), populate_existing=True)
     if seat is None or (seat.worker, seat.attempt) != (party.worker, claim.attempt) or seat.outcome is not None:
-        raise StaleAttempt(f"{party.worker} has no seat in attempt {claim.attempt} at {claim.job_id}.")
+        raise StaleAttempt(f"{party.worker} has no session in attempt {claim.attempt} at {claim.job_id}.")
     return seat
 
 

@@ -57,7 +57,10 @@ def compare_datasets(session: Session, scope_id: str, tally: Tally) -> None:
         assert row is not None, "just demanded"
         if tally.before is None and facts.identity is not None:
             same = identities.digest_of(session, dataset_id) == facts.identity
-            demand(same, f"what later uploads are compared with of {dataset_id} is gone, or was changed")
+            demand(
+                same,
+                f"the record of {dataset_id} that later uploads are compared with is gone, or was changed",
+            )
         demand((row.fingerprint, row.rows, row.owner_id) == known, f"{dataset_id} is not what its entry says")
         same = facts.columns is None or digest_of(row.columns) == facts.columns
         demand(same, f"{dataset_id} is declared otherwise than its entry says")

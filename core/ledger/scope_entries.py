@@ -60,7 +60,7 @@ class TermsBody(BaseModel):
         known = {"epsilon", "rho", "delta", *ACCEPTANCES}
         demand(self.declared.keys() <= known, "its budget is declared by unknown words")
         accepted = [self.declared.get(name, True) for name in ACCEPTANCES]
-        demand(all(isinstance(one, bool) for one in accepted), "what it accepts is neither true nor false")
+        demand(all(isinstance(one, bool) for one in accepted), "its accepted value is neither true nor false")
         told = {name: self.declared.get(name) for name in ("epsilon", "rho", "delta")}
         words = [value if isinstance(value, str) else None for value in told.values()]
         demand(words == list(told.values()), "figures of its budget are no strings")
@@ -139,7 +139,7 @@ class Upload(Still):
         """Demand that they came into it once, and note them."""
         super().follow(tally)
         told = "identity" not in self.model_fields_set or self.identity is not None
-        demand(told, "what is kept of its records is null")
+        demand(told, "its summary of records is null")
         demand(self.dataset not in tally.uploads, f"{self.dataset} came into the scope before")
         fits = self.columns is not None if self.v > 1 else "columns" not in self.model_fields_set
         demand(fits, "its columns are not those of its version")

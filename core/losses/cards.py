@@ -238,7 +238,7 @@ WEIGHTS: Mapping[type[Frozen], WeightsCard] = {
                 text="no intervals and no Newton steps: the clipped gradient is that of no loss", checked="static"
             ),
             Assumption(
-                text="what is estimated is where clipped gradients cancel, which is not the model's parameter",
+                text="the estimate is the point where clipped gradients cancel, which is not the model's parameter",
                 checked="declared",
             ),
         ),

@@ -20,7 +20,7 @@ from core.queries.sampling import FullSampling, Sampling, StreamSampling
 class Bound(Frozen):
     """What a theorem predicts, beside what is known without it."""
 
-    quantity: str = Field(description="what is bounded, in words and units")
+    quantity: str = Field(description="the bounded quantity, in words and units")
     value: float | None = Field(description="null where the theorem's conditions are not met")
     confidence: float | None
     trivial: float = Field(description="the bound known without any training")
@@ -180,7 +180,7 @@ class AbstractSettings(Frozen, ABC):
             confidence=None,
             trivial=alone.trivial,
             vacuous=True,
-            source="none: no theorem here is about several clients; each client's price is that of a job of its own",
+            source="none: no theorem here is about several sites; each site's price is that of a job of its own",
         )
 
     def figures(self, facts: Facts) -> dict[str, float | int | None]:

@@ -42,9 +42,11 @@ class DescriptionModel(Frozen):
     edges: dict[Name, Edges] = Field(
         default_factory=dict,
         max_length=MOST_COLUMNS,
-        description="of a number's histogram and of its intervals in tables, rising, in the column's own units (of a "
-        "date, days since its lower bound); without them a histogram has `bins`, and a table cuts at the centre and "
-        "one scale on either side, as the look finds them",
+        description=(
+            "rising cuts of a number's histogram and of its intervals in tables, in the column's own units (of a "
+            "date, days since its lower bound). Without them a histogram has `bins`, and a table cuts at the "
+            "centre and one scale on either side, as the look finds them"
+        ),
     )
 
     @model_validator(mode="after")

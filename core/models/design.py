@@ -83,15 +83,17 @@ class Design(Frozen):
     target: TargetCoding
     columns: tuple[Scalar, ...] = Field(description="the declared columns behind the features, in the model's order")
     target_column: Scalar
-    array: ArrayColumn | None = Field(default=None, description="what is read instead of features")
+    array: ArrayColumn | None = Field(default=None, description="columns read instead of features")
     single: bool = Field(default=False, description="encoded features are kept in single precision, for a network")
     keeps_missing: bool = Field(
         default=False, description="a missing value is NaN and its record counts, for descriptions of columns"
     )
 
     aside: tuple[Scalar, ...] = Field(default=(), description="columns of interactions that have no feature themselves")
-    offset: OffsetCoding | None = Field(default=None, description="what enters the predictor with coefficient one")
-    sampling: SamplingCoding | None = Field(default=None, description="how often a record counts")
+    offset: OffsetCoding | None = Field(
+        default=None, description="a column that enters the predictor with coefficient one"
+    )
+    sampling: SamplingCoding | None = Field(default=None, description="the weight of a record")
 
     @model_validator(mode="after")
     def _either(self) -> "Design":

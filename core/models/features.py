@@ -35,7 +35,7 @@ class Feature(Frozen):
     code: int | None = Field(default=None, description="the level's place among the declared values")
     centre: float = 0.0
     scale: _Positive = Field(default=1.0, description="of an interaction the product of its factors'")
-    factors: tuple[Factor, ...] = Field(default=(), description="of an interaction: what is multiplied")
+    factors: tuple[Factor, ...] = Field(default=(), description="of an interaction: the multiplied columns")
 
 
 class TargetCoding(Frozen):

@@ -65,7 +65,7 @@ class UnlimitedFilter:
 
 
 class CountingFilter:
-    """Checks what a ledger's privacy filter would: totals only grow, and what is drawn never passes what was priced.
+    """Checks what a ledger's privacy filter would: totals only grow, and a draw never exceeds its price.
 
     Args:
         priced: the most that may be drawn; None: no limit.
@@ -94,7 +94,7 @@ class CountingFilter:
         Raises:
             PrivacyInvariantError: it passes the price, shrinks, or is out of order.
         """
-        ensure(self.affords(total), "what is drawn never passes what was priced")
+        ensure(self.affords(total), "a draw never exceeds its price")
         cost = cost_nano(total, self._orders)
         ensure(all(new >= old for new, old in zip(cost, self._paid, strict=True)), "a total only grows")
         ensure(position > (self.positions[-1] if self.positions else 0), "positions follow one another")

@@ -204,7 +204,7 @@ def _noised(
     short = size <= SHORT
     pieces = [(0, noise_vector(generator, parameter, size))] if short else noise_pieces(generator, parameter, size)
     if isinstance(total, OpenSum) and TELLS_OPEN and precision == torch.float32 and is_here(total.part, precision):
-        ensure(total.step == grid.part_step, "a part is told on the grid that it is charged by")
+        ensure(total.step == grid.part_step, "a part is answered on the grid that it is charged by")
         tell_open(total.part.numpy(), None if total.total is None else total.total.numpy(), pieces, grid, scale)
         return total.part
     integers, single = closed(total).cpu(), precision == torch.float32

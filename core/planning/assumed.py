@@ -32,5 +32,5 @@ class Assumed(Frozen):
     )
     residual_scale: _Positive | None = Field(default=None, description="of a linear model's errors")
     base_rate: _Positive | None = Field(
-        default=None, description="how often the second value of a logistic model's target comes; a mean count"
+        default=None, description="the share of the second value of a logistic model's target; a mean count"
     )

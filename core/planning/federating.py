@@ -77,7 +77,7 @@ def plan_federation(spec: JobSpec, clients: Sequence[PublicSite]) -> PlannedFede
     ]
     for one in planned:
         own = one.spec.optimizer.per_client & type(shared).model_fields.keys()
-        assert one.design == planned[leading].design, "what the model uses is declared alike"
+        assert one.design == planned[leading].design, "the columns of the model are declared alike"
         assert one.spec.optimizer.model_dump(exclude=set(own)) == shared.model_dump(exclude=set(own)), "all is filled"
     return PlannedFederation(_shown(spec, planned[leading]), tuple(planned), _bound(planned))
 
@@ -136,7 +136,7 @@ def _refuse_unfederated(spec: JobSpec) -> None:
         # What was learned from a client that has gone would be part of intervals about the others.
         wrong.append(FieldError("/federation/quorum", f"leave it out: {spec.optimizer.kind} needs all sites"))
     if spec.resources.processes > 1:
-        wrong.append(FieldError("/resources/processes", "give 1: each client is a process of its own"))
+        wrong.append(FieldError("/resources/processes", "give 1: each site is a process of its own"))
     open_start = spec.optimizer.start is None and isinstance(spec.model, PhaseRetrievalModel)
     if spec.optimizer.start == "random" or open_start:
         wrong.append(FieldError("/optimizer/start", "give zeros or numbers: sites share no randomness"))

@@ -61,7 +61,7 @@ class WantedEffect(Frozen):
 
     coefficient: str = Field(max_length=200, description="as estimates and summaries name it")
     size: float = Field(gt=0, allow_inf_nan=False, description="in declared units, of either sign")
-    power: float = Field(default=0.8, gt=0.05, lt=1, description="how often it shall be found")
+    power: float = Field(default=0.8, gt=0.05, lt=1, description="the wanted power")
 
     def width(self, level: float) -> float:
         """Return how wide an interval at that level may be."""
@@ -135,7 +135,7 @@ class Reached(Frozen):
     )
     power: float | None = Field(
         default=None,
-        description="how often the wanted effect would be found at the predicted width; null: of no effect",
+        description="the power for the wanted effect at the predicted width; null: no effect was given",
     )
     detectable: float | None = Field(
         default=None, description="the smallest effect that would be found as often as wanted; null: of no effect"

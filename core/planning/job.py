@@ -104,7 +104,7 @@ class JobSpec(Frozen):
     inference: Inference = Inference()
     resources: Resources = Resources()
     assume: Assumed | None = Field(
-        default=None, description="what the records may well look like, for predictions and for optimised shares"
+        default=None, description="plausible figures of the records, for predictions and for optimised shares"
     )
     retry_allowance: Annotated[int, Field(ge=0, le=5)] = Field(
         default=RETRY_ALLOWANCE,

@@ -26,7 +26,8 @@ def refuse_weak(epsilon: Decimal, *, accepted: bool, pointer: str = "/budget/acc
     """
     if epsilon > LARGEST_EPSILON and not accepted:
         raise Invalid(
-            f"An epsilon of {epsilon} hides hardly anything: who sees the releases may tell whose records were used.",
+            f"An epsilon of {epsilon} hides hardly anything: somebody who sees the releases may find out "
+            "whose records were used.",
             FieldError(pointer, f"set it to true if that is meant, or ask for an epsilon of at most {LARGEST_EPSILON}"),
         )
 

@@ -100,6 +100,6 @@ def part_of(scope: Terms, share: Fraction) -> Terms:
     caps = tuple(floor(share * cap) for cap in scope.caps_nano)
     if not any(caps):
         raise Invalid(
-            "So small a share of this budget cannot be counted.", FieldError("/budget/budget_share", "give more")
+            "This share of the budget is too small to count.", FieldError("/budget/budget_share", "give more")
         )
     return scope.model_copy(update={"caps_nano": caps})

@@ -52,7 +52,7 @@ class Coupling(Enum):
         "give the same answer: a bijection of integers",
     )
     COVER = NeighbouringRuns(
-        equal="whatever is equal for the events that are drawn under it",
+        equal="everything that is equal under each event drawn in its name",
         branches="a plan, which no oracle draws: Gaussian answers of at most its rho in all, each under its coupling",
     )
     TRANSCRIPT = NeighbouringRuns(

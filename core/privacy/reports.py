@@ -236,8 +236,8 @@ def attack_success(epsilon: float, delta: float, mu: float | None = None) -> Att
         power_at_one_percent=format_figure(min(power, 1.0), "up"),
         sentence=(
             "Somebody who knows all other records and guesses whether one unit's data were used is right at most "
-            f"{right} times in 100 (a coin: 50), and, if wrong about at most 1 in 100 of those absent, finds at most "
-            f"{found} in 100 of those present."
+            f"{right} times in 100 (a coin: 50). If wrong about at most 1 in 100 of those absent, such a guesser finds "
+            f"at most {found} in 100 of those present."
         ),
     )
 

@@ -101,7 +101,7 @@ class Cut(Frozen):
 class SplitCut(Cut):
     """A cut, and what is done with what lies beyond: r = ((value - centre)/reach - z)/rest, drawn in to [-1, 1]."""
 
-    rest: Positive | None = Field(default=None, description="null: what lies beyond is not summed")
+    rest: Positive | None = Field(default=None, description="null: values beyond are not summed")
 
 
 class CutSums(AbstractQuestion):

@@ -57,7 +57,7 @@ def certificate(context: Context, caller: Caller, job_id: str) -> str:
         NotReady: there is no key to sign with.
     """
     if cases.get(context, caller, job_id).finished_at is None:
-        raise Conflict("The job has not ended: what it costs is not settled, and its certificate comes when it is.")
+        raise Conflict("The job has not ended: its cost is not settled, and its certificate comes with the settling.")
 
     def told(session: Session, issuer: str, ledgers: Ledgers) -> dict[str, Any]:
         job = cases.find(session, caller, job_id)

@@ -37,7 +37,7 @@ def parse(context: Context, caller: Caller, metadata: Metadata) -> None:
         )
     if metadata.distinct_because is not None and len(metadata.distinct_because) < LEAST_STATEMENT:
         fix = f"say in {LEAST_STATEMENT} letters or more why these are other people, so that an auditor can judge it"
-        raise Invalid("So short a statement gives no reason.", FieldError("/distinct_because", fix))
+        raise Invalid("This statement is too short to give a reason.", FieldError("/distinct_because", fix))
     if isinstance(metadata.unit, UserColumn):
         raise NotOfferedYet("User-level units are not offered yet.", FieldError("/unit", 'use "record"'))
     if len(metadata.columns) > context.settings.max_columns:

@@ -28,7 +28,7 @@ NEIGHBOURS: Final = {
     "replace_one": "replace_one: one unit's record changes into any other",
 }
 TRUST: Final = (
-    "Central. Whoever runs the service, its workers and the machine can read the records, and is trusted not to. "
+    "Central. People who run the service, its workers and the machine can read the records, and are trusted not to. "
     "Everybody else sees noised answers alone. Records are encrypted at rest, each dataset under a key of its own."
 )
 MECHANISM: Final = (
@@ -54,7 +54,7 @@ NOT_PROMISED: Final = (
     "Protection from whoever runs the machine.",
     "Side channels beyond the listed ones: cache timing, power, and an attacker on the same machine.",
     "One joint figure for people who are in the data of two budgets: each keeps its own promise.",
-    "Secrecy of facts about groups. What holds for many can be learned, and then holds for people who took no part.",
+    "Secrecy of facts about groups. A finding about many can be learned, and then holds for people who took no part.",
     "Safety of declarations that were taken from the records: a bound read from them is a leak that no noise repairs.",
     "The owner's own files: backups, exports and the uploaded original.",
 )
@@ -298,7 +298,7 @@ def _trust() -> SectionView:
 
 
 def _outside() -> SectionView:
-    return SectionView(title="What is not promised", text=[], facts=[], points=list(NOT_PROMISED), table=None)
+    return SectionView(title="Not promised", text=[], facts=[], points=list(NOT_PROMISED), table=None)
 
 
 def _check_job(job_id: str, parts: Sequence[dict[str, Any]]) -> SectionView:
@@ -307,14 +307,14 @@ def _check_job(job_id: str, parts: Sequence[dict[str, Any]]) -> SectionView:
     text = (
         f"The certificate of {job_id} says the same, signed. The command “farthing certificate check” needs no service."
     )
-    return SectionView(title="How to check this", text=[text], facts=_facts(*facts), points=[], table=None)
+    return SectionView(title="Check this yourself", text=[text], facts=_facts(*facts), points=[], table=None)
 
 
 def _check_budget(budget: BudgetView) -> SectionView:
     gaps = [f"Entries may be missing: {one.model_dump(mode='json')}" for one in budget.unwitnessed]
     text = "“farthing verify” recomputes the ledger: its chain, its prices and its cap. Keep the head elsewhere."
     facts = _facts(("Entries", number(budget.entries)), ("Head", budget.head))
-    return SectionView(title="How to check this", text=[text], facts=facts, points=gaps, table=None)
+    return SectionView(title="Check this yourself", text=[text], facts=facts, points=gaps, table=None)
 
 
 def _facts(*pairs: tuple[str, str]) -> list[FactView]:

@@ -19,7 +19,7 @@ from core.ledger.witness.trusting import Trusted, follow, leave_mark
 from core.service import witnessing
 from core.service.context import Context
 
-GONE = "what later uploads are compared with is gone, or was changed"
+GONE = "the record of earlier uploads that later ones are compared with is gone, or was changed"
 
 
 @dataclass(frozen=True)

@@ -263,7 +263,9 @@ class EstimateSpec(JobSpec):
     privacy: PrivacyTarget = Field(
         default=PrivacyTarget(mu=Decimal(1)), description="with a goal it may be left out: the smallest is found"
     )
-    goal: Goal | None = Field(default=None, description="what is wanted of it; tells what that takes")
+    goal: Goal | None = Field(
+        default=None, description="a goal; the answer names the budget and the records that it takes"
+    )
 
     def job(self) -> JobSpec:
         """Return the job without its goal.

@@ -18,14 +18,18 @@ _MORE_STEPS: Final = "or for more steps, since what is lost of a stream of sever
 _FAILED_FOR: Final = {
     "diverged": "an iterate left the public radius: take smaller steps, allow a larger radius, or raise the privacy "
     "target",
-    "trainer-failed": "its trainer died or met an error, of which no more may be told: ask the operator, whose log "
-    "names a class of errors",
+    "trainer-failed": (
+        "its trainer died or met an error, whose details stay secret: ask the operator, whose log names a class "
+        "of errors"
+    ),
     "limit-exceeded": "it ran out of time or memory: ask for more in resources (max_runtime_seconds, memory_bytes), or "
     "for fewer steps or a smaller batch",
     "gpu-unavailable": "its GPU could not be used, and nothing was read: submit it again, or with the device cpu",
-    "access-withdrawn": "who submitted it may no longer use its data: ask their owner for access, and submit it again",
-    "site-lost": "fewer of its sites were left than its quorum, or one told another what cannot be true (the last "
-    "line of its history then says which): submit it with those that are there",
+    "access-withdrawn": "its submitter may no longer use its data: ask their owner for access, and submit it again",
+    "site-lost": (
+        "fewer of its sites were left than its quorum, or a site sent figures that cannot be true (the last line "
+        "of its history then names it): submit it with the other sites"
+    ),
 }
 
 
@@ -34,7 +38,7 @@ def if_lost(planned: PlannedJob) -> str:
     many, times = len(planned.schedule), planned.spec.retry_allowance
     sampling = planned.spec.optimizer.sampling(planned.facts)
     if isinstance(sampling, StreamSampling) and sampling.skips(many):
-        return f"what is left of the chunk that is lost, one of {many}, is skipped at no cost: fewer steps are taken"
+        return f"the rest of the lost chunk, one of {many}, is skipped at no cost: fewer steps are taken"
     lost = f"the chunk that is lost, one of {many}, is" if many > 1 else "all of it is one chunk, which is"
     if times:
         often = "once" if times == 1 else f"{times} times"

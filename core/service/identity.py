@@ -191,7 +191,9 @@ def _refuse_same(session: Session, metadata: Metadata, same: Sequence[Known]) ->
             continue
         left = identities.unerased(session, one.scope_id)
         bound = not left or _is_bound(session, one.scope_id)
-        free = f" Nothing was told of them yet: once the records of {' and '.join(left)} are erased, they may have "
+        free = (
+            f" Nothing was released about them yet: once the records of {' and '.join(left)} are erased, they may have "
+        )
         free += "another budget."
         raise DuplicateDataset(
             f"These records are already your dataset {one.dataset_id} in scope {one.scope_id}; a re-upload has no new "

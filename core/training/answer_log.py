@@ -62,7 +62,7 @@ class AttemptLog:
 
     def keep(self, state: dict[str, Tensor], step: int) -> None:
         """Hold a state, in place of the answers noted before."""
-        ensure(self.next_recalled is None, "what an earlier attempt was told comes before a new state")
+        ensure(self.next_recalled is None, "answers of an earlier attempt come before a new state")
         self._answers.clear()  # first: an answer about a network is as long as its state
         self._state = {name: held(value) for name, value in state.items()}
         self.step = step

@@ -113,7 +113,7 @@ def replan(order: AttemptInput) -> PlannedJob:
         adjacency=order.adjacency,
         terms=order.terms,
     )
-    ensure(planned.schedule == order.schedule, "what will be drawn is what was reserved")
+    ensure(planned.schedule == order.schedule, "the plan draws exactly the reserved events")
     return planned
 
 

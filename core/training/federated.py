@@ -121,7 +121,7 @@ def _far_meeting(seat: SiteConnection, writer: FencedLedgerWriter) -> str:
         RuntimeError: nobody has noted it in time, or it is taken.
         StaleAttempt: the attempt is over.
     """
-    assert seat.host is not None, "who takes a seat among other sites' can be reached"
+    assert seat.host is not None, "a site with a session can be reached by the others"
     if seat.number == 0:
         address = f"{seat.host}:{receive_at(seat.port)}"
         writer.commit(seats.announce, writer.claim, address)

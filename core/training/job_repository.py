@@ -133,7 +133,7 @@ class JobRepository:
         try:
             key = offer.reader.open(seat.sealed_key, context)
         except Tampered as error:
-            raise StaleAttempt(f"The seat in {claim.job_id} was not given to us.") from error
+            raise StaleAttempt(f"The session in {claim.job_id} was given to another worker.") from error
         self._witness_claim(claim)
         return ClaimedJob(claim, resources, own, len(seat.federation.clients), seat.federation.size, key)
 

@@ -112,7 +112,7 @@ class LedgerFilter:
             PrivacyInvariantError: the total passes the reservation; a method drew more than its price.
         """
         del position  # the total says it all: chunks are counted by their worth
-        ensure(self.log.next_recalled is None, "what an earlier attempt was told comes before anything new")
+        ensure(self.log.next_recalled is None, "answers of an earlier attempt come before anything new")
         drawn = total if isinstance(total, Repeated) else Repeated(event=total, times=1)
         if drawn.event != self._covered.event or drawn.times > self._covered.times:
             price = self._price(total)
@@ -159,7 +159,7 @@ class LedgerFilter:
         if self._stop():
             self._drain(answers)
         while not enough(self._paid):
-            ensure(self._paid < len(self._schedule), "what is drawn never passes what was priced")
+            ensure(self._paid < len(self._schedule), "a draw never exceeds its price")
             self._writer.spend(self._paid, answers if self._paid else None, self.log.step)
             self._charged[self._schedule[self._paid]] += 1
             self._paid += 1

@@ -170,7 +170,7 @@ class Receipts:
             PrivacyInvariantError: nobody said so.
         """
         del state, step
-        ensure(chunk < self.chunks, "nothing is read before its payment was told")
+        ensure(chunk < self.chunks, "nothing is read before its payment was received")
 
     def keep(self, state: bytes, step: int) -> None:
         """Refuse: the leader keeps."""

@@ -82,13 +82,13 @@ class StreamFilter(LedgerFilter):
             Drained: this attempt was asked to stop; the chunk is not paid, and what it was told is kept.
             PrivacyInvariantError: the total passes what the stream costs so far, or the stream has no such batch.
         """
-        ensure(self.log.next_recalled is None, "what an earlier attempt was told comes before anything new")
+        ensure(self.log.next_recalled is None, "answers of an earlier attempt come before anything new")
         end = self.skipped + position
         ensure(end > self._behind, "batches are read one after the other")
         over, last = divmod(end - 1, self.reach)
         ensure(
             self._within(self._price(total), min(over * self._chunks + 1, len(self._schedule))),
-            "what is drawn never passes what was priced",
+            "a draw never exceeds its price",
         )
         needed = over * self._chunks + last // self._chunk + 1
         self._pay_until(lambda chunks: chunks >= needed)

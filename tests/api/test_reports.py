@@ -74,7 +74,7 @@ def test_a_jobs_report_has_the_figures_of_its_guarantee(made: Made) -> None:
         assert f"{promise['epsilon']} at delta {promise['delta']}" in text
         assert promise["mu"] in text
         assert made.job in text
-        assert "What is not promised" in text
+        assert "Not promised" in text
 
 
 def test_the_promise_to_a_group_follows_from_the_jobs_own(made: Made) -> None:

@@ -78,7 +78,7 @@ def test_the_operators_page_has_queue_and_limits(made: Made, service: Service) -
     _, key = service.someone("admin", "operator")
     page = service.window(key["key"]).get("/service").text
     assert waits in page
-    assert "What one principal may ask for" in page
+    assert "Limits of one principal" in page
     assert "No worker is at work" in page
     made.analyst.post(f"/v1/jobs/{waits}/cancel")
 

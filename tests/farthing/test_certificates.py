@@ -138,11 +138,11 @@ def test_an_attack_is_refused(attack: Callable[[str], str]) -> None:
     [
         (head(issuer="inst_two"), "it is of installation inst_two"),
         (head(version=2), "it is of version 2"),
-        (head(object="certificate"), "what was signed is no head"),
-        (head().replace(",", ", "), "what was signed is no head"),
-        (head().replace('"seq":3', '"seq":3,"seq":9'), "what was signed is no head"),
-        ("[" * 5000 + "]" * 5000, "what was signed is no head"),
-        ("null", "what was signed is no head"),
+        (head(object="certificate"), "the signed text is no head"),
+        (head().replace(",", ", "), "the signed text is no head"),
+        (head().replace('"seq":3', '"seq":3,"seq":9'), "the signed text is no head"),
+        ("[" * 5000 + "]" * 5000, "the signed text is no head"),
+        ("null", "the signed text is no head"),
     ],
 )
 def test_a_good_signature_makes_no_other_thing_good(payload: str, why: str) -> None:

@@ -80,7 +80,7 @@ def test_a_chain_is_followed_to_its_head(written: list[Entry]) -> None:
         ),
         (
             lambda entries: [entries[0], entries[1].model_copy(update={"kind": "settle"})],
-            "entry 2: what is shown of it is not what its body says",
+            "entry 2: its shown fields differ from its body",
         ),
     ],
 )

@@ -252,7 +252,7 @@ class Scripted:
         if isinstance(question, GradientNorm):
             ledger.norm = norm
             return Answer(torch.tensor([norm], dtype=torch.float64), 0.01)
-        assert ledger.norm > 0, "no gradient is asked for where its norm was not told to be positive"
+        assert ledger.norm > 0, "a gradient is asked for only where its measured norm is positive"
         assert PUBLIC.smoothness is not None
         return Answer(torch.tensor([-2 * PUBLIC.smoothness, 0.0], dtype=torch.float64), 0.1)
 

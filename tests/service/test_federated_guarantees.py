@@ -98,7 +98,7 @@ def test_the_text_says_whose_each_promise_is(context: Context, three: Owners, mo
     assert lines[0].startswith("site 0: mu 0.1, rho 0.005, epsilon ")
     assert lines[0].endswith(f"to the people of {three.scopes[0]} (guarantee)")
     assert lines[2:] == ["site 2: was asked nothing", lines[3]]
-    assert lines[3].startswith("who stayed to the end, at least: mu ")
+    assert lines[3].startswith("sites that stayed to the end, at least: mu ")
 
 
 def test_a_client_s_figures_are_at_its_own_scope_s_delta(context: Context, three: Owners, model: str) -> None:

@@ -179,7 +179,7 @@ class Ground:
         self.processes[site] = psutil.Process(started.pid)
 
     def client(self, url: str, secret: str = KEY) -> httpx.Client:
-        """Return what speaks to a site's API, for the admin or for whose key it is."""
+        """Return what speaks to a site's API, for the admin or for the principal of the key."""
         made = httpx.Client(base_url=url, headers={"Authorization": f"Bearer {secret}"}, timeout=60, limits=CONNECTIONS)
         self.opened.callback(made.close)
         return made

@@ -47,7 +47,7 @@ class Prediction(Frozen):
     steps: int | None = Field(description="answers in the worst case")
     rounds: int | None = Field(description="null: the method has none, or there is no plan")
     noise: float | None = Field(description="standard deviation of a coordinate of the first gradient; null: adaptive")
-    lower: LowerBound | None = Field(description="what no private method beats; null: none is known")
+    lower: LowerBound | None = Field(description="a lower bound of every private method; null: none is known")
 
 
 def predict_excess(settings: KlSettings, facts: Facts, rho: float) -> Prediction:

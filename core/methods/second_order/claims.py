@@ -34,7 +34,7 @@ SMOOTH: Final = Assumption(
 AFFORDABLE: Final = Assumption(
     text="sqrt(rho alpha) is at most M, alpha at most G, and a certificate can be paid", checked="static"
 )
-LIMITS: Final = ("what noise leaves in a round is linearised at the saddle: no theorem covers these figures",)
+LIMITS: Final = ("the effect of noise in a round is linearised at the saddle: no theorem covers these figures",)
 
 
 class AbstractEscape(EscapeFigures):
@@ -59,7 +59,9 @@ class AbstractEscape(EscapeFigures):
             confidence=1 - self.failure if proved else None,
             trivial=trivial,
             vacuous=alpha >= trivial or self.sharpest() >= known(self.smoothness),
-            source=f"{PAPER}, theorem 1" if proved else f"none: {self.mode} figures; what a round leaves is linearised",
+            source=f"{PAPER}, theorem 1"
+            if proved
+            else f"none: {self.mode} figures; the effect of a round is linearised",
         )
 
     def federated_bound(self, clients: Sequence[tuple[AbstractSettings, Facts]]) -> Bound:

@@ -55,7 +55,7 @@ class SpiderFigures(AbstractSettings):
 
     mu: Mu | None = Field(default=None, description="of all passes together; null: the job's share")
     epochs: Annotated[int, Field(ge=1, le=MOST_EPOCHS)] = Field(
-        default=1, description="how often the records are gone through; more than one is about no population any more"
+        default=1, description="number of passes over the records; more than one says nothing about a population"
     )
     clip: Positive | None = Field(
         default=None, description="G, to which each unit's gradient is clipped; null: its bound"
@@ -199,12 +199,16 @@ class EscapeFigures(SpiderFigures):
     form: Literal["corrected", "printed"] = Field(default="corrected", description="of the theory's equations")
     round_mode: RoundMode = Field(
         default="fresh",
-        description="what a round begins with; fresh: a fresh gradient. rewind and continue are readings of the print "
-        "whose rounds repeat one noise: certificates are wrong far more often",
+        description=(
+            "the gradient that a round begins with. fresh: a fresh one. rewind and continue follow the print: "
+            "their rounds repeat one noise, and certificates are wrong far more often"
+        ),
     )
     hessian_smoothness: Positive | None = Field(
         default=None,
-        description="rho: how fast one unit's Hessian changes, at most; null: the loss's own, where it bends down",
+        description=(
+            "rho: an upper bound of the change of one unit's Hessian; null: the loss's own, where it bends down"
+        ),
     )
     start_gap: Positive | None = Field(default=None, description="U, for the theory; null: the loss's own")
     failure: Probability = Field(default=0.05, description="omega, of a whole run")

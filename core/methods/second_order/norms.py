@@ -32,9 +32,7 @@ from core.inference.error_bound import ErrorBound, NoisedNorm
 from core.privacy.facts import Facts, Frozen
 
 POPULATION = "units are independent draws of one population, whose mean gradient it is about"
-POPULATIONS = (
-    "each client's units are independent draws of one population; it is about the mean of their mean gradients"
-)
+POPULATIONS = "each site's units are independent draws of one population; it is about the mean of their mean gradients"
 SPREAD = "no unit's gradient is farther from the mean than the spread that was declared"
 APART = "the model was made without the units that were read here"
 

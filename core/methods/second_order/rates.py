@@ -27,9 +27,9 @@ class SecondOrderConstants(Frozen):
     lipschitz: Positive = Field(description="G, of one unit's loss")
     smoothness: Positive = Field(description="M, of one unit's loss")
     hessian_smoothness: Positive = Field(description="rho, of one unit's loss")
-    start_gap: Positive = Field(description="U: how far the start is above the least mean loss, at most")
+    start_gap: Positive = Field(description="U: an upper bound of the start's mean loss above the least one")
     dimension: Annotated[int, Field(ge=1)]
-    units: Positive = Field(description="n, of each client")
+    units: Positive = Field(description="n, of each site")
     clients: Annotated[int, Field(ge=1)] = Field(default=1, description="m")
 
     @property

@@ -63,8 +63,8 @@ KERNELS = kernels_of(library()[0])
 
 def place(tensor: Tensor, dtype: torch.dtype, size: int) -> int:
     """Return where a vector begins, checking that a kernel can walk it."""
-    ensure(tensor.dtype == dtype, "a kernel is told what numbers it reads")
-    ensure(tensor.shape == (size,), "a kernel is told how many numbers it reads")
+    ensure(tensor.dtype == dtype, "a kernel gets the dtype of its numbers")
+    ensure(tensor.shape == (size,), "a kernel gets the count of its numbers")
     ensure(tensor.is_contiguous(), "a kernel walks one number after the other")
     ensure(tensor.is_cpu, "a kernel reads a processor's memory")
     return tensor.data_ptr()

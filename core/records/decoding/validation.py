@@ -48,7 +48,7 @@ class ValidationReport(Frozen):
 
     rows: int
     incomplete_rows: int = Field(
-        description="rows with a value still missing in some declared column; a null record for models that use it"
+        description="rows with a value still missing in some declared column; excluded from models that use it"
     )
     columns: tuple[ColumnReport, ...]
 

@@ -19,8 +19,8 @@ from core.privacy.facts import Frozen
 CAPS: Final = {
     "smoothness": "the step that descent on a smooth function may take at all (gamma0)",
     "variance": "the spread of clipped gradients (gamma1)",
-    "bias": "what clipping moves the mean gradient by (gamma2)",
-    "noise_drift": "how far privacy's noise may carry the iterates (gamma3)",
+    "bias": "the shift of the mean gradient by clipping (gamma2)",
+    "noise_drift": "the distance that privacy's noise may carry the iterates (gamma3)",
     "travel": "the length of one step (gamma4)",
     "jump": "the largest single clipped gradient (gamma5)",
     "jump_squared": "the same, squared and summed; of the refined certificate alone",

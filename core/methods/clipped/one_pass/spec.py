@@ -78,7 +78,7 @@ class CertifiedClippedSgd(AbstractSettings):
         default=None, description="K; null: as many batches as there are units for"
     )
     clip: PositiveNumber | None = Field(
-        default=None, description="lambda; null: what the certificate is best at, at most the model's own bound"
+        default=None, description="lambda; null: the clip with the best certificate, at most the model's own bound"
     )
     step_size: PositiveNumber | None = Field(
         default=None,
@@ -86,7 +86,7 @@ class CertifiedClippedSgd(AbstractSettings):
     )
     certificate: Literal["refined", "paper"] = Field(
         default="refined",
-        description="whose step size; refined: ours, of the average. paper: the theorem's, of the best iterate",
+        description="rule of the step size. refined: ours, for the average. paper: the theorem's, for the best iterate",
     )
     beta: Annotated[float, Field(gt=0, lt=1)] = Field(default=0.05, description="probability that the bound fails")
     smoothness: PositiveNumber | None = Field(

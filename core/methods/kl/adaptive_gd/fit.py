@@ -105,7 +105,7 @@ def _stepped(settings: AdaptiveGradientDescent, oracle: Oracle, state: State) ->
         return {"ended": torch.tensor(_SMALL_GRADIENT)}
     if not _affords(settings, oracle, question):
         return {"ended": torch.tensor(_BUDGET)}
-    assert norm > 0, "no gradient is asked for where its norm was not told to be positive"
+    assert norm > 0, "a gradient is asked for only where its measured norm is positive"
     received = oracle.ask(question, state["theta"])
     return {
         "theta": state["theta"]

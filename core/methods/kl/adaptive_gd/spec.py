@@ -61,7 +61,7 @@ class AdaptiveGradientDescent(AbstractSettings):
     )
     multiple: PositiveNumber | None = Field(default=None, description="C; null: 2, for which the descent is proved")
     radius_rule: Literal["exact", "paper"] | None = Field(
-        default=None, description="how q is found; null: exact, the quantile of the length of a normal vector"
+        default=None, description="rule of q; null: exact, the quantile of the length of a normal vector"
     )
     step_cap: Annotated[int, Field(ge=1, le=MOST_STEPS)] | None = Field(
         default=None,
@@ -77,11 +77,14 @@ class AdaptiveGradientDescent(AbstractSettings):
     )
     condition: KlCondition | None = Field(
         default=None,
-        description="of the mean loss, for the prediction alone; null: what a ridge makes of a convex loss, else none, "
-        "and a gradient norm is predicted",
+        description=(
+            "of the mean loss, for the prediction alone; null: the one of a convex loss with a ridge, else none, "
+            "and a gradient norm is predicted"
+        ),
     )
     start_gap: PositiveNumber | None = Field(
-        default=None, description="F0, how far the start is above the least mean loss, at most; null: what is known"
+        default=None,
+        description="F0, an upper bound of the start's mean loss above the least one; null: the known bound",
     )
     radius: Radius | None = Field(default=None, description="an estimate outside this ball around zero is a failure")
     norm_sigma: PositiveNumber | None = Field(default=None, description="noise multiplier of each norm; null: planned")

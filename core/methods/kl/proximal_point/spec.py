@@ -57,7 +57,8 @@ class ProximalPoint(AbstractSettings):
         default=None, description="of the mean loss; null: that of a strongly convex one, where the ridge makes it so"
     )
     start_gap: PositiveNumber | None = Field(
-        default=None, description="F0, how far the start is above the least mean loss, at most; null: what is known"
+        default=None,
+        description="F0, an upper bound of the start's mean loss above the least one; null: the known bound",
     )
     weak_convexity: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
         default=None,
@@ -94,7 +95,7 @@ class ProximalPoint(AbstractSettings):
     )
     start: Start = Field(default="zeros", description="in encoded units; never from the records")
     rounds: Annotated[int, Field(ge=1, le=MOST_ROUNDS)] | None = Field(
-        default=None, description="null: planned by the pace"
+        default=None, description="null: planned by the schedule"
     )
     solver_steps: Annotated[int, Field(ge=2, le=LONGEST_ROUND)] | None = Field(
         default=None, description="points that a round's mean is of, its centre the first; null: planned"
@@ -249,7 +250,7 @@ class ProximalPoint(AbstractSettings):
         assert self.sigma is not None, "plan first"
         printed = self.model_copy(update={"noise": "printed"}).planned_sigma(facts)
         gaps = {
-            "rounds at a practical pace": self.pace == "practical",
+            "rounds on a practical schedule": self.pace == "practical",
             "practical inner steps": self.inner_steps == "practical",
             "telescoping steps": self.step_rule == "telescoping",
             "rounds cut short by max_inner": self.inner_binds(facts),

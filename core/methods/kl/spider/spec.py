@@ -47,8 +47,10 @@ class KlSpider(AbstractSettings):
     )
     start_gap: PositiveNumber | None = Field(
         default=None,
-        description="F0: the mean loss at the start is at most so far above its least value; null: what the loss and "
-        "the condition say",
+        description=(
+            "F0: an upper bound of the start's mean loss above its least value; null: derived from the loss and "
+            "the condition"
+        ),
     )
     beta: Annotated[float, Field(gt=0, lt=1)] = Field(
         default=0.05, description="probability that the noise makes the certificate false"
@@ -70,8 +72,10 @@ class KlSpider(AbstractSettings):
     force: bool = Field(default=False, description="run where nothing better than the start is certified")
     radius: Radius | None = Field(
         default=None,
-        description="how far from the start the condition holds, at least; leaving it is a failure. null: how far all "
-        "steps together can go",
+        description=(
+            "a radius around the start within which the condition holds; leaving it is a failure. null: the "
+            "distance that all steps together can go"
+        ),
     )
     start: Start = Field(default="zeros", description="in encoded units; never from the records")
     steps: Annotated[int, Field(ge=1, le=MOST_STEPS)] | None = Field(

@@ -74,12 +74,14 @@ class NoisyNewton(NewtonOptions):
     kind: Literal["noisy_newton"] = "noisy_newton"
     steps: Steps | None = Field(default=None, description="of both kinds; null: planned")
     hessians: Steps | None = Field(
-        default=None, description="so many steps, the first ones, ask for a Hessian; all of them do in the paper"
+        default=None, description="number of first steps that ask for a Hessian; all of them do in the paper"
     )
     memory: Annotated[float, Field(ge=0, le=1)] | None = Field(
         default=None,
-        description="what each later step leaves of the weight of a noised Hessian; 0: a step uses its own alone, as "
-        "in the paper; 1: all count by their precision; null: planned",
+        description=(
+            "factor on the weight of an earlier noised Hessian at each later step. 0: a step uses its own alone, "
+            "as in the paper. 1: all count by their precision. null: planned"
+        ),
     )
     growth: Annotated[float, Field(ge=1, le=8)] | None = Field(
         default=None, description="of mu^2 from one Newton step to the next; 1: equal shares; null: planned"

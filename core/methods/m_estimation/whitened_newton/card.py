@@ -20,7 +20,7 @@ CARD: Final = Card(
         Assumption(text="columns vary within their declared ranges as the look found", checked="runtime"),
         Assumption(text="the last steps converged, and directions are identified", checked="runtime"),
     ),
-    returns="coefficients with intervals; what fails a check is flagged, and its interval withheld",
+    returns="coefficients with intervals; a coefficient that fails a check is flagged, and its interval withheld",
     default_for=("logistic", "multinomial", "linear", "poisson"),
 )
 

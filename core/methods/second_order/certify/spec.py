@@ -60,7 +60,9 @@ class Certify(AbstractEscape):
     units: Annotated[int, Field(ge=1)] | None = Field(
         default=None, description="n, of the client with fewest, for a gradient alone; null: as many as there are"
     )
-    epochs: Literal[1] = Field(default=1, description="always: what is read twice is no news of a population")
+    epochs: Literal[1] = Field(
+        default=1, description="always: a second reading of the same records says nothing new about a population"
+    )
     start: Literal["zeros"] = Field(default="zeros", description="always: the job's `models` say where")
 
     def plan(self, facts: Facts, mu: float) -> Self:
@@ -160,8 +162,8 @@ class Certify(AbstractEscape):
             return super().bound(facts)
         added, trivial = self.tolerance(facts).at(self.norm_noise(facts)), self.clip_at(facts)
         return Bound(
-            quantity=f"what is added to the told norm of the mean gradient in its {norms.parameters_of(facts)}, for "
-            "noise and sampling, to bound that of the population, in encoded units",
+            quantity="the margin that is added to the measured norm of the mean gradient in its "
+            f"{norms.parameters_of(facts)}, for noise and sampling, to bound that of the population, in encoded units",
             value=added,
             confidence=1 - self.failure,
             trivial=trivial,
@@ -174,7 +176,7 @@ class Certify(AbstractEscape):
         clip = self.clip_at(facts)
         needed = self.tolerance(facts).units_below(clip, self.norm_noise(facts))
         return (
-            f"every gradient is at most {clip:.4g} long, and what a told norm is raised by is below that from about "
+            f"every gradient is at most {clip:.4g} long, and the margin of a measured norm is below that from about "
             f"{needed} units on"
         )
 

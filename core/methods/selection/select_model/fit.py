@@ -41,7 +41,7 @@ def iterate(settings: SelectModel, oracle: Oracle, points: Tensor) -> tuple[Esti
     Returns:
         The candidate itself, or zeros with the status none where no one passes, and what is claimed of it.
     """
-    assert len(points) == settings.candidates, "so many points were priced"
+    assert len(points) == settings.candidates, "as many points were priced"
     if settings.mode in BY_SCORES:
         state = _chosen_by_score(settings, oracle, points)
     else:

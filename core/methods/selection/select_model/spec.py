@@ -213,7 +213,7 @@ def _refuse_open(settings: SelectModel, facts: Facts) -> None:
     """Refuse settings that leave open what nothing fills."""
     wrong = []
     if settings.alpha is None:
-        wrong.append(FieldError("/optimizer/alpha", "is required: how long a gradient may be, in encoded units"))
+        wrong.append(FieldError("/optimizer/alpha", "is required: the longest gradient allowed, in encoded units"))
     if settings.mode == "gradient":
         given = (
             name for name in ("gamma_star", "hessian_smoothness", "smoothness") if getattr(settings, name) is not None

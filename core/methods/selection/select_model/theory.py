@@ -39,9 +39,9 @@ class SelectModelFigures(AbstractSettings):
         default="sound",
         description="printed has the print's thresholds, never its noise; gradient looks at no curvature",
     )
-    alpha: Positive | None = Field(default=None, description="how long a gradient may be, in encoded units; required")
+    alpha: Positive | None = Field(default=None, description="the longest gradient allowed, in encoded units; required")
     gamma_star: Positive | None = Field(
-        default=None, description="how far below 0 an eigenvalue may be; null: sqrt(rho alpha)"
+        default=None, description="the depth below 0 that an eigenvalue may have; null: sqrt(rho alpha)"
     )
     hessian_smoothness: Positive | None = Field(default=None, description="rho, where gamma_star is left out")
     failure: Annotated[float, Field(gt=0, lt=1)] = Field(default=0.05, description="omega, of the whole selection")
