@@ -62,10 +62,14 @@ def retire_models(session: Session, retention_seconds: float | None) -> list[str
 def take_away(session: Session, models: Mapping[str, str], state: Literal["retired", "retracted"]) -> None:
     """Take the content of models away, and with it the kept states of their jobs, for the last one holds the release.
 
+    A federated job's states are its sites': each keeps the answers of all of them.
+
     Args:
         session: an open write transaction that holds the models.
         models: the job of each, by the model's id.
         state: that the models have from here on.
     """
     session.execute(update(Model).where(Model.id.in_(models)).values(release={}, approval=state))
-    checkpoints.drop(session, list(models.values()))
+    jobs = list(models.values())
+    sites = select(Job.id).where(Job.federation_id.in_(jobs), Job.place.is_not(None))
+    checkpoints.drop(session, [*jobs, *session.execute(sites).scalars()])

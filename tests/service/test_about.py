@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from core.base.errors import Invalid, Refusal
+from core.base.errors import Conflict, Invalid, Refusal
 from core.data.columns import Column
 from core.db.tables import Dataset, Job
 from core.inference.error_bound import ErrorBound
@@ -20,7 +20,7 @@ from core.planning.job import JobSpec
 from core.planning.planner import PlannedJob, plan_job
 from core.privacy.facts import Adjacency
 from core.privacy.reports import report
-from core.service import estimates, intake, jobs, models
+from core.service import estimates, intake, jobs, models, trained
 from core.service.context import Caller, Context
 from core.service.estimates import COLUMNS, EstimateSpec
 from core.training.points import points_of
@@ -331,7 +331,15 @@ def test_a_model_stays_as_long_as_a_job_about_it(house: House) -> None:
     seen, fresh = house.dataset(), house.dataset()
     named = house.model(seen)
     job, database = house.submit(spec(fresh, named)), house.context.database
-    assert database.run(retention.retire_models, 0.0) == [], "kept for the job"
+    for state in ("queued", "running"):
+        claim = house.claim() if state == "running" else None
+        assert jobs.get(house.context, house.owner, job).state == state
+        assert database.run(retention.retire_models, 0.0) == [], "kept for the job"
+        with pytest.raises(Conflict, match="A job about this model has not ended"):
+            trained.retract(house.context, house.owner, named)
+        assert models.get(house.context, house.owner, named).release["theta"]
+    assert claim is not None
+    database.run(rows.release_claim, claim)
     jobs.cancel(house.context, house.owner, job)
     late = intake.planned(house.context, house.owner, spec(fresh, named), "late", jobs.ROUTE)
     assert database.run(retention.retire_models, 0.0) == [named]
@@ -340,3 +348,17 @@ def test_a_model_stays_as_long_as_a_job_about_it(house: House) -> None:
     (refused,) = entry.take(house.context, [late])
     assert isinstance(refused, Invalid), "it was planned before"
     assert refused.fields[0].pointer == "/models/0"
+
+
+def test_a_model_is_retracted_once_the_job_about_it_has_ended(house: House) -> None:
+    seen, fresh = house.dataset(), house.dataset()
+    named = house.model(seen)
+    job = house.submit(spec(fresh, named))
+    house.context.database.run(rows.fail, house.claim(), "trainer-failed", charge="all")
+    assert jobs.get(house.context, house.owner, job).state == "failed"
+    late = intake.planned(house.context, house.owner, spec(fresh, named), "late", jobs.ROUTE)
+    assert trained.retract(house.context, house.owner, named).approval == "retracted"
+    assert "was retracted" in house.faults(spec(fresh, named))[0][1]
+    assert isinstance(late, intake.Submission)
+    (refused,) = entry.take(house.context, [late])
+    assert isinstance(refused, Invalid), "it was planned before"
