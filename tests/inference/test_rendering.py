@@ -44,8 +44,8 @@ Under replace_one: mu 1, epsilon 4.887 at delta 1e-6.
 Eigenvalues floored: 1 of the Hessian, 0 of the scores, 0 in the last step.
   Slow directions: 0.
 Note: 1 eigenvalue of the covariance's noised matrices fell below a public
-  floor (1 of the Hessian, 0 of the score matrix): what is said along such
-  directions rests on the floor, not on the records.
+  floor (1 of the Hessian, 0 of the score matrix): figures along such
+  directions rest on the floor, not on the records.
 Model mdl_1, job job_1.
 """
 
