@@ -151,7 +151,7 @@ def lines_a_comment(paths: Iterable[Path]) -> float:
             one.string for one in tokenize.generate_tokens(io.StringIO(text).readline) if one.type == tokenize.COMMENT
         )
         comments += sum(not re.match(r"# (type:|noqa|fmt:|pragma)", one) for one in found)
-    return round(lines / max(comments, 1), 1)
+    return round(lines / max(comments, 1))
 
 
 def new_subjects() -> list[str]:
