@@ -1,45 +1,40 @@
-"""A dataset's pages: declaration, budget, access, validation, mock rows, freezing and erasing."""
+"""A dataset's pages: declaration, budget, validation, mock rows, freezing and erasing."""
 
 import csv
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Path, Request, Response
-from pydantic import TypeAdapter, ValidationError
 
 from api.deps import After, Caller, Db
 from api.errors import status_of
 from api.pages import charts, line_charts
 from api.pages.rendering import render
 from api.pages.routes import Form, FormFields, PageRoute, page, see_other, value_of
-from api.routes import access as access_api
 from api.routes import datasets as api
 from api.routes import scopes as scope_api
-from core.base.errors import Conflict, Forbidden, Invalid, NotFound, PreconditionFailed, Refusal
+from core.base.errors import Conflict, Invalid
 from core.methods.registry import source_of
-from core.privacy.amounts import BudgetCap
 from core.privacy.attacks import attack
-from core.service import access, activity, datasets, history, jobs, naming, offers, overview, scopes
+from core.service import activity, datasets, history, jobs, naming, offers, overview, scopes
 from core.service.context import Caller as Principal
 from core.service.context import Context
-from core.service.views import AccessView, BudgetView, CapView, DatasetView
+from core.service.views import BudgetView, CapView, DatasetView
 from farthing.schemas.drafts import CellCounts
 from farthing.schemas.figures import number, per_cent
 from farthing.schemas.offers import OfferView
 
 router = APIRouter(route_class=PageRoute)
 DatasetId = Annotated[str, Path(max_length=60)]
-PrincipalId = Annotated[str, Path(max_length=60)]
 SHOWN_VALUES: Final = 6
 MOST_JOBS: Final = 30
 A_PAGE: Final = 50
 MOCK_ROWS: Final = 10
 MOCK_FILE_ROWS: Final = 1000
 LOUD: Final = Decimal("0.05")
-_CAP: Final[TypeAdapter[BudgetCap]] = TypeAdapter(BudgetCap)
 
 
 @dataclass(frozen=True)
@@ -52,16 +47,6 @@ class Declared:
     highest: str
     values: str
     other: str
-
-
-@dataclass(frozen=True)
-class Given:
-    """Somebody's access as the table writes it."""
-
-    view: AccessView
-    cap: str
-    shares: overview.BudgetShares
-    used: str
 
 
 @page(router, "/datasets/{dataset_id}", api=api.get_dataset)
@@ -182,84 +167,6 @@ def show_activity(dataset_id: DatasetId, request: Request, caller: Caller, db: D
     facts["older"] = f"/datasets/{dataset_id}/activity?after={lines[-1].id}" if len(found) > A_PAGE else None
     facts["names"] |= naming.names(db, caller, [one.job for one in lines])
     return render(request, "activity.html", facts, at="datasets")
-
-
-@page(router, "/datasets/{dataset_id}/access", api=access_api.list_access)
-def show_access(dataset_id: DatasetId, request: Request, caller: Caller, db: Db) -> Response:
-    """Show who may ask, under which cap."""
-    return _access(request, caller, db, dataset_id)
-
-
-def _access(
-    request: Request,
-    caller: Principal,
-    context: Context,
-    dataset_id: str,
-    values: dict[str, str] | None = None,
-    errors: dict[str, str] | None = None,
-) -> Response:
-    facts = head(context, caller, dataset_id, "Access")
-    given = [_given(one) for one in access.page(context, caller, dataset_id)]
-    facts |= {"accesses": given, "values": values or {}, "errors": errors or {}}
-    status = 422 if errors else 200
-    return render(request, "access.html", facts, at="datasets", status=status)
-
-
-def _given(view: AccessView) -> Given:
-    used = view.used
-    shares = overview.BudgetShares(used.spent, used.reserved, used.remaining)
-    return Given(view, cap_words(view), shares, format(Decimal(shares.spent) + Decimal(shares.reserved), "f"))
-
-
-@page(router, "/datasets/{dataset_id}/access", api=access_api.give_access, method="POST")
-def give_access(dataset_id: DatasetId, request: Request, form: FormFields, caller: Caller, db: Db) -> Response:
-    """Let somebody in up to a cap, or change the cap of who is in."""
-    principal = value_of(form, "principal")
-    request.state.target = f"datasets/{dataset_id}/access/{principal}"[:200]
-    try:
-        cap = budget_cap(form)
-        known = {one.principal: one.version for one in access.page(db, caller, dataset_id)}
-        versions = frozenset({known[principal]}) if principal in known else None
-        access.give(db, caller, dataset_id, principal, cap, versions)
-    except (Invalid, NotFound, Conflict, Forbidden, PreconditionFailed) as refusal:
-        request.state.code = refusal.code
-        field = "amount" if isinstance(refusal, Invalid) else "principal"
-        kept = {name: value_of(form, name) for name in ("principal", "kind", "amount")}
-        return _access(request, caller, db, dataset_id, kept, {field: _said(refusal)})
-    return see_other(f"/datasets/{dataset_id}/access")
-
-
-def budget_cap(form: Form) -> BudgetCap:
-    """Return the cap that a form asks for.
-
-    Raises:
-        Invalid: it is no number of that kind.
-    """
-    kind, amount = value_of(form, "kind"), value_of(form, "amount").removesuffix("%").strip()
-    if kind == "all":
-        return "all"
-    try:
-        value = Decimal(amount)
-        if kind == "budget_share":
-            value = value.scaleb(-2)
-        return _CAP.validate_python({kind: format(value, "f")})
-    except (InvalidOperation, ValidationError):
-        raise Invalid(
-            "Write a number above 0, and at most 100 for a part of the budget."
-            if kind == "budget_share"
-            else "Write a number above 0, such as 0.5."
-        ) from None
-
-
-def _said(refusal: Refusal) -> str:
-    return " ".join([refusal.detail, *(field.detail for field in refusal.fields)])
-
-
-@page(router, "/datasets/{dataset_id}/access/{principal_id}/take", api=access_api.take_access, method="POST")
-def take_access(dataset_id: DatasetId, principal_id: PrincipalId, caller: Caller, db: Db) -> Response:
-    """Take a person's access away."""
-    access.take(db, caller, dataset_id, principal_id)
-    return see_other(f"/datasets/{dataset_id}/access")
 
 
 @page(router, "/datasets/{dataset_id}/validation", api=api.get_validation)

@@ -51,6 +51,7 @@ def show_home(request: Request, caller: Caller, db: Db) -> Response:
     unread = unreadable.of(db, caller, LOOKED_AT) if caller.role == "owner" else []
     facts = {
         "waits": [
+            *_first(caller, seen),
             *_owed(shown),
             *(_draft(one) for one in seen if one.state == "draft"),
             *map(_unread, unread),
@@ -82,6 +83,19 @@ def _list(context: Context, caller: Principal, seen: list[DatasetView], shown: o
         "owners": naming.names(context, caller, [one.owner for one in seen]) if caller.role != "owner" else {},
         "list_title": "Datasets",
     }
+
+
+def _first(caller: Principal, seen: list[DatasetView]) -> list[Waits]:
+    """Return what somebody does first, while there is no dataset."""
+    if seen:
+        return []
+    if caller.role == "admin":
+        text = "Each makes an own key by a link. The owner then adds a dataset, and the analyst asks it."
+        return [Waits("", "people", "Invite a data owner and an analyst", text, "/invitations", "Invite them")]
+    if caller.role == "owner" and caller.key_seen_by_others:
+        text = "Somebody else made your key and has seen it. Until you replace it, uploads are refused."
+        return [Waits("warn", "lock", "Replace your key before your first upload", text, "/you", "Replace the key")]
+    return []
 
 
 def _owed(shown: overview.Overview) -> list[Waits]:

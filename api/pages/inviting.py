@@ -10,7 +10,7 @@ from api.cost import OWNERS, Cost
 from api.deps import After, Caller, Db
 from api.errors import status_of
 from api.gate import SESSION_COOKIE
-from api.pages.datasets import budget_cap
+from api.pages.letting_in import budget_cap
 from api.pages.rendering import ROLES, render
 from api.pages.routes import Form, FormFields, PageRoute, page, see_other, value_of
 from api.pages.sign_in import with_session

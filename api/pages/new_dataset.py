@@ -25,8 +25,8 @@ EXAMPLES: Final = ("1", "2", "3", "5")
 @page(router, "/datasets/new", cost=OWN)
 def show_new_dataset(request: Request, caller: Caller) -> Response:
     """Show the form."""
-    theirs = caller.key_made_by is not None and caller.key_made_by != caller.id
-    return render(request, "new_dataset.html", {"theirs": theirs, "draft": None}, at="datasets")
+    facts = {"theirs": caller.key_seen_by_others, "draft": None}
+    return render(request, "new_dataset.html", facts, at="datasets")
 
 
 @page(router, "/datasets/new/promise", cost=OWN)

@@ -112,9 +112,8 @@ def show_you(request: Request, caller: Caller, db: Db) -> Response:
 
 def _you(context: Context, caller: Principal, key_id: str, made: NewKeyView | None) -> dict[str, Any]:
     mine = keys.page(context, caller, None, A_PAGE, caller.id)
-    theirs = caller.key_made_by is not None and caller.key_made_by != caller.id
     used = quotas.usage(context, caller) if caller.role == "owner" else None
-    return {"keys": mine, "here": key_id, "made": made, "theirs": theirs, "used": used}
+    return {"keys": mine, "here": key_id, "made": made, "theirs": caller.key_seen_by_others, "used": used}
 
 
 @page(router, "/you/replace", api=api.rotate_key, method="POST")

@@ -48,6 +48,11 @@ class Caller:
     key_made_by: str | None = None
     """The principal that asked for the key; None: an operator, or nobody knows."""
 
+    @property
+    def key_seen_by_others(self) -> bool:
+        """Whether another principal made the key, and so has seen it."""
+        return self.key_made_by not in {None, self.id}
+
     def require(self, *roles: Role) -> None:
         """Refuse callers of other roles.
 

@@ -30,7 +30,7 @@ def parse(context: Context, caller: Caller, metadata: Metadata) -> None:
         Invalid: a budget that cannot be kept, or a unit or adjacency other than the scope's.
     """
     caller.require("owner", "admin")
-    if caller.key_made_by not in {None, caller.id}:
+    if caller.key_seen_by_others:
         raise KeyNotOwn(
             "Another principal made this key and has seen it. Rotate it first (farthing rotate, or POST "
             f"/v1/keys/{caller.key_id}/rotate), and send records by the fresh one, which nobody else has."

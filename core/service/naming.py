@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from sqlalchemy import ColumnElement, or_, select, true
 
 from core.db import reads as queries
+from core.db.service_tables import Invitation
 from core.db.tables import Access, Dataset, Job, Principal
 from core.service.context import Caller, Context
 from core.service.scopes import viewer
@@ -31,6 +32,22 @@ def names(context: Context, caller: Caller, ids: Iterable[str | None]) -> dict[s
             rows = session.execute(select(Job.id, Job.labels).where(queries.sees_job(seen), Job.id.in_(jobs)))
             found |= {row.id: row.labels["name"] for row in rows if row.labels.get("name")}
     return found
+
+
+def acquaintances(context: Context, caller: Caller) -> list[tuple[str, str]]:
+    """Return the ids of those whom an owner knows, each with a name, in the order of the names.
+
+    These are people with access to the owner's data, by the name that the API shows of them. Those who came by the
+    owner's invitation alone go by its note. Nobody else is listed, since owners list no principals.
+    """
+    with context.database.read() as session:
+        let_in = select(Principal.id, Principal.name).where(_sees_principal(caller), Principal.id != caller.id)
+        invited = select(Invitation.principal_id, Invitation.note).where(
+            Invitation.made_by == caller.id, Invitation.principal_id.is_not(None), Invitation.note != ""
+        )
+        known = {person: note for person, note in session.execute(invited) if person is not None}
+        known |= {row.id: row.name for row in session.execute(let_in)}
+    return sorted(known.items(), key=lambda one: (one[1].casefold(), one[0]))
 
 
 def _those(ids: Iterable[str], prefix: str) -> list[str]:

@@ -3,9 +3,10 @@
 import json
 import re
 import time
+from pathlib import Path
 
 from core.jobs import jobs as rows
-from tests.support.api import Service, csv, job, metadata, submit, upload
+from tests.support.api import Service, csv, job, metadata, own_key, running, submit, upload
 
 
 def test_an_owner_alone_reads_of_unreadable_cells(service: Service) -> None:
@@ -63,3 +64,31 @@ def test_a_cap_is_neither_spent_nor_the_analyst_s_beyond_it(service: Service) ->
         '<rect class="g-others" x="100.0000%"'
         in service.window(service.someone("auditor", "all")[1]["key"]).get("/").text
     )
+
+
+def test_home_begins_with_the_first_deed_of_each_role(service: Service) -> None:
+    """An owner whose key somebody else made uploads nothing before it is replaced; then the deed is gone."""
+    made = service.client().post("/v1/keys", json={"name": "new office", "role": "owner"}).json()
+    window = service.window(made["key"])
+    text = window.get("/").text
+    assert "Replace your key before your first upload" in text
+    assert '<a class="btn" href="/you">' in text
+    fresh = own_key(service.client(made["key"]), made)
+    text = service.window(fresh["key"]).get("/").text
+    assert "Replace your key" not in text
+    _, analyst = service.someone("analyst", "brand new")
+    text = service.window(analyst["key"]).get("/").text
+    assert "Replace your key" not in text, "an analyst's key is no bar"
+    assert 'Tell an owner your <a href="/you">id</a>' in text
+
+
+def test_an_admin_begins_with_invitations(tmp_path: Path) -> None:
+    """On a service without datasets home says to invite people, and so does the page of people."""
+    with running(tmp_path / "home") as empty:
+        window = empty.window(empty.key)
+        text = window.get("/").text
+        assert "Invite a data owner and an analyst" in text
+        assert '<a class="btn" href="/invitations">' in text
+        assert 'href="/invitations">invitation</a>' in window.get("/people").text
+        upload(empty.someone("owner", "first owner")[0], shift=79_000)
+        assert "Invite a data owner and an analyst" not in window.get("/").text
