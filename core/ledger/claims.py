@@ -49,11 +49,16 @@ class Claim:
 
 def epoch(session: Session) -> str:
     """Return the ledger's epoch, drawn at first use and again by every reconciliation."""
-    found = session.execute(select(Secret.value).where(Secret.name == EPOCH)).scalar_one_or_none()
+    found = epoch_seen(session)
     if found is not None:
         return found
     put_secret(session, EPOCH, secrets.token_hex(16), keep=True)
     return session.execute(select(Secret.value).where(Secret.name == EPOCH)).scalar_one()
+
+
+def epoch_seen(session: Session) -> str | None:
+    """Return the ledger's epoch; None before the first one."""
+    return session.execute(select(Secret.value).where(Secret.name == EPOCH)).scalar_one_or_none()
 
 
 def put_secret(session: Session, name: str, value: str, *, keep: bool = False) -> None:
@@ -96,6 +101,24 @@ def frozen_reason(session: Session) -> str | None:
 def freeze_ledger(session: Session, reason: str) -> None:
     """Stop reserving, claiming, spending and settling."""
     put_secret(session, FROZEN, reason[:200])
+
+
+def freeze_found(session: Session, reason: str, seen: str | None) -> bool:
+    """Freeze a ledger that was found wrong in an epoch; do nothing where it was reconciled since.
+
+    Args:
+        session: an open write transaction.
+        reason: that people read.
+        seen: the epoch when the look began, see `epoch_seen`.
+
+    Returns:
+        Whether it is frozen now.
+    """
+    now = select(Secret.value).where(Secret.name == EPOCH).with_for_update()
+    if session.execute(now).scalar_one_or_none() != seen:
+        return False
+    freeze_ledger(session, reason)
+    return True
 
 
 def thaw_ledger(session: Session) -> None:

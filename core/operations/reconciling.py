@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Collection
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -15,12 +15,14 @@ from core.jobs import jobs
 from core.ledger import chain, gaps, kinds
 from core.ledger.accounts import lock_accounts, lock_scope, move, read_slots, terms_of
 from core.ledger.bodies import slots
-from core.ledger.claims import lock_job, put_secret, thaw_ledger
+from core.ledger.claims import freeze_ledger, lock_job, put_secret, thaw_ledger
 from core.ledger.scope_entries import draws_raised_to, raised_to
 from core.ledger.tally import AccountTally
 from core.ledger.witness.comparing import NAME, is_own, risen
 from core.ledger.witness.witness import Witness, witnessed
 from core.ledger.witness.witness_file import Name, Seen
+
+UNDER_WAY: Final = "a reconciliation has not ended."
 
 
 def unwitnessed(database: Database, witness: Witness) -> list[str]:
@@ -44,7 +46,8 @@ def reconcile(
 
     Every live job fails at its whole reservation, spent is raised to the largest that was witnessed, by a visible
     entry in each scope, datasets that a backup brought back are erased again, the epoch changes so that no attempt
-    from before can write, and the witness starts anew.
+    from before can write, and the witness starts anew. The ledger stays frozen until all of that is done, so one that
+    is killed is begun again.
 
     Args:
         database: the ledger.
@@ -66,17 +69,26 @@ def reconcile(
     name = witness.name() if own else None
     new = Name(secrets.token_hex(16), (*name.before, name.own) if name else ())
     seen = witness.read() if own else {}
-    failed = database.run(_reconcile, seen, witness.erased() if own else set(), unknown, actor, new.own)
+    failed = database.run(_reconcile, seen, witness.erased() if own else set(), unknown, actor)
     witness.start(database, new)
+    database.run(_go_on, new.own)
     return failed, unknown
 
 
-def _reconcile(
-    session: Session, seen: dict[str, Seen], erased: set[str], unknown: Collection[str], actor: str, name: str
-) -> list[str]:
-    """Do the database's part of a reconciliation, in one transaction."""
-    thaw_ledger(session)
+def _go_on(session: Session, name: str) -> None:
+    """End a reconciliation: the database takes the new witness for its own. A second epoch voids what was found so far.
+
+    A process that compares in between meets a database and a witness of two names, and freezes the ledger.
+    """
     put_secret(session, NAME, name)
+    thaw_ledger(session)
+
+
+def _reconcile(
+    session: Session, seen: dict[str, Seen], erased: set[str], unknown: Collection[str], actor: str
+) -> list[str]:
+    """Do the database's part of a reconciliation, in one transaction, and leave the ledger frozen."""
+    thaw_ledger(session)
     for scope_id in unknown:
         # First, so that the range of time begins with the last entry that is there.
         gaps.note(session, lock_scope(session, scope_id), actor, "no witness knows what followed the entry before")
@@ -101,6 +113,7 @@ def _reconcile(
         content: dict[str, Any] = {"accounts": moved, "actor": actor, "reason": "brought up to the witness"}
         content |= {"seen": None if known is None else _told(known)}
         chain.append(session, scope, kinds.Reconcile, at=clock.read(session), content=content)
+    freeze_ledger(session, UNDER_WAY)
     session.flush()
     return list(live)
 

@@ -10,7 +10,7 @@ from core.base.errors import LedgerBusy, NotReady
 from core.db.database import Database
 from core.db.service_tables import Secret
 from core.db.tables import Dataset, Job, Scope
-from core.ledger.claims import freeze_ledger, put_secret
+from core.ledger.claims import epoch_seen, freeze_found, put_secret
 from core.ledger.witness.witness import DAMAGED, MISSING, Witness, hashes_at, mark_witnessed, server_identity, witnessed
 from core.ledger.witness.witness_file import Name
 
@@ -61,12 +61,23 @@ def guard(database: Database, witness: Witness) -> list[str]:
         NotReady: the witness does not answer, or its place could lose a head.
     """
     witness.check()
-    problems = compare(database, witness)
-    if problems:
-        database.run(freeze_ledger, problems[0])
-    else:
+    problems = _freeze_where_behind(database, witness)
+    if not problems:
         _acquaint(database, witness)
     return problems
+
+
+def _freeze_where_behind(database: Database, witness: Witness, job_id: str | None = None) -> list[str]:
+    """Compare, and freeze a ledger that is behind; return what is wrong.
+
+    A reconciliation may end between the two. Its new epoch then makes the finding void, and both are compared again.
+    """
+    while True:
+        with database.read() as session:
+            seen = epoch_seen(session)
+        problems = compare(database, witness, job_id)
+        if not problems or database.run(freeze_found, problems[0], seen):
+            return problems
 
 
 def _needs_witness(session: Session) -> bool:
@@ -114,12 +125,9 @@ def watch(database: Database, witness: Witness, job_id: str | None = None) -> li
         LedgerBusy: the witness does not answer.
     """
     try:
-        problems = compare(database, witness, job_id)
+        return _freeze_where_behind(database, witness, job_id)
     except NotReady as error:
         raise LedgerBusy(f"The witness: {error.detail}", retry_after_seconds=2) from error
-    if problems:
-        database.run(freeze_ledger, problems[0])
-    return problems
 
 
 def is_own(database: Database, witness: Witness) -> bool:

@@ -86,10 +86,15 @@ class Witness:
         return True
 
     def name(self) -> Name | None:
-        """Return which witness it is; None where it does not say."""
+        """Return which witness it is; None where it does not say.
+
+        One that was renewed has lower numbers: those of before are forgotten.
+        """
         found = self._place.name()
-        if self._newest_of is None and found is not None:
-            self._newest_of = found.own
+        if found is not None and found.own != self._newest_of:
+            with self._raising:
+                self._newest = self._newest if self._newest_of is None else {}
+                self._newest_of = found.own
         return found
 
     def call(self, name: str) -> None:
@@ -104,7 +109,10 @@ class Witness:
         A scope has gone back where this process had seen a newer entry before it looked; reconciling is the only way
         back that counts. Other threads write meanwhile, so what may have gone back is read again.
         """
+        if self._newest_of is None:
+            self.name()  # before its numbers, so that they are known for this one's
         with self._raising:
+            of = self._newest_of
             newest = dict(self._newest) if scopes is None else {one: self._newest.get(one, 0) for one in scopes}
         known = dict(self._place.known(scopes))
 
@@ -116,10 +124,9 @@ class Witness:
         lost = older()
         if lost:
             name = self.name()
-            if name is not None and name.own != self._newest_of:
-                with self._raising:
-                    self._newest, self._newest_of, lost = {}, name.own, []
-        self._raise({one: seen.seq for one, seen in known.items() if one not in lost})
+            if name is not None and name.own != of:
+                lost = []
+        self._raise({one: seen.seq for one, seen in known.items() if one not in lost}, of)
         return known, lost
 
     def forgotten(self, scopes: Collection[str]) -> list[str]:
@@ -127,9 +134,16 @@ class Witness:
         known = self._place.known(scopes, certain=True) if scopes else {}
         return [one for one in scopes if one not in known]
 
-    def _raise(self, newest: Mapping[str, int]) -> None:
-        """Remember the newest entry seen of each scope; a slow thread never lowers it."""
+    def _raise(self, newest: Mapping[str, int], of: str | None) -> None:
+        """Remember the newest entry seen of each scope; a slow thread never lowers it.
+
+        Args:
+            newest: the numbers.
+            of: the witness that was read. Numbers of one that was renewed since are dropped: the new one's are lower.
+        """
         with self._raising:
+            if self._newest_of != of:
+                return
             self._newest |= {one: max(seq, self._newest.get(one, 0)) for one, seq in newest.items()}
 
     def erased(self) -> set[str]:
@@ -185,6 +199,7 @@ class Witness:
         """Try once; return what somebody else was faster with. The database is read after the place, never before."""
         with self._place.turn():
             known, lost = self.look(scopes)
+            of = self._newest_of
             gone = any(change.before is not None and one not in known for one, change in refused.items())
             if gone or not self._place.exists(certain=False):
                 raise _frozen(database, MISSING)
@@ -200,7 +215,7 @@ class Witness:
                 raise _frozen(database, f"the witness does not know {forgotten[0]} any more.")
             mine = {one: change for one, change in changes.items() if one not in rivals}
             again = self._place.write(mine) if mine else set()
-            self._raise({one: change.after.seq for one, change in mine.items() if one not in again})
+            self._raise({one: change.after.seq for one, change in mine.items() if one not in again}, of)
             if new:
                 database.run(mark_witnessed, [one for one in new if one in mine and one not in again])
             return {one: changes[one] for one in (*again, *rivals)}
