@@ -56,7 +56,7 @@ def certificate(context: Context, caller: Caller, job_id: str) -> str:
         ScopeFrozen: a ledger that paid for it does not verify, and is frozen now.
         NotReady: there is no key to sign with.
     """
-    if cases.get(context, caller, job_id).finished_at is None:
+    if not cases.has_ended(context, caller, job_id):
         raise Conflict("The job has not ended: its cost is not settled, and its certificate comes with the settling.")
 
     def told(session: Session, issuer: str, ledgers: Ledgers) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import lru_cache
 from threading import Lock
 from typing import Any, Final, Literal
 
@@ -255,9 +256,21 @@ def _methods(session: Session, caller: Caller, scope: Scope, terms: Terms, ids: 
     return {one: methods[one] for one in ids}
 
 
-def _view(point: JobEnd, terms: Terms, name: str | None, method: str | None) -> PointView:
+@lru_cache(maxsize=4096)
+def _shares(point: JobEnd, terms: Terms) -> dict[str, str]:
+    """Return the amounts of a point as shares: neither changes, and a page asks for 30 of them."""
     nothing = (0,) * len(terms.orders)
     after = standing(terms, point.spent, point.reserved)
+    return {
+        "held": write_share(percent_of(terms, nothing, nothing, point.held)),
+        "charged": write_share(percent_of(terms, nothing, nothing, point.charged)),
+        "spent": write_share(after.spent),
+        "reserved": write_share(after.reserved),
+        "remaining": write_share(after.remaining),
+    }
+
+
+def _view(point: JobEnd, terms: Terms, name: str | None, method: str | None) -> PointView:
     return PointView(
         seq=point.seq,
         at=rfc3339(point.at),
@@ -267,9 +280,5 @@ def _view(point: JobEnd, terms: Terms, name: str | None, method: str | None) -> 
         principal=point.principal,
         name=name,
         method=method,
-        held=write_share(percent_of(terms, nothing, nothing, point.held)),
-        charged=write_share(percent_of(terms, nothing, nothing, point.charged)),
-        spent=write_share(after.spent),
-        reserved=write_share(after.reserved),
-        remaining=write_share(after.remaining),
+        **_shares(point, terms),
     )

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from core.base.errors import Forbidden, NotFound
@@ -186,9 +187,21 @@ def exist_all(context: Context, wanted: Sequence[tuple[Caller, str]]) -> list[bo
 
 def visible(context: Context, caller: Caller, job_ids: Sequence[str]) -> set[str]:
     """Return those of some jobs that exist for the caller."""
-    wanted = [(viewer(caller), job_id) for job_id in set(job_ids)]
+    shown = select(Job.id).where(Job.id.in_(set(job_ids)), queries.sees_job(viewer(caller)))
     with context.database.read() as session:
-        return {job_id for _, job_id in queries.seen_jobs(session, wanted)}
+        return set(session.execute(shown).scalars())
+
+
+def has_ended(context: Context, caller: Caller, job_id: str) -> bool:
+    """Say whether the end of a job is to be seen by now.
+
+    Raises:
+        NotFound: it does not exist for the caller.
+    """
+    with context.database.read() as session:
+        job = find(session, caller, job_id)
+        until = queries.grid_time(session, context.settings.visible_grid_seconds)
+        return job.finished_at is not None and job.id not in queries.first_hidden(session, [job.id], until)
 
 
 def attempts(context: Context, caller: Caller, job_id: str) -> list[AttemptView]:

@@ -27,6 +27,7 @@ from core.privacy.facts import Adjacency
 from core.service.budgets import estimated_cost, still_fit
 from core.service.context import Caller, Context
 from core.service.estimates import COLUMNS, most_reserved
+from core.service.job_views import EstimateCost
 from core.service.visibility import find_dataset
 from farthing.schemas.offers import OffersView, OfferView
 
@@ -48,6 +49,10 @@ class Typical:
     epsilon: Decimal
     planned: PlannedJob
     width_ratio: float | None
+    cost: EstimateCost
+    reserved: Sequence[int]
+    """At the orders of the scope."""
+    reserved_share: str
 
 
 class Kept:
@@ -101,12 +106,9 @@ def get(context: Context, caller: Caller, dataset_id: str) -> OffersView:
 
 def _view(job: Typical, accounts: Sequence[Balance]) -> OfferView:
     """Return a job with how many of its kind the accounts admit, the scope's first."""
-    planned, scope = job.planned, accounts[0].terms
+    planned, (scope, *grants) = job.planned, accounts
     spec = planned.spec
-    price = planned.price
-    cost = estimated_cost(price, planned.schedule, spec.retry_allowance, accounts[0], at_head=False)
-    reserved = most_reserved(planned, accounts[0])
-    nothing = (0,) * len(reserved)
+    asked = [(scope, job.reserved), *((one, most_reserved(planned, one)) for one in grants)]
     return OfferView(
         name=job.name,
         kind=spec.model.kind,
@@ -114,9 +116,9 @@ def _view(job: Typical, accounts: Sequence[Balance]) -> OfferView:
         target=getattr(spec.model, "target", None),
         coefficients=None if spec.model.kind == "description" else planned.facts.dimension,
         epsilon=write_figure(job.epsilon),
-        budget_share=cost.budget_share,
-        reserved_share=write_share(percent_of(scope, nothing, nothing, reserved)),
-        fits=min(still_fit(one, most_reserved(planned, one), planned.draws, scope) for one in accounts),
+        budget_share=job.cost.budget_share,
+        reserved_share=job.reserved_share,
+        fits=min(still_fit(one, reserved, planned.draws, scope.terms) for one, reserved in asked),
         width_ratio=job.width_ratio,
         request=job.request,
     )
@@ -126,6 +128,8 @@ def _typical(dataset: Dataset, scope: Scope, terms: Terms) -> Iterator[Typical]:
     """Plan typical jobs on a dataset; those that cannot be planned for its columns are left out."""
     columns: list[Column] = COLUMNS.validate_python(dataset.columns)
     units = scope.units if dataset.rows is None else dataset.rows
+    nothing = (0,) * len(terms.orders)
+    empty = Balance(terms, nothing, nothing)
     for words, body in requests(columns, Adjacency(scope.adjacency)):
         for epsilon in [one for one in EPSILONS if one <= terms.epsilon] or [terms.epsilon]:
             request = {"dataset": dataset.id, **body, "privacy": {"epsilon": write_figure(epsilon)}}
@@ -135,7 +139,17 @@ def _typical(dataset: Dataset, scope: Scope, terms: Terms) -> Iterator[Typical]:
                 ratio = _width_ratio(asker, planned)
             except (Refusal, ValueError, ArithmeticError):  # too few units, or too many columns, for such a job
                 continue
-            yield Typical(_named(words, planned), request, epsilon, planned, ratio)
+            times, reserved = planned.spec.retry_allowance, most_reserved(planned, empty)
+            yield Typical(
+                name=_named(words, planned),
+                request=request,
+                epsilon=epsilon,
+                planned=planned,
+                width_ratio=ratio,
+                cost=estimated_cost(planned.price, planned.schedule, times, empty, at_head=False),
+                reserved=reserved,
+                reserved_share=write_share(percent_of(terms, nothing, nothing, reserved)),
+            )
 
 
 def _width_ratio(asker: Asker, planned: PlannedJob) -> float | None:

@@ -33,7 +33,11 @@ def may_retract(context: Context, caller: Caller, model_id: str) -> bool:
         NotFound: it does not exist for the caller.
     """
     with context.database.read() as session:
-        model, job, _ = models.find(session, context, caller, model_id)
+        until = reads.grid_time(session, context.settings.visible_grid_seconds)
+        found = queries.model(session, viewer(caller), model_id, until)
+        if found is None:
+            raise NotFound("There is no such model.")
+        model, job, _ = found
         return model.approval in OPEN and caller.id in {job.owner_id, *queries.data_owners(session, job)}
 
 

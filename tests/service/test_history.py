@@ -1,10 +1,12 @@
 """A budget's history has one point for each job that ended, and adds up to what the budget says."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from core.base.errors import NotFound
+from core.db.tables import Scope
 from core.jobs import jobs
 from core.ledger import ledger
 from core.service import history, scopes
@@ -112,6 +114,38 @@ def test_names_and_methods_are_for_those_who_see_the_jobs(ran: Ran, someone: Som
     for role in ("owner", "analyst"):
         with pytest.raises(NotFound):
             ran.history(someone(role))
+
+
+@pytest.mark.parametrize("before", ["auditor", "admin"])
+def test_methods_go_with_the_sight_of_the_jobs(context: Context, ran: Ran, someone: Someone, before: Role) -> None:
+    """The kept methods are warm: everybody who sees all jobs has asked for them."""
+    ran.run(ran.owner)
+    ran.run(ran.analyst)
+    seeing = someone(before)
+    for caller in (ran.owner, seeing):
+        assert [one.method for one in ran.history(caller)] == ["noisy_newton"] * 2
+        assert set(history.latest(context, caller, ran.place.scope_id, 9).by_method) == {"noisy_newton"}
+    with context.database.write() as session:
+        give(session, ran.place.dataset_id, seeing.id)
+    now = replace(seeing, role="analyst")
+    assert [one.method for one in ran.history(now)] == [None, None]
+    shown = history.latest(context, now, ran.place.scope_id, 9)
+    assert ([one.method for one in shown.points], shown.by_method) == ([None, None], {})
+    own = history.latest(context, ran.analyst, ran.place.scope_id, 9)
+    assert [one.method for one in own.points] == [None, "noisy_newton"]
+    assert own.by_method == {"noisy_newton": own.points[1].charged}
+
+
+def test_methods_are_the_new_owners_once_the_data_is_another_s(context: Context, ran: Ran, someone: Someone) -> None:
+    """Ownership of the scope decides at each look, not at the first."""
+    ran.run(ran.analyst)
+    other = someone("owner")
+    assert [one.method for one in ran.history(ran.owner)] == ["noisy_newton"]
+    with context.database.write() as session:
+        session.get_one(Scope, ran.place.scope_id).owner_id = other.id
+        give(session, ran.place.dataset_id, ran.owner.id)
+    assert [one.method for one in ran.history(other)] == ["noisy_newton"]
+    assert [one.method for one in ran.history(ran.owner)] == [None]
 
 
 def test_a_failure_that_is_charged_whole_is_a_charge(ran: Ran) -> None:
