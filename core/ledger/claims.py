@@ -1,4 +1,4 @@
-"""Who holds a job: the fence that every write of an attempt carries, and the ledger's own state.
+"""Claims of jobs: the fence that every write of an attempt carries, and the ledger's own state.
 
 A fence is the ledger's random epoch and a number that grows with every claim, at random, and with every way out of one:
 a claim that a restored backup has forgotten is nobody's, and never the next one's. It is checked
@@ -43,7 +43,7 @@ class Claim:
 
     @property
     def log_fields(self) -> dict[str, str | int | None]:
-        """What a line of the operator's log says of it."""
+        """The text of the operator's log line."""
         return {"job": self.job_id, "attempt": self.attempt, "request_id": self.request_id}
 
 

@@ -1,4 +1,4 @@
-"""What lies outside the database and remembers how far each chain had come, so that a restored backup is noticed.
+"""The witness: remembers outside the database how far each chain had come, so that a restored backup is noticed.
 
 It keeps, per scope, the last entry seen (number and hash) and the spent + reserved of each account then, durably; and
 which datasets were erased, so that a backup does not bring them back. `guard` runs at start and makes it;
