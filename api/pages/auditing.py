@@ -11,10 +11,12 @@ from api.deps import After, Caller, Db
 from api.pages.datasets import head
 from api.pages.rendering import as_page, fragment, render
 from api.pages.routes import PageRoute, page, see_other
+from api.pages.sorting import Sort, sorting
 from api.routes import audit as audit_api
 from api.routes import certificates as certificates_api
 from api.routes import scopes as api
 from core.base.errors import Conflict
+from core.db.sorting import AGE
 from core.service import audit, datasets, jobs, naming, scopes
 from core.service.context import Caller as Principal
 from core.service.context import Context
@@ -45,23 +47,34 @@ def show_ledger(
     caller: Caller,
     db: Db,
     before: Annotated[int | None, Query(ge=1, le=2**53)] = None,
+    sort: Sort = "",
+    after: Annotated[int, Query(ge=0, le=2**53, description="oldest first, the number of an entry")] = 0,
 ) -> Response:
-    """Show the newest entries of the ledger that a dataset's budget has, or those before one."""
+    """Show the newest entries of the ledger that a dataset's budget has, or those before one; or from the oldest on."""
     facts = head(db, caller, dataset_id, "Ledger")
     scope = facts["dataset"].scope
     if scope is None:
         raise Conflict("This dataset has no ledger before it has records and is sealed.")
     request.state.target = f"scopes/{scope}/entries"
-    last = facts["budget"].entries if before is None else min(before - 1, facts["budget"].entries)
-    first = max(last - A_PAGE, 0)
-    found = [_shown(one) for one in reversed(scopes.entries(db, caller, scope, first, max(last - first, 1)))]
-    base = f"/datasets/{dataset_id}/ledger"
+    base, entries = f"/datasets/{dataset_id}/ledger", facts["budget"].entries
+    order = sorting(base, {}, sort, [AGE])
+    if order.order.descending:
+        last = entries if before is None else min(before - 1, entries)
+        first = max(last - A_PAGE, 0)
+        older, newer = f"{base}?before={first + 1}", f"{base}?before={last + A_PAGE + 1}"
+    else:
+        first = min(after, entries)
+        last = min(first + A_PAGE, entries)
+        older, newer = order.after(str(max(first - A_PAGE, 0))), order.after(str(last))
+    read = scopes.entries(db, caller, scope, first, max(last - first, 1))
+    found = [_shown(one) for one in (reversed(read) if order.order.descending else read)]
     facts |= {
         "entries": found,
         "mine": jobs.visible(db, caller, [one.job for one in found if one.job]),
         "names": facts["names"] | naming.names(db, caller, [one.job for one in found] + [one.actor for one in found]),
-        "older": f"{base}?before={first + 1}" if first else None,
-        "newer": f"{base}?before={last + A_PAGE + 1}" if last < facts["budget"].entries else None,
+        "sorting": order,
+        "older": older if first else None,
+        "newer": newer if last < entries else None,
         "result": None,
         "dataset_id": dataset_id,
     }

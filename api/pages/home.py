@@ -6,13 +6,15 @@ from typing import Final
 
 from fastapi import APIRouter, Request, Response
 
-from api.deps import Caller, Db
+from api.deps import After, Caller, Db
 from api.pages import words
 from api.pages.charts import is_low
 from api.pages.rendering import render
 from api.pages.routes import PageRoute, page
+from api.pages.sorting import Sort, sorting
 from api.routes import datasets as api
 from core.db.reads import JobFilter
+from core.db.sorting import DATASET_COLUMNS
 from core.service import datasets as service
 from core.service import drafts, jobs, naming, overview, unreadable
 from core.service.context import Caller as Principal
@@ -61,15 +63,25 @@ def show_home(request: Request, caller: Caller, db: Db) -> Response:
         "names": names,
         "job_name": words.job_name,
         "spent_words": words.spent_words,
+        "sorting": None,
+        "first": None,
+        "following": None,
     }
     return render(request, "home.html", facts | _list(db, caller, seen, shown), at="home")
 
 
 @page(router, "/datasets", api=api.list_datasets)
-def show_datasets(request: Request, caller: Caller, db: Db) -> Response:
-    """Show the datasets."""
-    seen = service.page(db, caller, None, MOST_DATASETS)
-    return render(request, "datasets.html", _list(db, caller, seen, overview.of(db, caller)), at="datasets")
+def show_datasets(request: Request, caller: Caller, db: Db, sort: Sort = "", after: After = None) -> Response:
+    """Show the datasets, newest first unless sorted otherwise."""
+    order = sorting("/datasets", {}, sort, DATASET_COLUMNS)
+    found = service.page(db, caller, after, MOST_DATASETS + 1, order.order)
+    seen = found[:MOST_DATASETS]
+    facts = {
+        "sorting": order,
+        "first": order.after() if after else None,
+        "following": order.after(seen[-1].id) if len(found) > MOST_DATASETS else None,
+    }
+    return render(request, "datasets.html", facts | _list(db, caller, seen, overview.of(db, caller)), at="datasets")
 
 
 def _now() -> datetime:

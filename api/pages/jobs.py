@@ -16,9 +16,11 @@ from api.deps import After, Caller, Db
 from api.pages import charts, words
 from api.pages.rendering import fragment, render
 from api.pages.routes import PageRoute, page, see_other
+from api.pages.sorting import Sort, sorting
 from api.routes import jobs as api
 from core.base.errors import NotFound, ServiceBusy, TooManyAtOnce
 from core.db.reads import JobFilter
+from core.db.sorting import JOB_COLUMNS
 from core.service import datasets, job_plans, naming
 from core.service import jobs as service
 from core.service.context import Caller as Principal
@@ -40,18 +42,20 @@ def list_jobs(
     caller: Caller,
     db: Db,
     dataset: Annotated[str | None, Query(max_length=60)] = None,
+    sort: Sort = "",
     after: After = None,
 ) -> Response:
-    """Show jobs, newest first; of one dataset where that is asked for."""
-    wanted = JobFilter(state=None, dataset=dataset, optimizer=None, federation=None, label=None)
-    found = service.page(db, caller, wanted, after, A_PAGE + 1)
+    """Show jobs, newest first unless sorted otherwise; of one dataset where that is asked for."""
+    order = sorting("/jobs", {"dataset": dataset} if dataset else {}, sort, JOB_COLUMNS)
+    found = service.page(db, caller, JobFilter(dataset=dataset), after, A_PAGE + 1, order.order)
     shown = found[:A_PAGE]
-    of = f"dataset={dataset}&" if dataset else ""
     facts = {
         "jobs": shown,
         "names": naming.names(db, caller, [one.dataset for one in shown] + [one.owner for one in shown]),
         "dataset": datasets.get(db, caller, dataset) if dataset else None,
-        "older": f"/jobs?{of}after={shown[-1].id}" if len(found) > A_PAGE else None,
+        "sorting": order,
+        "first": order.after() if after else None,
+        "following": order.after(shown[-1].id) if len(found) > A_PAGE else None,
         "job_name": words.job_name,
         "spent_words": words.spent_words,
     }

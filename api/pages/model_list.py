@@ -1,7 +1,6 @@
 """The list of trained models with its filters, and the page on which one is taken back."""
 
 from typing import Annotated, Final, Literal, get_args
-from urllib.parse import urlencode
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
@@ -10,8 +9,10 @@ from api.pages import words
 from api.pages.models import head
 from api.pages.rendering import render
 from api.pages.routes import PageRoute, page, see_other
+from api.pages.sorting import Sort, sorting
 from api.routes import models as api
 from core.db.model_reads import GONE, ApprovalState, ModelFilter
+from core.db.sorting import MODEL_COLUMNS
 from core.methods.registry import source_of
 from core.service import datasets, trained
 from farthing.schemas.models import TrainedModel
@@ -42,15 +43,17 @@ def list_models(
     name: Annotated[str, Query(max_length=256)] = "",
     dataset: Annotated[str, Query(max_length=60)] = "",
     approval: Annotated[Literal[""] | ApprovalState, Query()] = "",
+    sort: Sort = "",
     after: After = None,
 ) -> Response:
-    """Show trained models, newest first, without their figures; by name, dataset and approval where that is asked."""
+    """Show trained models without their figures; of a name, dataset and approval where that is asked."""
     label = (trained.NAME, name.strip()) if name.strip() else None
     wanted = ModelFilter(dataset=dataset or None, label=label, approval=_SENT.get(approval))
-    found = trained.page(db, caller, wanted, after, A_PAGE + 1)
-    shown = found[:A_PAGE]
     asked = {"name": name.strip(), "dataset": dataset, "approval": approval}
     given = {one: text for one, text in asked.items() if text}
+    order = sorting("/models", given, sort, MODEL_COLUMNS)
+    found = trained.page(db, caller, wanted, after, A_PAGE + 1, order.order)
+    shown = found[:A_PAGE]
     facts = {
         "models": shown,
         "asked": asked,
@@ -60,7 +63,9 @@ def list_models(
         "kind_words": words.KINDS,
         "method_words": {one.method: source_of(one.method).title for one in shown},
         "opens": opens,
-        "older": "/models?" + urlencode(given | {"after": shown[-1].id}) if len(found) > A_PAGE else None,
+        "sorting": order,
+        "first": order.after() if after else None,
+        "following": order.after(shown[-1].id) if len(found) > A_PAGE else None,
     }
     return render(request, "models.html", facts, at="models")
 

@@ -7,6 +7,7 @@ from sqlalchemy import ColumnElement, and_, or_, select
 from sqlalchemy.orm import Session
 
 from core.db.reads import Viewer, sees_dataset, sees_job
+from core.db.sorting import NEWEST, Order, cut, model_keys
 from core.db.tables import Approval, Dataset, Job, Label, Model, Principal, Scope
 
 ApprovalState = Literal["not-needed", "pending", "approved", "rejected", "retired", "retracted"]
@@ -92,10 +93,16 @@ def data_owners(session: Session, job: Job) -> set[str]:
 
 
 def models(
-    session: Session, viewer: Viewer, until: float, wanted: ModelFilter, after: str | None, limit: int
+    session: Session,
+    viewer: Viewer,
+    until: float,
+    wanted: ModelFilter,
+    after: str | None,
+    limit: int,
+    order: Order = NEWEST,
 ) -> list[ModelRow]:
-    """Return up to `limit` models that exist for the viewer, newest first, by one statement."""
-    statement = (
+    """Return up to `limit` models that exist for the viewer."""
+    visible = (
         select(
             Model.id,
             Model.approval,
@@ -111,14 +118,15 @@ def models(
             Job.labels,
             Job.clone_of,
         )
+        .select_from(Model)
         .join(Job, Job.id == Model.job_id)
         .join(Principal, Principal.id == Job.owner_id)
         .outerjoin(Dataset, and_(Dataset.id == Model.dataset_id, sees_dataset(viewer)))
-        .where(sees_model(viewer, until), *_wanted(viewer, wanted))
+        .where(sees_model(viewer, until))
     )
-    if after:
-        statement = statement.where(Model.id < after)
-    return [ModelRow(*row) for row in session.execute(statement.order_by(Model.id.desc()).limit(limit))]
+    statement = visible.where(*_wanted(viewer, wanted))
+    found = cut(session, statement, visible, model_keys, Model.id, order, after)
+    return [ModelRow(*row) for row in session.execute(found.limit(limit))]
 
 
 def _wanted(viewer: Viewer, wanted: ModelFilter) -> list[ColumnElement[bool]]:

@@ -22,7 +22,6 @@ from core.db.tables import (
     Entry,
     Job,
     JobEvent,
-    Label,
     Model,
     Principal,
     Scope,
@@ -61,6 +60,14 @@ def sees_dataset(viewer: Viewer) -> ColumnElement[bool]:
     return or_(own, _granted(viewer) & (Dataset.state != "pending"))
 
 
+def sees_principal(viewer: Viewer) -> ColumnElement[bool]:
+    """Tell of a principal whether the viewer reads its name: the own one, those let in to the own data, or all."""
+    if viewer.sees_everything:
+        return true()
+    let_in = select(Access.principal_id).join(Dataset, Dataset.id == Access.dataset_id)
+    return or_(Principal.id == viewer.id, Principal.id.in_(let_in.where(Dataset.owner_id == viewer.id)))
+
+
 def sees_job(viewer: Viewer) -> ColumnElement[bool]:
     """Tell of a job whether it exists for the viewer."""
     if viewer.sees_everything:
@@ -94,14 +101,6 @@ def _by_viewer(wanted: Iterable[tuple[Viewer, str]]) -> dict[Viewer, set[str]]:
     for viewer, identifier in wanted:
         grouped.setdefault(viewer, set()).add(identifier)
     return grouped
-
-
-def datasets(session: Session, viewer: Viewer, after: str | None, limit: int) -> Sequence[Dataset]:
-    """Return up to `limit` datasets that exist for the viewer, newest first."""
-    statement = select(Dataset).where(sees_dataset(viewer))
-    if after:
-        statement = statement.where(Dataset.id < after)
-    return session.execute(statement.order_by(Dataset.id.desc()).limit(limit)).scalars().all()
 
 
 def scope(session: Session, viewer: Viewer, scope_id: str) -> Scope | None:
@@ -217,43 +216,13 @@ class JobFilter:
     approval: str | None = None
 
 
-def jobs(
-    session: Session, viewer: Viewer, wanted: JobFilter, until: float, after: str | None, limit: int
-) -> Sequence[Job]:
-    """Return up to `limit` jobs that exist for the viewer, newest first; `until` is the last point of the time grid.
-
-    Clients of federated jobs are listed by their dataset, or by the job that they are clients of; else that job is.
-    """
-    statement = select(Job).where(sees_job(viewer))
-    by_client = wanted.dataset or wanted.federation
-    statement = statement.where(_reads_records() if by_client else Job.place.is_(None))
-    if wanted.federation:
-        statement = statement.where(Job.federation_id == wanted.federation)
-    if wanted.state:
-        statement = statement.where(Job.state == wanted.state)
-    if wanted.dataset:
-        statement = statement.where(Job.dataset_id == wanted.dataset)
-    if wanted.optimizer:
-        statement = statement.where(Job.optimizer == wanted.optimizer)
-    if wanted.label:
-        key, value = wanted.label
-        labelled = select(Label.job_id).where(Label.key == key, Label.value == value)
-        statement = statement.where(Job.id.in_(labelled))
-    if wanted.approval:
-        released = (Model.approval == wanted.approval, Model.created_at <= until)
-        statement = statement.where(Job.id.in_(select(Model.job_id).where(*released)))
-    if after:
-        statement = statement.where(Job.id < after)
-    return session.execute(statement.order_by(Job.id.desc()).limit(limit)).scalars().all()
-
-
 def live_jobs(session: Session, dataset_id: str) -> Sequence[str]:
     """Return the identifiers of the jobs and clients that read a dataset and have not ended."""
-    statement = select(Job.id).where(Job.dataset_id == dataset_id, _reads_records(), Job.finished_at.is_(None))
+    statement = select(Job.id).where(Job.dataset_id == dataset_id, reads_records(), Job.finished_at.is_(None))
     return session.execute(statement.order_by(Job.id)).scalars().all()
 
 
-def _reads_records() -> ColumnElement[bool]:
+def reads_records() -> ColumnElement[bool]:
     """Tell of a job whether it reads records itself; of a federated job its clients do."""
     return or_(Job.federation_id.is_(None), Job.place.is_not(None))
 

@@ -12,8 +12,10 @@ from sqlalchemy.orm import Session
 
 from core.base.errors import Conflict, FieldError, Forbidden, Invalid, LedgerBusy, NotFound, NotReady
 from core.data.columns import numbers_in
+from core.db import lists
 from core.db import reads as queries
 from core.db.identity_tables import Draft
+from core.db.sorting import NEWEST, Order
 from core.db.tables import Dataset, Scope
 from core.jobs import jobs as job_rows
 from core.records import datasets as rows
@@ -103,10 +105,11 @@ def get(context: Context, caller: Caller, dataset_id: str) -> DatasetView:
         return dataset_view(session, find(session, caller, dataset_id))
 
 
-def page(context: Context, caller: Caller, after: str | None, limit: int) -> list[DatasetView]:
-    """Return up to `limit` datasets that exist for the caller, newest first."""
+def page(context: Context, caller: Caller, after: str | None, limit: int, order: Order = NEWEST) -> list[DatasetView]:
+    """Return up to `limit` datasets that exist for the caller."""
     with context.database.read() as session:
-        return [dataset_view(session, dataset) for dataset in queries.datasets(session, viewer(caller), after, limit)]
+        found = lists.datasets(session, viewer(caller), after, limit, order)
+        return [dataset_view(session, dataset) for dataset in found]
 
 
 def validation(context: Context, caller: Caller, dataset_id: str) -> dict[str, Any]:

@@ -8,8 +8,10 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from core.base.errors import Forbidden, NotFound
+from core.db import lists
 from core.db import reads as queries
 from core.db.reads import JobFilter
+from core.db.sorting import NEWEST, Order
 from core.db.tables import TERMINAL_STATES, Attempt, Job, JobEvent, Scope
 from core.jobs import jobs as rows
 from core.planning.job import JobSpec, present_names
@@ -94,11 +96,13 @@ def _missing() -> NotFound:
     return NotFound("There is no such job.")
 
 
-def page(context: Context, caller: Caller, wanted: JobFilter, after: str | None, limit: int) -> list[JobView]:
-    """Return up to `limit` jobs that exist for the caller, newest first."""
+def page(
+    context: Context, caller: Caller, wanted: JobFilter, after: str | None, limit: int, order: Order = NEWEST
+) -> list[JobView]:
+    """Return up to `limit` jobs that exist for the caller."""
     with context.database.read() as session:
         until = queries.grid_time(session, context.settings.visible_grid_seconds)
-        found = queries.jobs(session, viewer(caller), wanted, until, after, limit)
+        found = lists.jobs(session, viewer(caller), wanted, until, after, limit, order)
         return presenters.views(session, context, [(viewer(caller), job) for job in found])
 
 

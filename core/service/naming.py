@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 
-from sqlalchemy import ColumnElement, or_, select, true
+from sqlalchemy import select
 
 from core.db import reads as queries
 from core.db.service_tables import Invitation
-from core.db.tables import Access, Dataset, Job, Principal
+from core.db.tables import Dataset, Job, Principal
 from core.service.context import Caller, Context
 from core.service.scopes import viewer
 
@@ -26,7 +26,7 @@ def names(context: Context, caller: Caller, ids: Iterable[str | None]) -> dict[s
             )
             found |= {row.id: row.name for row in rows}
         if people := _those(wanted, "pr_"):
-            shown = select(Principal.id, Principal.name).where(Principal.id.in_(people), _sees_principal(caller))
+            shown = select(Principal.id, Principal.name).where(Principal.id.in_(people), queries.sees_principal(seen))
             found |= {row.id: row.name for row in session.execute(shown)}
         if jobs := _those(wanted, "job_"):
             rows = session.execute(select(Job.id, Job.labels).where(queries.sees_job(seen), Job.id.in_(jobs)))
@@ -41,7 +41,9 @@ def acquaintances(context: Context, caller: Caller) -> list[tuple[str, str]]:
     owner's invitation alone go by its note. Nobody else is listed, since owners list no principals.
     """
     with context.database.read() as session:
-        let_in = select(Principal.id, Principal.name).where(_sees_principal(caller), Principal.id != caller.id)
+        let_in = select(Principal.id, Principal.name).where(
+            queries.sees_principal(viewer(caller)), Principal.id != caller.id
+        )
         invited = select(Invitation.principal_id, Invitation.note).where(
             Invitation.made_by == caller.id, Invitation.principal_id.is_not(None), Invitation.note != ""
         )
@@ -52,11 +54,3 @@ def acquaintances(context: Context, caller: Caller) -> list[tuple[str, str]]:
 
 def _those(ids: Iterable[str], prefix: str) -> list[str]:
     return [one for one in ids if one.startswith(prefix)]
-
-
-def _sees_principal(caller: Caller) -> ColumnElement[bool]:
-    """Tell of a principal whether the caller reads its name: the own one, those let in to the own data, or all."""
-    if caller.role in {"admin", "auditor"}:
-        return true()
-    let_in = select(Access.principal_id).join(Dataset, Dataset.id == Access.dataset_id)
-    return or_(Principal.id == caller.id, Principal.id.in_(let_in.where(Dataset.owner_id == caller.id)))

@@ -7,7 +7,7 @@ from typing import Final
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from core.db import reads as queries
+from core.db import lists
 from core.db.tables import Account, Dataset, Job, Model, Scope
 from core.ledger.accounts import Balance, balance_of
 from core.privacy.amounts import write_share
@@ -56,7 +56,7 @@ def of(context: Context, caller: Caller) -> Overview:
     """Return what the caller's pages show at their side, in a few statements however many datasets there are."""
     with context.database.read() as session:
         seen = viewer(caller)
-        found = [one for one in queries.datasets(session, seen, None, MOST) if one.scope_id is not None]
+        found = [one for one in lists.datasets(session, seen, None, MOST) if one.scope_id is not None]
         pending = 0 if caller.role != "owner" else pending_count(session, caller.id)
         return Overview(_in_sight(session, caller, found), pending)
 

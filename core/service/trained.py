@@ -6,6 +6,7 @@ from core.base.errors import Conflict, Forbidden, NotFound
 from core.db import model_reads as queries
 from core.db import reads
 from core.db.model_reads import GONE, OPEN, ModelFilter, ModelRow
+from core.db.sorting import NEWEST, Order
 from core.jobs import subjects
 from core.operations.retention import RETRACTED, take_away
 from core.service import models
@@ -18,11 +19,13 @@ NAME = "name"
 """The label of a job that names its model."""
 
 
-def page(context: Context, caller: Caller, wanted: ModelFilter, after: str | None, limit: int) -> list[TrainedModel]:
-    """Return up to `limit` models that exist for the caller, newest first; no figure of any."""
+def page(
+    context: Context, caller: Caller, wanted: ModelFilter, after: str | None, limit: int, order: Order = NEWEST
+) -> list[TrainedModel]:
+    """Return up to `limit` models that exist for the caller; no figure of any."""
     with context.database.read() as session:
         until = reads.grid_time(session, context.settings.visible_grid_seconds)
-        found = queries.models(session, viewer(caller), until, wanted, after, limit)
+        found = queries.models(session, viewer(caller), until, wanted, after, limit, order)
         return [_item(context, row) for row in found]
 
 

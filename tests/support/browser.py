@@ -14,6 +14,7 @@ FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-ne
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 WIDTHS = (1280, 390)
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+_SHADES = "to => document.querySelectorAll('.table-wrap').forEach(one => { one.style.background = to; })"
 _REPORTS = """
 window.__reports = [];
 document.addEventListener("securitypolicyviolation", (event) => {
@@ -69,7 +70,9 @@ class Look:
 
     def refuse_violations(self) -> None:
         """Fail for what axe-core finds on the page as it stands, and for a page that scrolls sideways."""
+        self.page.evaluate(_SHADES, "none")  # axe judges no text above a gradient
         found = Axe().run(self.page)
+        self.page.evaluate(_SHADES, "")
         assert found.violations_count == 0, found.generate_report()
         wider = self.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
         assert wider <= 0, f"{self.page.url} is {wider} px wider than its window"
