@@ -23,6 +23,10 @@ _REST: Final = re.compile(r"[!-~]*")
 _PORTS: Final = {"https": 443, "http": 80}
 _NAT64: Final = tuple(ipaddress.IPv6Network(text) for text in ("64:ff9b::/96", "64:ff9b:1::/48"))
 _COMPATIBLE: Final = ipaddress.IPv6Network("::/96")
+_UNICAST: Final = ipaddress.IPv6Network("2000::/3")
+"""All that IPv6 gives to the internet: Python takes addresses of a site (fec0::/10) for public."""
+_RELAYS: Final = ipaddress.IPv4Network("192.88.99.0/24")
+"""Of 6to4, given up by RFC 7526."""
 Ip = ipaddress.IPv4Address | ipaddress.IPv6Address
 NOT_PUBLIC: Final = "This webhook's address is not a public one, or its name is not known."
 
@@ -143,6 +147,8 @@ def _plain(address: Ip) -> Ip:
 
 
 def _is_public(address: Ip) -> bool:
+    if address in _RELAYS or (isinstance(address, ipaddress.IPv6Address) and address not in _UNICAST):
+        return False
     closed = (
         address.is_private,
         address.is_loopback,
