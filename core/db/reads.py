@@ -1,4 +1,4 @@
-"""What the use cases read: who may see what, and pages of it. Cursors are identifiers, which sort by time of making."""
+"""Reads of the use cases: the sight of each caller, and pages. Cursors are identifiers, which sort by time of making."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -36,7 +36,7 @@ _SITE: Final = aliased(Job)  # one for all statements: making one maps every col
 
 @dataclass(frozen=True)
 class Viewer:
-    """Who looks."""
+    """The caller of a read, by id and role."""
 
     id: str
     role: str

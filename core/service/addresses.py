@@ -24,7 +24,7 @@ _PORTS: Final = {"https": 443, "http": 80}
 _NAT64: Final = tuple(ipaddress.IPv6Network(text) for text in ("64:ff9b::/96", "64:ff9b:1::/48"))
 _COMPATIBLE: Final = ipaddress.IPv6Network("::/96")
 _UNICAST: Final = ipaddress.IPv6Network("2000::/3")
-"""All that IPv6 gives to the internet: Python takes addresses of a site (fec0::/10) for public."""
+"""The addresses that IPv6 gives to the internet: Python takes addresses of a site (fec0::/10) for public."""
 _RELAYS: Final = ipaddress.IPv4Network("192.88.99.0/24")
 """Of 6to4, given up by RFC 7526."""
 Ip = ipaddress.IPv4Address | ipaddress.IPv6Address
