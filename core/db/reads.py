@@ -1,4 +1,4 @@
-"""Reads of the use cases: the sight of each caller, and pages. Cursors are identifiers, which sort by time of making."""
+"""Reads of the use cases: the sight of each caller, and pages. Cursors are identifiers, which sort by time."""
 
 import math
 from collections.abc import Iterable, Sequence
