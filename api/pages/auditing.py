@@ -9,6 +9,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 
 from api.deps import After, Caller, Db
 from api.pages.datasets import head
+from api.pages.entry_words import sentence
 from api.pages.rendering import as_page, fragment, render
 from api.pages.routes import PageRoute, page, see_other
 from api.routes import audit as audit_api
@@ -32,8 +33,8 @@ class Shown:
     seq: int
     when: str
     kind: str
+    said: str
     job: str | None
-    part: str
     actor: str
     hash: str
 
@@ -54,12 +55,17 @@ def show_ledger(
     request.state.target = f"scopes/{scope}/entries"
     last = facts["budget"].entries if before is None else min(before - 1, facts["budget"].entries)
     first = max(last - A_PAGE, 0)
-    found = [_shown(one) for one in reversed(scopes.entries(db, caller, scope, first, max(last - first, 1)))]
+    entries = [
+        (one, json.loads(one.body)) for one in reversed(scopes.entries(db, caller, scope, first, max(last - first, 1)))
+    ]
+    people = [body.get(member) for _, body in entries for member in ("actor", "principal")]
+    names = facts["names"] | naming.names(db, caller, [one.job for one, _ in entries] + people)
+    found = [_shown(entry, body, names) for entry, body in entries]
     base = f"/datasets/{dataset_id}/ledger"
     facts |= {
         "entries": found,
         "mine": jobs.visible(db, caller, [one.job for one in found if one.job]),
-        "names": facts["names"] | naming.names(db, caller, [one.job for one in found] + [one.actor for one in found]),
+        "names": names,
         "older": f"{base}?before={first + 1}" if first else None,
         "newer": f"{base}?before={last + A_PAGE + 1}" if last < facts["budget"].entries else None,
         "result": None,
@@ -68,16 +74,14 @@ def show_ledger(
     return render(request, "ledger.html", facts, at="datasets")
 
 
-def _shown(entry: EntryView) -> Shown:
-    body: dict[str, Any] = json.loads(entry.body)
+def _shown(entry: EntryView, body: dict[str, Any], names: dict[str, str]) -> Shown:
     actor = body.get("actor")
-    part = "" if entry.chunk is None or entry.kind != "spend" else f"chunk {entry.chunk + 1}"
     return Shown(
         seq=entry.seq,
         when=entry.created_at[:19].replace("T", " "),
         kind=entry.kind,
+        said=sentence(entry.kind, body, entry.chunk, names),
         job=entry.job,
-        part=part,
         actor=actor if isinstance(actor, str) else "",
         hash=entry.hash,
     )
