@@ -9,6 +9,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 
 from api.deps import After, Caller, Db
 from api.pages.datasets import head
+from api.pages.entry_words import sentence
 from api.pages.rendering import as_page, fragment, render
 from api.pages.routes import PageRoute, page, see_other
 from api.pages.sorting import Sort, sorting
@@ -34,8 +35,8 @@ class Shown:
     seq: int
     when: str
     kind: str
+    said: str
     job: str | None
-    part: str
     actor: str
     hash: str
 
@@ -56,41 +57,42 @@ def show_ledger(
     if scope is None:
         raise Conflict("This dataset has no ledger before it has records and is sealed.")
     request.state.target = f"scopes/{scope}/entries"
-    base, entries = f"/datasets/{dataset_id}/ledger", facts["budget"].entries
+    base, count = f"/datasets/{dataset_id}/ledger", facts["budget"].entries
     order = sorting(base, {}, sort, [AGE])
     if order.order.descending:
-        last = entries if before is None else min(before - 1, entries)
+        last = count if before is None else min(before - 1, count)
         first = max(last - A_PAGE, 0)
         older, newer = f"{base}?before={first + 1}", f"{base}?before={last + A_PAGE + 1}"
     else:
-        first = min(after, entries)
-        last = min(first + A_PAGE, entries)
+        first = min(after, count)
+        last = min(first + A_PAGE, count)
         older, newer = order.after(str(max(first - A_PAGE, 0))), order.after(str(last))
     read = scopes.entries(db, caller, scope, first, max(last - first, 1))
-    found = [_shown(one) for one in (reversed(read) if order.order.descending else read)]
+    entries = [(one, json.loads(one.body)) for one in (reversed(read) if order.order.descending else read)]
+    people = [body.get(member) for _, body in entries for member in ("actor", "principal")]
+    names = facts["names"] | naming.names(db, caller, [one.job for one, _ in entries] + people)
+    found = [_shown(entry, body, names) for entry, body in entries]
     facts |= {
         "entries": found,
         "mine": jobs.visible(db, caller, [one.job for one in found if one.job]),
-        "names": facts["names"] | naming.names(db, caller, [one.job for one in found] + [one.actor for one in found]),
+        "names": names,
         "sorting": order,
         "older": older if first else None,
-        "newer": newer if last < entries else None,
+        "newer": newer if last < count else None,
         "result": None,
         "dataset_id": dataset_id,
     }
     return render(request, "ledger.html", facts, at="datasets")
 
 
-def _shown(entry: EntryView) -> Shown:
-    body: dict[str, Any] = json.loads(entry.body)
+def _shown(entry: EntryView, body: dict[str, Any], names: dict[str, str]) -> Shown:
     actor = body.get("actor")
-    part = "" if entry.chunk is None or entry.kind != "spend" else f"chunk {entry.chunk + 1}"
     return Shown(
         seq=entry.seq,
         when=entry.created_at[:19].replace("T", " "),
         kind=entry.kind,
+        said=sentence(entry.kind, body, entry.chunk, names),
         job=entry.job,
-        part=part,
         actor=actor if isinstance(actor, str) else "",
         hash=entry.hash,
     )

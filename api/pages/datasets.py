@@ -174,11 +174,28 @@ def show_validation(dataset_id: DatasetId, request: Request, caller: Caller, db:
     """Show the owner how cells were read."""
     report = datasets.validation(db, caller, dataset_id)
     facts = head(db, caller, dataset_id, "Validation") | {"report": report, "loud": _loud(report)}
-    facts["read"] = [(counts, cell_words(counts)) for counts in map(CellCounts.model_validate, report["columns"])]
+    facts["read"] = [read_cells(CellCounts.model_validate(one)) for one in report["columns"]]
     return render(request, "validation.html", facts, at="datasets")
 
 
-def cell_words(one: CellCounts) -> str:
+@dataclass(frozen=True)
+class ReadCells:
+    """How the cells of a column were read, each cell in one count."""
+
+    name: str
+    counts: tuple[int, ...]
+    """Below the lowest, above the highest, unknown, unreadable, empty."""
+    words: str
+
+
+def read_cells(one: CellCounts) -> ReadCells:
+    """Return a column's counts for the table; the API's `missing` holds the unreadable cells too, `empty` does not."""
+    empty = one.missing - one.unreadable
+    counts = (one.clamped_low, one.clamped_high, one.unknown, one.unreadable, empty)
+    return ReadCells(one.name, counts, _cell_words(one))
+
+
+def _cell_words(one: CellCounts) -> str:
     """Return what became of the cells of a column that were not read as they are."""
     left_out = one.missing - one.filled
     said = (
@@ -197,7 +214,7 @@ def _loud(report: dict[str, Any]) -> dict[str, str] | None:
     rows, left_out = int(report["rows"]), int(report["incomplete_rows"])
     if not rows or Decimal(left_out) / rows <= LOUD:
         return None
-    worst = max(report["columns"], key=lambda one: one["unreadable"] + one["missing"] + one["unknown"])
+    worst = max(report["columns"], key=lambda one: one["missing"] - one["filled"])
     return {"part": per_cent(f"{left_out / rows:.4f}"), "column": worst["name"]}
 
 

@@ -11,7 +11,7 @@ from api.body import parse_json
 from api.cost import MANY_VALUES
 from api.deps import Caller, Db
 from api.errors import status_of
-from api.pages.datasets import cell_words, head
+from api.pages.datasets import head, read_cells
 from api.pages.declaring import FORM_BYTES, refused
 from api.pages.rendering import render
 from api.pages.routes import FormFields, PageRoute, page, see_other, value_of
@@ -46,7 +46,7 @@ def _draft(
         "budget_asked": draft.declared.get("budget"),
         "part": per_cent(f"{draft.excluded / draft.rows:.4f}") if draft.rows and draft.excluded else None,
         "worst": _worst(draft),
-        "read": [(one, cell_words(one)) for one in draft.columns],
+        "read": list(map(read_cells, draft.columns)),
         "refusal": refusal,
     }
     status = 200 if refusal is None else status_of(type(refusal))

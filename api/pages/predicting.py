@@ -81,14 +81,16 @@ def _show(
     if refusal is not None:
         request.state.code = refusal.code
     asked = [_asked(column, value_of(form, f"c{place}")) for place, column in enumerate(inputs.columns)]
+    errors = {} if refusal is None else _errors(refusal, inputs)
     facts = head(context, caller, model_id, TAB) | {
         "asked": asked,
         "inputs": inputs,
         "csv": value_of(form, "csv"),
         "first_line": _line([column.name for column in inputs.columns]),
         "found": None if found is None else _said(found, inputs),
-        "refusal": refusal,
-        "errors": {} if refusal is None else _errors(refusal, inputs),
+        "refused": None if refusal is None else _title(refusal),
+        "errors": errors,
+        "named": [(at, inputs.columns[int(at[1:])].name, text) for at, text in errors.items()],
         "in_file": [] if refusal is None else _in_file(refusal),
     }
     return render(
@@ -184,6 +186,12 @@ def _said(found: dict[str, Any], inputs: readings.Inputs) -> list[tuple[str, str
 
 def _between(ends: list[float] | None, level: str) -> str:
     return "" if ends is None else f"{level} interval {statistic(ends[0])} to {statistic(ends[1])}"
+
+
+def _title(refusal: Refusal) -> str:
+    """Return what is wrong in short; the lines below it name the fields as the form does, and never as pointers."""
+    points = any(one.pointer in refusal.detail for one in refusal.fields)
+    return "There is no prediction yet." if points else refusal.detail
 
 
 def _errors(refusal: Refusal, inputs: readings.Inputs) -> dict[str, str]:

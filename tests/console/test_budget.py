@@ -3,6 +3,8 @@
 import httpx
 import pytest
 
+from api.pages.entry_words import sentence
+from core.ledger.kinds import KINDS
 from farthing.schemas.figures import per_cent
 from tests.api.test_models import finish
 from tests.support.api import Service, job, submit, upload
@@ -97,3 +99,53 @@ def test_a_certificate_is_checked(made: Made) -> None:
     spoilt = _check(made.window, f"{head}.{payload[:-4]}AAAA.{signature}")
     assert "It does not hold" in spoilt.text
     assert _check(made.window, " ").status_code == 422
+
+
+def test_the_ledger_says_each_entry_in_a_sentence(made: Made) -> None:
+    made.owner.post(f"/v1/scopes/{made.scope}/freeze", json={"reason": "a <b>look</b>"})
+    made.owner.post(f"/v1/scopes/{made.scope}/unfreeze", json={"reason": "looked"})
+    text = made.window.get(f"/datasets/{made.dataset}/ledger").text
+    for said in (
+        "The budget was opened: epsilon 3 at delta 0.000001.",
+        "A dataset of 400 rows came in.",
+        "All of the budget is open to Ann Bauer.",
+        "The price of the job was reserved, with an allowance for retries.",
+        "The budget was frozen: a &lt;b&gt;look&lt;/b&gt;",
+        "The budget was unfrozen: looked",
+    ):
+        assert said in text, said
+    hers = made.hers.get(f"/datasets/{made.dataset}/ledger").text
+    assert "All of the budget is open to Ann Bauer." in hers, "the own name"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_of_entry_has_a_sentence(kind: str) -> None:
+    """Also with members that a version of the form leaves out."""
+    said = sentence(kind, {}, None, {})
+    assert said.endswith(".")
+    assert len(said.split()) > 3
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "said"),
+    [
+        ("withhold", {}, "The release waits for approval by the owner."),
+        ("decide", {"outcome": "approved", "reason": None}, "The owner approved the release."),
+        ("decide", {"outcome": "rejected", "reason": "too few"}, "The owner rejected the release: too few"),
+        ("grant", {"principal": "pr_1", "closed": True}, "No more of the budget is open to Ann."),
+        (
+            "grant",
+            {"principal": "pr_1", "closed": False, "terms": {"declared": {"share": "0.25"}}},
+            "At most 25\N{NO-BREAK SPACE}% of the budget is open to Ann.",
+        ),
+        (
+            "grant",
+            {"principal": "pr_2", "closed": False, "terms": {"declared": {"epsilon": "1"}}},
+            "At most epsilon 1 of the budget is open to pr_2.",
+        ),
+        ("spend", {"again": False}, "Chunk 3 was paid, before it read records."),
+        ("spend", {"again": True}, "Chunk 3 was paid again, by the allowance for retries."),
+    ],
+)
+def test_an_entry_is_said_plainly(kind: str, body: dict[str, object], said: str) -> None:
+    assert sentence(kind, body, 2, {"pr_1": "Ann"}) == said

@@ -92,3 +92,19 @@ def test_an_admin_begins_with_invitations(tmp_path: Path) -> None:
         assert 'href="/invitations">invitation</a>' in window.get("/people").text
         upload(empty.someone("owner", "first owner")[0], shift=79_000)
         assert "Invite a data owner and an analyst" not in window.get("/").text
+
+
+def test_each_cell_is_in_one_count_of_the_report(service: Service) -> None:
+    """The API counts unreadable cells as missing too; the page must not count a cell twice."""
+    client, made = service.someone("owner", "counts cells")
+    spoilt = re.sub(rb"^\d\d\.", b"old", csv(400, 80_000), count=10, flags=re.MULTILINE)
+    spoilt = re.sub(rb"^\d\d\.\d+", b"", spoilt, count=5, flags=re.MULTILINE)
+    parts = [
+        ("metadata", (None, json.dumps(metadata(name="counted")), "application/json")),
+        ("file", ("people.csv", spoilt, "text/csv")),
+    ]
+    dataset = client.post("/v1/datasets", files=parts).json()["id"]
+    counts = client.get(f"/v1/datasets/{dataset}/validation").json()["columns"][0]
+    assert (counts["unreadable"], counts["missing"]) == (10, 15)
+    text = service.window(made["key"]).get(f"/datasets/{dataset}/validation").text
+    assert '<td class="num">10</td><td class="num">5</td><td class="wrap">15 without a value' in text

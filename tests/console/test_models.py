@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 
 from farthing.schemas.figures import MINUS, statistic
 from tests.api.test_models import finish
@@ -126,7 +126,7 @@ def test_a_file_is_predicted_row_by_row(made: Made) -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"c0": "", "c1": "technician"}, "must be a number"),
+        ({"c0": "", "c1": "technician"}, '<a href="#c0"><bdi class="name">age</bdi>: must be a number</a>'),
         ({"csv": "age,job\n40\n"}, "Row 1: has 1 cells, where the first line names 2 columns."),
         ({"csv": "age,job\n40,technician\nold,other\n"}, "Row 2, column age: must be a number."),
         ({"csv": "age\n40\n"}, "Row 1, column job: "),
@@ -138,6 +138,7 @@ def test_rows_that_cannot_be_read_are_named(made: Made, fields: dict[str, str], 
     answer = made.ask("predict", **fields)
     assert answer.status_code == 422
     assert said in answer.text
+    assert "/rows" not in answer.text, "fields have their names on pages, never a pointer"
 
 
 def test_two_models_side_by_side(made: Made) -> None:
@@ -227,3 +228,26 @@ def test_the_page_of_a_job_hears_of_the_approval(service: Service) -> None:
         assert "waits for approval" not in next(line for line in lines if "job-state" in line)
         assert "event: end" in lines
     assert "sse-connect" not in window.get(f"/jobs/{made}").text
+
+
+@pytest.mark.parametrize("verdict", ["approve", "reject"])
+def test_a_browser_sees_the_verdict_without_a_reload(service: Service, chromium: Browser, verdict: str) -> None:
+    client, key = service.someone("owner", "watches a verdict")
+    dataset = upload(client, shift=7200, name="watched", approval=True)["id"]
+    made = submit(client, job(dataset)).json()["id"]
+    model = finish(service, made, "pending")
+    with look(chromium, service.url) as seen:
+        seen.sign_in(key["key"])
+        seen.go(f"/jobs/{made}")
+        state = seen.page.locator("#job-state")
+        expect(state).to_contain_text("waits for approval")
+        seen.page.evaluate("window.notReloaded = true")
+        body = {"reason": "too few rows"} if verdict == "reject" else None
+        assert client.post(f"/v1/models/{model}/{verdict}", json=body).status_code == 200
+        expect(state).to_contain_text("succeeded", timeout=60_000)
+        assert seen.page.evaluate("window.notReloaded"), "the page is the same one"
+        expect(seen.page.locator("#live")).to_contain_text(
+            "Reading the model costs nothing" if verdict == "approve" else "rejected"
+        )
+        seen.refuse_violations()
+        seen.refuse_reports()
