@@ -39,12 +39,12 @@ def refused(request: Request, refusal: Refusal, given: object = None) -> Respons
     """
     request.state.code = refusal.code
     names = _names(given)
-    problems = [{"text": _said(one, names), "field": _field(one.pointer)} for one in refusal.fields]
+    problems = [_problem(one, names) for one in refusal.fields]
     count = len(problems)
     title = refusal.detail
     if given is not None and type(refusal) is Invalid and problems:
         title = "One thing is missing or wrong" if count == 1 else f"{count} things are missing or wrong"
-    facts = {"problems": problems or [{"text": "Nothing was changed.", "field": ""}], "title": title}
+    facts = {"problems": problems or [{"name": "", "text": "Nothing was changed.", "field": ""}], "title": title}
     return as_page(fragment(request, "declaration_problems.html", facts), status_of(type(refusal)))
 
 
@@ -61,14 +61,14 @@ def _names(given: object) -> list[str]:
     return [str(one.get("name", "")) if isinstance(one, dict) else "" for one in found]
 
 
-def _said(one: FieldError, names: list[str]) -> str:
-    """Return a problem in the words of the page."""
-    column = _COLUMN.match(one.pointer)
+def _problem(one: FieldError, names: list[str]) -> dict[str, str]:
+    """Return a problem in the words of the page; a column's name stands apart, for it may be written right to left."""
+    field, column = _field(one.pointer), _COLUMN.match(one.pointer)
     if not column:
         where = one.pointer.strip("/").replace("/", ", ")
-        return f"{where}: {one.detail}" if where else one.detail
-    place, field = int(column[1]), column[2]
+        return {"name": "", "text": f"{where}: {one.detail}" if where else one.detail, "field": field}
+    place, what = int(column[1]), column[2]
     name = names[place] if place < len(names) and names[place] else f"column {place + 1}"
-    if one.detail == MISSING and field in _MISSING:
-        return f"{name}: {_MISSING[field]}"
-    return f"{name}, {_WORDS.get(field, field)}: {one.detail}"
+    if one.detail == MISSING and what in _MISSING:
+        return {"name": name, "text": f": {_MISSING[what]}", "field": field}
+    return {"name": name, "text": f", {_WORDS.get(what, what)}: {one.detail}", "field": field}

@@ -98,8 +98,8 @@ def test_what_is_missing_is_said_in_the_words_of_the_page(service: Service) -> N
         answer = window.post(path, data=form)
         assert answer.status_code == 422
         assert "3 things are missing or wrong" in answer.text
-        assert '<a href="#c0-lower">age: type the lowest plausible value</a>' in answer.text
-        assert '<a href="#c1-values">ward: list its values with commas between' in answer.text
+        assert '<a href="#c0-lower"><bdi>age</bdi>: type the lowest plausible value</a>' in answer.text
+        assert '<a href="#c1-values"><bdi>ward</bdi>: list its values with commas between' in answer.text
     assert window.post("/datasets/new/check", data=form | {"metadata": "{"}).status_code == 422
 
 
