@@ -180,7 +180,7 @@ def show_validation(dataset_id: DatasetId, request: Request, caller: Caller, db:
 
 @dataclass(frozen=True)
 class ReadCells:
-    """How the cells of a column were read, each cell in one count."""
+    """The cells of a column as they were read, each cell in one count."""
 
     name: str
     counts: tuple[int, ...]

@@ -8,7 +8,7 @@ from farthing.schemas.figures import number, per_cent
 _PLAIN: Final[Mapping[str, str]] = {
     "reserve": "The price of the job was reserved, with an allowance for retries.",
     "read": "An attempt may read records from here on.",
-    "charge": "All that the job still had reserved was spent.",
+    "charge": "The rest of the job's reservation was spent.",
     "settle": "The job is over, and the rest of its reservation came back.",
     "withhold": "The release waits for approval by the owner.",
     "unwitnessed": "Entries before this one may be missing, since the witness was away.",
@@ -18,7 +18,7 @@ _REASONED: Final[Mapping[str, str]] = {
     "compensate": "A part of the charge came back",
     "freeze": "The budget was frozen",
     "unfreeze": "The budget was unfrozen",
-    "reconcile": "All that the witness had seen beyond this ledger was charged",
+    "reconcile": "Amounts that the witness had seen beyond this ledger were charged",
     "recovery": "The operator made a key for the owner",
 }
 """Kinds with a reason, which people wrote."""
