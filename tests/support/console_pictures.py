@@ -7,6 +7,7 @@ each page. Figures differ from run to run, since noise does.
 import io
 import sys
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -15,10 +16,13 @@ from examples import bank, bank_demo
 from farthing import Client
 from tests.support.browser import Look, browser, look
 from tests.support.embedded import KEY, embedded
+from tests.support.listener import listening
 
 FOLDER: Final = Path(__file__).parents[2] / "docs" / "tutorials" / "console"
 SIZE: Final = {"width": 1280, "height": 900}
 PHONE: Final = {"width": 390, "height": 844}
+NOTICES: Final[dict[str, Any]] = {"webhook_http": True, "webhook_networks": "127.0.0.0/8", "notice_seconds": 0.2}
+PATIENCE_SECONDS: Final = 120.0
 
 
 @dataclass
@@ -30,6 +34,7 @@ class Made:
     draft: str
     model: str
     job: str
+    webhook: str
 
 
 def _key(admin: Client, name: str, role: str) -> tuple[str, str]:
@@ -40,14 +45,16 @@ def _key(admin: Client, name: str, role: str) -> tuple[str, str]:
         return own._wire.post(f"/v1/keys/{made['id']}/rotate")["key"], made["principal"]
 
 
-def walk(url: str) -> Made:
-    """Upload, let two analysts in, and run three jobs, the last of which waits for approval."""
+def walk(url: str, chat: str) -> Made:
+    """Upload, let two analysts in, run two jobs, the last of which waits for approval, and post events to a chat."""
     with Client(url, KEY) as admin:
         office, _ = _key(admin, "Bank data office", "owner")
         ann, ann_id = _key(admin, "Ann Bauer", "analyst")
         tomas, tomas_id = _key(admin, "Tomás Rivera", "analyst")
         auditor, _ = _key(admin, "R. Whitfield", "auditor")
     with Client(url, office) as owner, Client(url, ann) as first, Client(url, tomas) as second:
+        webhook = owner._wire.post("/v1/webhooks", {"url": f"{chat}/farthing"})["id"]
+        owner._wire.post(f"/v1/webhooks/{webhook}/test", {})
         dataset = owner.upload(io.BytesIO(bank.records()), bank.metadata(approval=True)).id
         owner.share(dataset, ann_id, {"budget_share": "0.8"})
         owner.share(dataset, tomas_id, {"epsilon": "1.5"})
@@ -66,10 +73,23 @@ def walk(url: str) -> Made:
             "labels": {"name": "Length of a call"},
         }
         second.wait(second.submit(waits).id)
+        _wait_for_deliveries(owner, webhook)
         declared = bank.metadata(seal=False, name="exported with commas")
         draft = owner.upload(io.BytesIO(_with_commas(bank.records())), declared).id
     keys = {"owner": office, "analyst": ann, "auditor": auditor, "admin": KEY}
-    return Made(keys, dataset, draft, model, done.id)
+    return Made(keys, dataset, draft, model, done.id, webhook)
+
+
+def _wait_for_deliveries(owner: Client, webhook: str) -> None:
+    """Wait until a test, the ends of two jobs and the releases that wait are delivered."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        found = owner._wire.get(f"/v1/webhooks/{webhook}/deliveries")["data"]
+        if len(found) >= len(("test", *("end", "approval") * 2)) and all(one["state"] == "delivered" for one in found):
+            return
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"deliveries of {webhook}: {found}")
+        time.sleep(0.2)
 
 
 def _with_commas(records: bytes) -> bytes:
@@ -96,14 +116,16 @@ def main() -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
     with (
         tempfile.TemporaryDirectory() as home,
-        embedded(Path(home), visible_grid_seconds=0.0) as service,
+        embedded(Path(home), visible_grid_seconds=0.0, **NOTICES) as service,
+        listening() as chat,
         browser() as chromium,
     ):
-        made = walk(service.url)
+        made = walk(service.url, chat.url)
         base = f"/datasets/{made.dataset}"
         pages = {
             "owner": {"home": "/", "dataset": base, "budget": f"{base}/budget", "access": f"{base}/access"}
             | {"approvals": "/approvals", "invitations": "/invitations"}
+            | {"notices": "/you/notices", "deliveries": f"/you/notices/{made.webhook}"}
             | {"new-dataset": "/datasets/new", "draft": f"/datasets/{made.draft}/draft"},
             "analyst": {"new-job": f"/jobs/new?dataset={made.dataset}", "job": f"/jobs/{made.job}"}
             | {
