@@ -25,9 +25,9 @@ from workers.slots import read_queues
 from workers.supervisor import TRAINER, Host
 
 START_SECONDS: Final = 60.0
-"""How long to wait for the database at start."""
+"""Seconds to wait for the database at start."""
 END_SECONDS: Final = 10.0
-"""How long Celery may take to end once the supervisor has drained: a broker that hangs would hold it for ever."""
+"""Seconds that Celery may take to end once the supervisor has drained: a hanging broker would hold it for ever."""
 _PAUSE_SECONDS: Final = 1.0
 
 

@@ -1,4 +1,4 @@
-"""What an ended child means for its job. Decided from the exit status and from what its supervisor ordered."""
+"""The result of an attempt, from the child's exit status and its supervisor's orders."""
 
 from collections.abc import Iterable
 from enum import Enum
@@ -11,11 +11,11 @@ from workers.run import Child, Run
 
 
 class AttemptResult(Enum):
-    """How an attempt ends. The first two write nothing: the child has, or somebody else will."""
+    """The end of an attempt. The first two write nothing: the child has written, or another process will."""
 
     DONE = "done"
     LOST = "lost"
-    """The lease is gone or going: whoever sweeps decides, by what was kept."""
+    """The lease is gone or going: the next sweep decides by the kept states."""
     STOPPED = "stopped"
     """At its supervisor's order: back to the queue, if its allowance pays for what was lost."""
     CANCELLED = "cancelled"
@@ -25,7 +25,7 @@ class AttemptResult(Enum):
     GPU_UNAVAILABLE = "gpu-unavailable"
     """Before any record was opened."""
     PEER_LOST = "peer-lost"
-    """A client of a federated job that could not go on without another; what becomes of it hangs on that one."""
+    """A site of a federated job that could not go on without another, whose end decides its own."""
 
 
 _FAILURES: Final[dict[int, AttemptResult]] = {
@@ -82,7 +82,7 @@ def losses(run: Run) -> list[tuple[Claim, AttemptResult]]:
 
 
 def said(run: Run) -> str:
-    """Return how the children of a run with a seat have ended, for whoever concludes from what all seats say."""
+    """Return how the children of a run with a seat have ended, for the seat that concludes from all of them."""
     words = {attempt_result(run, child).value for child in run.children}
     flags = {word for word, raised in ((_CANCEL, run.cancel), (_OVER_LIMIT, run.over_limit)) if raised}
     return ",".join(sorted(words | flags))

@@ -125,8 +125,8 @@ class Embedded:
         """Prepare, start, say so, and watch until stopped.
 
         Raises:
-            SystemExit: the port cannot be listened on. Said before anything is made: whatever answers there already
-                would look like this service, and a first key would be printed for nobody.
+            SystemExit: the port cannot be listened on. Raised before anything is made: another service on the port
+                would look like this one, and the first key would open nothing.
         """
         check_port(self._settings.host, self._settings.port)
         prepare(self._settings)

@@ -1,15 +1,15 @@
 """A process that has loaded what trainers load, and forks one a job: `python -m workers.trainer PARENT SOCKET fork`.
 
-Most of what a fresh process takes is loading libraries, the same for every job. So one process of a supervisor loads
-them once and is copied. It knows nothing else: no order, no key and no record ever comes to it, it has drawn no
-randomness, and what is forked serves one job only.
+A fresh process spends most of its time on loading libraries, the same for every job. One process of a supervisor loads
+them once and is forked. It gets no order, no key and no record, and draws no randomness. A forked trainer serves one
+job only.
 
-What is forked becomes the supervisor's own child: the process between the two ends at once, and the supervisor takes
-over whom it leaves (`workers.process.take_orphans`). So statuses, signals and the parent-death signal are those of a
-process that the supervisor started itself.
+A forked trainer becomes the supervisor's own child: the process between the two ends at once, and the supervisor adopts
+the orphan (`workers.process.take_orphans`). Statuses, signals and the parent-death signal are those of a process that
+the supervisor started itself.
 
-Over the socket the forkserver says READY, once. A request is one byte and two descriptors: where the order comes from,
-and where failures are told. The answer is a process id, or NOBODY.
+Over the socket the forkserver sends READY, once. A request is one byte and two descriptors: one to read the order from,
+one to write failures to. The answer is a process id, or NOBODY.
 """
 
 import os

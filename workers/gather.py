@@ -1,4 +1,4 @@
-"""How a trainer gets its followers: processes of this machine, in its own process group, that die with it."""
+"""Followers of a trainer: processes of this machine, in its own process group, that die with it."""
 
 import os
 import secrets
@@ -38,7 +38,7 @@ def gather(
         size: processes of the job, this one included.
         settings: for the followers, who read the records as this process does; those of other machines have their own.
         memory_bytes: limit of each follower's memory.
-        module: what a follower runs.
+        module: the module that a follower runs.
         pipe: where followers of this machine tell of a failure (`workers.incident`); None: nowhere.
 
     Returns:
@@ -91,7 +91,7 @@ def start_follower(order: RankMessage, module: str = RANK, pipe: int | None = No
 
     Args:
         order: its own.
-        module: what it runs.
+        module: the module that it runs.
         pipe: where it tells of a failure; None: nowhere.
     """
     pipes = () if pipe is None else (pipe,)

@@ -1,12 +1,11 @@
-"""What the operator is told of a trainer that failed: a class and the places it passed, as all our logs tell errors.
+"""Incidents: the error of a failed trainer for the operator's log, as a class and the places it passed.
 
-A trainer's standard error goes nowhere, for what libraries print, and an exception's text, may hold records. So an
-operator who finds `trainer-failed` had an exit status alone. Now the trainer writes one line about its error into a
-pipe that it was given by its number, `core.base.logs.describe` and nothing more; whoever started it reads at most so
-much, drops what is not of that form, and puts the rest into its own log, beside the job. The job keeps its code alone.
+A trainer's standard error goes nowhere, since texts of libraries and of exceptions may hold records. The trainer writes
+one line about its error, `core.base.logs.describe` and nothing more, into a pipe whose number it gets at start. The
+supervisor reads at most so much, drops other forms, and logs the rest beside the job. The job keeps its code alone.
 
-Followers write into the pipe of their leader. A process tells before it ends, and others find out by its end, so the
-first line is about what was wrong first; what comes after it is not read.
+Followers write into the pipe of their leader. A process writes before it ends, and others notice its end, so the first
+line is about the first fault; later lines are not read.
 """
 
 import os
@@ -24,7 +23,7 @@ Place = Annotated[str, Field(pattern=r"^[\w.<>?-]{1,200}:\d{1,7}$")]
 
 
 class Incident(BaseModel):
-    """How a process failed: names out of code, and none out of data."""
+    """The failure of a process: names out of code, and none out of data."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -46,10 +45,10 @@ _FAILED: Final = frozenset(
 
 
 def tell(ending: BaseException, pipe: int, rank: int = 0) -> None:
-    """Write what may be told of an error into a pipe; of a word for another error, of that other.
+    """Write the loggable part of an error into a pipe; of a wrapper, that of its cause.
 
     Args:
-        ending: what a process ends with.
+        ending: the exception that a process ends with.
         pipe: its number, as the process was given it; it has room for this.
         rank: which process of the job it is.
     """
@@ -62,7 +61,7 @@ def tell(ending: BaseException, pipe: int, rank: int = 0) -> None:
 
 
 def hear(pipe: int) -> Incident | None:
-    """Return what an ended process told first, None where it told nothing or something else; the pipe is closed."""
+    """Return the first line of an ended process, None where it wrote none of that form; the pipe is closed."""
     try:
         os.set_blocking(pipe, False)
         content = os.read(pipe, _MOST_BYTES)

@@ -1,4 +1,4 @@
-"""All that a supervisor writes: claims, beats, and the ends of attempts whose child did not end them itself."""
+"""Writes of a supervisor: claims, beats, and the ends of attempts whose child did not end them itself."""
 
 import queue
 import secrets
@@ -111,7 +111,7 @@ class LeaseLoop:
         self._thread.start()
 
     def claim_when(self, *, able: bool) -> None:
-        """Claim only while the supervisor is able to start a job at once: what is claimed counts as running."""
+        """Claim only while the supervisor is able to start a job at once: a claimed job counts as running."""
         if able and not self._able:
             self._log.info("claiming")
             self.wake()
@@ -339,7 +339,7 @@ class LeaseLoop:
             self._notifier.notify(claim.job_id, run.resources.served_by)
 
     def _leave_seat(self, run: Run) -> None:
-        """Say how this site's clients ended; whoever is the last one to say so ends the attempt for all."""
+        """Report the end of this site's part; the last site to report ends the attempt for all."""
         deadline = run.beaten_at + self._settings.lease_seconds
         self._shun(run.claim.job_id, _AGAIN_SECONDS)
         while not run.lost:

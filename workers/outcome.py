@@ -1,4 +1,4 @@
-"""How a trainer ended, as its exit status: a closed list, because an outcome is an output.
+"""Outcomes of a trainer, as exit statuses: a closed list, because an outcome is an output.
 
 Nothing else leaves a trainer but what it writes to the database through its fence: no text, no traceback. The failing
 phases are told apart for the operator's log only; an analyst sees one code for all of them.
@@ -13,7 +13,7 @@ class Outcome(IntEnum):
     PUBLISHED = 0
     """The model is stored and the job has ended."""
     DRAINED = 10
-    """Asked to stop; everything it was told is in a kept state."""
+    """Asked to stop; every answer that it received is in a kept state."""
     STALE = 11
     """The job is no longer ours; nothing more was written."""
     FROZEN = 12

@@ -1,7 +1,7 @@
 """Datasets of different owners that share rows: looked for on the operator's host, and shown to nobody else.
 
-An owner who could ask would have an oracle: upload a guess, and see whether it is in somebody's records. So nothing is
-kept from which owners could be compared. This reads the stored records of one site, under its master key, summarizes
+An owner who could ask would have an oracle: upload a guess, and see whether it is in somebody's records. Nothing is
+kept that would let owners be compared. This reads the stored records of one site, under its master key, summarizes
 them under a key that is drawn for this once, and forgets both. The audit log says that it was done, and no more.
 """
 

@@ -1,4 +1,4 @@
-"""What every process of ours asks of the kernel: to die with its parent, to leave no core file, to stay in bounds."""
+"""Limits of every process by the kernel: it dies with its parent, leaves no core file, and stays in bounds."""
 
 import ctypes
 import os
@@ -75,7 +75,7 @@ def clock_seconds() -> float:
 def child_environment(environment: Mapping[str, str], threads: int) -> dict[str, str]:
     """Return an environment for a trainer: no setting of ours, which may be secret, and threads set, not inherited.
 
-    On a GPU, cuBLAS adds up in the same order every time only if it is told so before its first product.
+    On a GPU, cuBLAS adds up in the same order every time only with a setting before its first product.
     """
     kept = {name: value for name, value in environment.items() if not name.startswith(_SECRETS_PREFIX)}
     kept["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)

@@ -16,12 +16,12 @@ class Child:
     """A trainer's process; the supervisor alone writes here."""
 
     claim: Claim
-    """What it may spend and publish through: the run's own, or a client's."""
+    """The claim that it spends and publishes through: the run's own, or a site's."""
     process: Process
     orders: int
     """Holds it: it ends when this is closed."""
     status: int | None = None
-    """How it ended; None while it runs."""
+    """Its exit; None while it runs."""
     ordered: bool = False
     """Killed because it did not stop in time after being asked to."""
     peer_lost: bool = False
@@ -29,7 +29,7 @@ class Child:
     pipe: int | None = None
     """Where it tells of a failure, until it has ended."""
     incident: Incident | None = None
-    """What it told."""
+    """Its incident, if it wrote one."""
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Run:
     """
 
     claim: Claim
-    """What is beaten for."""
+    """The claim of its beats."""
     resources: Resources
     slot: Slot
     children: Sequence[Child]

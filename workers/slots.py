@@ -1,4 +1,4 @@
-"""Room for jobs: so many on the CPU, and one on each GPU that this supervisor holds."""
+"""Room for jobs: a number on the CPU, and one on each GPU that this supervisor holds."""
 
 from contextlib import ExitStack
 from dataclasses import dataclass

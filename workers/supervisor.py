@@ -6,7 +6,7 @@ created a child, and because a child must be stopped in time even while the data
 does all that is written: it claims, beats and fails (`workers.lease_loop`).
 
 A supervisor kills its child three quarters of a lease after it sent its last good beat, by a clock that also counts
-suspension; so a child is gone before anybody else can claim its job, and even if it were not, its fence is refused.
+suspension. A child is gone before anybody else can claim its job; if it were not, its fence would be refused.
 """
 
 import os
@@ -45,7 +45,7 @@ CANCEL_GRACE_SECONDS: Final = 5.0
 DRAIN_GRACE_SECONDS: Final = 30.0
 HURRY_SECONDS: Final = 5.0
 PARTING_SECONDS: Final = 10.0
-"""How long clients of a federated job may go on after one has gone: to find that out, and keep what they can."""
+"""Seconds that sites of a federated job may go on after one has gone, to notice it and to keep their states."""
 _WATCH_SECONDS: Final = 0.02
 
 
@@ -53,9 +53,9 @@ class Supervisor:
     """Starts and stops children; one object, one thread, which lives as long as its process.
 
     Args:
-        settings: how long, where.
+        settings: times and places.
         lease_loop: claims, beats, and writes how attempts end.
-        drain_grace_seconds: how long children may go on after a request to drain.
+        drain_grace_seconds: seconds that children may go on after a request to drain.
         trainer: the module that a child runs.
     """
 
@@ -207,7 +207,7 @@ def _signal(run: Run, how: signal.Signals) -> None:
 
 
 class Host:
-    """All that a supervising process has: a supervisor, its lease loop, sweeper and verifier, and its GPUs.
+    """The parts of a supervising process: a supervisor, its lease loop, sweeper and verifier, and its GPUs.
 
     Args:
         settings: of the service.

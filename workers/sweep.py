@@ -31,7 +31,7 @@ class Sweeper:
     Args:
         settings: lease, attempts, deadline, and how often.
         repository: the jobs, in the database.
-        slots: what to tell of this supervisor.
+        slots: the room of this supervisor, which its row shows.
         notifier: called again for jobs that still wait.
         log: for the operator; ids only.
     """
@@ -111,7 +111,7 @@ class Verifier:
     """A thread that verifies ledgers: all of each at its start and every `verify_seconds`, what is new in between.
 
     Args:
-        settings: how often.
+        settings: the periods.
         repository: the jobs, in the database.
         log: for the operator; ids only.
     """
@@ -130,7 +130,7 @@ class Verifier:
         self._thread.start()
 
     def stop(self) -> None:
-        """Verify no more: what was begun is left after some thousand entries."""
+        """Stop verifying: a verification that has begun ends after some thousand entries."""
         self._stop.set()
         self._thread.join(_PATIENCE_SECONDS)
 

@@ -7,7 +7,7 @@ other, with one job at a time, whose trainers lead; each of the others waits for
 for each. With the queue `gpu` a place has the GPU of its local rank.
 
 Every machine has the service's settings in its own FARTHING_...: followers read the same storage, with the same master
-key, by which they also know their leader. What the group tells and adds up goes over the network as it is: run it on a
+key, by which they also know their leader. Messages and sums of the group go over the network in the clear: run it on a
 network of its own.
 """
 

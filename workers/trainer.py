@@ -4,7 +4,7 @@ It loads the libraries, or is forked from one that has (`workers.forkserver`), t
 input, the order, and carries out that one only. The order holds the claim and where things are, for secrets go by file
 descriptor and never by argument or environment. The pipe then stays open as long as the supervisor lives; its end ends
 the trainer, and so does the death of the supervisor's thread whose child it is. Standard output and error go nowhere:
-what a failure prints may depend on records. What its supervisor's log may tell of it goes through a pipe of its own
+their text may depend on records. The loggable part of a failure goes through a pipe of its own
 (`workers.incident`).
 """
 
@@ -96,7 +96,7 @@ def _forked(parent: int, channel: int) -> int:
 def load_libraries() -> None:
     """Import what every job needs; most of the seconds of a fresh process.
 
-    What is loaded stays, so garbage is not looked for in it: not now, which takes a fifth of the time, and not later.
+    Loaded modules stay, so the garbage collector skips them: now, which saves a fifth of the time, and later.
     Nothing that is loaded starts a thread, for a process with several cannot be forked: Arrow, which does, is loaded
     when it is needed.
     """
@@ -129,7 +129,7 @@ def train(order: TrainerMessage, stop: threading.Event, rank: str, pipe: int) ->
 
 
 def fail(ending: BaseException, pipe: int, rank: int = 0) -> Outcome:
-    """Return the one word that an exception becomes; of failures the operator is told the class and the places."""
+    """Return the one word that an exception becomes; of failures the operator's log gets the class and the places."""
     outcome = judge(ending)
     if outcome not in _ORDINARY or ending.__cause__ is not None:
         tell(ending, pipe, rank)

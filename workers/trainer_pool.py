@@ -21,7 +21,7 @@ from workers.forkserver import FORK, MOST_BYTES, NOBODY, READY, WORD
 from workers.process import child_environment, clock_seconds, held_back, kill_group, take_orphans
 
 ANSWER_SECONDS: Final = 5.0
-"""How long a forkserver may take to fork."""
+"""Seconds that a forkserver may take to fork."""
 _AGAIN_SECONDS: Final = 1.0
 """Between two forkservers, so that one that cannot live is not started again and again."""
 
@@ -81,7 +81,7 @@ class TrainerPool:
     """Keeps a forkserver and makes fresh processes. One thread, which lives as long as they may.
 
     Args:
-        module: what a process runs.
+        module: the module that a process runs.
         threads: of its libraries.
     """
 
@@ -189,7 +189,7 @@ class TrainerPool:
         return Fresh(process, takes_orders, hears)
 
     def _run(self, orders: int, channel: int, *more: str) -> "subprocess.Popen[bytes]":
-        """Start the module in a session of its own, with a descriptor that it is told by number."""
+        """Start the module in a session of its own, with a descriptor that it gets by number."""
         # A request to stop that comes while it still loads waits until it can be heard: it would be a death otherwise.
         with held_back(signal.SIGTERM):
             return subprocess.Popen(  # noqa: S603 - our own interpreter and module

@@ -290,7 +290,7 @@ TOOLS: Final[dict[str, Callable[[ServiceSettings, argparse.Namespace], None]]] =
     "admin-key": lambda settings, _: admin_key(settings),
     "site": lambda settings, options: make_site(settings, options.name),
 }
-"""What each does with the settings and its own arguments."""
+"""The function of each command, with the settings and its own arguments."""
 
 
 def _share(text: str) -> float:

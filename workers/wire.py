@@ -1,4 +1,4 @@
-"""What a supervisor tells its trainer, and a trainer its followers: one line of JSON over a pipe."""
+"""Orders to a trainer and to its followers: one line of JSON over a pipe."""
 
 from pydantic import Field
 
@@ -34,6 +34,6 @@ class RankMessage(Frozen):
     memory_bytes: int
     """Limit of the follower's memory."""
     patience_seconds: float
-    """How long to wait for the others."""
+    """Seconds to wait for the others."""
     gpu: str | None = None
     """The GPU that the follower is pinned to."""

@@ -1,1 +1,1 @@
-"""Who may ask, what each site's login may do, and the audit log of who asked."""
+"""Access: principals and keys, rights of each site's login, and the audit log."""

@@ -1,7 +1,7 @@
 """Old lines of the audit log, moved to a file: each archive names its lines and its file's hash, chained to the last.
 
 The table of archives is only ever added to, and a trigger lets those lines of the audit log go alone that an archive
-names. So what is missing from the audit log is accounted for, and a file that was changed is found by its hash.
+names. Lines that left the audit log are accounted for, and a file that was changed is found by its hash.
 """
 
 import json
@@ -47,7 +47,7 @@ def archive(database: Database, folder: Path, older_than_seconds: float) -> Audi
     The file is whole and on the disk before a line goes; where anything fails, the audit log is as it was.
 
     Args:
-        database: whose audit log.
+        database: the one with the audit log.
         folder: where the file goes; made where it is not there.
         older_than_seconds: by the database's clock.
 

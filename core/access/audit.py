@@ -1,4 +1,4 @@
-"""Who asked for what, and how it was answered. Rows are only ever added; a trigger refuses anything else."""
+"""The audit log: each request, its caller and its answer. Rows are only ever added; a trigger refuses anything else."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ PAGE: Final = 1000
 
 @dataclass(frozen=True)
 class Line:
-    """Who asked for what, and how it was answered."""
+    """One request: its caller, its subject and its answer."""
 
     principal_id: str | None
     """None where nobody was recognised."""
@@ -36,7 +36,7 @@ def append(session: Session, lines: Sequence[Line], at: float | None = None) -> 
 
     Args:
         session: an open write transaction.
-        lines: what to add.
+        lines: the lines to add.
         at: the database's time; read where it is left out.
     """
     if not lines:

@@ -1,7 +1,7 @@
 """Deliveries: notices that wait to be sent, each for one webhook or one mail address.
 
 A process claims a delivery for some seconds, sends it outside any transaction, and notes what came of it. Where the
-process dies in between, the claim runs out and another process sends it: so each is sent at least once.
+process dies in between, the claim runs out and another process sends it. Each is sent at least once.
 """
 
 import secrets
@@ -39,7 +39,7 @@ def add(
 
     Args:
         session: an open write transaction.
-        principal_id: whose notice it is.
+        principal_id: the receiver of the notice.
         target_id: webhook or mail address.
         kind: of the event.
         source: names the event; a target has one delivery of it at most.
@@ -102,7 +102,7 @@ def claim(session: Session, most: int, seconds: Callable[[str], float]) -> list[
 
     Args:
         session: an open write transaction.
-        most: how many.
+        most: the largest number to return.
         seconds: for how long, by the identifier of the target.
     """
     at = clock.read(session)

@@ -1,4 +1,4 @@
-"""Who may ask: principals and their keys.
+"""Principals and their keys.
 
 A key that the service makes reads ``frt_<id>_<secret>``: the id finds its row, and the secret is 256 random bits. Of
 the whole text a row keeps a BLAKE2b hash under a salt of its own, and no part of it. A key that an operator supplied
@@ -73,7 +73,7 @@ def create_key(
 
     Args:
         session: an open write transaction.
-        principal_id: whose key it is.
+        principal_id: the principal of the key.
         name: for people.
         made_by: the principal that asks for it; None: an operator.
         starts_at: when it begins to open anything, as `expires_at`; None: at once.

@@ -1,4 +1,4 @@
-"""Who may use a dataset's budget now: its owner, and who has access to it under a cap that is open.
+"""Rights to a dataset's budget: its owner has them, and principals with access under an open cap.
 
 A role gives no such right: an admin sees every dataset, and spends of none that is not its own or shared with it.
 """
@@ -17,8 +17,8 @@ Pair = tuple[str, str]
 def allowed(session: Session, wanted: Iterable[Pair]) -> set[Pair]:
     """Return those pairs of a principal and a dataset where the principal may use the dataset's budget now.
 
-    Access is given and taken away under the principal's lock: what a caller who holds it reads here stays true until
-    its transaction ends.
+    Access is given and taken away under the principal's lock. A caller that holds it reads a state that stays true
+    until its transaction ends.
     """
     pairs = set(wanted)
     statement = select(Principal.id, Dataset.id).where(

@@ -20,7 +20,7 @@ LEAST_BITS: Final = 56.0
 """By the measure above; 22 drawn letters of base64 measure 88, give or take 3, and 24 drawn hexadecimal digits 83."""
 MOST_LETTERS: Final = 200
 OURS: Final = "frt_"
-"""How the keys begin that the service makes."""
+"""The first letters of keys that the service makes."""
 _FIX: Final = "Draw one with `openssl rand -base64 32`, or leave it out: the first start then makes one."
 
 

@@ -19,7 +19,7 @@ from core.db.tables import ApiKey, Principal
 MOST: Final = 10
 """Of one principal."""
 BOTH_SECONDS: Final = 86_400.0
-"""For so long the secret before the present one signs, too."""
+"""Seconds in which the secret before the present one signs, too."""
 
 
 def make(
@@ -30,7 +30,7 @@ def make(
     Args:
         session: an open write transaction.
         webhook_id: `whk_...`.
-        principal_id: whose it is.
+        principal_id: the owner of the webhook.
         key_id: the key that asks for it, with which it ends.
         url: its address.
         kinds: of events.

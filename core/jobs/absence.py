@@ -20,8 +20,8 @@ def lose_absent(session: Session, lease_seconds: float, patience_seconds: float)
 
     Args:
         session: an open write transaction.
-        lease_seconds: the lease of the supervisors; who was not seen for three is not there.
-        patience_seconds: how long a site may stay away.
+        lease_seconds: the lease of the supervisors; one that was not seen for three is absent.
+        patience_seconds: the longest absence of a site.
 
     Returns:
         The federated jobs that lost a client: they wait to go on without it, or have ended.

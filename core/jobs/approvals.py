@@ -20,7 +20,7 @@ def judge(session: Session, model: Model, job: Job, said: Said, *, reason: str, 
 
     Args:
         session: an open write transaction.
-        model: whose release waits.
+        model: the one whose release waits.
         job: that made it.
         said: by the owner.
         reason: for people; it stays in the chain for ever.

@@ -1,7 +1,7 @@
 """Federated jobs: one row that waits, is claimed and is published, and a client row for each dataset, which pays.
 
 Who touches several of these rows locks the federated job's first, then its clients' by place, then their scopes in the
-order of their ids; who pays for one client locks that client alone. The federated job's claim stands for all: it is
+order of their ids. A payment for one site locks that site's row alone. The federated job's claim stands for all: it is
 beaten for, and its loss is theirs. Each client has an attempt and a fence of its own, with which it alone spends.
 
 A client that ends before the job does is lost. Its own scope is charged by the rules of any job; the others stop where
@@ -54,7 +54,7 @@ class FederationClaim:
     """The right to a federated job and to all of its clients that are left, taken in one transaction."""
 
     claim: Claim
-    """Of the federated job: what its supervisor beats for, cancels and puts back."""
+    """The claim of the federated job, which its supervisor beats for, cancels and puts back."""
     clients: tuple[ClientClaim, ...]
     """Those that are not lost, by place."""
     size: int
@@ -234,7 +234,7 @@ def finish(session: Session, claim: Claim, release: Mapping[str, Any]) -> Model 
     Args:
         session: an open write transaction.
         claim: the client's.
-        release: what the job releases, JSON-ready.
+        release: the job's release, JSON-ready.
 
     Returns:
         The model, where this client was the last; None while others are to come.
@@ -264,7 +264,7 @@ def end_misled(session: Session, claim: Claim, number: int) -> None:
     """End a federated job in which one client told another what cannot be true; the history's last line names both.
 
     It was seen before anything was asked in this attempt, from messages and from what a client's own ledger says: no
-    record decides it. So everybody is charged what it has spent, and the rest goes back.
+    record decides it. Each site is charged its spending, and the rest goes back.
 
     Args:
         session: an open write transaction.

@@ -102,7 +102,7 @@ def draft(
         labels: the caller's own words, to filter by.
         device: which queues may take it, one of `queue.DEVICES`.
         priority: higher ones are claimed first.
-        max_queue_seconds: how long it may wait for its first attempt; None: as long as any job.
+        max_queue_seconds: the longest wait for its first attempt; None: the service's limit.
         request_id: the request that makes it, for the operator's log.
         clone_of: the job that it repeats.
         site: that keeps the records.
@@ -184,7 +184,7 @@ def claim(
     Args:
         session: an open write transaction.
         worker: the supervisor's name, for the records.
-        lease_seconds: how long the claim lasts without a beat.
+        lease_seconds: the length of a claim without a beat.
         takes: the devices, as jobs name them, that this supervisor can serve now.
         most_running: jobs of one principal that may run at a time.
         site: that keeps the records; this supervisor's.
@@ -206,7 +206,7 @@ def take(
         session: an open write transaction.
         job: that waits.
         worker: the supervisor's name, for the records.
-        lease_seconds: how long the claim lasts without a beat.
+        lease_seconds: the length of a claim without a beat.
         seated: of a federated job of several sites, who has each site's clients.
     """
     at = clock.read(session)
@@ -253,8 +253,8 @@ def mark_opened(session: Session, claim: Claim, software: Mapping[str, Any] | No
 
     Args:
         session: an open write transaction.
-        claim: who asks.
-        software: what the process computes with, JSON-ready, for the job's certificate.
+        claim: the claim of the attempt.
+        software: the versions that the process computes with, JSON-ready, for the job's certificate.
 
     Raises:
         StaleAttempt: the claim no longer holds the job.
@@ -293,8 +293,8 @@ def finish(session: Session, claim: Claim, release: Mapping[str, Any], approval:
 
     Args:
         session: an open write transaction.
-        claim: who asks.
-        release: what was released, JSON-ready.
+        claim: the claim of the attempt.
+        release: the release, JSON-ready.
         approval: ``not-needed``, or ``pending`` where the data's owner approves each release; it is pending too where
             the job's owner may no longer use the data.
 
@@ -324,7 +324,7 @@ def fail(session: Session, claim: Claim, code: str, *, charge: Charge) -> None:
 
     Args:
         session: an open write transaction.
-        claim: who asks.
+        claim: the claim of the attempt.
         code: from the closed list.
         charge: ``opened`` where the failure may depend on records that were opened, ``all`` where nobody knows
             whether they were, else ``spent``.
@@ -366,7 +366,7 @@ def cancel(session: Session, job_id: str) -> Job:
 
 
 def acknowledge_cancel(session: Session, claim: Claim) -> None:
-    """End a job in `cancelling`, once its child is gone: what was spent stays spent.
+    """End a job in `cancelling`, once its child is gone. Its spending stays spent.
 
     Raises:
         StaleAttempt: the claim no longer holds the job, or nobody asked to cancel it.

@@ -1,6 +1,6 @@
-"""Who may wait, and which waiting job is next: fair between principals, in the order of priority and then of age.
+"""The queue: limits of waiting jobs, and the choice of the next one. Fair between principals, then by priority and age.
 
-A principal's row is locked before a job's, as everywhere: what is counted under that lock stays true until the claim
+A principal's row is locked before a job's, as everywhere: a count under that lock stays true until the claim
 or the submission that counted it commits, so that any number of supervisors and API processes keep to the caps.
 """
 
@@ -16,7 +16,7 @@ from core.db import clock
 from core.db.tables import SEVERAL, Job, Principal
 
 DEVICES: Final = ("auto", "cpu", "cuda")
-"""What a job may ask for; `auto` is served by either kind of queue."""
+"""Devices that a job may ask for; `auto` is served by either kind of queue."""
 RUNNING: Final = ("running", "cancelling")
 RETRY_SECONDS: Final = 30
 _MOST_LOOKED_AT: Final = 20
@@ -25,11 +25,11 @@ _MOST_LOOKED_AT: Final = 20
 def lock_live(session: Session, owner_ids: Iterable[str]) -> Counter[str]:
     """Lock principals, in the order of their ids, and return how many jobs of each have not ended.
 
-    A federated job is one, however many clients it has; so it is wherever jobs of a principal are counted.
+    A federated job counts as one, whatever the number of its sites, as in every count of a principal's jobs.
 
     Args:
         session: an open write transaction; the principals stay locked until its end.
-        owner_ids: who asks.
+        owner_ids: the principals that ask.
     """
     owners = sorted(set(owner_ids))
     for owner_id in owners:
@@ -66,7 +66,7 @@ def next_job(
 
     Args:
         session: an open write transaction.
-        devices: what may be taken, some of `DEVICES`.
+        devices: the devices that may be taken, some of `DEVICES`.
         most_running: jobs of one principal that may run at a time; further ones wait.
         site: that keeps their records.
         may_begin: tells of a job whose lock, after its owner's, is held whether it still may; else it has ended it.
@@ -106,9 +106,9 @@ def next_of_several(
 
     Args:
         session: an open write transaction.
-        devices: what may be taken, some of `DEVICES`.
+        devices: the devices that may be taken, some of `DEVICES`.
         most_running: jobs of one principal that may run at a time; further ones wait.
-        site: whose clients it must have.
+        site: the site that must take part.
         served: sites that have a supervisor now.
         skip: jobs that are not to be looked at.
         may_begin: as for `next_job`.

@@ -1,9 +1,8 @@
-"""Federated jobs whose clients several sites keep, each served by a worker of its own: how these find together.
+"""Meetings of sites: a federated job over several sites, each with a worker of its own, begins when all have offered.
 
-A worker that is free offers the site's seat: it says until when it will wait. Nothing is claimed by that. The offer
-that completes the sites takes the job and all of its clients, in the one transaction that does so for every federated
-job, and tells each seat the key by which the clients will know one another. So no job is ever half claimed; who has
-waited in vain takes the offer back, and is as free as before.
+A free worker offers the site's seat until some time; this claims nothing. The offer that completes the sites takes the
+job with all its sites in one transaction, and gives each seat the key by which the sites recognise each other. No job
+is ever half claimed. A worker that has waited in vain takes its offer back, and is free again.
 
 From then on every seat beats for its own lease, and the job's lasts as long as the shortest of them: one silent site is
 the loss of the attempt, for all. A seat whose trainers have ended says how, and leaves; the last one to leave is told
@@ -42,7 +41,7 @@ class Party:
     worker: str
     """The supervisor's name."""
     site: str
-    """Whose clients it would run."""
+    """The site whose part it would run."""
 
 
 @dataclass(frozen=True)
@@ -74,12 +73,12 @@ def offer(
 
     Args:
         session: an open write transaction.
-        party: who offers.
+        party: the worker and site that offer.
         public_key: its own, fresh, to be told the meeting key by.
         takes: the devices, as jobs name them, that it can serve now.
         most_running: jobs of one principal that may run at a time.
-        seat_seconds: how long the offer stands.
-        lease_seconds: how long a seat lasts without a beat.
+        seat_seconds: the length of an offer.
+        lease_seconds: the length of a session without a beat.
         skip: jobs that it has waited for in vain.
 
     Returns:
@@ -172,7 +171,7 @@ def leave(session: Session, claim: Claim, party: Party, outcome: str) -> list[st
     Args:
         session: an open write transaction.
         claim: the federated job's.
-        party: who leaves.
+        party: the worker and site that leave.
         outcome: a word of its own for the one who is last.
 
     Raises:

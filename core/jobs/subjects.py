@@ -1,4 +1,4 @@
-"""Released models that jobs are about: what their figures were made of, and that they stay while such a job is live."""
+"""Released models that jobs are about: the sources of their figures. A model stays while such a job is live."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -30,12 +30,12 @@ class Origin:
 
 @dataclass(frozen=True)
 class Subjects:
-    """What a job is about, for its trainer."""
+    """The models that a job is about, for its trainer."""
 
     releases: tuple[dict[str, Any], ...]
     """By place, as they were released."""
     records: Records
-    """Whose records the job reads, beside those that the models have seen."""
+    """The dataset that the job reads, beside those that the models have seen."""
 
 
 def origin(session: Session, model_ids: Iterable[str]) -> Origin:
@@ -101,6 +101,6 @@ def take(session: Session, model: Model) -> None:
 
 
 def live(session: Session) -> frozenset[str]:
-    """Return the models that jobs are about which have not ended; who takes models away locks them first."""
+    """Return the models that jobs are about which have not ended. A removal of models locks them first."""
     specs = session.execute(select(Job.spec).where(Job.finished_at.is_(None))).scalars()
     return frozenset(name for spec in specs for name in spec.get("models", ()))

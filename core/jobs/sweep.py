@@ -1,4 +1,4 @@
-"""What nobody is left to do: leases that ran out, jobs that waited too long, sums that must still hold.
+"""The sweep: periodic work on leases that ran out, jobs that waited too long, and sums that must still hold.
 
 Time decides liveness, never safety. Leases are only called lost after the sweeper itself has been in contact with the
 database for one whole lease without a gap, so that an outage of the database does not look like the loss of all
@@ -24,7 +24,7 @@ BATCH: Final = 100
 
 @dataclass
 class Swept:
-    """What a sweep did, as job ids; `retired` are model ids."""
+    """Results of a sweep, as job ids; `retired` are model ids."""
 
     requeued: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
@@ -50,7 +50,7 @@ def sweep(session: Session, lease_seconds: float, max_attempts: int, queue_deadl
         session: an open write transaction.
         lease_seconds: the lease of the supervisors; also the contact that a reclaim needs. Sweep more often than this.
         max_attempts: lost attempts after which a job is given up.
-        queue_deadline_seconds: how long a job may wait for its first or next attempt.
+        queue_deadline_seconds: the longest wait of a job for its first or next attempt.
 
     Raises:
         LedgerFrozen: the ledger is behind its witness.

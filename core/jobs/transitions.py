@@ -1,4 +1,4 @@
-"""Transitions of a job's state: what each does to its row and to the ledger; the caller holds the row's lock.
+"""Transitions of a job's state: the change of its row and of the ledger by each. The caller holds the row's lock.
 
 A federated job itself has nothing reserved: its clients have, and each of them goes through these same transitions.
 """
@@ -79,7 +79,7 @@ def end_failed(session: Session, job: Job, at: float, code: str, *, charge: Char
 
 
 def end_cancelled(session: Session, job: Job, at: float) -> None:
-    """End a job that a person cancelled; what it spent stays spent."""
+    """End a job that a person cancelled. Its spending stays spent."""
     settle(session, job, "cancelled")
     if job.state != "queued":
         leave_attempt(session, job, at, "cancelled")

@@ -67,7 +67,7 @@ def refuse_while_waiting(session: Session, owner_id: str) -> None:
 
     Args:
         session: an open write transaction that holds the owner's lock.
-        owner_id: whose jobs.
+        owner_id: the principal of the jobs.
 
     Raises:
         LedgerBusy: there are such jobs, which `end_waiting` has not ended yet.

@@ -28,11 +28,11 @@ def see(
     Args:
         session: an open write transaction.
         name: machine and process.
-        queues: what it takes: ``cpu``, ``gpu`` or ``cpu,gpu``.
-        slots: how many jobs it runs at a time.
-        gpus: how many of them on a GPU.
+        queues: the queues it takes from: ``cpu``, ``gpu`` or ``cpu,gpu``.
+        slots: the number of jobs that it runs at a time.
+        gpus: the number of them on a GPU.
         version: of its code.
-        site: whose records it reads; empty: the service's own.
+        site: the site whose records it reads; empty: the service's own.
         meets: whether trainers of other sites can reach its own.
     """
     at = clock.read(session)

@@ -1,1 +1,1 @@
-"""What operators need: figures, backups, retention, logins of sites, reconciling with a lost witness."""
+"""Operation: figures, backups, retention, logins of sites, reconciling with a lost witness."""

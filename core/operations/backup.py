@@ -40,7 +40,7 @@ MANIFEST: Final = "manifest.json"
 RESTORED: Final = "it was restored from a backup."
 STAGING: Final = ".restoring"
 BESIDE: Final = frozenset({"lock", "master.key", "signing.key", "witness.jsonl", "witness.lock", STAGING})
-"""What a home may hold before a backup is restored into it: its keys, the witness, locks, and half a restore."""
+"""Files that a home may hold before a backup is restored into it: its keys, the witness, locks, and half a restore."""
 _TRIES: Final = 3
 _PAUSE_SECONDS: Final = 0.5
 
@@ -64,7 +64,7 @@ class File(BaseModel):
 
 
 class Manifest(BaseModel):
-    """What a backup holds."""
+    """The content of a backup."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -1,7 +1,7 @@
 """Figures for operators, read from the database when they are asked for: the same whichever process is asked.
 
 Each is a few rows of an index. None names a person, a dataset or a scope. When a job ended, and when the ledger moved,
-shows on the time grid only: whoever scrapes without a key learns no finer time than it.
+shows on the time grid only: a scrape without a key gives no finer time.
 """
 
 import json
@@ -21,23 +21,23 @@ from core.jobs.sweep import contact
 from core.ledger.claims import frozen_reason
 
 RECENT_SECONDS: Final = 3600.0
-"""How far back the figures of jobs that have ended go."""
+"""The period of figures of jobs that have ended, in seconds."""
 BUCKETS_SECONDS: Final = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, 10000.0)
 NANO: Final = 1e9
 ENTRY_SECONDS: Final = 1.0
-"""What an entry tells of its time: the second in which it was made."""
+"""The visible time of an entry: the second in which it was made."""
 _LATEST: Final = 20
 """Entries of a scope that are looked at first."""
 
 
 @dataclass(frozen=True)
 class Durations:
-    """How long jobs of one outcome took, from their first start: those that ended within the last hour."""
+    """Durations of the jobs of one outcome that ended within the last hour, from their first start."""
 
     count: int
     sum_seconds: float
     within: tuple[int, ...]
-    """How many took at most each of `BUCKETS_SECONDS`."""
+    """Counts of jobs that took at most each of `BUCKETS_SECONDS`."""
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ def unwitnessed(database: Database, witness: Witness) -> list[str]:
 
     Args:
         database: the ledger.
-        witness: what is left of it.
+        witness: the remains of it.
     """
     own = is_own(database, witness)
     seen = witness.read() if own else {}
@@ -51,8 +51,8 @@ def reconcile(
 
     Args:
         database: the ledger.
-        witness: what was seen of it.
-        actor: who reconciles.
+        witness: the heads that were seen of it.
+        actor: the operator who reconciles.
         without: go on also with scopes that no witness knows any more; an entry says what may be missing, and their
             owners have to accept it before they admit a job.
 

@@ -15,11 +15,11 @@ from core.ledger import corrections
 def recover_key(session: Session, principal_id: str, delay_seconds: float) -> tuple[ApiKey, str]:
     """Make a key that opens nothing for a while; return it with its secret, which is shown once.
 
-    The audit log says so, under no principal, for nobody was asked. So does an entry of each of the owner's ledgers.
+    The audit log says so, under no principal: nobody was asked. An entry in each of the owner's ledgers says it too.
 
     Args:
         session: an open write transaction.
-        principal_id: whose keys are lost.
+        principal_id: the one whose keys are lost.
         delay_seconds: from now until it opens anything.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What is kept for a while only: the noised states of jobs that have ended, and models until a limit or a retraction.
+"""Retention: noised states of ended jobs are kept for a while, and models until a limit or a retraction.
 
 The ledger, the jobs and their reports stay. A model that is taken away leaves its row, so that who asks for it learns
 that there was one.
@@ -26,7 +26,7 @@ def drop_states(session: Session, kept_state_seconds: float) -> list[str]:
 
     Args:
         session: an open write transaction.
-        kept_state_seconds: how long an ended job's states are kept.
+        kept_state_seconds: seconds for which the states of an ended job are kept.
     """
     ended = Job.finished_at <= clock.read(session) - kept_state_seconds
     session.execute(delete(SiteSlot).where(SiteSlot.job_id.in_(select(Job.id).where(ended))))
@@ -44,7 +44,7 @@ def retire_models(session: Session, retention_seconds: float | None) -> list[str
 
     Args:
         session: an open write transaction.
-        retention_seconds: how long a model is kept; None keeps all.
+        retention_seconds: seconds for which a model is kept; None keeps all.
     """
     if retention_seconds is None:
         return []

@@ -116,7 +116,7 @@ def _make(session: Session, role: str) -> str:
     """Make a role with its rights, and what triggers are missing.
 
     Those that are there stay: to make one again locks its table against every writer, and one lock after the other
-    crosses those of the sites that run. What they do is the function's, and that is always made anew.
+    crosses those of the sites that run. Their deeds are the function's, which is always made anew.
     """
     connection = session.connection()
     if connection.exec_driver_sql("SELECT 1 FROM pg_roles WHERE rolname = %s", (role,)).first() is None:
