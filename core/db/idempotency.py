@@ -114,7 +114,7 @@ def begin(session: Session, principal_id: str, route: str, key: str, digest: str
 
     Args:
         session: an open write transaction; do this first in it.
-        principal_id: who asks; keys of different principals are different.
+        principal_id: the caller; keys of different principals are different.
         route: for example ``POST /v1/jobs``.
         key: the client's own.
         digest: `hash_body` of the request.

@@ -52,7 +52,7 @@ def sees_model(viewer: Viewer, until: float) -> ColumnElement[bool]:
     A release that waits for approval, or was rejected, exists for the owners who judge it. No role changes that.
 
     Args:
-        viewer: who looks.
+        viewer: the caller.
         until: the last point of the time grid; later releases exist for nobody yet.
     """
     shown = or_(Model.approval.in_((*OPEN, *GONE)), _judges(viewer))
@@ -71,7 +71,7 @@ def model(session: Session, viewer: Viewer, model_id: str, until: float) -> tupl
 
     Args:
         session: a snapshot.
-        viewer: who looks.
+        viewer: the caller.
         model_id: `mdl_...`.
         until: as `sees_model` takes it.
     """

@@ -1,1 +1,1 @@
-"""The ledger: accounts and their chains; what is reserved, spent, settled, corrected, and recomputed."""
+"""The ledger: accounts and their chains, from reservation to settlement, correction and recomputation."""

@@ -23,7 +23,7 @@ Totals = list[list[int]]
 
 @dataclass(frozen=True)
 class Balance:
-    """What an account holds, one integer of nano-nats per order of its terms."""
+    """The amounts of an account, one integer of nano-nats per order of its terms."""
 
     terms: Terms
     spent: Vector

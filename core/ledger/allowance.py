@@ -1,4 +1,4 @@
-"""The retry allowance: what a job reserves beside its schedule, to pay again for chunks that were lost.
+"""The retry allowance: a reservation beside the schedule, which pays again for lost chunks.
 
 A chunk is lost when it was paid for and nothing that was kept has its answers in it: its worker is gone, and nobody can
 say whether it was read. Its payment stands, so whoever draws it again pays it again. The allowance is a number of times

@@ -1,4 +1,4 @@
-"""The text of an entry: what every body says, how it is written, and how it is read back.
+"""The text of an entry: members of every body, their writing and their reading.
 
 A body is canonical JSON with the version of its form, `v`. What is written has the newest; older ones are read, each by
 the rules of its own version.
@@ -27,7 +27,7 @@ Slots = tuple[Nano, Nano, Nano, Nano]
 
 
 class Movement(BaseModel):
-    """What an entry adds to an account, in nano-nats."""
+    """The change of an account by an entry, in nano-nats."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -40,18 +40,18 @@ Movements = dict[str, Movement]
 
 
 class Body(BaseModel):
-    """What every entry says; each kind adds its own fields.
+    """Fields of every entry; each kind adds its own.
 
     Attributes:
         v: the version of the form, never less than that of the entry before.
-        scope: whose chain it is.
+        scope: the scope of the chain.
         seq: its number, from 1.
         kind: one of `core.ledger.kinds.KINDS`.
         job: the job it is about, None where there is none.
         attempt: of the job; 0 for what happens once per job, None where there is no job.
         chunk: of the job; as `attempt`.
         at: whole seconds since the epoch by the database's clock, never less than those of the entry before.
-        accounts: what it moves.
+        accounts: the accounts that it moves.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -43,13 +43,13 @@ def append(
     Args:
         session: an open write transaction.
         scope: the locked scope, whose `seq` and `head` move on.
-        form: the kind of entry, one of `core.ledger.kinds.KINDS`; what does not have its form is never stored.
+        form: the kind of entry, one of `core.ledger.kinds.KINDS`; a body of another form is never stored.
         at: seconds since the epoch by the database's clock. Whole seconds are kept, never less than those of the entry
             before: a clock that is set back moves no entry before another.
         job_id: the job it is about.
         attempt: the job's attempt, 0 for what happens once per job.
         chunk: the chunk paid for, 0 for what happens once per job.
-        content: what else the body says, JSON-ready; no personal data, for it is never erased.
+        content: the other members of the body, JSON-ready; no personal data, for it is never erased.
     """
     seq = scope.seq + 1
     # How long a chunk took to compute is an output; the chain tells it to the second only.
@@ -79,8 +79,8 @@ def append(
 def last_time(session: Session, scope: Scope) -> float:
     """Return the time of a scope's last entry, 0 where it has none.
 
-    What this session has appended itself is not read back: a query would first write each entry by itself, and sixteen
-    jobs that are stored together would take sixty statements more than one.
+    Entries that this session has appended are not read back: a query would first write each entry by itself, and
+    sixteen jobs that are stored together would take sixty statements more than one.
     """
     head, at = _times(session).get(scope.id, ("", 0.0))
     if head == scope.head:  # it hashes the entry with its time

@@ -51,7 +51,7 @@ def note(session: Session, scope: Scope, body: Body) -> None:
 
     Args:
         session: the open write transaction that stores the entry.
-        scope: whose chain it is; the caller holds its lock.
+        scope: the scope of the chain; the caller holds its lock.
         body: the entry.
     """
     match body:

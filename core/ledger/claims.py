@@ -22,8 +22,8 @@ from core.db.service_tables import Secret
 from core.db.tables import Job
 
 Charge = Literal["spent", "opened", "all"]
-"""The charge of a failed job: what it has spent; all that it reserved if an attempt has opened the records, else what
-it has spent; all that it reserved."""
+"""The charge of a failed job: its spending; its whole reservation if an attempt has opened the records, else its
+spending; or its whole reservation."""
 EPOCH: Final = "ledger-epoch"
 FROZEN: Final = "ledger-frozen"
 FENCE_BITS: Final = 44

@@ -1,4 +1,4 @@
-"""What the owner may write into a chain by hand: a freeze, its end, a charge given back after a proven fault."""
+"""Entries that the owner may write by hand: a freeze, its end, a charge given back after a proven fault."""
 
 import json
 from fractions import Fraction
@@ -120,7 +120,7 @@ def may_have_read(session: Session, job_id: str) -> bool:
     """Say whether a job's charge stands: an entry says that it may have read records, or anything else speaks for it.
 
     Jobs of entries of version 1 have no such entry: there whatever was charged may have been read. A model that was
-    released, and a time in an attempt's row, are beside the chain: who changes the database takes them away.
+    released, and a time in an attempt's row, are beside the chain: a change of the database can remove them.
     """
     mine = select(Entry.kind, Entry.body).where(Entry.job_id == job_id, Entry.kind.in_(("read", "spend", "charge")))
     for entry in session.execute(mine):

@@ -17,13 +17,13 @@ def compare_ended(rereader: Rereader, tally: Tally, job: Job, said: Statement) -
 
     Args:
         rereader: of its scope's chain.
-        tally: what that adds up to.
+        tally: the sums of the chain.
         job: the row.
         said: the entries as they are found now.
 
     Raises:
         BrokenChain: an entry was changed, is missing or was added, or the row says something else.
-        ValueError, KeyError, TypeError, AttributeError: what is there is no entry.
+        ValueError, KeyError, TypeError, AttributeError: the row is no entry.
     """
     remind(job.scope_id == tally.scope and bool(said.entries), f"{job.id} is of another scope than its entries say")
     bodies = [kinds.read(entry.body) for entry in said.entries]
@@ -56,7 +56,7 @@ def _compare_end(job: Job, end: kinds.Settle | kinds.Charge) -> None:
 
 
 def _compare_row(job: Job, first: kinds.Reserve, bodies: list[Body]) -> None:
-    """Compare whose job it was, what it drew and what that cost with its entries; what it never drew costs nothing."""
+    """Compare a job's owner, draws and cost with its entries; chunks that it never drew cost nothing."""
     payers = {job.scope_id, job.grant_id or job.scope_id}
     remind(payers == first.accounts.keys(), f"{job.id} pays from other accounts than its entries say")
     remind(job.owner_id == first.actor, f"{job.id} is another's than its entries say")

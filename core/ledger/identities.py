@@ -1,9 +1,9 @@
-"""Whose records are whose: sealed summaries of each owner's uploads, by which a further upload is compared with them.
+"""Identities of records: sealed summaries of each owner's uploads, which a further upload is compared with.
 
 Each owner has a key at each site, wrapped by that site's master key (decision 31). From it come the key of the digest
-of an upload's bytes, the key of its rows' hashes, and the key that seals both with all that was found of them. So
-nobody who reads the database learns from these rows whether two uploads, or two owners, have anything in common.
-They outlive the records, or an erased file would find a second budget.
+of an upload's bytes, the key of its rows' hashes, and the key that seals both with all that was found of them. A
+reader of the database cannot learn from these rows whether two uploads, or two owners, have anything in common. They
+outlive the records, or an erased file would find a second budget.
 """
 
 import hmac
@@ -82,7 +82,7 @@ class Overlap(Frozen):
 
 
 class OwnedUpload(Frozen):
-    """What is known of an upload, for its owner alone."""
+    """The summary of an upload, for its owner alone."""
 
     digest: str
     """Of the bytes, under the owner's key."""
@@ -94,7 +94,7 @@ class OwnedUpload(Frozen):
 
 
 class Staged(Frozen):
-    """What is known of a draft's file until the draft is sealed: what its upload is compared by then."""
+    """The summary of a draft's file, which its upload is compared by once the draft is sealed."""
 
     digest: str
     """Of the bytes, under the owner's key."""
@@ -136,7 +136,7 @@ def add_key(session: Session, owner_id: str, site: str, wrapped: str) -> None:
 
 
 def keep(session: Session, keys: OwnerKeys, dataset: Dataset, kept: OwnedUpload, records: Summarized) -> None:
-    """Store what is known of a dataset, sealed; how long that is says nothing but how many columns there are."""
+    """Store the summary of a dataset, sealed; its length depends on the number of columns alone."""
     sealed = keys.seal(dataset.id, _padded(kept.model_dump_json().encode(), kept.summary))
     session.add(Identity(dataset_id=dataset.id, owner_id=dataset.owner_id, site=dataset.site, sealed=sealed))
     for one in records.counts:
@@ -244,7 +244,7 @@ def leave(session: Session, scope_id: str, datasets: Sequence[str], owner_id: st
 
 
 def was_paid(session: Session, scope_id: str) -> bool:
-    """Tell whether anything was ever spent from a scope; what was given back since was spent all the same."""
+    """Say whether anything was ever spent from a scope; a charge that was given back counts as spent."""
     statement = select(Entry.seq).where(Entry.scope_id == scope_id, Entry.kind.in_(PAYING)).limit(1)
     return session.execute(statement).first() is not None
 

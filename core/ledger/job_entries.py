@@ -1,4 +1,4 @@
-"""Entries about jobs: what their bodies say, and the rule by which each follows from the entries before it."""
+"""Entries about jobs: their bodies, and the rule by which each follows from the entries before it."""
 
 from fractions import Fraction
 from functools import lru_cache
@@ -27,7 +27,7 @@ Draws = Annotated[int, Field(ge=0, le=2**63 - 1)]
 """Units of draws, see `core.privacy.draws`."""
 Run = tuple[Annotated[int, Field(ge=1)], Event]
 Runs = tuple[Run, ...]
-"""Events in order, as runs of equal ones: how many, and which."""
+"""Events in order, as runs of equal ones, each with its count."""
 
 
 class Reserve(Body):
@@ -39,7 +39,7 @@ class Reserve(Body):
     retry_allowance: Annotated[int, Field(ge=0)]
     draws: Draws
     dataset: str
-    """Whose records it reads."""
+    """The dataset that it reads."""
     actor: str
     spec: Digest | None = None
     """Of its specification as it is stored, filled by the planner; entries of version 1 are without it."""
@@ -107,7 +107,7 @@ class Reserve(Body):
 
 
 class Reading(Body):
-    """An attempt may read records from here on: what its job is charged is never given back."""
+    """An attempt may read records from here on: its job's charge is never given back."""
 
     KIND: ClassVar[str] = "read"
 
@@ -174,7 +174,7 @@ class Spend(Body):
 
 
 class Charge(Body):
-    """All that a job still has reserved, spent at once: its trainer failed, so that what it read is not known."""
+    """The rest of a job's reservation, spent at once: its trainer failed, and its readings are unknown."""
 
     KIND: ClassVar[str] = "charge"
 
@@ -208,7 +208,7 @@ def rest_of(job: JobTally, scope: str, terms: Terms) -> list[Event]:
 
 
 class Settle(Body):
-    """The end of a job that was not charged whole: what it reserved and never spent is given back."""
+    """The end of a job that was not charged whole: the unspent rest of its reservation is given back."""
 
     KIND: ClassVar[str] = "settle"
 
@@ -335,7 +335,7 @@ def _is_sampled(event: Event) -> bool:
 
 @lru_cache(maxsize=1024)
 def _priced(runs: Runs, times: int) -> Schedule:
-    """Return a schedule from its runs: how many alike there are is looked at before they are listed."""
+    """Return a schedule from its runs; the counts are checked before the events are listed."""
     demand(1 <= sum(count for count, _ in runs) <= MAX_CHUNKS, f"a job has 1 to {MAX_CHUNKS} chunks")
     demand(all(one[1] != two[1] for one, two in pairwise(runs)), "two runs are of the same event")
     return Schedule([event for count, event in runs for _ in range(count)], times, draws=0)

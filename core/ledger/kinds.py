@@ -2,7 +2,7 @@
 
 A new kind is one class, in `core.ledger.job_entries` or `core.ledger.scope_entries`: its fields, and
 `follow`, which compares the body with the state so far, moves what it moves and changes the state. Named in `KINDS`, it
-is written, read and verified. What one sees of a chain from outside stands in `docs/reference/ledger-format.md`.
+is written, read and verified. The form of a chain from outside is described in `docs/reference/ledger-format.md`.
 """
 
 import json

@@ -111,9 +111,9 @@ def spend(session: Session, claim: Claim, chunk: int, state: bytes | None, step:
 
     Args:
         session: an open write transaction.
-        claim: who asks.
+        claim: the claim of the attempt.
         chunk: k, from 0.
-        state: what was told so far, with chunks 0 to k - 1 in it; None keeps nothing.
+        state: the answers so far, with chunks 0 to k - 1 in it; None keeps nothing.
         step: the public step counter.
 
     Raises:
@@ -266,7 +266,7 @@ def settle(session: Session, job: Job, *, reason: str, release: Mapping[str, Any
         session: an open write transaction.
         job: that ends.
         reason: for people; `succeeded` where it releases something, and nowhere else.
-        release: what it releases, JSON-ready, as it is stored.
+        release: the job's release, JSON-ready, as it is stored.
 
     Raises:
         LedgerFrozen: the ledger is behind its witness.

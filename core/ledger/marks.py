@@ -1,13 +1,13 @@
-"""How far a chain was verified, kept in the database under a code that only holders of the master key can make.
+"""Marks: points up to which chains were verified, kept in the database under a code that needs the master key.
 
-A mark is the state of a chain at one of its entries (`core.ledger.states`). Who writes into the database can
-take a mark away, or put an older one back: then more entries are followed, and nothing else changes. Nobody without the
-key can change what a mark says, or make one of a chain that was not verified. The key is of one text of the rules, too
+A mark is the state of a chain at one of its entries (`core.ledger.states`). A writer into the database can remove a
+mark, or put an older one back. Then more entries are followed, and nothing else changes. Nobody without the key can
+change what a mark says, or make one of a chain that was not verified. The key is of one text of the rules, too
 (`core.ledger.rules`): under others a chain is verified from its first entry, unless their release is listed there.
 
-A mark says nothing of rows that were changed below it since. What is decided from it does not look at them: amounts,
-terms and n are the mark's own. Whoever shows entries from below it hashes them again (`core.ledger.rereading`);
-the pass over all entries that every supervisor makes at its start and each `FARTHING_VERIFY_SECONDS` finds the rest.
+A mark says nothing of rows that were changed below it since. Decisions do not read them: amounts, terms and n are the
+mark's own. Code that shows entries from below it hashes them again (`core.ledger.rereading`); the pass over all
+entries that every supervisor makes at its start and each `FARTHING_VERIFY_SECONDS` finds the rest.
 """
 
 import hmac
@@ -36,7 +36,7 @@ KEPT_SECONDS: Final = 7 * 86400.0
 
 @dataclass(frozen=True)
 class MarkKey:
-    """What marks are made with, and told from others' writing; it opens nothing."""
+    """The key that makes marks and checks them; it opens nothing."""
 
     secret: bytes = field(repr=False)
 
@@ -55,7 +55,7 @@ def read_mark(session: Session, scope_id: str, keys: Sequence[MarkKey]) -> State
 
     Args:
         session: a session.
-        scope_id: whose chain.
+        scope_id: the scope of the chain.
         keys: under any of which a mark counts.
     """
     named = {key.name: key for key in keys}

@@ -1,6 +1,6 @@
-"""What the database remembers beside a chain, compared with what the entries add up to: all that decides and shows.
+"""Rows beside a chain that decide or are shown, compared with the sums of the chain's entries.
 
-Whoever can write into the database can change that, and touch no entry.
+A writer into the database can change these rows without an entry.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from core.ledger.tally import BrokenChain, JobTally, Tally, demand
 
 
 class ForgottenError(BrokenChain):
-    """What the database remembers beside the chain is not what its entries add up to."""
+    """A row beside the chain differs from the sums of its entries."""
 
 
 def remind(condition: bool, reason: str) -> None:  # noqa: FBT001 - as `demand`

@@ -1,7 +1,7 @@
 """Entries read again long after they were verified: hashed anew, between two hashes that are known.
 
-Whoever shows an entry, or relies on its text, reads it like this: a row that was changed since it was verified does not
-lead from the one known hash to the other.
+Code that shows an entry, or relies on its text, reads it like this: a row that was changed since it was verified does
+not lead from the one known hash to the other.
 """
 
 from typing import Any
@@ -53,7 +53,7 @@ class Rereader:
         Args:
             first: the number of the first one.
             last: of the last one.
-            job: whose entries are wanted.
+            job: the one whose entries are wanted.
 
         Returns:
             The numbers of all entries in between whose texts are about that job.

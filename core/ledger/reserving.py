@@ -1,4 +1,4 @@
-"""How a job is admitted: priced, compared with what its accounts have left, and reserved for at its worst case.
+"""Admission of a job: its price is compared with the room of its accounts, and its worst case is reserved.
 
 Jobs that are to be had together, such as the clients of a federated job, are all compared before any is reserved for.
 """
@@ -82,7 +82,7 @@ def reserve(accounts: LockedAccounts, job: Job, schedule: Schedule) -> int:
     Args:
         accounts: locked for this job, among others.
         job: a job that is not yet stored; its `price`, `schedule`, `chunks` and `allowance` are filled.
-        schedule: what it draws, frozen from here on.
+        schedule: its draws, frozen from here on.
 
     Returns:
         The number of its entry in the scope's chain.
@@ -99,7 +99,7 @@ def reserve(accounts: LockedAccounts, job: Job, schedule: Schedule) -> int:
 
 
 class Reservation:
-    """Jobs that are reserved for all together or not at all; whoever refuses one has changed nothing.
+    """Jobs that are reserved for all together or not at all; a refusal changes nothing.
 
     Args:
         accounts: locked for all of these jobs, among others.

@@ -1,4 +1,4 @@
-"""The chains of a database verified again and again: what is new each time, and all of it now and then."""
+"""Periodic verification of all chains: new entries each time, and whole chains at a longer period."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -30,10 +30,10 @@ def freeze_unverified(database: Database, scope_id: str, reason: str, actor: str
 
 
 class Rounds:
-    """Verifies the chains of a database again and again: what is new each time, and all of it now and then.
+    """Verifies the chains of a database periodically: new entries each time, whole chains at a longer period.
 
-    How far it has come is kept here, in this process's memory: a process that starts verifies every chain whole. What
-    it leaves in the database is for those who have to know at once (`core.ledger.marks`).
+    Its progress is kept in this process's memory: a process that starts verifies every chain whole. Its marks in the
+    database serve requests that need an answer at once (`core.ledger.marks`).
 
     Args:
         database: the database.

@@ -1,11 +1,11 @@
 """The text of the rules by which chains are verified, as a digest: marks made under other rules do not count.
 
 A mark vouches for entries that nobody follows again soon. If this code refuses an entry that the code of before took,
-a mark of before would hide it. So the key of marks follows from the sources that decide whether an entry follows.
-Comments and docstrings decide nothing, and the rest of the service neither: most upgrades keep their marks.
+a mark of before would hide it. The key of marks therefore follows from the sources that decide whether an entry
+follows. Comments and docstrings decide nothing, and the rest of the service neither: most upgrades keep their marks.
 
-Where a release changes the rules, `EARLIER` may name the digest of the release before. Whoever adds it has made sure
-that this code leads to the same state for each chain that the earlier code verified (decision 80).
+Where a release changes the rules, `EARLIER` may name the digest of the release before. The author of that change makes
+sure that this code leads to the same state for each chain that the earlier code verified (decision 80).
 """
 
 import io

@@ -1,4 +1,4 @@
-"""What a job draws, chunk by chunk, and what that costs: worked out once, however many jobs are asked for with it."""
+"""Schedules: the draws of a job, chunk by chunk, and their costs, worked out once for all equal jobs."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -20,10 +20,10 @@ class Schedule:
     """The events of a job's chunks in order, frozen from here on.
 
     Args:
-        events: what each chunk draws; 1 to 100 chunks.
-        retry_allowance: how many times the most expensive chunk is reserved beside, to pay lost chunks again.
+        events: the draws of each chunk; 1 to 100 chunks.
+        retry_allowance: the number of times that the most expensive chunk is reserved on top, to pay lost chunks again.
         draws: the most units of draws that a job may make with it, however often it is lost (`core.privacy.draws`).
-        whole_runs: how many runs these are, each as long; 1 where attempts share one.
+        whole_runs: the number of runs, each as long; 1 where attempts share one.
 
     Attributes:
         events: the same as values.
@@ -55,8 +55,8 @@ class Schedule:
 def is_stream(chunks: Sequence[Any]) -> bool:
     """Say whether the first chunk of each pass, JSON-ready, pays for all of it, and the others cost nothing.
 
-    Then no two chunks of a pass read the same unit: what is lost with a worker is skipped, never read or paid again.
-    Every pass has as many chunks, two at least.
+    Then no two chunks of a pass read the same unit. A chunk that is lost with a worker is skipped, never read or paid
+    again. Every pass has as many chunks, two at least.
     """
     priced = [place for place, chunk in enumerate(chunks) if chunk != _NOTHING]
     passes, length = len(priced), len(chunks) // max(len(priced), 1)
@@ -64,7 +64,7 @@ def is_stream(chunks: Sequence[Any]) -> bool:
 
 
 def is_whole(chunks: Sequence[Any], spent: int) -> bool:
-    """Say whether so many chunks paid are all of a job's price: what is left of them, if anything, costs nothing."""
+    """Say whether this number of paid chunks is a job's whole price; any later chunk costs nothing."""
     return spent > 0 and all(chunk == _NOTHING for chunk in chunks[spent:])
 
 

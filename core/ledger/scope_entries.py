@@ -1,4 +1,4 @@
-"""Entries about a scope: what their bodies say, and the rule by which each follows from the entries before it."""
+"""Entries about a scope: their bodies, and the rule by which each follows from the entries before it."""
 
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
@@ -33,7 +33,7 @@ Written = Annotated[str, AfterValidator(_as_written)]
 
 
 class TermsBody(BaseModel):
-    """What a budget promises and the caps that keep it; `declared` is the budget as its owner wrote it."""
+    """The promise of a budget and the caps that keep it; `declared` is the budget as its owner wrote it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -242,7 +242,7 @@ class Unfreeze(Still):
 
 
 class Witnessed(BaseModel):
-    """What the witness had seen of a scope: its last entry then, and spent + reserved of each account."""
+    """The witness's head of a scope: its last entry then, and spent + reserved of each account."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -254,7 +254,7 @@ class Witnessed(BaseModel):
 
 
 class Reconcile(Body):
-    """What a ledger that was put back is charged more, so that it holds what its witness had seen.
+    """The further charge of a ledger that was put back, up to the amounts that its witness had seen.
 
     `seen` is None where the witness did not know the scope.
     """

@@ -70,7 +70,7 @@ class PublicKey:
 
 @dataclass(frozen=True)
 class SigningKeys:
-    """What a file of keys holds: the one that signs, and those that did."""
+    """The content of a file of keys: the one that signs, and earlier ones."""
 
     seed: bytes = field(repr=False)
     public: PublicKey

@@ -1,4 +1,4 @@
-"""What a scope's chain says of one job: its entries, the events that they charged, what they moved, whose records."""
+"""Statements: one job in a scope's chain, with its entries, charged events, moved amounts and dataset."""
 
 import json
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ class Statement:
 
     @property
     def events(self) -> list[list[Any]]:
-        """What was charged, as runs of equal events, in the order in which it was paid."""
+        """The charged events, as runs of equal ones, in the order of payment."""
         runs: list[list[Any]] = []
         for body in self._of(*DRAWING):
             for times, event in body["event"]:

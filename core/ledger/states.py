@@ -69,10 +69,10 @@ class UnreadableStateError(ValueError):
 
 @dataclass(frozen=True)
 class State:
-    """What the entries up to one of them add up to.
+    """The state of a chain at one of its entries.
 
     Attributes:
-        tally: the state itself; whoever goes on from here changes it.
+        tally: the state itself; going on from here changes it.
         head: the hash of the last entry.
         heads: the hashes of the entries `BLOCK`, 2 `BLOCK`, ..., as far as they go.
     """

@@ -1,7 +1,7 @@
-"""What the entries of one chain add up to: the state that verification derives, entry by entry, from bodies alone.
+"""The tally: the state of one chain that verification derives, entry by entry, from bodies alone.
 
 Every amount is worked out anew from the terms of the accounts and from the events of the schedule, and compared with
-what the body moves. What the state does not follow from is a `BrokenChain`.
+what the body moves. An entry that the state does not admit is a `BrokenChain`.
 """
 
 from collections import Counter, deque
@@ -88,12 +88,12 @@ class JobTally:
     """One job in one scope as its entries make it.
 
     Attributes:
-        actor: who asked for it.
-        dataset: whose records it reads.
-        schedule: what it draws, chunk by chunk, and what that costs.
-        held: what is reserved for it still, by account.
-        charged: what it has spent, by account.
-        left: what is left of its allowance, by account.
+        actor: the principal that asked for it.
+        dataset: the dataset that it reads.
+        schedule: its draws, chunk by chunk, and their costs.
+        held: its remaining reservation, by account.
+        charged: its spending, by account.
+        left: the rest of its allowance, by account.
         paid: chunks that were paid for at least once.
         attempt: the last attempt that has paid, 0 before.
         due: the chunk that this attempt pays for next.
@@ -102,7 +102,7 @@ class JobTally:
         drawn: the events that it was charged for.
         terms: of its accounts, when it was reserved for.
         draws: the most units of draws that it may make.
-        runs: how many runs these are for, each as many.
+        runs: the number of runs, each of as many.
         readings: attempts that an entry has allowed to read records.
         reader: the last attempt that an entry has allowed to read records, 0 before.
         may_have_read: whether any attempt may have read records. Entries of version 1 say so of none: there, whatever
@@ -137,12 +137,12 @@ class JobTally:
 
     @property
     def allowance(self) -> Amounts:
-        """What it may pay again, by account."""
+        """The amount that it may pay again, by account."""
         return {account: self.schedule.amounts(terms)[1] for account, terms in self.terms.items()}
 
     @property
     def taken(self) -> Amounts:
-        """What it has taken of that."""
+        """The part of it that is used."""
         return {account: plus(amount, minus(self.left[account])) for account, amount in self.allowance.items()}
 
 
@@ -150,7 +150,7 @@ class Tally:
     """The state of one chain, from its first entry on.
 
     Args:
-        scope: whose chain it is.
+        scope: the scope of the chain.
         find: looks up a job that was over before the entries in `over`, None where there is none such.
         was_seen: says whether any entry before those in `over` and of live jobs is about a job; by default `find` does.
 
@@ -158,7 +158,7 @@ class Tally:
         seq: the number of the last entry.
         at: its time.
         version: of its form.
-        owner: who answers for the scope.
+        owner: the principal that answers for the scope.
         units: n, the number of units.
         adjacency: of the scope.
         unit: of the scope, JSON-ready.
@@ -176,7 +176,7 @@ class Tally:
         approval: whether each release waits for the owner; None where no entry says so.
         reconciled: the numbers of the entries whose kinds are `RECONCILED`.
         charged: the events that were charged and stay so, counted: those of entries after `before`.
-        before: what the events of the entries before add up to, where only that is known; None: there are none.
+        before: the sum of the events of earlier entries, where only that is known; None: there are none.
     """
 
     def __init__(
@@ -216,7 +216,7 @@ class Tally:
 
     @property
     def totals(self) -> Totals:
-        """What all that was charged, and stays so, adds up to."""
+        """The sum of all charges that stand."""
         return (self.before or Totals()).plus(self.charged)
 
     def has(self, dataset: str) -> bool:
@@ -279,7 +279,7 @@ class Tally:
 
         Args:
             body: the entry.
-            spent: what it should add to what is spent, by account; slots that terms do not use are 0.
+            spent: the amount that it should add to the spending, by account; slots that terms do not use are 0.
             reserved: the same of what is reserved.
 
         Raises:

@@ -4,7 +4,7 @@ Every amount is priced anew from the schedule that its reservation froze, every 
 declared, and each entry must follow from those before it (`core.ledger.kinds`). A chain cannot tell that its
 whole tail was replaced by a consistent one; the witness can (`core.ledger.witness.witness`).
 
-What was verified is remembered by the process that did it, and in the database under a code that its writers cannot
+A verified state is remembered by the process that verified it, and in the database under a code that its writers cannot
 make (`core.ledger.marks`). Entries are only ever added, so that a chain is followed in slices, each in a snapshot
 of its own; with the last of them, in the same snapshot, all that the database remembers beside the chain is compared.
 """
@@ -73,7 +73,7 @@ class Verifier:
     followed again from its first entry: entries that were read once are never believed unread.
 
     Args:
-        scope_id: whose chain.
+        scope_id: the scope of the chain.
         known: the number and the hash of an entry that was verified before, which must be there again.
         mark: the state to go on from, which somebody vouches for; None: the first entry is the first to follow.
     """
@@ -102,7 +102,7 @@ class Verifier:
 
     @property
     def state(self) -> State:
-        """What the entries up to there add up to; it changes as this goes on."""
+        """The tally up to there; it changes with each entry."""
         return State(self._tally, self._head, self._heads)
 
     @property
@@ -119,7 +119,7 @@ class Verifier:
     def advance(self, session: Session, most: float = inf) -> Verification | None:
         """Follow some entries; at the end of the chain, compare what the database remembers beside it.
 
-        Whatever goes wrong inside, but for the database itself, is a chain that cannot be verified: it is not ok. This
+        Any fault inside, other than the database's, is a chain that cannot be verified: it is not ok. This
         object has then lost its place, and is of no further use.
 
         Args:
@@ -228,7 +228,7 @@ def follow(tally: Tally, head: str, row: Any) -> str:  # noqa: ANN401 - a row of
     """Follow an entry by what its row has, and return its hash.
 
     Args:
-        tally: what the entries before it add up to.
+        tally: the sums of the entries before it.
         head: the hash of the last of them.
         row: `seq`, `kind`, `job_id`, `attempt`, `chunk`, `body`, `prev_hash`, `hash`, `created_at`.
 

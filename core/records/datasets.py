@@ -22,7 +22,7 @@ def add(session: Session, dataset_id: str, owner_id: str, name: str, request: Ma
     Args:
         session: an open write transaction.
         dataset_id: its identifier.
-        owner_id: whose it is.
+        owner_id: the owner of the dataset.
         name: for people.
         request: its metadata, JSON-ready.
     """
@@ -188,7 +188,7 @@ def rewrap_key(session: Session, before: str, after: str, site: str = "") -> boo
         session: an open write transaction.
         before: a wrapping that `wrapped_keys` returned.
         after: the same key under another master key.
-        site: whose key it is; a site's own login may not see webhooks.
+        site: the site of the key; a site's own login may not see webhooks.
     """
     changes = [
         update(Dataset).where(Dataset.wrapped_key == before).values(wrapped_key=after).returning(Dataset.id),

@@ -54,7 +54,7 @@ class Encrypting:
 
     Args:
         file: takes the frames; it stays open.
-        context: what the frames are bound to, such as a dataset's identifier; reading needs the same.
+        context: the text that the frames are bound to, such as a dataset's identifier; reading needs the same.
         key: of this one file; None draws it. Only a key that was drawn for this file and no other may be given.
     """
 
@@ -107,7 +107,7 @@ class Decrypting(io.RawIOBase):
     Args:
         file: a seekable file; it is closed with this one.
         key: of the file.
-        context: what the frames were bound to.
+        context: the text that the frames were bound to.
 
     Raises:
         Tampered: the header, the length or the last frame is not what was written.

@@ -90,7 +90,7 @@ def read_records(source: BinaryIO, design: Design, rows: range | None = None) ->
     read, not mapped, so that its pages count for nobody.
 
     Args:
-        source: what `open_records` opened; it is left open.
+        source: the file that `open_records` opened; it is left open.
         design: the encoding.
         rows: which to read, one after the other; None: all. Of batches without such rows, one narrow column is looked
             at, which tells how long they are.

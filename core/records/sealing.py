@@ -51,9 +51,9 @@ def seal(secret: bytes, public_key: str, context: str) -> str:
     """Return a secret as only the reader with this public key can open it.
 
     Args:
-        secret: what is told.
+        secret: the secret to seal.
         public_key: the reader's.
-        context: what it is about; opening needs the same.
+        context: its subject; opening needs the same.
     """
     mine = X25519PrivateKey.generate()
     shown = mine.public_key().public_bytes_raw()

@@ -16,7 +16,7 @@ class AttemptLog:
     """Holds the method's last state and the answers since; first recalls those that an earlier attempt left.
 
     Args:
-        kept: what an earlier attempt left, `Notes` packed; None: nothing.
+        kept: the state of an earlier attempt, `Notes` packed; None: nothing.
         draws: counts what is drawn against the reservation.
 
     Attributes:

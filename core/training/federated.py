@@ -232,7 +232,7 @@ def _train(
     """Make a release from the client's own records and the others' answers, and keep it.
 
     Raises:
-        Misled: what another client has kept does not go with what the method asks.
+        Misled: another site's kept state does not fit the method's questions.
     """
     with in_phase(Phase.OPENING):
         planned, weights = planned_here(order, settings)
@@ -262,7 +262,7 @@ def blaming(teller: int | None, filters: Sequence[SiteFilter]) -> Iterator[None]
         filters: this client's, once there is one; its oracle asks it first of all.
 
     Raises:
-        Misled: what another client has kept does not go with what the method asks.
+        Misled: another site's kept state does not fit the method's questions.
     """
     try:
         yield
@@ -293,7 +293,7 @@ def _own_problem(
 def weakest(rounds: MessageRounds, own: AnyReleased) -> AnyReleased:
     """Return the release as all clients hand it in: the first one's, with what each of them promises at least.
 
-    What each promises to its own scope's people is told from its own ledger, see `core.service.guarantees`.
+    Each site's promise to its own scope's people follows from its own ledger, see `core.service.guarantees`.
 
     Raises:
         PeerLost: somebody has gone, or sends what is no release.

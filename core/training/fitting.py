@@ -90,7 +90,7 @@ def train(
     Args:
         planned: the job, nothing open.
         order: for the scope's terms.
-        payments: what was paid.
+        payments: the payments so far.
         oracle: the oracle over the records, on that privacy filter.
         weights: public ones that a network starts from.
 
@@ -168,7 +168,7 @@ def describe(planned: PlannedJob, order: AttemptInput, fitted: Release[Fitted], 
         planned: the job.
         order: for the scope's terms.
         fitted: the estimate and its covariance.
-        charged: all that was paid for the job, by all attempts.
+        charged: the payments for the job, by all attempts.
 
     Raises:
         PrivacyInvariantError: something is not finite.

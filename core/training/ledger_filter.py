@@ -59,15 +59,15 @@ class LedgerFilter:
         writer: where chunks are paid.
         payers: the accounts, with cumulative prices of the chunks.
         schedule: the event of each chunk.
-        kept: what an earlier attempt left, `Notes` packed.
-        kept_chunks: how many chunks are in it; this attempt pays for those after it, lost ones again.
+        kept: the state of an earlier attempt, `Notes` packed.
+        kept_chunks: the number of chunks in it; this attempt pays for those after it, lost ones again.
         charged: the events that earlier attempts paid for.
         stop: says whether this attempt was asked to stop; looked at before what is paid for an answer, where stopping
             loses nothing.
         draws: counts what is drawn against the reservation; None: nothing is reserved.
 
     Attributes:
-        log: what this attempt was answered, after what an earlier one left.
+        log: this attempt's answers, after those that an earlier one left.
     """
 
     def __init__(

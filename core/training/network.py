@@ -75,7 +75,7 @@ def merged(planned: PlannedJob, given: PublicWeights, theta: Tensor) -> NDArray[
     Args:
         planned: the job.
         given: public weights that it started from.
-        theta: what was released, the change of the trained numbers, shape (p,).
+        theta: the release, the change of the trained numbers, shape (p,).
     """
     model, shape = network_of(planned), planned.design.shape
     tensors = _moved(planned, given, theta)
@@ -138,10 +138,10 @@ def describe_network(
     Args:
         planned: the job.
         parameters: of the trained network.
-        status: how the method ended.
+        status: the end of the method.
         steps: taken.
-        claim: what the method claims.
-        privacy: what the job promises.
+        claim: the method's claim.
+        privacy: the job's promise.
         adapters: the low-rank changes that were merged into the parameters.
 
     Raises:

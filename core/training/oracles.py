@@ -31,7 +31,7 @@ def make_filter(
 
     Args:
         planned: the job, nothing open.
-        order: what was kept and paid before.
+        order: the states and payments so far.
         writer: where chunks are paid.
         stop: says whether the attempt was asked to stop.
     """
@@ -101,7 +101,7 @@ def open_oracle(
         payments: of `make_filter`.
         shared: whether several processes hold the records: they sum samples in full passes with a mask, whose parts
             do not depend on who holds them.
-        through: what the oracle asks to pay, which asks that privacy filter; None: the privacy filter itself.
+        through: the payer that the oracle asks, which asks that privacy filter; None: the privacy filter itself.
     """
     paying = payments if through is None else through
     facts, generator = planned.facts, SystemGenerator()

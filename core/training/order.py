@@ -90,8 +90,8 @@ def read_order(session: Session, claim: Claim, trust: Trust) -> AttemptInput:
 
     Args:
         session: a read-only snapshot; nothing is locked, every later write checks the fence.
-        claim: whose attempt it is.
-        trust: what the witness knew of the job's scope before the snapshot, and what marks are made with.
+        claim: the claim of the attempt.
+        trust: the witness's head of the job's scope before the snapshot, and the key of marks.
 
     Raises:
         PrivacyInvariantError: the ledger does not verify; the next sweep that sees it so freezes the scope.

@@ -121,7 +121,7 @@ class AnnouncingLedgerWriter:
 
     Args:
         writer: where chunks are paid.
-        group: who is told.
+        group: the receivers.
     """
 
     def __init__(self, writer: LedgerWriter, group: ProcessGroup) -> None:
@@ -152,7 +152,7 @@ class Receipts:
     """What a follower was told of payments; its filter's ledger writer, which can only be asked for what was paid.
 
     Attributes:
-        chunks: how many are paid, by all attempts.
+        chunks: the number of paid ones, by all attempts.
     """
 
     def __init__(self, chunks: int) -> None:

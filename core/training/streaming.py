@@ -31,9 +31,9 @@ class StreamFilter(LedgerFilter):
         writer: where chunks are paid.
         payers: the accounts, with cumulative prices of the chunks.
         schedule: for each pass the event of all of it, then nothing for each further chunk.
-        sampling: how many units a chunk stands for, and how many passes there are.
+        sampling: the units of a chunk, and the number of passes.
         units: n.
-        kept: what an earlier attempt left, `Notes` packed.
+        kept: the state of an earlier attempt, `Notes` packed.
         paid_chunks: after how many chunks this attempt goes on: those that earlier ones paid, kept or lost.
         charged: the events that earlier attempts paid for.
         stop: says whether this attempt was asked to stop; looked at before each chunk, where stopping loses nothing.

@@ -1,1 +1,1 @@
-"""What remembers, outside the database, how far each chain had come."""
+"""The witness: heads of each chain, remembered outside the database."""

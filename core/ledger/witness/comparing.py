@@ -24,7 +24,7 @@ def compare(database: Database, witness: Witness, job_id: str | None = None) -> 
 
     Args:
         database: the ledger.
-        witness: what was seen of it.
+        witness: the heads that were seen of it.
         job_id: look at the scopes that pay for this job only.
     """
     scopes = None if job_id is None else witness.scopes_of(database, job_id)
@@ -118,7 +118,7 @@ def watch(database: Database, witness: Witness, job_id: str | None = None) -> li
 
     Args:
         database: the ledger.
-        witness: what was seen of it.
+        witness: the heads that were seen of it.
         job_id: look at the scopes that pay for this job only.
 
     Raises:

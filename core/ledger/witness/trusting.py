@@ -1,7 +1,7 @@
 """A ledger that is relied on at once: verified from its last mark, and in agreement with its witness.
 
 Both lie where writers of the database do not reach: the witness in its own place, and what marks are made with under
-the master key. So rows that are changed for one moment only, as somebody reads them, are found then: those that
+the master key. Rows that are changed for the one moment of a reading are found then: those that
 decide anything are compared with the mark and with the entries since, and a chain that was rewritten does not have the
 entry that the witness has seen.
 """
@@ -52,11 +52,11 @@ class LongChainError(Exception):
 
 @dataclass(frozen=True)
 class Trust:
-    """What somebody outside the database says of it.
+    """The head of it that the witness holds.
 
     Attributes:
         keys: under which marks count.
-        seen: what the witness knows of the scopes that are asked for.
+        seen: the witness's heads of these scopes.
         lost: of which of them it knows less than it did.
     """
 
@@ -67,7 +67,7 @@ class Trust:
 
 @dataclass(frozen=True)
 class Trusted:
-    """A chain that was followed: what came of it, and its state, with which entries of before are read again."""
+    """A chain that was followed: the result, and the state by which earlier entries are read again."""
 
     found: Verification
     state: State
@@ -94,8 +94,8 @@ def follow(session: Session, scope_id: str, trust: Trust, most: float = inf) -> 
 
     Args:
         session: a session of `Database.read`, opened after the witness was asked.
-        scope_id: whose chain.
-        trust: what is known from outside.
+        scope_id: the scope of the chain.
+        trust: the heads and marks from outside.
         most: entries to follow.
 
     Raises:

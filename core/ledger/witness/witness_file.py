@@ -1,4 +1,4 @@
-"""What a witness remembers, and the file it keeps that in.
+"""The heads that a witness remembers, and their file.
 
 Lines are appended and synced, under a lock that holds between the processes of a machine, or of several that share a
 folder whose locks hold. A process reads what others have appended since it looked last, and no more.
@@ -25,7 +25,7 @@ COMPACT_FACTOR: Final = 2
 
 @dataclass(frozen=True)
 class Seen:
-    """What the witness knows of one scope."""
+    """The witness's record of one scope."""
 
     seq: int
     head: str
@@ -47,7 +47,7 @@ class Name:
 
     own: str
     before: tuple[str, ...] = ()
-    """What it was called before, oldest first."""
+    """Its earlier names, oldest first."""
 
     def line(self) -> dict[str, Any]:
         """Return it as JSON."""
@@ -66,7 +66,7 @@ def name_in(told: Mapping[str, Any]) -> Name | None:
 
 @dataclass(frozen=True)
 class Change:
-    """A scope that has moved on: how it was known when the database was not read yet, and how it is."""
+    """A scope that has moved on: its record before the database was read, and after."""
 
     before: Seen | None
     after: Seen

@@ -120,9 +120,9 @@ def decode_upload(
         source: the uploaded file; it is left where it is.
         target: where the canonical file goes; it must not exist, and exists afterwards only if it is complete.
         columns: the declaration.
-        limits: what the child may use.
-        media: what the sender says the file is (`format_of`); None: its first bytes decide.
-        rows: how many rows the owner declared; None: as many as there are.
+        limits: the child's memory, time and size of output.
+        media: the format by the sender's word (`format_of`); None: its first bytes decide.
+        rows: the number of rows that the owner declared; None: any number.
         row_key: 32 bytes, the owner's own, under which the records are summarized; None: they are not.
 
     Raises:
