@@ -161,7 +161,7 @@ def test_clients_certify_a_gradient_together(service: Embedded, trained_on: str)
     done = succeed_together(service, clients, model=model, optimizer=GRADIENT, models=[named], **NONE)
     claim = release_of(service, done)["certificate"]
     assert claim["value"] == pytest.approx(claim["norm"]["left"] + claim["norm"]["tolerance"])
-    assert "each client's units" in claim["conditions"][0]
+    assert "each site's units" in claim["conditions"][0]
 
 
 def test_selection_by_gradients_alone(service: Embedded, trained_on: str, held_out: str) -> None:

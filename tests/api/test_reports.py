@@ -98,7 +98,7 @@ def test_page_and_pdf_say_the_same(made: Made, place: int) -> None:
     assert reader.trailer["/Root"]["/MarkInfo"]["/Marked"], "tagged, so that it can be read aloud"
     assert reader.trailer["/Root"]["/Lang"] == "en"
     text = text_of(pdf.content)
-    for heading in ("Parameters", "Unit of privacy", "Bounds", "Composition", "Model of trust", "How to check"):
+    for heading in ("Parameters", "Unit of privacy", "Bounds", "Composition", "Model of trust", "Check this yourself"):
         assert heading in page.text
         assert heading in text
 

@@ -197,7 +197,7 @@ def test_planted_bugs_fail_the_gate(planted: Gated) -> None:
         said = rules_broken(planted)
     except AssertionError as refused:
         said = [str(refused)]
-        assert "never passes what was priced" in said[0], "by the oracle's privacy filter: nobody paid"
+        assert "never exceeds its price" in said[0], "by the oracle's privacy filter: nobody paid"
     assert said
 
 

@@ -85,7 +85,7 @@ def test_an_unpaid_look_is_refused() -> None:
     """Planted bug: a schedule without the look."""
     settings, public = planned()
     unpaid = list(settings.schedule(public))[17:]
-    with pytest.raises(AssertionError, match="never passes what was priced"):
+    with pytest.raises(AssertionError, match="never exceeds its price"):
         describe.iterate(settings, Listening(problem(), public, unpaid))
 
 
@@ -94,7 +94,7 @@ def test_a_precise_answer_at_a_low_price_is_refused() -> None:
     settings, public = planned()
     schedule = list(settings.schedule(public))
     louder = settings.model_copy(update={"mu": 1.0})
-    with pytest.raises(AssertionError, match="never passes what was priced"):
+    with pytest.raises(AssertionError, match="never exceeds its price"):
         describe.iterate(louder, Listening(problem(), public, schedule))
 
 

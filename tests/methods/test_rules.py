@@ -165,7 +165,7 @@ class TestLineSearch:
 
         with patch.object(NewtonOptions, "comparisons", uncounted):  # planted: one comparison is free of charge
             less = compose(Counter(settings.schedule(public())))
-        with pytest.raises(AssertionError, match="never passes what was priced"):
+        with pytest.raises(AssertionError, match="never exceeds its price"):
             fit(settings, simulation(Huber(scale=0.7), payments=CountingFilter(less)))
 
     def test_replicates_search_each_by_themselves(self) -> None:

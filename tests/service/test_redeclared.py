@@ -95,7 +95,7 @@ def test_a_budget_of_their_own_they_have_again_only_where_nothing_was_told(conte
     datasets.erase(context, owner, second["id"])
     told = refused(context, owner)
     assert "no new budget" in told.detail
-    assert "Nothing was told" not in told.detail
+    assert "Nothing was released" not in told.detail
 
 
 @pytest.mark.slow
