@@ -1,4 +1,4 @@
-"""What every table is made of."""
+"""The base of every table."""
 
 from sqlalchemy import JSON, MetaData, String
 from sqlalchemy.dialects.postgresql import JSONB

@@ -16,7 +16,7 @@ def drop(session: Session, jobs: list[str]) -> list[str]:
 def drop_of(session: Session, dataset_id: str) -> list[str]:
     """Delete the kept states of all of a dataset's jobs; return the jobs whose states went.
 
-    What a federated job keeps is the release of all clients, of which this dataset's may long be lost.
+    A federated job keeps the release of all its sites, though this dataset's may be lost.
     """
     own = (Job.dataset_id == dataset_id, Job.federation_id.is_(None) | Job.place.is_not(None))
     kept = select(Checkpoint.job_id).join(Job, Job.id == Checkpoint.job_id).where(*own)

@@ -19,7 +19,7 @@ class IdentityKey(Base):
 
 
 class Identity(Base):
-    """What is known of an upload, for its owner alone: sealed under the owner's key at the site that keeps it."""
+    """The summary of an upload, for its owner alone: sealed under the owner's key at the site that keeps it."""
 
     __tablename__ = "identities"
 

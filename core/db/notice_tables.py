@@ -75,7 +75,7 @@ class Delivery(Base):
 
 
 class NoticeMark(Base):
-    """A time that readers of committed rows keep: how far they are, and since when a condition holds."""
+    """A time that readers of committed rows keep: their progress, or the start of a condition."""
 
     __tablename__ = "notice_marks"
 

@@ -14,7 +14,7 @@ from core.base.errors import NotReady
 MIGRATIONS: Final = Path(__file__).resolve().parents[2] / "migrations"
 REVISION_TABLE: Final = "schema_revision"
 """Where the revision is kept. Databases of before 0.1.0 kept theirs in Alembic's usual table, under numbers that mean
-something else now; so one of them is told apart."""
+something else now, which tells them apart."""
 
 _UNRELEASED: Final = "alembic_version"
 

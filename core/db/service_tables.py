@@ -23,7 +23,7 @@ class Idempotency(Base):
 
 
 class Audit(Base):
-    """Who asked for what, and how it was answered: evt_...; append-only."""
+    """Lines of the audit log: evt_...; append-only."""
 
     __tablename__ = "audit"
 
@@ -47,7 +47,7 @@ class Secret(Base):
 
 
 class VerifiedHead(Base):
-    """How far a chain was verified, under a code that only holders of a master key make: core.ledger.marks."""
+    """Marks of verified chains, under a code that needs the master key: core.ledger.marks."""
 
     __tablename__ = "verified_heads"
 

@@ -168,7 +168,7 @@ class Entry(Base):
 
 
 class ScopeEvent(Base):
-    """How often a scope was charged for an event, and stays so: sums of its entries, changed with each of them."""
+    """Counts of standing charges of a scope by event: sums of its entries, changed with each of them."""
 
     __tablename__ = "scope_events"
     __table_args__ = (CheckConstraint("times >= 0", name="times"),)
@@ -355,7 +355,7 @@ class Checkpoint(Base):
 
 
 class Model(Base):
-    """What a job released, mdl_...; inserted by the transaction that ends the job."""
+    """Releases of jobs, mdl_...; inserted by the transaction that ends the job."""
 
     __tablename__ = "models"
 
@@ -368,7 +368,7 @@ class Model(Base):
 
 
 class Approval(Base):
-    """What a scope that asks for approval has said of a federated job's model."""
+    """Verdicts on a federated job's model, of scopes that ask for approval."""
 
     __tablename__ = "approvals"
     __table_args__ = (CheckConstraint(one_of("verdict", VERDICTS), name="verdict"),)

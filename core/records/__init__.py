@@ -1,1 +1,1 @@
-"""What is kept in files, encrypted: uploads, records, weights; under which keys, and where."""
+"""Files, encrypted: uploads, records and weights, with their keys and places."""

@@ -25,7 +25,7 @@ _ROUNDS: Final = 2
 """Of tries; the one counts what the store answers, the other what the network does."""
 _NO_BUCKET: Final = "The bucket does not exist."
 _CLIENTS: Final = frozenset({"aiobotocore", "aiohttp", "botocore", "fsspec", "s3fs"})
-"""Whose exceptions mean that the store could not be asked."""
+"""Modules whose exceptions mean that the store could not be asked."""
 
 
 class Changed(Exception):

@@ -2,9 +2,9 @@
 
 The construction is the STREAM of Hoang, Reyhanitabar, Rogaway and Vizar (2015) over AES-256-GCM: the content is cut
 into frames of one fixed size, and each frame's nonce and associated data hold its number and whether it is the last.
-The associated data also hold the dataset's identifier. So a byte that was changed, a frame that was moved, doubled or
-left out, a file that was cut short and one that was put in another's place all fail where they are read, and the last
-frame is read first. A key encrypts one file, ever: `Encrypting` draws it, so no nonce comes twice under it.
+The associated data also hold the dataset's identifier. A changed byte, a moved, doubled or missing frame, a file that
+was cut short or put in another's place: each fails where it is read, and the last frame is read first. A key encrypts
+one file, ever: `Encrypting` draws it, so no nonce comes twice under it.
 
 Layout: a header of 16 bytes, then frames of 262,144 bytes and their tag of 16 each; the last frame may be shorter.
 """
@@ -150,7 +150,7 @@ class Decrypting(io.RawIOBase):
         return self._place
 
     def read(self, size: int | None = -1) -> bytes:
-        """Return up to `size` bytes; all that follow where it is negative.
+        """Return up to `size` bytes; the whole rest where it is negative.
 
         Raises:
             Tampered: a frame that was needed is not the one that was written.

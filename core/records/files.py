@@ -1,4 +1,4 @@
-"""Files that survive a power cut: what is written under its name is whole, and the name is on the disk."""
+"""Files that survive a power cut: a file under its name is whole, and the name is on the disk."""
 
 import os
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ def create(path: Path) -> BinaryIO:
 
 
 def copy(source: BinaryIO, path: Path) -> None:
-    """Write the rest of an open file into a new one, durably; what fails leaves nothing."""
+    """Write the rest of an open file into a new one, durably; a failure leaves nothing."""
     try:
         with create(path) as target:
             while block := source.read(_BLOCK_BYTES):

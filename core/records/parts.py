@@ -1,7 +1,7 @@
 """Parts of uploads at rest, and their rows: encrypted as records are, each under a key of its own.
 
 An upload has one random key, which the master key wraps. The key of a part is derived from it by the part's name in the
-storage, which is drawn anew each time that the part is sent: so no key encrypts two files. Without the upload's row
+storage, which is drawn anew each time that the part is sent. No key encrypts two files. Without the upload's row
 nobody can read a part, wherever copies of it are.
 """
 

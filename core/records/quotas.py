@@ -1,4 +1,4 @@
-"""How much disk each principal's files take at one site: records, weights, declarations and uploads on their way.
+"""Disk quotas: bytes of each principal's records, weights, declarations and unfinished uploads at one site.
 
 A dataset's size is counted where its file is stored.
 """

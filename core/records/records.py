@@ -49,7 +49,7 @@ class Encoded:
     present: "npt.NDArray[np.bool_]"
     """Shape (n,): false where a value the design needs is missing; true everywhere where the design keeps those."""
     offset: "npt.NDArray[np.float64] | None" = None
-    """Shape (n,): what enters the predictor beside the features; None: nothing does, or the target is less by it."""
+    """Shape (n,): the offset, added to the predictor; None: there is none, or it is taken from the target."""
     sampling: "npt.NDArray[np.float64] | None" = None
     """Shape (n,): 0 to 1, how often a record counts; None: once each."""
 

@@ -1,8 +1,8 @@
 """A secret told to one reader through a place that others can read, such as a database.
 
-The reader draws a key pair and shows the public half; whoever tells draws another, and encrypts under what only the two
-can work out (X25519, HKDF with SHA-256, AES-256-GCM). A reader is used for one secret, and is forgotten with it. That
-the public half is the reader's own is for the place to vouch for: nothing here knows who writes there.
+The reader draws a key pair and shows the public half. The sender draws another, and encrypts under the secret that
+only the two can derive (X25519, HKDF with SHA-256, AES-256-GCM). A reader is used for one secret, and is forgotten
+with it. That the public half is the reader's own is for the place to vouch for: nothing here knows who writes there.
 """
 
 import base64
@@ -22,7 +22,7 @@ _NONCE: Final = bytes(12)
 
 
 class Reader:
-    """Whoever is to learn a secret; its private half never leaves this object."""
+    """The reader of a secret; its private half never leaves this object."""
 
     def __init__(self) -> None:
         self._private = X25519PrivateKey.generate()

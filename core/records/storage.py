@@ -1,4 +1,4 @@
-"""Where encoded records are: a folder, or a prefix of a bucket. What is in it is written once and never changed.
+"""Where encoded records are: a folder, or a prefix of a bucket. Files in it are written once and never changed.
 
 A name appears when its file is whole and durable, and not before. The storage sees encrypted bytes only (but for
 records that were stored before there was encryption, and for public weights), and need not be trusted:
@@ -28,7 +28,7 @@ _BLOCK: Final = bytes(2**20)
 
 @dataclass(frozen=True)
 class Stored:
-    """What is stored under one name; the time is the storage's own, in seconds since the epoch."""
+    """A stored file; the time is the storage's own, in seconds since the epoch."""
 
     name: str
     bytes: int

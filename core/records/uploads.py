@@ -1,8 +1,8 @@
 """Uploads on their way in: a stream of bytes to one file, counted, digested and encrypted as it comes.
 
-The file is for the seconds until it is decoded. Its key is in this process's memory only, so what a crash or a power
-cut leaves of it says nothing to anybody; whatever else goes wrong, it is removed. Knows nothing of HTTP: any iterable
-of bytes will do, or whoever gets pieces pushed calls `write`.
+The file is for the seconds until it is decoded. Its key is in this process's memory only, so the rest after a crash or
+a power cut is unreadable. Any other failure removes it. Knows nothing of HTTP: any iterable of bytes will do, or
+whoever gets pieces pushed calls `write`.
 """
 
 import hmac
@@ -35,7 +35,7 @@ class Received:
 
 
 class Receiver:
-    """Writes one upload into `folder`. Use as a context manager: what is not finished is removed on the way out."""
+    """Writes one upload into `folder`. Use as a context manager: an unfinished upload is removed on the way out."""
 
     def __init__(self, folder: Path, *, secret: bytes, limit_bytes: int) -> None:
         """Open a file that only this user can read, in `folder` (made when absent), under a key of its own."""

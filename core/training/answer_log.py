@@ -1,4 +1,4 @@
-"""The answer log of an attempt: what it was answered, after what an earlier attempt left, for the attempt after it."""
+"""The answer log of an attempt: its answers, after those of an earlier attempt, for the attempt after it."""
 
 from collections import deque
 from typing import Final

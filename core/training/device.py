@@ -71,7 +71,7 @@ def _flush_denormals() -> None:
     """Take numbers below 2^-126 for zero, in all threads.
 
     Processors compute with them a hundred times slower, and whether a record's activations and slopes are so small is
-    the record's own: time would tell. What is lost of sums is within the lattice's charge for networks, whose sums over
+    the record's own: time would tell. The loss of sums is within the lattice's charge for networks, whose sums over
     places in double precision meet no such number (`core.queries.sums.network.grams`); other sums in double precision,
     whose charge knows of no flushing, are none of such a process's.
     """

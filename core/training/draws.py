@@ -13,7 +13,7 @@ from core.queries.sampling import PoissonSampling
 class DrawCount:
     """Units of draws (`core.privacy.draws`) in one run: an attempt's own, and those of the answers that it was left.
 
-    What an attempt draws and nobody keeps is in none of these counts: the reservation has whole runs for that.
+    Draws of an attempt that nobody keeps are in none of these counts: the reservation has whole runs for that.
 
     Args:
         most: units of a whole run.

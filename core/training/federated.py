@@ -39,7 +39,7 @@ from core.training.order import AttemptInput, Drained, Phase, read_order
 from core.training.seat import SiteConnection
 
 MEETING_SECONDS = 120.0
-"""How long to wait for processes that still load their libraries; longer than for a message, as a rule."""
+"""Seconds to wait for processes that still load their libraries; longer than for a message, as a rule."""
 _LOOK_SECONDS = 0.2
 """Between two looks for the place where clients of several machines meet."""
 _TCP = "tcp://"
@@ -136,7 +136,7 @@ def _far_meeting(seat: SiteConnection, writer: FencedLedgerWriter) -> str:
 
 
 def leave(peers: PeerGroup) -> None:
-    """Leave a group of peers once the others have all that was said; who has gone before needs nothing more."""
+    """Leave a group of peers once the others have every message; a peer that has left needs none."""
     if isinstance(peers, DistributedPeerGroup):
         try:
             peers.leave()
@@ -147,8 +147,8 @@ def leave(peers: PeerGroup) -> None:
 def most_known(order: AttemptInput) -> int:
     """Return how many means anybody can know, by this client's own ledger; a release that is complete aside.
 
-    Its own answer is in each mean, and was paid for first. Where all that it has paid for is in what it has kept, it
-    has kept every mean that there is; what it has paid for and lost others may have kept.
+    Its own answer is in each mean, and was paid for first. If its kept state covers all its payments, it has every
+    mean. Means that it paid for and lost may be kept by others.
     """
     if not order.paid_chunks:
         return 0
@@ -158,9 +158,9 @@ def most_known(order: AttemptInput) -> int:
 def furthest(rounds: MessageRounds, kept: bytes | None, most: int = _WHOLE) -> tuple[bytes | None, int]:
     """Return what all clients go on from, the longest of the transcripts that they have kept, and whose it is.
 
-    Clients keep when they pay, each a little before or after the others, so that some have kept less. They were told
-    the same means and have made the same state of them: what one has kept is what the others have lost. Whoever has
-    kept less still pays for what its own ledger does not know to be kept.
+    Clients keep when they pay, each a little before or after the others, so that some have kept less. All received the
+    same means and made the same state of them: one's kept state replaces the others' lost ones. A site that has kept
+    less still pays for the chunks that its own ledger does not list as kept.
 
     Args:
         rounds: with the others.

@@ -49,7 +49,7 @@ from core.training.order import AttemptInput
 from core.training.points import look_of, points_of
 
 ROUNDING: Final = 1e-9
-"""What a scale may pass its floor by and still be at it."""
+"""The excess over its floor at which a scale still counts as at it."""
 KNOWN_SCALE: Final = "the residual scale is the released one, taken for known: of the scale itself nothing is said"
 
 
@@ -251,9 +251,9 @@ def _iterates(estimate: Estimate) -> tuple[tuple[float, ...], ...] | None:
 
 
 def _promised(order: AttemptInput, charged: Event) -> Event:
-    """Return what a job's promise is made of: all that it might have drawn, where it drew less.
+    """Return the events behind a job's promise: all that it might have drawn, where it drew less.
 
-    How much less was decided by what it was told, so a smaller figure is no guarantee for the release alone. The scope
+    Its answers decided the difference, and a smaller figure is no guarantee for the release alone. The scope
     counts what was drawn, for its own promise is its cap.
     """
     whole, orders = compose(Counter(order.schedule)), order.terms.orders

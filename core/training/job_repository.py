@@ -34,7 +34,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 WITNESS_PART: Final = 0.25
-"""Of a lease: how long a claim may wait for the database to answer again before its child starts."""
+"""The part of a lease that a claim may wait for the database to answer again before its child starts."""
 _PAUSE_SECONDS: Final = 0.1
 SILENT_SECONDS: Final = 86400.0
 """After which a supervisor that did not say it ended is forgotten."""
@@ -246,7 +246,7 @@ class JobRepository:
         self._run(jobs.release_claim, claim)
 
     def diverged(self, claim: Claim) -> None:
-        """Fail a job whose noised iterates diverged: what was spent stays spent.
+        """Fail a job whose noised iterates diverged: its spending stays spent.
 
         Raises:
             StaleAttempt, LedgerFrozen, Unreachable: as above.

@@ -1,22 +1,22 @@
 """The privacy filter of a job: pays for chunks ahead of the reading they cover, each with the answers so far.
 
 Each payment carries everything that the attempt was told before it: the method's last state and the noised answers
-since. Whoever is lost after a payment has therefore lost the chunk just paid and nothing else, wherever in a step the
+since. An attempt that is lost after a payment loses the chunk just paid and nothing else, wherever in a step the
 chunk ends: the next attempt recalls the rest and draws that chunk again, with fresh noise, for another payment.
 
 Draws within payments. An attempt that begins with k chunks kept draws at most C(m) - C(k) while it has paid the chunks
-k to m - 1 itself, C being the frozen cumulative prices, because `cover` counts what was kept as worth all of C(k). So
-each attempt draws at most what it pays, whatever was lost before it and whatever it asks, and all attempts together
-draw at most what the ledger charged.
+k to m - 1 itself, C being the frozen cumulative prices, because `cover` counts what was kept as worth all of C(k).
+Each attempt draws at most its payments, after any loss and for any questions. All attempts together draw at most the
+ledger's charge.
 
 Losses of adaptive methods. A method that sizes its questions as it goes reserves slices, chunks that stand for no
 question, and one answer may take many. Each payment of the many is committed by itself and carries the same notes, so
 whoever is lost after k of them has lost the last one, which the retry allowance pays again, and the k - 1 before it are
 worth nothing any more: they are in C(k) and no answer is. Nobody can say whether that answer was read, so this is what
 it may have cost. The next attempt then finds that it `affords` less. Such a method asks before each question whether it
-affords it: it goes on with less, or ends where it stands, and never passes what was reserved. While it is told again
-what an earlier attempt was told, it affords exactly that, which is free; so it takes the same branches again. Stopping
-on request is between answers, never between the payments for one, and loses nothing.
+affords it: it goes on with less, or ends where it stands, and never passes what was reserved. While it replays the
+answers of an earlier attempt, it affords exactly those, which are free, and takes the same branches. Stopping on
+request is between answers, never between the payments for one, and loses nothing.
 
 A method with a fixed schedule never comes short by a loss, even where it skips questions by its own stopping rule: its
 draws up to a question are worth at most the schedule up to there, so at most the chunks up to that question's own are
@@ -100,7 +100,7 @@ class LedgerFilter:
 
     @property
     def charged(self) -> Event:
-        """All that was paid for the job, by all attempts."""
+        """The payments for the job, by all attempts."""
         return compose(self._charged)
 
     def cover(self, total: Event, position: int) -> None:
@@ -172,7 +172,7 @@ class LedgerFilter:
         raise Drained
 
     def may_stop(self, total: Event) -> bool:
-        """Say whether stopping before `total` is paid loses nothing: all that is paid was drawn."""
+        """Say whether stopping before `total` is paid loses nothing: every paid chunk was drawn."""
         drawn = total if isinstance(total, Repeated) else Repeated(event=total, times=1)
         covered = drawn.event == self._covered.event and drawn.times <= self._covered.times
         return not covered and not self._is_paid(total)

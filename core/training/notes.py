@@ -1,4 +1,4 @@
-"""What an attempt leaves to the next one: the method's last state, and the noised answers it was given since.
+"""Notes: the state that an attempt leaves to the next one, with the noised answers received since.
 
 Both have left the oracle, so telling them again is post-processing: free and exact. Nothing else is kept: no generator,
 no noise drawn ahead, nothing that has not been noised.
@@ -78,8 +78,8 @@ class Notes:
 def held(value: Tensor) -> Tensor:
     """Return a copy, of whatever is done to the original in place; a long one's memory is shared until then.
 
-    What networks are told, where they were told it, and what their methods keep is mostly never changed in place, and
-    each is as long as all parameters. Torch copies it for whoever writes first, the method or the notes.
+    Answers, points and states of networks are mostly never changed in place, and each is as long as all parameters.
+    Torch copies it for whoever writes first, the method or the notes.
     """
     if value.requires_grad:
         value = value.detach()

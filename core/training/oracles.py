@@ -42,8 +42,8 @@ def make_filter(
 def begins_after(planned: PlannedJob, order: AttemptInput) -> int:
     """Return after how many chunks an attempt goes on: those that were kept, or of a stream that anybody has paid.
 
-    A stream of one chunk a pass has nothing left of a pass to go on with: what is lost of it is paid and read again,
-    as other methods' chunks are.
+    A stream of one chunk a pass has no rest of a pass to go on with. A lost chunk is paid and read again, as other
+    methods' chunks are.
     """
     sampling = planned.spec.optimizer.sampling(planned.facts)
     skips = isinstance(sampling, StreamSampling) and sampling.skips(len(order.schedule))
@@ -120,7 +120,7 @@ def open_oracle(
 
 
 def stream_of(planned: PlannedJob, job_id: str, payments: StreamFilter) -> Stream:
-    """Return the records that an attempt may read, in their order: what an oracle reads, as others know it too.
+    """Return the records that an attempt may read, in their order.
 
     Args:
         planned: the job, nothing open.

@@ -1,4 +1,4 @@
-"""What an attempt is given, read from the database in one snapshot, and the ways it may end early."""
+"""The order of an attempt, read from the database in one snapshot, and the ways it may end early."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -74,7 +74,7 @@ class AttemptInput:
     paid_chunks: int
     """Chunks that some attempt has paid for, kept or lost; a stream goes on after them."""
     charged: Counter[Event]
-    """What earlier attempts paid for."""
+    """Payments of earlier attempts."""
     weights: KeptWeights | None = None
     """Public ones that a network starts from."""
     subjects: Subjects | None = None

@@ -1,4 +1,4 @@
-"""A job over several processes: what the leader tells the others, and what a follower does with it.
+"""A job over several processes: messages of the leader, and a follower's work on them.
 
 The leader is the trainer: it alone pays, draws noise, runs the method and publishes. A follower opens its own rows once
 the attempt is on record as having opened them, and reads them for a sum only once it was told of payments that are
@@ -149,7 +149,7 @@ def dismiss(group: ProcessGroup | None) -> None:
 
 
 class Receipts:
-    """What a follower was told of payments; its filter's ledger writer, which can only be asked for what was paid.
+    """A follower's record of payments: its filter's ledger writer, which answers for paid chunks alone.
 
     Attributes:
         chunks: the number of paid ones, by all attempts.
@@ -202,7 +202,7 @@ def follow(group: ProcessGroup, settings: ServiceSettings) -> None:
 
 
 class FollowerAccounts:
-    """A follower's own accounts: what the leader asks for is worth no more than the payments that it was told of.
+    """A follower's own accounts: the leader's questions cost no more than the payments that it reported.
 
     Args:
         opened: the attempt.

@@ -1,4 +1,4 @@
-"""A client's seat in one attempt at a federated job: all that its process is told beside its own claim."""
+"""A site's seat in one attempt at a federated job: the facts that its process gets beside its own claim."""
 
 from pydantic import Field
 
@@ -13,9 +13,9 @@ class SiteConnection(Frozen):
     number: int
     """Of those that take part in this attempt, from 0."""
     size: int
-    """How many take part."""
+    """The number of sites that take part."""
     asked: int
-    """How many the job asked for: more than take part, once one is lost."""
+    """The number of sites that the job asked for: more than take part, once one is lost."""
     meeting: str | None
     """Where they find each other; None: on several machines, at a place that the first of them notes in the database.
     """
@@ -26,7 +26,7 @@ class SiteConnection(Frozen):
     key: str = Field(repr=False)
     """By which they know one another, in hexadecimal digits; fresh in each attempt."""
     patience_seconds: float
-    """How long to wait for what the others say."""
+    """Seconds to wait for messages of the others."""
     mark_keys: tuple[str, ...] = Field(default=(), repr=False)
     """By which it tells what was verified of its ledger from what others write of it, in hexadecimal digits; they open
     nothing."""

@@ -6,10 +6,10 @@ units, by their places in the pass, and a question pays for every chunk that its
 nothing but the first, and with the state so far all the same.
 
 Nothing is read twice in a pass. A chunk that is paid may have been read, whoever paid it, and one that is not was read
-by nobody. So a new attempt begins with the first unit of the first chunk that no attempt has paid. What an earlier one
-has lost is what was read since its last payment and the rest of a chunk: these units are skipped, which costs nothing,
-and the method takes fewer steps. No chunk is paid twice, so that such jobs need no retry allowance. Passes of a single
-chunk have no rest to go on with: of those an attempt begins after what was kept, and pays and reads again, as others do
+by nobody. A new attempt begins with the first unit of the first chunk that no attempt has paid. An earlier one has
+lost its readings since the last payment and the rest of a chunk. These units are skipped at no cost, and the method
+takes fewer steps. No chunk is paid twice, so that such jobs need no retry allowance. Passes of a single chunk have no
+rest to go on with: of those an attempt begins after what was kept, and pays and reads again, as others do
 (`core.training.oracles.begins_after`).
 """
 
@@ -100,6 +100,6 @@ class StreamFilter(LedgerFilter):
         return left and super().affords(total)
 
     def may_stop(self, total: Event) -> bool:
-        """Say yes: what is left of a chunk that is paid is skipped by the next attempt, and costs nothing."""
+        """Say yes: the next attempt skips the rest of a paid chunk at no cost."""
         del total
         return True

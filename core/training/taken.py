@@ -1,4 +1,4 @@
-"""What a supervisor has claimed, and what it keeps itself free for."""
+"""Claims of a supervisor, and offers that it stays free for."""
 
 from dataclasses import dataclass, field
 
@@ -26,9 +26,9 @@ class ClaimedJob:
     resources: Resources
     clients: tuple[ClaimedSite, ...] = ()
     size: int = 0
-    """How many clients take part, wherever they run."""
+    """The number of sites that take part, on any supervisor."""
     asked: int = 0
-    """How many clients the job began with."""
+    """The number of sites that the job began with."""
     meeting_key: bytes | None = field(default=None, repr=False)
     """By which the clients know one another where other supervisors run some; None: this one runs all."""
 
@@ -39,4 +39,4 @@ class Offer:
 
     job_id: str
     reader: Reader
-    """Who is to learn the key of the meeting."""
+    """The reader of the meeting's key."""

@@ -1,4 +1,4 @@
-"""Whole columns of single values: whatever is in them becomes a number or a code; nothing here fails on a value.
+"""Whole columns of single values: each value becomes a number or a code; nothing here fails on a value.
 
 The meaning of a cell is that of `core.data.cells`, given to Arrow arrays at once. A number or date becomes a
 float64 in the units that enter a model (NaN: missing), a category an int32 and a binary an int8, its place among the

@@ -1,4 +1,4 @@
-"""What is counted and compared of every uploaded file, however it is written; refusals name the field at fault."""
+"""Counts and checks of every uploaded file, in any format; refusals name the field at fault."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ class Counter:
 
     @property
     def batch_rows(self) -> int:
-        """How many rows are looked at together."""
+        """The number of rows that are read together."""
         return max(1, min(_BATCH_ROWS, _BATCH_NUMBERS // self._row_cells))
 
     def add(self, batch: pa.RecordBatch) -> None:

@@ -2,7 +2,7 @@
 
 The file is a stranger's and the libraries that read it are large, so the process that reads it holds no secret but
 this file's own keys and that of its owner's row hashes, may use so much memory, processor time and disk, and is killed
-when its time is up. Its parent reads one small JSON answer. What it reads and what it writes is encrypted on the disk.
+when its time is up. Its parent reads one small JSON answer. Its input and its output are encrypted on the disk.
 
 The canonical file is an uncompressed Arrow IPC file with one column for each declared one, in order, and one row for
 each row of the upload, in order: float64 numbers in the units that enter a model (days since `lower` for dates; NaN:
@@ -58,7 +58,7 @@ _MEDIA_TYPES = {
 
 
 class Limits(Frozen):
-    """What decoding one file may use."""
+    """Limits of decoding one file."""
 
     rows: int = Field(default=20_000_000, gt=0)
     columns: int = Field(default=2_000, gt=0)
@@ -70,7 +70,7 @@ class Limits(Frozen):
 
 
 class Decoded(Frozen):
-    """What was decoded into a canonical file."""
+    """The result of decoding into a canonical file."""
 
     rows: int
     bytes: int = Field(description="of the encrypted file")

@@ -27,7 +27,7 @@ _FOOTER_BYTES = 64 * 2**20
 
 
 class Format(StrEnum):
-    """How a file is written."""
+    """Formats of a file."""
 
     CSV = "csv"
     PARQUET = "parquet"

@@ -21,7 +21,7 @@ bucketed form of Cormode and Garofalakis (2005).
 *Chance.* Let P and Q be p and q before they are freed. Samples of one population differ from it by d/n and e/m, of
 which c has <d, e>/(n m), p has |d|^2/n^2 and q has |e|^2/m^2 beside terms that are linear in d and e. The linear terms
 of c - sqrt(p q) cancel where both populations are one. The rest are uncorrelated, with variances P/(n m), 2 P/n^2 and
-2 Q/m^2. So the share has the variance
+2 Q/m^2. The share then has the variance
 
     m/n sqrt(P Q) + (m/n)^2 P/2 q/p + Q/2 p/q,
 
@@ -72,7 +72,7 @@ class ColumnSum(Frozen):
 
 
 class RowCounts(Frozen):
-    """How many rows fall into each bucket, by the cells of some columns."""
+    """Counts of rows in each bucket, by the cells of some columns."""
 
     columns: tuple[str, ...] = Field(description="their names, sorted")
     counts: str = Field(description="unsigned 32-bit numbers, the lower byte first, as base64")
@@ -84,7 +84,7 @@ class RowCounts(Frozen):
 
 
 class Summary(Frozen):
-    """What is kept of an upload's records, so that the next upload can be compared with it."""
+    """The summary of an upload's records, which the next upload is compared with."""
 
     rows: int
     records: str = Field(description="digest of the multiset of rows, over all columns")
@@ -103,7 +103,7 @@ def column_sets(names: Sequence[str]) -> tuple[tuple[str, ...], ...]:
     """Return the sets of columns by which rows are counted, each sorted, the set of all first; none twice.
 
     Up to four columns: every subset. More: they are dealt into 16 groups by their names; the groups, four joined ones,
-    and all unions of these four. So uploads whose declarations differ in a few columns have sets in common.
+    and all unions of these four. Uploads whose declarations differ in a few columns therefore have sets in common.
     """
     if len(names) <= _FEW:
         groups = [[name] for name in sorted(names)]

@@ -33,7 +33,7 @@ _HIGHEST_LETTER: Final = 0x10FFFF
 _SURROGATES: Final = (0xD800, 0xDFFF)
 _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, NotImplementedError, RuntimeError)
 _NO_HEADER = (ValueError, SyntaxError, TokenError, TypeError, KeyError)
-"""What NumPy says of headers."""
+"""NumPy's own limit of headers."""
 _WRITE_AGAIN: Final = "write the file again with numpy.savez or numpy.savez_compressed"
 
 

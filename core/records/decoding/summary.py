@@ -3,9 +3,9 @@
 A cell is a number, a day, a text or missing, whatever its column is declared as: "1", " 1.0" and 1 are one number, and
 numbers are compared as single precision holds them, so that a column written with four bytes is still the same. Days
 are those of ISO dates. Each cell gets a 64-bit hash under its column's own key; a row's hash by some columns is the sum
-of theirs. The hashes are fast, not cryptographic: what keeps them from readers is that all of it is stored sealed.
+of theirs. The hashes are fast, not cryptographic: readers cannot see them since all of it is stored sealed.
 
-What is kept at once is one batch's hashes, and counts of a fixed size for at most 31 sets of columns
+Memory holds one batch's hashes, and counts of a fixed size for at most 31 sets of columns
 (`core.records.decoding.likeness`). The time taken does not depend on values, but for texts, each of which is hashed
 once.
 """
@@ -125,7 +125,7 @@ class ColumnCells:
 
     @property
     def sum(self) -> ColumnSum:
-        """What all batches add up to."""
+        """The sum of all batches."""
         return ColumnSum(digest=_digest(self._sums), bits=round(bits_of(self._levels.tolist()), 3))
 
 

@@ -1,7 +1,7 @@
-"""What decoding did to the cells of each column. For the data's owner alone: these counts are private.
+"""The validation report: the treatment of the cells of each column, for the owner alone: its counts are private.
 
-So a report is stored sealed, under a key that is worked out from the dataset's own: who reads the database, the
-operators of other sites among them, learns nothing of it, and it goes with the records' key.
+A report is therefore stored sealed, under a key derived from the dataset's own. Readers of the database and operators
+of other sites learn nothing of it, and it goes with the records' key.
 """
 
 import base64
