@@ -24,8 +24,8 @@ def check(
     Args:
         session: a read-only snapshot.
         context: of the service.
-        caller: who asks.
-        planned: the job, of a federated one a client's: what the model uses is declared alike by all.
+        caller: the principal that asks.
+        planned: the job, of a federated one a site's: all sites declare the model's columns alike.
         datasets: that the job would read.
 
     Raises:

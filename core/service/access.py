@@ -1,4 +1,4 @@
-"""Use cases of access: who may see a dataset and send jobs to it, and how much of its budget these may use.
+"""Use cases of access: the principals that may see a dataset and send jobs to it, with caps of its budget.
 
 The budget belongs to the scope, and so does a cap: a principal has one in a scope, which all of its jobs there count
 against, whichever of the scope's datasets they read.
@@ -68,9 +68,9 @@ def give(
         context: the service.
         caller: the dataset's owner.
         dataset_id: the dataset.
-        principal_id: who gets access.
-        cap: how much of the scope's budget it may use.
-        versions: what the caller believes the cap to be; None: nothing.
+        principal_id: the principal that gets access.
+        cap: its cap of the scope's budget.
+        versions: the cap that the caller expects; None: any.
 
     Raises:
         NotFound: dataset or principal do not exist for the caller.
@@ -166,7 +166,7 @@ def take(context: Context, caller: Caller, dataset_id: str, principal_id: str) -
     """Take a principal's access to a dataset away; with the last one in the scope its cap closes.
 
     From then on it does not see the dataset, and reserves nothing. Its queued jobs end, and stay so if it is given
-    access again; what runs goes on, and its release waits for the owner's approval. What was released before stays the
+    access again. A running job goes on, and its release waits for the owner's approval. Earlier releases stay the
     principal's. Taking away what was not given changes nothing.
 
     Raises:

@@ -111,7 +111,7 @@ def pick(addresses: Sequence[str], settings: ServiceSettings) -> str | None:
     """Return the address to connect to; None where there is none, or one of them may not be reached.
 
     Args:
-        addresses: all that a name has.
+        addresses: all addresses of a name.
         settings: they name networks that are allowed though they are not public.
     """
     allowed = [ipaddress.ip_network(one.strip()) for one in settings.webhook_networks.split(",") if one.strip()]

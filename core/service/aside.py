@@ -23,7 +23,7 @@ class Aside:
     Args:
         name: the thread's.
         most: pieces that wait; of more, those that have waited longest are dropped.
-        rests: how many times the processor time of a piece the thread rests after it.
+        rests: rest of the thread after a piece, in multiples of its processor time.
     """
 
     def __init__(self, name: str, most: int, rests: float = _RESTS) -> None:
@@ -39,7 +39,7 @@ class Aside:
         """Have a piece of work done when those before it are.
 
         Args:
-            key: whose it is; it takes the place of one that waits under the same key.
+            key: its key; it replaces one that waits under the same key.
             piece: does it, and tells whether there is more to do; then it is called again, after what else waits.
         """
         with self._lock:

@@ -97,7 +97,7 @@ class Backlogs:
             database: the ledger.
             heads: the number of the last entry, by scope.
             keys: under which marks count, the present one first.
-            actor: who asks.
+            actor: the principal that asks.
 
         Raises:
             LedgerBehindError: one of them is too long; its verification goes on.
@@ -120,7 +120,7 @@ class Backlogs:
             database: the ledger.
             heads: the number of the last entry, by scope.
             keys: under which marks count, the present one first; at least one.
-            actor: who asks.
+            actor: the principal that asks.
 
         Raises:
             LedgerBehindError: always, but where the chain does not verify.

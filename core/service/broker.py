@@ -24,7 +24,7 @@ NOTIFY: Final = "farthing.notify"
 QUEUES: Final = {"cpu": ("cpu",), "cuda": ("gpu",), "auto": ("cpu", "gpu")}
 """The queues whose supervisors serve a device."""
 SOCKET_SECONDS: Final = 0.4
-"""How long one try to publish may take."""
+"""Seconds that one try to publish may take."""
 MOST_PENDING: Final = 1000
 MOST_QUEUED: Final = 1000
 """Messages kept in a queue that nobody reads: one each would do, since a supervisor that wakes takes all it can."""
@@ -93,7 +93,7 @@ class BrokerNotifier:
     """Notifies by messages from a thread of its own, so that a broker that is away delays nobody.
 
     Args:
-        app: whose broker to use.
+        app: the settings with the broker's address.
     """
 
     def __init__(self, app: Celery) -> None:

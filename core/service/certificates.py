@@ -1,13 +1,13 @@
-"""Certificates: what a job drew, at what price, under which promise, and where the ledger says so, signed.
+"""Certificates: a job's draws, price and promise, with their entries in the ledger, signed.
 
-Nothing is signed of a ledger that does not verify now: who can write into the database could otherwise have the
-installation sign what he likes. Its chain is followed from its last mark on, and has to have the entry that the witness
-knows of; the entries that a certificate speaks of are hashed again, however old. All that a certificate shows of the
-scope, its budget, the job's schedule and payments, and whose records they are of, is compared with that.
+Nothing is signed of a ledger that does not verify now. A writer into the database could otherwise have the
+installation sign any text. Its chain is followed from its last mark on, and has to have the entry that the witness
+knows of; the entries that a certificate speaks of are hashed again, however old. The scope, its budget, the job's
+schedule and payments, and the dataset that a certificate shows are compared with that.
 
 The payload follows from the job's rows and its scope's entries alone. Nothing in it depends on a record but through
-what was paid for: the parameters' digest is one of noised answers, as the parameters are. So whoever may see a job may
-have its certificate, and two of one job have the same payload, byte for byte, until the ledger says more of it (a
+what was paid for: the parameters' digest is one of noised answers, as the parameters are. Everybody who may see a job
+may have its certificate, and two of one job have the same payload, byte for byte, until the ledger says more of it (a
 correction, a reconciliation) or its release is judged. When it was signed, and by which key, stands in the header.
 """
 
@@ -42,8 +42,8 @@ CERTIFICATE: Final = "farthing-certificate"
 HEAD: Final = "farthing-head"
 VERSION: Final = 1
 METHOD: Final = ("model", "models", "optimizer", "privacy", "inference")
-"""What a certificate says of a job's settings; labels and resources are the caller's own affair, and which datasets the
-other clients of a federated job have is not for all to see."""
+"""A job's settings in a certificate. Labels and resources are the caller's own affair, and datasets of the other sites
+of a federated job are not for all to see."""
 
 
 def certificate(context: Context, caller: Caller, job_id: str) -> str:

@@ -1,4 +1,4 @@
-"""What every use case is given: the settings, the database and the notifier. Use cases own their transactions."""
+"""The context of every use case: the settings, the database and the notifier. Use cases own their transactions."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -37,7 +37,7 @@ class Context:
 
 @dataclass(frozen=True)
 class Caller:
-    """Who asks, known by an API key."""
+    """The principal that asks, known by an API key."""
 
     id: str
     name: str

@@ -1,4 +1,4 @@
-"""Curves: what more, or less, of a budget would buy: predicted widths at nine privacy targets around the asked one."""
+"""Curves: predicted widths at nine privacy targets around the one that was asked for."""
 
 from collections.abc import Iterator, Sequence
 from decimal import Decimal

@@ -1,6 +1,6 @@
 """Use cases of datasets that are there: seen and erased.
 
-Those on their way in are in `core.service.uploads`; who else may use them is in `core.service.access`.
+Those on their way in are in `core.service.uploads`; other principals' access is in `core.service.access`.
 """
 
 import time
@@ -136,7 +136,7 @@ def mock(context: Context, caller: Caller, dataset_id: str, count: int) -> list[
 
     Raises:
         NotFound: it does not exist for the caller.
-        Invalid: so many rows have too many cells.
+        Invalid: this number of rows has too many cells.
     """
     with context.database.read() as session:
         columns = COLUMNS.validate_python(find(session, caller, dataset_id).columns)

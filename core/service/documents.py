@@ -61,7 +61,7 @@ NOT_PROMISED: Final = (
 
 
 def of_job(context: Context, caller: Caller, job_id: str) -> DocumentView:
-    """Return the report of a job: what it drew and what that promises.
+    """Return the report of a job: its draws and their promise.
 
     Raises:
         NotFound: it does not exist for the caller.
@@ -167,7 +167,7 @@ def _of_data(context: Context, caller: Caller, job: JobView) -> list[SectionView
 
 
 def of_dataset(context: Context, caller: Caller, dataset_id: str) -> DocumentView:
-    """Return the report of a dataset's budget: what is promised for good, and where it went.
+    """Return the report of a dataset's budget: the lasting promise, and the spending.
 
     Raises:
         NotFound: it does not exist for the caller.

@@ -47,7 +47,7 @@ def begin(session: Session, dataset: Dataset, metadata: Metadata) -> None:
 
 
 def _declared(metadata: Metadata) -> dict[str, Any]:
-    """Return a declaration as it was given: what a scope decides stays unsaid."""
+    """Return a declaration as it was given, without the members that a scope decides."""
     return metadata.model_dump(mode="json", exclude_unset=True)
 
 

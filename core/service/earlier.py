@@ -1,8 +1,8 @@
 """An owner's earlier uploads by their ledgers, not by rows that somebody may have taken away.
 
-Each upload's entry commits to what is kept of it, sealed (`core.ledger.identities.digest_of`). Whoever can write into
-the database could otherwise delete that, or call its records gone to another scope, and have the same records uploaded
-for a second budget. Nothing here depends on what the records say.
+Each upload's entry commits to what is kept of it, sealed (`core.ledger.identities.digest_of`). A writer into the
+database could otherwise delete that, or call its records gone to another scope, and have the same records uploaded for
+a second budget. Nothing here depends on what the records say.
 """
 
 from collections.abc import Collection, Mapping
@@ -24,7 +24,7 @@ GONE = "the record of earlier uploads that later ones are compared with is gone,
 
 @dataclass(frozen=True)
 class Earlier:
-    """What the ledgers of an owner's scopes say of earlier uploads.
+    """Earlier uploads in the ledgers of an owner's scopes.
 
     Attributes:
         due: the digest of what is kept, by dataset; without those of which nothing is kept.

@@ -30,7 +30,7 @@ def put(context: Context, caller: Caller, address: str, kinds: Sequence[NoticeKi
 
     Args:
         context: the service.
-        caller: whose address it is.
+        caller: the principal of the address.
         address: as the body's schema checked it.
         kinds: of events.
 

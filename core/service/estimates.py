@@ -1,4 +1,4 @@
-"""What a job would cost and what the theory predicts, from public facts alone."""
+"""Estimates: the price of a job and the theory's predictions, from public facts alone."""
 
 from collections import OrderedDict
 from dataclasses import dataclass, replace
@@ -109,7 +109,7 @@ class Plans:
     """Plans of jobs that were asked for before, so that the same job is planned once.
 
     A plan follows from the request and from public facts that never change: a ready dataset's columns and size, its
-    scope's adjacency and terms. Who may submit it, and whether it fits, is asked each time.
+    scope's adjacency and terms. The right to submit it, and its fit, are checked each time.
     """
 
     def __init__(self, most: int) -> None:
@@ -120,7 +120,7 @@ class Plans:
     def find(self, spec: JobSpec, digest: str) -> EstimatedJob | None:
         """Return the plan of a job; None where there is none, or where it depends on what is there now.
 
-        So do GPUs, weights to start from and models to be about; plans of several clients are not kept.
+        GPUs, weights to start from and models to be about do so too; plans of several sites are not kept.
 
         Args:
             spec: the request.
@@ -289,7 +289,7 @@ class Foreseen(NamedTuple):
 
 
 class Forecasts:
-    """What was predicted before: it follows from requests and from public facts that never change."""
+    """Earlier predictions: they follow from requests and from public facts that never change."""
 
     def __init__(self, most: int) -> None:
         self._most = most

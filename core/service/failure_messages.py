@@ -1,4 +1,4 @@
-"""What becomes of a job whose worker is lost, and why one has failed: words that follow from public figures alone.
+"""Messages on lost workers and failed jobs, from public figures alone.
 
 Nothing here knows what an exception said: a failure's code is from a closed list, and the rest is what was asked for.
 """

@@ -1,7 +1,7 @@
-"""What a ledger promises of what a job drew; of a federated job, client by client, to whoever may see that client.
+"""The promise of a job by its ledger; of a federated job, site by site, for viewers of that site.
 
-No promise is made to several scopes together: each client's is its own ledger's, to the people of its own scope. So a
-federated model has as many as it has clients, and whoever may not see a client is told that it is there.
+No promise is made to several scopes together: each client's is its own ledger's, to the people of its own scope. A
+federated model therefore has one promise for each site. A viewer who may not see a site reads only that it exists.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ from core.service.scopes import viewer
 def guarantee_of(session: Session, job: Job) -> Report:
     """Return the figures of all that was charged for a job, or a client, under its scope's own terms.
 
-    Less than all was decided by answers: no guarantee for this job alone. What is left of a stream's chunks may cost
+    Less than all was decided by answers: no guarantee for this job alone. The rest of a stream's chunks may cost
     nothing.
     """
     charged = compose(ledger.executed_by(session, job))
@@ -44,7 +44,7 @@ def _figures(charged: Event, terms: Terms, adjacency: Adjacency, *, declared: bo
 
 
 def sees_client(session: Session, who: Viewer, client: Job) -> bool:
-    """Tell whether a viewer of a federated job may see a client: who asked for it, and the owner of its own scope."""
+    """Say whether a viewer of a federated job may see a site: its submitter may, and the owner of the site's scope."""
     owners = {client.owner_id, session.get_one(Scope, client.scope_id).owner_id}
     return who.sees_everything or who.id in owners
 

@@ -95,7 +95,7 @@ def measure(context: Context, agreed: dict[str, int]) -> tuple[Figures, int | No
 
     Args:
         context: the service.
-        agreed: what the witness was seen to know before, see `witnessing.lag`.
+        agreed: the witness's heads as they were last seen, see `witnessing.lag`.
     """
     with context.database.read() as session:
         silent = SILENT_LEASES * context.settings.lease_seconds

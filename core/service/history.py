@@ -36,7 +36,7 @@ Vector = tuple[int, ...]
 
 @dataclass(frozen=True)
 class JobEnd:
-    """What the ledger says of the end of a job, in nano-nats at the orders of the scope."""
+    """The end of a job in the ledger, in nano-nats at the orders of the scope."""
 
     seq: int
     at: float

@@ -32,7 +32,7 @@ MOST_OVERLAPS: Final = 50
 
 @dataclass(frozen=True)
 class _Found:
-    """What comparing an upload with an earlier one gave."""
+    """The result of comparing an upload with an earlier one."""
 
     same: bool = False
     share: float | None = None
@@ -61,7 +61,7 @@ class Comparison:
         Raises:
             DuplicateDataset: use the dataset that there is, or join its scope.
             NearCopy: join the scope, or state why these are other people.
-            ScopeFrozen: what an earlier upload is compared with is gone, or was changed.
+            ScopeFrozen: the record of an earlier upload is gone, or was changed.
             LedgerFrozen: the ledger is behind its witness, and does not know what was paid.
         """
         same: list[Known] = []

@@ -1,7 +1,7 @@
 """Where jobs come in: submissions that wait together are admitted one by one, and stored in one transaction.
 
 To store one job takes a dozen statements and two syncs of a disk, the database's and the witness's; to store sixteen
-takes as many. So whoever serves hands over all that wait. Locks are taken once for all of them; then each is decided
+takes as many. The serving thread hands over all that wait. Locks are taken once for all of them; then each is decided
 alone, in the order in which they came, against what those before it have left: answers, refusals and the ledger are
 what they would be had the jobs come one at a time.
 
@@ -51,7 +51,7 @@ class Submission:
     digest: str
     """Of the request's canonical text."""
     line: audit.Line | None = None
-    """What the audit log says of it if it is accepted, stored with the job; None where somebody else will tell it."""
+    """Its line in the audit log if it is accepted, stored with the job; None where other code writes the line."""
     clone_of: str | None = None
     """The job that it repeats."""
 
@@ -68,7 +68,7 @@ class StoredAnswer:
     body: dict[str, Any]
     replayed: bool
     made: "Made | None" = None
-    """What nobody may rely on before it was confirmed; None where there is nothing new."""
+    """The new state, valid once confirmed; None where there is nothing new."""
 
 
 @dataclass(frozen=True)
@@ -195,12 +195,12 @@ class _Draft:
 
     @property
     def rows(self) -> tuple[Job, ...]:
-        """All that is stored of it."""
+        """Its stored form."""
         return self.payers if self.job in self.payers else (self.job, *self.payers)
 
     @property
     def line(self) -> audit.Line | None:
-        """The request's line in the audit log; who submitted did not know the job's name yet, and is told it here."""
+        """The request's line in the audit log, now with the job's id, which the request lacked."""
         line = self.submission.line
         return None if line is None else replace(line, target=f"jobs/{self.job.id}")
 
@@ -278,7 +278,7 @@ def _stored(session: Session, submission: Submission) -> StoredAnswer:
 
 @dataclass(frozen=True)
 class _Counter:
-    """All that decides who is admitted, as it stands under locks that last until the transaction ends."""
+    """The facts that decide admission, under locks that last until the transaction ends."""
 
     datasets: Mapping[tuple[Viewer, str], Dataset]
     models: frozenset[str]

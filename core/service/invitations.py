@@ -35,7 +35,7 @@ def create(
         role: of the principal that it will make.
         note: for whom it is, in words.
         dataset_id: one of the caller's own, to which an analyst gets access at once; None: to none.
-        cap: how much of that dataset's budget the analyst may use; None without a dataset.
+        cap: the analyst's cap of that dataset's budget; None without a dataset.
 
     Raises:
         Forbidden: the caller may not invite this role, or does not own the dataset.

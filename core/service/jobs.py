@@ -107,12 +107,12 @@ def page(
 
 
 def cancel(context: Context, caller: Caller, job_id: str) -> JobView:
-    """Cancel a job: a queued one at once, a running one soon, an ended one not at all; what it spent stays spent.
+    """Cancel a job: a queued one at once, a running one soon, an ended one not at all. Its spending stays spent.
 
     Raises:
         NotFound: it does not exist for the caller.
-        Forbidden: it is neither the caller's nor on the caller's data. Who owns the data of one client of a
-            federated job may cancel that client; the job's quorum then decides.
+        Forbidden: it is neither the caller's nor on the caller's data. The owner of one site's data in a federated job
+            may cancel that site's part; the job's quorum then decides.
     """
 
     def work(session: Session) -> JobView:
@@ -258,7 +258,7 @@ def artifacts(context: Context, caller: Caller, job_id: str) -> list[ArtifactVie
 
 
 def report(context: Context, caller: Caller, job_id: str) -> dict[str, Any]:
-    """Return a job's privacy report: what was reserved and spent, what that promises, and where the ledger stands.
+    """Return a job's privacy report: its reservation and spending, their promise, and the head of the ledger.
 
     A federated job's has one for each client that the caller may see: no promise is made to several scopes together.
 

@@ -103,7 +103,7 @@ def _principal(session: Session, caller: Caller, name: str, role: Role, principa
 
 
 def _refuse_taking_over(session: Session, caller: Caller, principal_id: str) -> None:
-    """Refuse a key of somebody who holds records to everybody else: whoever sees it is the owner from then on.
+    """Refuse a key of a principal with records to everybody else: its reader would be the owner from then on.
 
     It takes the principal's lock, as the first upload does: no key is made beside it.
 

@@ -1,8 +1,8 @@
 """The smallest epsilons of what scopes have spent, looked for off the request path.
 
-Composing privacy loss distributions takes half a second, and every paid chunk makes another composition. So a reader
-gets the smallest epsilon if it is ready, and else an upper bound that is worked out at once; a thread of this process
-looks for the smallest of what was read last of each scope, one scope after the other, and later readers get it.
+Composing privacy loss distributions takes half a second, and every paid chunk makes another composition. A reader gets
+the smallest epsilon if it is ready, and else an upper bound that is worked out at once; a thread of this process looks
+for the smallest of what was read last of each scope, one scope after the other, and later readers get it.
 """
 
 import threading
@@ -23,7 +23,7 @@ _MOST_SCOPES: Final = 1024
 
 
 class Composition(NamedTuple):
-    """What a scope has spent."""
+    """The events that a scope has spent."""
 
     key: Hashable
     """By which a reader knows it again."""
@@ -46,8 +46,8 @@ class Labels:
         """Return the smallest known epsilon of a composition if it is ready; else have the thread look for it.
 
         Args:
-            scope_id: whose composition.
-            key: which one; what is ready of another is not returned.
+            scope_id: the scope of the composition.
+            key: the version; a result of another is not returned.
             load: returns the scope's composition as it is when the thread comes to it.
         """
         with self._lock:

@@ -54,7 +54,7 @@ def message(settings: ServiceSettings, address: str, subject: str, text: str) ->
 
     Args:
         settings: with the sender.
-        address: whose form was checked when it was set.
+        address: of a form that was checked when it was set.
         subject: one line.
         text: plain.
 

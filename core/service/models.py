@@ -1,4 +1,4 @@
-"""Use cases of released models as they were released; what is reckoned from them is in `readings`."""
+"""Use cases of released models as they were released; figures derived from them are in `readings`."""
 
 import json
 from typing import Any

@@ -1,7 +1,7 @@
 """Notification of supervisors: a job waits, so look at the database now and not at the next poll.
 
 The database is the truth. A notification that gets lost costs seconds, for supervisors poll and sweepers notify again;
-one that arrives twice costs nothing, for the second claim finds nothing. So a notification never delays and never fails
+one that arrives twice costs nothing, for the second claim finds nothing. A notification never delays and never fails
 the request that sends it.
 """
 

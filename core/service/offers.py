@@ -1,6 +1,7 @@
-"""Offers: what still fits in a budget, for typical jobs, from declared columns and the ledger alone.
+"""Offers: typical jobs that still fit in a budget, from declared columns and the ledger alone.
 
-The jobs of a dataset are planned once, since its declaration never changes; how many fit is counted at each request.
+The jobs of a dataset are planned once, since its declaration never changes. The number that fits is counted at each
+request.
 """
 
 from collections import OrderedDict

@@ -38,7 +38,7 @@ class Arrived:
     location: str
     wrapped_key: str
     report: dict[str, str]
-    """How its cells were read, for who has the key."""
+    """The report of its cells, sealed for holders of the key."""
     site: str
 
 

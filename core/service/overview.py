@@ -1,4 +1,4 @@
-"""What stands on every page of the console: the budgets in sight, and how many releases wait for the caller."""
+"""The frame of every page of the console: the budgets in sight, and the number of releases that wait for the caller."""
 
 from dataclasses import dataclass
 from decimal import Decimal
@@ -45,7 +45,7 @@ class InSight:
 
 @dataclass(frozen=True)
 class Overview:
-    """What the shell of each page shows."""
+    """The content of the frame."""
 
     budgets: tuple[InSight, ...]
     pending: int

@@ -1,8 +1,8 @@
 """Passes over whole chains that people ask for: beside requests, and told of when they have ended.
 
 An answer is never later than `WAIT_SECONDS`: it is the outcome of the pass that was asked for, if that has ended by
-then, and else that of the last one before it. Whoever asks again gets the outcome once, and begins another pass after
-that.
+then, and else that of the last one before it. The next request gets the outcome once, and the one after begins another
+pass.
 """
 
 import threading
@@ -26,7 +26,7 @@ _MOST: Final = 1024
 
 @dataclass(frozen=True)
 class PassResult:
-    """What a pass has found, and when the last entries were read, in seconds since the epoch."""
+    """The result of a pass, and the time at which the last entries were read, in seconds since the epoch."""
 
     found: Verification
     at: float
@@ -38,7 +38,7 @@ class Pass:
 
     scope_id: str
     actor: str
-    """Who asked for it first; of the entry that freezes the scope."""
+    """The principal that asked for it first; the entry that freezes the scope names it."""
     verifier: Verifier
     outcome: PassResult | None = None
     ended: float | None = None
@@ -68,8 +68,8 @@ class Passes:
 
         Args:
             database: the ledger.
-            scope_id: whose chain.
-            caller_id: who asks.
+            scope_id: the scope of the chain.
+            caller_id: the principal that asks.
             wait_seconds: for so long the end is waited for.
 
         Returns:
@@ -99,7 +99,7 @@ class Passes:
         return mine.outcome, False
 
     def stop(self) -> None:
-        """Leave what is being verified; what is stored is whole at any time."""
+        """Leave the running verification; the stored state is whole at any time."""
         self._aside.stop()
 
     def _begin(self, database: Database, scope_id: str, actor: str) -> Pass:

@@ -1,4 +1,4 @@
-"""How a job is shown: what has not reached the time grid yet is left out, and so is a model that waits for approval."""
+"""Views of a job: events before the next point of the time grid are left out, as is a model that waits for approval."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -39,7 +39,7 @@ from farthing.schemas.models import ReleaseDecision
 
 _SCHEDULE: Final[TypeAdapter[list[Event]]] = TypeAdapter(list[Event])
 _RESOURCES: Final = {name: field.default for name, field in Resources.model_fields.items()}
-"""What is meant by a field that a stored job does not say."""
+"""Defaults of fields that a stored job lacks."""
 
 
 def views(session: Session, context: Context, seen: Sequence[tuple[Viewer, Job]]) -> list[JobView]:
@@ -76,7 +76,7 @@ def views(session: Session, context: Context, seen: Sequence[tuple[Viewer, Job]]
 
 @dataclass
 class _Waiting:
-    """Says what queued jobs wait for; who serves is looked up once for all of them, and only where one is queued."""
+    """Says why queued jobs wait. Workers are looked up once for all of them, and only where one is queued."""
 
     session: Session
     context: Context
@@ -179,7 +179,7 @@ def queued_view(job: Job, owner_name: str, cost: JobCost) -> JobView:
 
 @dataclass(frozen=True)
 class _Seen:
-    """What a job's visible history says of it, while later lines wait for the time grid."""
+    """The standing of a job by its visible history, while later lines wait for the time grid."""
 
     state: str
     step: int
@@ -252,7 +252,7 @@ def _membership(job: Job) -> FederationView | None:
 
 
 def _cost(session: Session, job: Job, *, ended: bool) -> JobCost:
-    """Return what a job costs; what it gave back is told only once its end may be seen."""
+    """Return the cost of a job; the part given back shows only once its end may be seen."""
     account = empty_budget(session, job.scope_id)
     charged = compose(ledger.executed_by(session, job)) if job.chunks_spent else None
     return JobCost(

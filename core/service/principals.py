@@ -1,4 +1,4 @@
-"""Use cases of principals: who there is, and who is shut out. Only admins shut out; auditors may look."""
+"""Use cases of principals: their list, and their disabling. Only admins shut out; auditors may look."""
 
 from contextlib import suppress
 
@@ -44,7 +44,7 @@ def get(context: Context, caller: Caller, principal_id: str) -> PrincipalStateVi
 def disable(context: Context, caller: Caller, principal_id: str, reason: str) -> PrincipalStateView:
     """Shut a principal out: from the next request on every process refuses all its keys.
 
-    What waits in the queue ends, and gives back what it reserved; what runs goes on, and its release waits for the
+    A job in the queue ends, and gives back its reservation. A running one goes on, and its release waits for the
     data's owner.
 
     Raises:
@@ -71,7 +71,7 @@ def enable(context: Context, caller: Caller, principal_id: str) -> PrincipalStat
     Raises:
         Forbidden: the caller is no admin.
         NotFound: there is none.
-        LedgerFrozen, LedgerBusy: what waits could not be ended first.
+        LedgerFrozen, LedgerBusy: a waiting job could not be ended first.
     """
     caller.require("admin")
     get(context, caller, principal_id)  # there is one

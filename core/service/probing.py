@@ -1,4 +1,4 @@
-"""A probe of whether this service can write: what only reads goes on when a disk is full, and jobs do not."""
+"""A probe of writing: with a full disk, reads go on and jobs do not."""
 
 import os
 import time

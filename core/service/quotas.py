@@ -14,7 +14,7 @@ from core.service.context import Caller, Context
 from core.service.key_views import UsageView
 
 _STEP_BYTES: Final = 16 * 2**20
-"""An upload is counted anew after each; so much more than the quota can be on the disk for a moment."""
+"""An upload is counted anew after each, and the disk may hold that much more than the quota for a moment."""
 
 
 def usage(context: Context, caller: Caller) -> UsageView:
@@ -61,7 +61,7 @@ def counted(
 
     Args:
         context: the service.
-        owner_id: whose it is.
+        owner_id: the owner of the files.
         pieces: of the file.
         announced: whether its bytes were counted by `announce`, and are not to be counted again.
 
@@ -134,7 +134,7 @@ def admit(context: Context, session: Session, owner_id: str, added_bytes: int) -
     Args:
         context: the service.
         session: the transaction that keeps it; the owner stays locked until its end.
-        owner_id: whose it is.
+        owner_id: the owner of the files.
         added_bytes: its size.
 
     Raises:

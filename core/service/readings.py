@@ -69,7 +69,7 @@ def _told(released: AnyReleased, levels: Levels) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Whole:
-    """All that people read of a model at once: on a page, in a file, or as text."""
+    """The whole summary of a model: for a page, a file, or text."""
 
     summary: dict[str, Any]
     document: Document
@@ -240,7 +240,7 @@ def predict(
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a model takes to predict: ordinary columns, or one array."""
+    """The inputs of a model's predictions: ordinary columns, or one array."""
 
     columns: tuple[Scalar, ...]
     array: str | None

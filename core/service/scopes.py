@@ -135,8 +135,8 @@ def _entry(entry: Entry) -> EntryView:
 def verify(context: Context, caller: Caller, scope_id: str) -> VerificationView:
     """Recompute a scope's chain and sums, beside requests; a mismatch freezes the scope.
 
-    Where that takes long, the answer comes before its end, with the outcome of the last time; whoever asks again then
-    gets the outcome once it is there.
+    Where that takes long, the answer comes before its end, with the outcome of the last time. A later request gets the
+    new outcome once it is there.
 
     Raises:
         NotFound: it does not exist for the caller.

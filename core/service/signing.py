@@ -1,4 +1,4 @@
-"""What is signed of ledgers: their chains followed from their last marks, and entries of before hashed again."""
+"""Signed statements on ledgers: chains are followed from their last marks, and earlier entries are hashed again."""
 
 from collections.abc import Callable, Collection, Mapping
 from math import inf
@@ -39,10 +39,10 @@ def signed(
     """Return a payload signed, where the ledgers that it speaks of verify in the snapshot that it is of.
 
     Args:
-        context: what there is to work with.
+        context: the service.
         kind: of what is signed.
-        caller: who asks.
-        scopes: whose ledgers it speaks of.
+        caller: the principal that asks.
+        scopes: the scopes of the ledgers that it speaks of.
         told: makes the payload for this installation.
         job_id: the job that it speaks of, with its clients.
 

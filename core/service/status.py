@@ -174,7 +174,7 @@ def _serving(session: Session, context: Context, at: float, busy: Counter[str | 
 
 
 def _failures(session: Session, at: float, until: float, grid_seconds: float) -> list[FailureCountView]:
-    """Count the failures of the last day by code; what ended after the last point of the time grid does not count."""
+    """Count the failures of the last day by code, without jobs that ended after the last point of the time grid."""
     recent = (Job.finished_at > at - DAY_SECONDS, Job.finished_at <= until, Job.place.is_(None))
     counted = select(Job.error_code, func.count()).where(*recent, Job.error_code.is_not(None))
     found = []

@@ -15,7 +15,7 @@ from core.records.master_key import load_master_keys
 from core.service.context import Caller, Context
 
 MANY: Final = 0.01
-"""Of a column's cells: so many and more are worth a look."""
+"""A share of a column's cells from which the column is worth a look."""
 
 
 @dataclass(frozen=True)

@@ -121,7 +121,7 @@ def check(session: Session, caller: Caller, model: NetworkModel, design: Design,
 
     Args:
         session: a snapshot.
-        caller: who asks.
+        caller: the principal that asks.
         model: that starts from them.
         design: of its inputs.
         sites: where trainers will read them: those that keep the records.

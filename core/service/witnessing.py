@@ -82,7 +82,7 @@ def lag(context: Context, heads: Mapping[str, int], agreed: dict[str, int]) -> i
     Args:
         context: the service.
         heads: the number of each scope's last entry.
-        agreed: what the witness was seen to know before; those scopes are not asked for again, and it is kept up.
+        agreed: the witness's heads as they were last seen; those scopes are not asked for again, and it is kept up.
 
     Raises:
         NotReady: the witness does not answer.
