@@ -16,8 +16,8 @@ neighbouring inputs with laws P and Q
     P[E] = sum_j P_j[E, J = j] <= sum_j (e^epsilon Q_j[E, J = j] + w_j delta) <= e^epsilon Q[E] + delta.
 
 The caps are floor(1e9 B_j) - 1 nano-nats. The weights add up to .999 and not to 1: the rest of delta, and the weight
-of dropped orders, pay for draws that are only close to the laws that are priced. `core.privacy.draws` counts these draws
-and bounds their number.
+of dropped orders, pay for draws that are only close to the laws that are priced. `core.privacy.draws` counts them and
+bounds their number.
 
 Reservations that are given back lower totals and leave the proof as it is. Taking the best order at full delta
 afterwards has no such proof. Orders, weights and delta of a budget never change.
@@ -70,7 +70,7 @@ class Standing(Frozen):
 
 
 class Shortfall(Frozen):
-    """The shortfall of a refused job at the present head; share, rho and mu are one figure in three currencies."""
+    """The shortfall of a refused job at the present head; share, rho and mu give the room that is left, in three ways."""
 
     required: Decimal
     """Per cent of the budget that the job needs."""
