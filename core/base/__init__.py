@@ -1,1 +1,1 @@
-"""What every room stands on: failures, settings, logs, identifiers, canonical texts, the version."""
+"""The base that every room uses: failures, settings, logs, identifiers, canonical texts, the version."""

@@ -1,7 +1,7 @@
 """Expected failures. Each is a `Refusal` with a stable code; `api/errors.py` gives each its HTTP status.
 
-The docstring of a class is its title. What the guarantee rests on is checked by `ensure`, which also holds under
-`python -O`; other assertions are for types and tests.
+The docstring of a class is its title. Conditions that the guarantee depends on are checked by `ensure`, which also
+raises under `python -O`. Other assertions are for types and tests.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 
 Actor = Literal["client", "owner", "operator"]
 Fact = str | int | None | Sequence[Mapping[str, str | int]]
-"""What a program may read of a refusal."""
+"""A machine-readable fact of a refusal."""
 
 
 @dataclass(frozen=True)
@@ -261,13 +261,13 @@ class GpuUnavailable(Refusal):
 
 
 class ModelRetired(Refusal):
-    """This model was kept for as long as this service keeps models; its job, report and charges stay."""
+    """The retention time of this model has passed; its job, report and charges stay."""
 
     code = "model-retired"
 
 
 class ModelRetracted(Refusal):
-    """Who submitted the job, or an owner of the data, took this model back; its job, report and charges stay."""
+    """The job's submitter or an owner of the data took this model back; its job, report and charges stay."""
 
     code = "model-retracted"
 
@@ -287,39 +287,39 @@ class Diverged(Refusal):
 
 
 class PrivacyInvariantError(AssertionError):
-    """Something that the guarantee rests on does not hold: a fault of ours, raised under `python -O` too.
+    """A condition of the guarantee does not hold: a fault of this code. Raised under `python -O` too.
 
-    Nobody catches it to go on; an attempt that ends so is charged its full price.
+    No handler may catch it and continue. An attempt that ends with it is charged its full price.
     """
 
 
 def ensure(holds: bool, what: str) -> None:  # noqa: FBT001 - it reads as an assertion does
-    """Raise where something does not hold that the guarantee rests on.
+    """Raise where a condition of the guarantee does not hold.
 
     Args:
         holds: the condition.
-        what: what should hold, in words.
+        what: the condition in words.
 
     Raises:
-        PrivacyInvariantError: it does not.
+        PrivacyInvariantError: the condition is false.
     """
     if not holds:
         raise PrivacyInvariantError(what)
 
 
 class PeerLost(Exception):
-    """Another client of a federated job has gone, did not come in time, or says what it should not.
+    """Another site of a federated job has left, did not come in time, or sent an invalid message.
 
-    No refusal, for nobody asked: the attempt cannot go on. It says nothing about one's own records, and nothing that
-    was told before is lost.
+    It is no `Refusal`, because it answers no request: the attempt cannot go on. It reveals nothing about this site's
+    records, and answers that were released before stay valid.
     """
 
 
 class Misled(PeerLost):
-    """Another client has told what cannot be true, by what this one knows for itself; no record was asked since.
+    """Another site sent a statement that contradicts this site's own facts; no record was read since.
 
     Args:
-        number: whose word it was, of those that take part in the attempt, from 0.
+        number: the index of that site among those that take part in the attempt, from 0.
     """
 
     def __init__(self, number: int) -> None:

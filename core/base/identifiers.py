@@ -1,6 +1,7 @@
-"""Identifiers: a prefix that says what it names, then 26 characters that sort by the time of making.
+"""Identifiers: a prefix for the kind of thing, then 26 characters that sort by the time of creation.
 
-The time is the maker's own clock and only ever sorts; 80 random bits make the name unique and unguessable.
+The time is that of the creating machine's clock and is used for sorting only. 80 random bits make an identifier unique
+and unguessable.
 """
 
 import secrets

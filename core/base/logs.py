@@ -1,7 +1,7 @@
 """Logs of every process: one JSON object a line on standard error; codes, ids and places, never text from data.
 
-An exception's text, its traceback's variables and the arguments of a library's message may hold records. So an error
-is told by its class and the places it passed, and a library's message by its template.
+An exception's text, its traceback's variables and the arguments of a library's message may hold records. An error is
+therefore logged as its class and the places it passed, and a library's message as its template.
 """
 
 import json
@@ -23,7 +23,7 @@ def configure(process: str) -> FilteringBoundLogger:
     """Send every log of this process through one renderer, libraries' warnings too; call once, before serving.
 
     Args:
-        process: what this process is: ``api``, ``supervisor`` or ``worker``.
+        process: the kind of this process: ``api``, ``supervisor`` or ``worker``.
 
     Returns:
         The process's own logger.
@@ -50,10 +50,10 @@ def configure(process: str) -> FilteringBoundLogger:
 
 
 class Template(logging.Formatter):
-    """Writes a library's record in the same form, without its arguments and its exception's text."""
+    """Formatter of libraries' log records: the same JSON, without arguments and without an exception's text."""
 
     def __init__(self, process: str) -> None:
-        """Write for this process."""
+        """Format records of this process."""
         super().__init__()
         self._process = process
 
@@ -72,11 +72,11 @@ class Template(logging.Formatter):
 
 
 def describe(error: BaseException) -> dict[str, Any]:
-    """Return what may be told of an error: its class, and the modules and lines it passed, innermost last."""
+    """Return the loggable part of an error: its class, and the modules and lines it passed, innermost last."""
     places: list[str] = []
     trace = error.__traceback__
     while trace is not None:
-        if trace.tb_frame.f_code is not ensure.__code__:  # who called it is the place
+        if trace.tb_frame.f_code is not ensure.__code__:  # the caller of `ensure` is the place of the fault
             places.append(f"{trace.tb_frame.f_globals.get('__name__', '?')}:{trace.tb_lineno}")
         trace = trace.tb_next
     return {"error": type(error).__name__, "at": places[-MOST_PLACES:]}
@@ -88,7 +88,7 @@ def _name_process(process: str, logger: WrappedLogger, name: str, event: EventDi
 
 
 def _tell_errors(logger: WrappedLogger, name: str, event: EventDict) -> EventDict:  # noqa: ARG001 - the hook's shape
-    """Put an error's class and places where a traceback would stand."""
+    """Put an error's class and places in place of its traceback."""
     given = event.pop("exc_info", None)
     error = sys.exception() if given is True else given
     if isinstance(error, BaseException):

@@ -1,6 +1,6 @@
-"""What a text must look like: a pattern for programs, and for people words and an example.
+"""Patterns of texts: a regular expression for programs, and words with an example for people.
 
-Whoever sends another text reads the words; nobody has to read a regular expression. OpenAPI shows all three.
+The answer to a wrong text gives the words, so that nobody has to read a regular expression. OpenAPI shows all three.
 """
 
 import re
@@ -14,32 +14,32 @@ from pydantic_core import CoreSchema, core_schema
 
 @dataclass(frozen=True)
 class Pattern:
-    """What a text must look like; stands in `Annotated[str, ...]`."""
+    """The required form of a text; used in `Annotated[str, ...]`."""
 
     expression: str
     """Of the whole text, from `^` to `$`; digits are ASCII."""
     words: str
-    """What is allowed, to follow `must be`."""
+    """The allowed texts in words; they follow `must be`."""
     example: str
-    """A text that does."""
+    """A text of this form."""
 
     @property
     def fix(self) -> str:
-        """What to say to whoever sent another text."""
+        """The message for a text of another form."""
         return f"must be {self.words}, such as {self.example}"
 
     def check(self, text: str) -> str:
-        """Return a text that looks like it.
+        """Return a text of this form unchanged.
 
         Raises:
-            ValueError: it does not; the text says what is allowed, and nothing of what was sent.
+            ValueError: another form; the message gives the allowed texts and repeats nothing that was sent.
         """
         if not re.fullmatch(self.expression, text, re.ASCII) or text.endswith("\n"):
             raise ValueError(self.fix)
         return text
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:  # noqa: ANN401 - pydantic's own
-        """Check the text after what is said of it beside this."""
+        """Check the text after the other annotations of the field have checked it."""
         return core_schema.no_info_after_validator_function(self.check, handler(source))
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:

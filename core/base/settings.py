@@ -1,6 +1,6 @@
 """The service's own settings: every option of `farthing up` is also FARTHING_... in the environment.
 
-FARTHING_..._FILE names a file that holds the setting instead, so that no secret need stand in an environment.
+FARTHING_..._FILE names a file that holds the setting instead, so that no secret need be in the environment.
 """
 
 import os
@@ -19,7 +19,7 @@ from core.base.patterns import Pattern
 
 _PREFIX: Final = "FARTHING_"
 SITE: Final = "[a-z0-9][a-z0-9-]{0,39}"
-"""What a site's name looks like."""
+"""The regular expression of a site's name."""
 SITE_WORDS: Final = "1 to 40 lower-case letters, digits or hyphens, the first no hyphen"
 """The same in words."""
 
@@ -31,16 +31,16 @@ ADDRESS: Final = (
 
 
 def _networks(text: str) -> str:
-    """Refuse text that is no list of networks."""
+    """Return a comma-separated list of networks unchanged; raise ValueError for other text."""
     for one in filter(None, text.split(",")):
         ip_network(one.strip())
     return text
 
 
 class Files(PydanticBaseSettingsSource):
-    """Settings by file: the text of the file that FARTHING_..._FILE names, without blanks around it.
+    """Source of settings in files: the text of the file that FARTHING_..._FILE names, without blanks around it.
 
-    A setting that has a `..._file` beside it is left to those who read that file.
+    A setting with a `..._file` setting of its own is skipped here; the code that uses that file reads it.
     """
 
     def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[str | None, str, bool]:
@@ -51,19 +51,19 @@ class Files(PydanticBaseSettingsSource):
         return (Path(path).read_text(encoding="utf-8").strip() if path else None), field_name, False
 
     def __call__(self) -> dict[str, Any]:
-        """Return every setting that a file was named for."""
+        """Return all settings for which a file was named."""
         fields = self.settings_cls.model_fields.items()
         found = {name: self.get_field_value(field, name)[0] for name, field in fields}
         return {name: text for name, text in found.items() if text is not None}
 
 
 def _read_place(value: object) -> object:
-    """Tell a file from an object's address: a path would drop one of the latter's slashes."""
+    """Return a file's name as a Path, an object's address as it is: a Path would drop one of its two slashes."""
     return Path(value) if isinstance(value, str) and "://" not in value else value
 
 
 class ServiceSettings(BaseSettings):
-    """Where things are and how long they may take. Times in seconds, sizes in bytes."""
+    """The settings of every process. Times are in seconds, sizes in bytes."""
 
     model_config = SettingsConfigDict(env_prefix=_PREFIX, extra="ignore", frozen=True)
 
@@ -224,7 +224,7 @@ class ServiceSettings(BaseSettings):
 
     @model_validator(mode="after")
     def _checks_types(self) -> Self:
-        """Refuse `python -O`: what the guarantee rests on is checked there too, but other assertions are not."""
+        """Refuse `python -O`: it removes assertions. Conditions of the guarantee are checked even there (`ensure`)."""
         if sys.flags.optimize:
             raise ValueError("Farthing does not run under python -O or PYTHONOPTIMIZE: start it without them.")
         return self
@@ -248,7 +248,7 @@ class ServiceSettings(BaseSettings):
     @model_validator(mode="before")
     @classmethod
     def _put_passwords(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Put passwords, which come by file, into the URLs, which need not be secret then."""
+        """Put passwords from their own settings into the URLs, so that a URL need not be secret."""
         for name in ("database", "broker"):
             url, password = values.get(f"{name}_url"), values.get(f"{name}_password")
             if url and password:
@@ -262,12 +262,12 @@ class ServiceSettings(BaseSettings):
 
     @cached_property
     def records_path(self) -> Path:
-        """Where encoded records are kept, unless `storage_url` says otherwise."""
+        """The folder of encoded records, unless `storage_url` is set."""
         return self.home / "records"
 
     @cached_property
     def spool_path(self) -> Path:
-        """Where uploads wait, encrypted, for the seconds until they are decoded and stored."""
+        """The folder of encrypted uploads, for the seconds until they are decoded and stored."""
         return self.home / "spool"
 
     @cached_property
@@ -277,7 +277,7 @@ class ServiceSettings(BaseSettings):
 
     @cached_property
     def signing_key_path(self) -> Path:
-        """The file of the key that signs certificates, and of those that did."""
+        """The file of the key that signs certificates, and of its former keys."""
         return self.signing_key_file or self.home / "signing.key"
 
     @cached_property

@@ -1,4 +1,4 @@
-"""What is wrong with a request, field by field: a JSON pointer, and in plain words what the field must be."""
+"""Errors of a request, field by field: a JSON pointer, and the required form of the field in plain words."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -28,7 +28,7 @@ _SAID: Final[Mapping[str, str]] = {
     **dict.fromkeys(("bool_type", "bool_parsing"), _TRUTH),
 }
 _RENAMED: Final[Mapping[str, str]] = {"clients": "sites", "grant": "budget_cap"}
-"""Fields that have another name than they had in 0.1.0, by the old one."""
+"""New names of renamed fields, by their names in 0.1.0."""
 _FORMED: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
     "literal_error": lambda context: f"must be {context['expected']}",
     "enum": lambda context: f"must be {context['expected']}",
@@ -50,7 +50,7 @@ def field_errors(found: Sequence[Mapping[str, Any]], body: object) -> tuple[Fiel
     places = [tuple(error["loc"]) for error in found]
     fields: dict[FieldError, None] = {}
     for error, place in zip(found, places, strict=True):
-        # pydantic also calls a tuple too short when one of its items was refused
+        # pydantic also reports a tuple as too short when one of its items was refused
         if error["type"] == "too_short" and any(len(p) > len(place) and p[: len(place)] == place for p in places):
             continue
         context = error.get("ctx", {})
@@ -66,7 +66,7 @@ def field_errors(found: Sequence[Mapping[str, Any]], body: object) -> tuple[Fiel
 
 
 def said(error: Mapping[str, Any]) -> str:
-    """Return what one of pydantic's errors says, in the words of this service; our own texts stay as they are."""
+    """Return the text of one of pydantic's errors in the words of this service; our own texts stay as they are."""
     kind = error["type"]
     if kind == "extra_forbidden" and error["loc"][-1] in _RENAMED:
         return f"there is no such field here; give {_RENAMED[error['loc'][-1]]} in its place"
@@ -80,7 +80,7 @@ def _items(count: int) -> str:
 
 
 def _pointer(place: Sequence[int | str], body: object, *, missing: bool) -> str:
-    """Leave out the names of union branches that pydantic puts into a location."""
+    """Return a JSON pointer, without the names of union branches that pydantic puts into a location."""
     parts: list[str] = []
     here: Any = body
     for position, part in enumerate(place):

@@ -1,4 +1,4 @@
-"""The version of this code, and of what it computes with."""
+"""The version of this code, of Python and of the libraries that it computes with."""
 
 import platform
 from functools import lru_cache
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 LIBRARIES: Final = ("cryptography", "dp-accounting", "numpy", "pyarrow", "pydantic", "safetensors", "scipy", "torch")
-"""What a released figure may depend on beside our own code."""
+"""Libraries that a released figure may depend on."""
 
 
 def code_version() -> str:
@@ -21,14 +21,14 @@ def code_version() -> str:
 
 @lru_cache(maxsize=1)
 def software() -> dict[str, Any]:
-    """Return what a trainer of this installation computes with, JSON-ready: our code, Python, and libraries."""
+    """Return the versions that a trainer of this installation computes with, JSON-ready: code, Python, libraries."""
     libraries = {name: found for name in LIBRARIES if (found := _version(name)) is not None}
     code = {"version": code_version(), "source": source_digest()}
     return {"farthing": code, "python": platform.python_version(), "libraries": libraries}
 
 
 def source_digest() -> str:
-    """Return SHA-256 over the sources of `core` and `workers`, by path: two with the same version may differ."""
+    """Return SHA-256 over the sources of `core` and `workers`, by path: it differs where two builds of a version do."""
     root = Path(__file__).resolve().parents[2]
     kinds = (".py", ".c", ".h")
     files = sorted(path for part in ("core", "workers") for path in (root / part).rglob("*") if path.suffix in kinds)

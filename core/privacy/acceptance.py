@@ -1,9 +1,9 @@
-"""Budgets that protect hardly anybody: refused, or taken only where their owner says in so many words that they are.
+"""Budgets that protect hardly anybody: refused, or taken only where their owner accepts that in a field of its own.
 
 A mechanism that publishes each record whole with probability delta is (0, delta)-private: with a delta of 1/n it
-publishes one record of n on average, and all of its promise is kept. So a delta of 1/n or more is refused, and one
-above 1/(10 n) is a decision of the owner's. An epsilon above 20 lets somebody who sees the releases guess nearly always
-right; it may suit public data, or a rehearsal.
+publishes one record of n on average and still keeps its promise. A delta of 1/n or more is therefore refused, and the
+owner decides on one above 1/(10 n). An epsilon above 20 lets a reader of the releases guess right nearly always; it may
+suit public data, or a rehearsal.
 """
 
 from decimal import ROUND_FLOOR, Context, Decimal
@@ -12,9 +12,9 @@ from typing import Final
 from core.base.errors import FieldError, Invalid
 
 LARGEST_EPSILON: Final = Decimal(20)
-"""A larger one asks for `accept_weak_privacy`."""
+"""A larger epsilon needs `accept_weak_privacy`."""
 DELTA_PARTS: Final = 10
-"""A delta above 1/(10 n) asks for `accept_delta`."""
+"""A delta above 1/(10 n) needs `accept_delta`."""
 _SHOWN: Final = Context(prec=3, rounding=ROUND_FLOOR)
 
 
@@ -46,10 +46,10 @@ def refuse_large_delta(
     Args:
         delta: of the budget.
         units: n.
-        accepted: whether the owner says that it may be above 1/(10 n).
-        pointer: the field that says so.
+        accepted: whether the owner accepts one above 1/(10 n).
+        pointer: the field of that acceptance.
         fixed: the field that sets delta.
-        fix: what to do about it, with `{safe}` for the largest delta that nobody has to accept.
+        fix: the advice, with `{safe}` for the largest delta that needs no acceptance.
 
     Raises:
         Invalid: names the field to change.

@@ -26,7 +26,7 @@ from core.privacy.conversions import gdp_mu, mu_of_rho
 from core.privacy.facts import Frozen
 
 PATTERN: Final = r"^\d{1,6}(\.\d{1,12})?(e-\d{1,2})?$"
-"""What a privacy figure looks like; digits are ASCII."""
+"""The form of a privacy figure; digits are ASCII."""
 
 SHOWN_DIGITS: Final = 4
 _FIGURE = re.compile(PATTERN.removeprefix("^").removesuffix("$"), re.ASCII)
@@ -41,7 +41,7 @@ def parse_figure(value: object) -> Decimal:
     """Read a privacy figure; a Decimal is taken as it is.
 
     Raises:
-        ValueError: it is no string, or not of the form in `PATTERN`.
+        ValueError: the figure is no string, or not of the form in `PATTERN`.
     """
     if isinstance(value, Decimal) and value.is_finite() and value >= 0:
         return value
@@ -82,7 +82,7 @@ def _refuse_above_one(share: Decimal | None, whole: str) -> None:
 
 
 def write_share(percent: Decimal) -> str:
-    """Write per cent as a share from 0 to 1 with the same digits; what rounding made negative is 0."""
+    """Write per cent as a share from 0 to 1 with the same digits; a figure that rounding made negative becomes 0."""
     return write_figure(max(percent, Decimal(0)).scaleb(-2))
 
 
@@ -103,7 +103,7 @@ PositiveFigure = Annotated[
 
 
 def format_figure(value: float | Decimal, rounding: Rounding, digits: int = SHOWN_DIGITS) -> str:
-    """Return a canonical decimal string with at most `digits` significant digits: spent goes up, remaining down.
+    """Return a canonical decimal string with at most `digits` significant digits. Spent is rounded up, remaining down.
 
     Figures of 10,000 and more keep all their whole digits. A float's own error, up to 1e-12 of it, is not shown:
     the float .30000000000000004 rounds up to "0.3".
@@ -121,7 +121,7 @@ def format_figure(value: float | Decimal, rounding: Rounding, digits: int = SHOW
 
 
 def _one_of(required: tuple[str, ...], optional: tuple[str, ...] = (), flags: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Return the closed oneOf that says: exactly one of `required`, with any of `optional`, and of `flags`."""
+    """Return the closed oneOf for exactly one of `required`, with any of `optional` and of `flags`."""
     return {
         "oneOf": [
             {
@@ -137,7 +137,7 @@ def _one_of(required: tuple[str, ...], optional: tuple[str, ...] = (), flags: tu
 
 
 class _Choice(Frozen):
-    """A closed choice; what was left out is not written back."""
+    """A closed choice; fields that were left out are not written back."""
 
     @model_serializer(mode="wrap")
     def _without_nulls(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -166,7 +166,7 @@ def _replace_schema(schema: dict[str, Any], choices: dict[str, Any]) -> None:
 
 
 class PrivacyTarget(_Choice):
-    """What a job asks of its scope in total, inference included: exactly one of mu, rho, epsilon, budget_share."""
+    """The total privacy cost of a job, inference included: exactly one of mu, rho, epsilon, budget_share."""
 
     model_config = ConfigDict(
         json_schema_extra=lambda schema: _replace_schema(schema, _one_of(("mu", "rho", "epsilon", "budget_share")))
@@ -203,7 +203,7 @@ class PrivacyTarget(_Choice):
 
 
 Acceptance = Annotated[bool, Field(strict=True)]
-"""Says that a weak promise is meant; false is the same as nothing said."""
+"""Acceptance of a weak promise; false is the same as leaving it out."""
 
 
 class BudgetRequest(_Choice):
@@ -233,14 +233,14 @@ class BudgetRequest(_Choice):
         """Return the fixed terms of this budget for a scope of `units` units.
 
         Raises:
-            Invalid: as `plan`; or delta does not suit so many units.
+            Invalid: as `plan`; or delta is too large for this number of units.
         """
         terms = self.plan(units)
         refuse_large_delta(terms.delta, units, accepted=bool(self.accept_delta))
         return terms
 
     def plan(self, units: int) -> Terms:
-        """Return the same for `units` units at most, however few there will be.
+        """Return the fixed terms for at most `units` units, without the check of delta against their number.
 
         Raises:
             Invalid: epsilon, rho or delta is out of range or too small to keep, or epsilon so large that it must be
@@ -259,7 +259,7 @@ class BudgetRequest(_Choice):
 
 
 class CapRequest(_Choice):
-    """A part of a scope's budget: a share of it, or an epsilon or rho at the scope's delta unless it says another."""
+    """A part of a scope's budget: a share of it, or an epsilon or rho, at the scope's delta unless delta is given."""
 
     model_config = ConfigDict(
         json_schema_extra=lambda schema: _replace_schema(
@@ -285,4 +285,4 @@ BudgetCap = Annotated[
     Annotated[Literal["all"], Tag("all")] | Annotated[CapRequest, Tag("part")],
     Discriminator(lambda value: "all" if isinstance(value, str) else "part"),
 ]
-"""How much of a scope's budget a principal may use: all of it, or a part."""
+"""The part of a scope's budget that a principal may use: all of it, or less."""

@@ -17,7 +17,7 @@ Radius = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Floor = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Start = Literal["zeros"] | tuple[Finite, ...]
 AnyStart = Start | Literal["random"]
-"""`random`: drawn uniformly at distance 1 from zero, in encoded units, by randomness that no record has a part in."""
+"""`random`: drawn uniformly at distance 1 from zero, in encoded units, by randomness that depends on no record."""
 MatrixNoise = Literal["tight", "printed"]
 
 CONFIDENCE = 0.95
@@ -25,7 +25,7 @@ SLACK = 1e-9
 """Relative rounding allowed between figures that must agree."""
 PLANNED_RADIUS = 1000.0
 LARGEST_FLOOR_PART = 0.1
-"""No planned floor of a matrix that is inverted as it is passes this part of the public curvature bound."""
+"""Largest planned floor of a matrix that is inverted as it is, as a part of the public curvature bound."""
 
 
 def fill(settings: M, **planned: object) -> M:
@@ -44,13 +44,13 @@ def matrix_floor(deviation: float, dimension: int, largest: float, multiple: flo
     """Return a floor for a noised matrix: a multiple of the spectral size of its noise, at most `largest`.
 
     A symmetric p x p matrix of independent entries of standard deviation s has its eigenvalues within 2 s sqrt(p), up
-    to lower order, so eigenvalues below about that are not told apart from noise.
+    to lower order. Smaller eigenvalues cannot be distinguished from noise.
     """
     return min(multiple * deviation * sqrt(dimension), largest)
 
 
 def noise_norm(deviation: float, dimension: int, steps: int) -> float:
-    """Return what no step's noise vector passes, with probability CONFIDENCE (Gaussian concentration)."""
+    """Return a bound on the norm of all steps' noise, with probability CONFIDENCE (Gaussian concentration)."""
     return deviation * (sqrt(dimension) + sqrt(2 * log(steps / (1 - CONFIDENCE))))
 
 

@@ -1,4 +1,4 @@
-"""Epsilon in the words of an attacker: how often a guess about one unit is right, and how many are found."""
+"""Epsilon as an attacker's success: the rate of right guesses about one unit, and the rate of people found."""
 
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
@@ -11,13 +11,13 @@ class Attack:
     """The most that an attacker can do, of 100."""
 
     right: str
-    """Guesses that are right."""
+    """Right guesses."""
     found: str
-    """People who are there and are found, where 1 in 100 absent ones may be wrongly accused."""
+    """People found of those present, where 1 in 100 of those absent may be wrongly accused."""
 
 
 def attack(epsilon: float, delta: float) -> dict[str, Attack]:
-    """Return what (epsilon, delta) lets an attacker do: while every answer is Gaussian, and whatever is run."""
+    """Return the most that (epsilon, delta) lets an attacker do: where all answers are Gaussian, and for any draws."""
     mu = gdp_mu(epsilon, delta)
     return {
         "gaussian": Attack(_up(50 + 50 * gdp_advantage(mu)), _up(100 * gdp_power(mu, 0.01))),
@@ -32,5 +32,5 @@ def _up(value: float) -> str:
 
 
 def right_of_100(epsilon: float, delta: float, mu: float | None) -> str:
-    """Return how often of 100 a guess about one person is right at most, from mu where every answer is Gaussian."""
+    """Return the most right guesses of 100 about one person: from mu where it is not None (Gaussian answers only)."""
     return _up(50 + 50 * (dp_advantage(epsilon, delta) if mu is None else gdp_advantage(mu)))

@@ -1,25 +1,26 @@
-"""The rule that admits a job to a budget, as pure functions on whole nano-nats, and what a budget looks like to people.
+"""The rule that admits a job to a budget, as pure functions on whole nano-nats, and a budget's figures for people.
 
 A budget of (epsilon, delta) is kept at up to four fixed Renyi orders a_j with weights w_j of total at most 1. Order j
 may be charged B_j nats, the price at which a mechanism is (epsilon, w_j delta)-DP (`conversions.renyi_budget`). A job
-is admitted when, at SOME order, what is spent and reserved and the job's price together stay within the cap.
+is admitted when, at SOME order, the sum of spending, reservations and the job's price stays within the cap.
 
-Why that keeps (epsilon, delta). Run the whole interaction, all analysts and jobs, in the order of its draws. For each
-j imagine a twin that halts just before a draw would take the charges of order j past B_j. A Renyi filter at one fixed
-order is valid for adaptive and concurrent draws (Feldman and Zrnic 2021; Haney et al. 2023), so the twin's transcript
-is (epsilon, w_j delta)-DP. The real interaction passes caps, too, but never all of them: every admission leaves an
-order whose reservations, and so whose charges, fit. The set of orders never passed only shrinks and is never empty,
-and it can be read off the transcript, since every charge is public; call its smallest member J. Where J = j the real
-interaction and twin j say the same, hence for every event E and neighbouring inputs with laws P and Q
+Proof of (epsilon, delta). Run the whole interaction, all analysts and jobs, in the order of its draws. For each j
+imagine a twin that halts just before a draw would take the charges of order j past B_j. A Renyi filter at one fixed
+order is valid for adaptive and concurrent draws (Feldman and Zrnic 2021; Haney et al. 2023). The twin's transcript is
+therefore (epsilon, w_j delta)-DP. The real interaction may pass caps, too, but never all of them: every admission
+leaves an order at which the reservations fit, and charges never exceed reservations. The set of orders never passed
+only shrinks and is never empty. It can be read off the transcript, since every charge is public; call its smallest
+member J. Where J = j, the transcripts of the real interaction and of twin j are equal. Hence for every event E and
+neighbouring inputs with laws P and Q
 
     P[E] = sum_j P_j[E, J = j] <= sum_j (e^epsilon Q_j[E, J = j] + w_j delta) <= e^epsilon Q[E] + delta.
 
 The caps are floor(1e9 B_j) - 1 nano-nats. The weights add up to .999 and not to 1: the rest of delta, and the weight
-of dropped orders, pay for draws that are only close to the laws that are priced. How many of them that is room for, and
-who counts them, is in `core.privacy.draws`.
+of dropped orders, pay for draws that are only close to the laws that are priced. `core.privacy.draws` counts them and
+bounds their number.
 
-What is given back lowers totals and changes nothing in this. Taking the best order at full delta afterwards has no
-such proof. Orders, weights and delta of a budget never change.
+Reservations that are given back lower totals and leave the proof as it is. Taking the best order at full delta
+afterwards has no such proof. Orders, weights and delta of a budget never change.
 
 All vectors here have one integer per order of the terms, in their order.
 """
@@ -51,7 +52,7 @@ _PERCENT: Final = Decimal("0.0001")
 
 
 class Terms(Frozen):
-    """What a budget promises and the caps that keep it, fixed when it is made."""
+    """The promise of a budget and the caps that keep it, fixed when it is made."""
 
     epsilon: Decimal
     delta: Decimal
@@ -69,10 +70,10 @@ class Standing(Frozen):
 
 
 class Shortfall(Frozen):
-    """By how much a refused job misses, at the present head; the fields are the same price seen three ways."""
+    """The shortfall of a refused job at the present head; share, rho and mu give the room that is left, in three ways."""
 
     required: Decimal
-    """Per cent of the budget that the job asks."""
+    """Per cent of the budget that the job needs."""
     available: Decimal
     """Per cent of the budget that is left, rounded down."""
     share: float
@@ -124,7 +125,7 @@ def plan_orders(epsilon: Decimal, delta: Decimal) -> Terms:
 
 
 def terms_from_rho(rho: Decimal, delta: Decimal) -> Terms:
-    """Fix the terms of a budget declared as rho: its epsilon is what rho-zCDP gives at delta, rounded down.
+    """Fix the terms of a budget declared as rho: its epsilon is that of rho-zCDP at delta, rounded down.
 
     Raises:
         Invalid: as `plan_orders`, naming rho.
@@ -144,7 +145,7 @@ def terms_from_rho(rho: Decimal, delta: Decimal) -> Terms:
 
 
 def renewed(terms: Terms, epsilon: Decimal) -> Terms:
-    """Return terms with another epsilon on the same orders, weights and delta: their caps, 0 where it keeps none."""
+    """Return terms with another epsilon on the same orders, weights and delta. A cap is 0 where epsilon leaves none."""
     caps = (
         max(_cap_nano(epsilon, weight * terms.delta, order), 0)
         for order, weight in zip(terms.orders, terms.weights, strict=True)
@@ -173,7 +174,7 @@ def standing(terms: Terms, spent: Sequence[int], reserved: Sequence[int]) -> Sta
 
 
 def percent_of(terms: Terms, spent: Sequence[int], reserved: Sequence[int], cost: Sequence[int]) -> Decimal:
-    """Return a job's per cent at this head, rounded up: by how much it would raise spent + reserved.
+    """Return a job's per cent at this head, rounded up: the rise of spent + reserved.
 
     Percentages add up exactly only while one order binds, so the same job may show another figure at another head.
     """
@@ -183,7 +184,7 @@ def percent_of(terms: Terms, spent: Sequence[int], reserved: Sequence[int], cost
 
 
 def jobs_that_still_fit(terms: Terms, spent: Sequence[int], reserved: Sequence[int], cost: Sequence[int]) -> int:
-    """Return how many jobs of this price would be admitted one after the other, counted up to `MANY`."""
+    """Return the number of jobs of this price that would be admitted one after the other, at most `MANY`."""
     counts = [0]
     for cap, taken, price in zip(terms.caps_nano, _add(spent, reserved), cost, strict=True):
         if taken <= cap:
@@ -201,7 +202,7 @@ def largest_gaussian(terms: Terms, spent: Sequence[int], reserved: Sequence[int]
 def smallest_change(
     terms: Terms, spent: Sequence[int], reserved: Sequence[int], cost: Sequence[int]
 ) -> Shortfall | None:
-    """Return how much less a job would have to ask to be admitted now; None if it is."""
+    """Return the change after which a job would be admitted now; None if it is admitted as it is."""
     if admits(terms, spent, reserved, cost):
         return None
     room = _remaining(terms, spent, reserved)
@@ -225,7 +226,7 @@ def _remaining(terms: Terms, spent: Sequence[int], reserved: Sequence[int]) -> l
 
 
 def _least_fraction(terms: Terms, amounts: Sequence[int]) -> Fraction:
-    """Return the least share of a cap; an order whose cap is 0 (`renewed`) holds nothing, so that it tells nothing."""
+    """Return the least share of a cap, without orders whose cap is 0 (`renewed`): these admit nothing."""
     shares = (Fraction(amount, cap) for amount, cap in zip(amounts, terms.caps_nano, strict=True) if cap > 0)
     return min(shares, default=Fraction(1))
 

@@ -1,16 +1,16 @@
-"""How much noise a privacy target asks of draws whose price has no closed form: Gaussian answers about samples.
+"""Calibration: the noise for a privacy target where the price has no closed form (Gaussian answers about samples).
 
-A target says in its own currency what a job may cost, and a job's price is at hand for every noise multiplier, so the
-smallest multiplier that is allowed is found by bisection. Both ends are exact or on the safe side: what is allowed is
-decided on prices that are rounded up, and the multiplier that is returned was itself found to be allowed.
+A target limits a job's cost in its own currency, and every noise multiplier has a price that can be computed.
+Bisection finds the smallest multiplier that is allowed. Both ends are exact or on the safe side: the decision uses
+prices that are rounded up, and the multiplier that is returned was itself found to be allowed.
 
-What a target allows of an event of Renyi price r(a) at integer orders a:
+A target allows an event of Renyi price r(a) at integer orders a in these cases.
 
-* budget_share s: r(a) is at most s times the cap at SOME order of the budget, which is what admits it to an empty one;
-* rho, and mu with rho = mu^2/2: r(a) is at most rho a at EVERY order of the budget, as if it were rho-zCDP where the
-  budget looks;
+* budget_share s: r(a) is at most s times the cap at SOME order of the budget. An empty budget admits it then.
+* rho, and mu with rho = mu^2/2: r(a) is at most rho a at EVERY order of the budget. At these orders it costs no more
+  than a rho-zCDP mechanism.
 * epsilon: the improved conversion of r(a) to epsilon at the budget's delta (Canonne, Kamath and Steinke 2020) is at
-  most epsilon at some integer order from 2 to 256. Every order is a valid one, so none need be the best.
+  most epsilon at some integer order from 2 to 256. Every order gives a valid epsilon, so none need be the best.
 """
 
 from collections.abc import Callable
@@ -26,21 +26,21 @@ from core.privacy.events import Event
 from core.privacy.renyi import cost, cost_nano
 
 LARGEST_ORDER: Final = 256
-"""Of those that an epsilon is converted at."""
+"""The largest order at which an epsilon is converted."""
 
 SMALLEST_SIGMA: Final = 2.0**-20
 LARGEST_SIGMA: Final = 2.0**30
-"""What the integer lattice can carry lies between them."""
+"""The integer lattice can carry multipliers between these two."""
 
 Fits = Callable[[Event], bool]
-"""Says whether a target allows an event."""
+"""A test of an event: True where the target allows it."""
 
 _CLOSENESS: Final = 1 + 2.0**-24
 _SAFE: Final = 1 - 1e-12
 
 
 def allowed(target: PrivacyTarget, terms: Terms) -> Fits:
-    """Return what a target allows under the terms of the scope that pays.
+    """Return the test of a target under the terms of the scope that pays.
 
     Args:
         target: of the whole job.
@@ -64,8 +64,8 @@ def allowed(target: PrivacyTarget, terms: Terms) -> Fits:
 def smallest_epsilon(event: Event, delta: float) -> float:
     """Return an epsilon that holds at `delta`: the conversion of an event's price at about the best integer order.
 
-    The logarithm of a moment is convex in the order and zero at order one, so the conversion, but for a small term,
-    falls up to some order and rises from there: the place is found by halving.
+    The logarithm of a moment is convex in the order and zero at order one. Apart from a small term, the conversion
+    therefore falls up to some order and rises from there. Halving the range of orders finds that order.
     """
 
     def at(order: int) -> float:
@@ -85,7 +85,7 @@ def smallest_sigma(event_of: Callable[[float], Event], fits: Fits) -> float:
     """Return the smallest noise multiplier whose event is allowed, found from above to one part in 2^24.
 
     Args:
-        event_of: what a job draws with a multiplier; its price falls as that grows.
+        event_of: the job's event for a multiplier; its price falls as the multiplier grows.
         fits: from `allowed`.
 
     Raises:

@@ -1,16 +1,15 @@
-"""What a budget cap comes to: the ceiling of one principal inside a scope's budget, as terms of the ledger.
+"""Budget caps: the ceiling of one principal inside a scope's budget, as terms of the ledger.
 
-A cap given as an epsilon or a rho gets orders and weights of its own, as a budget does; its delta is the scope's unless
-it says another, and is written down with it. A share s of the budget keeps the scope's orders, weights and delta, with
-floor(s cap_j) at order j. So a principal is admitted while, at some order, what it has used is at most the share s of
-that order's cap, which is while its use is at most the share s of the budget in the ledger's own per cent. "all" is the
-share 1. The scope's own budget is checked beside every cap: a cap promises nobody anything more.
+A cap given as an epsilon or a rho gets orders and weights of its own, as a budget does. Its delta is the scope's unless
+it names another, and is stored with it. A share s of the budget keeps the scope's orders, weights and delta, with
+floor(s cap_j) at order j. A principal is then admitted while, at some order, its use is at most the share s of that
+order's cap. In the ledger's own per cent, its use is then at most the share s of the budget. "all" is the share 1. The
+scope's own budget is checked beside every cap: a cap promises nothing more.
 
-Draws of noise (`core.privacy.draws`) are held to the same part of the scope's room: `part_of_draws`. That protects no
-record, for the scope's own room does. It keeps one principal's jobs, cheap ones in great number, from using up the room
-of all others.
+Draws of noise (`core.privacy.draws`) are held to the same part of the scope's room: `part_of_draws`. That part protects
+no record; the scope's own room does. It prevents one principal's many cheap jobs from using up the room of all others.
 
-A cap that was used keeps its orders, weights and delta, for what was charged is counted at these.
+A cap that was used keeps its orders, weights and delta, because its charges are counted at these.
 """
 
 from collections.abc import Mapping
@@ -26,7 +25,7 @@ POINTER = "/budget_cap"
 
 
 def declared_cap(asked: BudgetCap, scope: Terms) -> dict[str, str]:
-    """Return a cap as it is written down, so that its terms follow from that and from the scope's terms alone."""
+    """Return a cap in its stored form, from which its terms follow together with the scope's terms."""
     if asked == "all":
         return {"cap": "all"}
     if asked.budget_share is not None:
@@ -35,7 +34,7 @@ def declared_cap(asked: BudgetCap, scope: Terms) -> dict[str, str]:
 
 
 def shown_cap(declared: Mapping[str, str]) -> str | dict[str, str]:
-    """Return a cap that was written down as its owner asked for it."""
+    """Return a stored cap in the form that its owner asked for."""
     if declared.get("cap") == "all":
         return "all"
     return {"budget_share" if name == "share" else name: figure for name, figure in declared.items()}
@@ -67,11 +66,11 @@ def terms_of_cap(asked: BudgetCap, scope: Terms) -> Terms:
 
 
 def changed_terms(asked: BudgetCap, scope: Terms, held: Terms) -> Terms:
-    """Return the terms of a cap that was used, with other figures; arguments as above, and the terms that it has.
+    """Return new terms for a cap that was used; `held` are its present terms, the other arguments as above.
 
     Raises:
         Invalid: as `terms_of_cap`.
-        Conflict: what is asked for is counted at other orders, or at another delta.
+        Conflict: the new cap would be counted at other orders, or at another delta.
     """
     fresh = terms_of_cap(asked, scope)
     if (fresh.orders, fresh.weights, fresh.delta) == (held.orders, held.weights, held.delta):
@@ -87,9 +86,10 @@ def changed_terms(asked: BudgetCap, scope: Terms, held: Terms) -> Terms:
 
 
 def part_of_draws(cap: Terms, scope: Terms) -> int:
-    """Return how many units of draws a cap has room for: as large a part of the scope's as the cap is of the budget.
+    """Return the units of draws that a cap has room for: as large a part of the scope's as the cap is of the budget.
 
-    Each is worth the largest rho that it admits at one of its orders; a cap as large as the budget has all its room.
+    Cap and budget are each measured by the largest rho that they admit at one of their orders. A cap as large as the
+    budget has all of its room.
     """
     worth, whole = (max(map(Fraction, one.caps_nano, one.orders)) for one in (cap, scope))
     return most_draws(scope) if worth >= whole else floor(worth / whole * most_draws(scope))

@@ -1,7 +1,10 @@
-"""From one currency of privacy to another, each rounded to its safe side by the caller who reports it.
+"""Conversions from one currency of privacy to another. The caller that reports a figure rounds it to its safe side.
 
 * zCDP and Renyi to (epsilon, delta): Canonne, Kamath and Steinke (2020), proposition 12 and corollary 13. A mechanism
-  of Renyi price r at order a is (epsilon, delta)-DP for epsilon = r + log(1 - 1/a) - log(delta a)/(a - 1).
+  of Renyi price r at order a is (epsilon, delta)-DP, and the conversion gives
+
+      epsilon = r + log(1 - 1/a) - log(delta a)/(a - 1).
+
 * mu-GDP and (epsilon, delta): Dong, Roth and Su (2022), corollary 1; Balle and Wang (2018), theorem 8. Exact.
 * A mu-GDP mechanism is (mu^2/2)-zCDP. The converse is false: randomised response with epsilon = 1 is .462-zCDP
   and not mu-GDP for any mu below 1.232, so nothing here turns a rho that is not a Gaussian's into a mu.
@@ -50,7 +53,8 @@ def renyi_budget(epsilon: Decimal, delta: Decimal, order: int) -> Decimal:
 def cks_epsilon(rho: float, delta: float) -> float:
     """Return the epsilon at `delta` of a rho-zCDP mechanism, by the best real order.
 
-    The best order a solves rho (a - 1)^2 = log(1/(delta a)); whatever order is used, the answer is valid.
+    The best order a solves rho (a - 1)^2 = log(1/(delta a)). The result is valid at every order, also where Newton's
+    steps end early.
     """
     if rho == 0:
         return 0.0

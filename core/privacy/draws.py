@@ -1,54 +1,54 @@
-r"""How many draws a budget leaves room for, since the sampler's laws are only close to those that are priced.
+r"""The number of draws that a budget has room for, since the sampler's laws are only close to those that are priced.
 
 Prices are those of ideal draws: of the discrete Gaussian and its like, and of samples whose lists have room for all
-their units. Drawn are laws within tau = 2^-108 of the ideal ones in total variation, whatever was drawn before
-(`core.mechanisms.gaussian`, `exponential`, `laplace`), and samples that pass the length of their list with probability
-below 2^-84 (`core.mechanisms.sampling`); what is then summed has not the law that was priced. Draws are counted in
-units of tau: a coordinate of noise, or a choice, is one, and a sample is 2^24 more.
+their units. The real laws are within tau = 2^-108 of the ideal ones in total variation, given all earlier draws
+(`core.mechanisms.gaussian`, `exponential`, `laplace`). A real sample passes the length of its list with probability
+below 2^-84 (`core.mechanisms.sampling`); its sum then has another law than the one that was priced. Draws are counted
+in units of tau: a coordinate of noise, or a choice, is one, and a sample is 2^24 more.
 
 Theorem. Let an interaction of at most N such units with ideal draws be (epsilon, d)-differentially private. Then with
 real draws it is (epsilon, d + (1 + e^epsilon) N tau)-differentially private.
 
 Proof. Fix neighbours, with laws P and Q of the transcript, P* and Q* those with ideal draws. Number the draws in the
 order they are made; a transcript with fewer than there may be is filled up with draws that nobody sees. Let P_i be the
-law where the first i draws are real and all later ones ideal. P_i and P_{i-1} differ in draw i alone: given everything
-before it, which has the same law under both, its two laws are within tau u_i of each other, u_i its units, and what
-comes after is the same random function of it. So P_i and P_{i-1} are within tau u_i, and P and P* within N tau, as the
-units of all draws add up to at most N in each transcript; so are Q and Q*. Hence for each event E
+law where the first i draws are real and all later ones ideal. P_i and P_{i-1} differ in draw i alone, and everything
+before it has the same law under both. Given that, the two laws of draw i are within tau u_i of each other, u_i its
+units. The rest of the transcript is the same random function of it. Hence P_i and P_{i-1} are within tau u_i. The units
+of all draws add up to at most N in each transcript, so that P and P* are within N tau, and Q and Q* likewise. Hence for
+each event E
 
     P[E] <= P*[E] + N tau <= e^epsilon Q*[E] + d + N tau <= e^epsilon (Q[E] + N tau) + d + N tau.   QED
 
-What leaves room. The caps c_j of a budget make its ideal interaction (epsilon, sum_j d_j)-private
-(`core.privacy.budget`), d_j the delta at which charges of c_j at order a_j are worth epsilon (Canonne, Kamath and
-Steinke 2020, proposition 12, as in `conversions.renyi_budget`):
+The room. The caps c_j of a budget make its ideal interaction (epsilon, sum_j d_j)-private (`core.privacy.budget`).
+Here d_j is the delta at which charges of c_j at order a_j are worth epsilon (Canonne, Kamath and Steinke 2020,
+proposition 12, as in `conversions.renyi_budget`):
 
     d_j = exp((a_j - 1)(c_j - epsilon)) (1 - 1/a_j)^(a_j - 1) / a_j <= w_j delta.
 
-An order whose cap is 0, as a lowered ceiling may have it, has no part in that sum: it is passed with the first charge,
-and before that nothing was drawn from a record, which is (0, 0)-private.
+An order whose cap is 0 (a lowered ceiling may have one) has no part in that sum. The first charge passes it. Before that
+charge nothing was drawn from a record, which is (0, 0)-private.
 
-So N = (delta - sum_j d_j) / ((1 + e^epsilon) tau), worked out here in decimals of 60 digits, each rounded to the safe
-side: it follows from epsilon, delta, orders and caps, and from nothing else. Weights add up to .999, so that N is about
+Hence N = (delta - sum_j d_j) / ((1 + e^epsilon) tau), computed here in decimals of 60 digits, each rounded to the safe
+side. It depends on epsilon, delta, orders and caps, and on nothing else. Weights add up to .999, so that N is about
 delta/(1000 (1 + e^epsilon) tau): 1e20 at (8, 1e-6), 6e14 at (20, 1e-6), 3e10 at (30, 1e-6), and none above epsilon 54.
 
-What counts. Each job reserves the most that it may draw, `JobDraws`, before it is admitted, and the units of a scope's
-reservations never pass its N: so no transcript has more. A cap inside the budget promises nobody anything more, and
-has no N; a part of the scope's is all that it may use (`core.privacy.caps.part_of_draws`). Draws that no record has a
-part in, such as random starts, need no count: their law is the same for both neighbours, whatever it is. So are the
-draws of a federated job's other clients, for whoever is in one client's records alone; who is in several has a promise
-from each.
+The count. Each job reserves the most that it may draw, `JobDraws`, before it is admitted. The units of a scope's
+reservations never pass its N, so that no transcript has more. A cap inside the budget promises nothing more and has no
+N; it may use a part of the scope's (`core.privacy.caps.part_of_draws`). Draws that depend on no record, such as random
+starts, need no count: their law is the same for both neighbours. For a person in one site's records alone, the same is
+true of the draws of a federated job's other sites. A person in the records of several has a promise from each.
 
-What one job may draw. A method asks at most so many questions in a run, and goes on after a loss from what was kept; a
+Draws of one job. A method asks a bounded number of questions in a run, and goes on after a loss from its kept state. A
 loss takes at most all answers of a run with it. Attempts that lose something have paid, and a job is not queued again
 once there are `MOST_RUNS` of them (`core.ledger.ledger.affords_repeats`). A stream reads no batch twice, so its
 attempts together are one run.
 
-What comes back. Where nothing was ever paid for a job it has drawn nothing, and all that it reserved is given back when
-it ends. Otherwise each attempt that could read counts as a whole run, and the runs that are left are given back
-(`draws_left`). An attempt draws nothing before it opens records, an entry of the chain says so before that
-(`core.ledger.job_entries.Reading`), and in itself it draws at most a run (`core.training.draws`): that holds wherever
-it was killed, and for a process that goes on after its job has ended. Less than a run is never counted. Payments do not
-bound draws: many can cost less than one nano-nat together, so that a payment for one chunk covers all of them.
+Draws given back. A job that paid nothing has drawn nothing, and its whole reservation is given back when it ends.
+Otherwise each attempt that could read counts as a whole run, and the other runs are given back (`draws_left`). An entry
+of the chain precedes the opening of records (`core.ledger.job_entries.Reading`), and an attempt draws nothing before
+it. An attempt draws at most one run (`core.training.draws`), wherever it was killed, even in a process that goes on
+after its job has ended. Less than a run is never counted. Payments do not bound draws: many can cost less than one
+nano-nat together, so that a payment for one chunk covers all of them.
 """
 
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
@@ -68,7 +68,7 @@ SAMPLE_DRAWS: Final = 2 ** (DRAW_BITS - LIST_BITS)
 MOST_RUNS: Final = 10
 """Attempts at a job of which something may be lost, the last one included."""
 MOST_COUNTED: Final = 2**62
-"""No account counts farther: it fits a signed 64-bit column."""
+"""Largest count of any account: it fits a signed 64-bit column."""
 
 _DIGITS: Final = 60
 _UP = Context(prec=_DIGITS, rounding=ROUND_CEILING)
@@ -79,13 +79,13 @@ class JobDraws(Frozen):
     """The most that a job may draw, in units."""
 
     run: int
-    """In one run from its start to its end, whatever it is told."""
+    """In one run from its start to its end, for any answers."""
     runs: int = MOST_RUNS
-    """How many runs all its attempts are worth at most."""
+    """The most runs that all its attempts together count as."""
 
     @property
     def most(self) -> int:
-        """All that it may ever draw."""
+        """The most that the job may draw in all its runs."""
         return self.run * self.runs
 
 
@@ -103,11 +103,11 @@ def least_draws(event: Event) -> int:
 
 
 def draws_left(reserved: int, runs: int, readings: int) -> int:
-    """Return how many units of a job that has paid no attempt can have drawn.
+    """Return the reserved units that no attempt can have drawn, of a job that has paid.
 
     Args:
         reserved: units, for all runs together.
-        runs: how many whole runs these are.
+        runs: the number of whole runs in them.
         readings: attempts that an entry has allowed to read records. Entries of version 1 allow none, so that a job
             which has paid has made one run at least.
     """
@@ -115,13 +115,13 @@ def draws_left(reserved: int, runs: int, readings: int) -> int:
 
 
 def jobs_with_room(most: int, counted: int, draws: int) -> int:
-    """Return how many jobs that may draw so many units each have room within `most`, beside those that are counted."""
+    """Return the number of jobs of `draws` units each that have room within `most`, beside the `counted` units."""
     return max(most - counted, 0) // max(draws, 1)
 
 
 @lru_cache(maxsize=1024)
 def most_draws(terms: Terms) -> int:
-    """Return N, how many units of draws a budget has room for; 0 where it has none, and at most `MOST_COUNTED`."""
+    """Return N, the units of draws that a budget has room for; 0 where it has none, and at most `MOST_COUNTED`."""
     room = terms.delta
     for order, cap in zip(terms.orders, terms.caps_nano, strict=True):
         if not cap:

@@ -1,11 +1,11 @@
-"""What was drawn from private records, as values: frozen, stored, never redefined.
+"""Events: draws from private records, as values that are frozen, stored and never redefined.
 
 An event's meaning never changes once it has been written to a ledger; a new mechanism gets a new class. All noise
-multipliers are relative to the TRUE sensitivity of what was asked, under the adjacency of the scope that pays, so
-events carry no units and mean the same under both adjacencies.
+multipliers are relative to the TRUE sensitivity of the question, under the adjacency of the scope that pays. Events
+therefore carry no units and mean the same under both adjacencies.
 
-Each class names the coupling that its price rests on: how two neighbours' runs are set beside one another in the proof.
-`tests/privacy/test_couplings.py` tests exactly that, once for each.
+Each class names the coupling of its proof: the way in which the proof pairs two neighbours' runs.
+`tests/privacy/test_couplings.py` tests each coupling once.
 """
 
 from collections.abc import Mapping
@@ -23,13 +23,13 @@ class NeighbouringRuns(NamedTuple):
     """Two neighbours' runs, set beside one another; x is the unit in which their records differ."""
 
     equal: str
-    """Which coins, and what else, are equal in both."""
+    """The coins and other values that are equal in both."""
     branches: str
-    """Which branch of one run equals which of the other, or how far apart they are."""
+    """The branches of the two runs that are equal, or the distance between them."""
 
 
 class Coupling(Enum):
-    """The proofs that prices rest on; a closed set. Stored events do not carry them: a class says which is its own."""
+    """The couplings of all proofs; a closed set. Stored events do not carry them: each class names its own."""
 
     SHIFT = NeighbouringRuns(
         equal="the question, the point, which units are read, and every coin but the noise",
@@ -86,7 +86,7 @@ class Sampled(Frozen):
 
 
 class Zcdp(Frozen):
-    """Anything known only to be rho-zero-concentrated differentially private."""
+    """A draw that is rho-zero-concentrated differentially private, and known to be no better."""
 
     coupling: ClassVar[Coupling] = Coupling.COVER
 
@@ -95,7 +95,7 @@ class Zcdp(Frozen):
 
 
 class Pure(Frozen):
-    """Anything known only to be epsilon-differentially private."""
+    """A draw that is epsilon-differentially private, and known to be no better."""
 
     coupling: ClassVar[Coupling] = Coupling.THRESHOLD
 
@@ -148,14 +148,14 @@ for _recursive in (Repeated, Composed, Disjoint):
     _recursive.model_rebuild()
 
 EVENT: TypeAdapter[Event] = TypeAdapter(Event)
-"""Reads and writes stored events; the union is closed, so stored data can name nothing else."""
+"""Parser and writer of stored events. The union is closed, so that stored data can name no other class."""
 
 NOTHING = Composed()
 """No event."""
 
 
 def compose(drawn: Mapping[Event, int]) -> Event:
-    """Return one event for a counted set of adaptive draws; prices and charges are both made here."""
+    """Return one event for a counted set of adaptive draws; both prices and charges come from it."""
     counted = [(event, times) for event, times in drawn.items() if times]
     parts = tuple(event if times == 1 else Repeated(event=event, times=times) for event, times in counted)
     return parts[0] if len(parts) == 1 else Composed(events=parts)

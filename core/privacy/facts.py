@@ -1,4 +1,4 @@
-"""Public facts about a set of private records: all that a price, a plan or a sensitivity may depend on."""
+"""Public facts about a set of private records: a price, a plan or a sensitivity may depend on nothing else."""
 
 from enum import StrEnum
 from typing import Final, Literal
@@ -6,10 +6,10 @@ from typing import Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 PART_UNITS: Final = 2**13
-"""Sums are made of parts: floats add up at most this many consecutive units, and from there on integers do.
+"""Units in a part of a sum. Floats add up the consecutive units of a part, integers add up the parts.
 
-Where a part begins and ends depends on a unit's number alone, so parts that processes share out among them add up to
-the same integers as those of one process.
+The ends of a part depend on the units' numbers alone. Parts that several processes share add up to the same integers
+as those of one process.
 """
 
 
@@ -25,7 +25,7 @@ class Frozen(BaseModel):
 
 
 class Adjacency(StrEnum):
-    """When two sets of records are neighbours. Fixed per scope; n is public under both."""
+    """The relation between two neighbouring sets of records. Fixed per scope; n is public under both."""
 
     ZERO_OUT = "zero_out"
     """One unit is replaced by one that contributes nothing."""
@@ -45,7 +45,7 @@ class UnknownScale(Frozen):
 
 
 class Ranges(Frozen):
-    """Where each encoded feature and the target may lie, as declared; for methods that learn how to encode them."""
+    """Declared ranges of each encoded feature and of the target; for methods that learn an encoding."""
 
     kinds: tuple[Literal["constant", "number", "two"], ...] = Field(
         description="of each feature: the intercept, a number within its range, or one of two values"
@@ -63,7 +63,7 @@ class Ranges(Frozen):
 
 
 class Sampling(Frozen):
-    """What is public of sampling weights, as parts of their declared upper bound."""
+    """Public figures of sampling weights, as parts of their declared upper bound."""
 
     mean: float = Field(gt=0, le=1, description="as declared, or of a uniform law")
     effect: float = Field(ge=1, description="design effect: mean square over squared mean")
@@ -76,34 +76,34 @@ class Sampling(Frozen):
 
 
 class Facts(Frozen):
-    """What is public about the records behind an oracle.
+    """Public facts about the records behind an oracle.
 
-    The bounds are promises about each unit's contribution, kept by the oracle (it clips to them):
+    These bounds hold for each unit's contribution; the oracle clips to them:
 
     * ``gradient_bound`` (B): l2 norm of a unit's gradient of the loss;
-    * ``gradient_diameter``: l2 distance of two units' gradients at one point, where less than 2 B is proved; None: 2 B;
-    * ``curvature_bound`` (Bbar): Frobenius norm of a unit's positive semidefinite Hessian, |a|^2 where that is a a^T;
-      None where the loss has no such bound, and then curvature questions are refused. With an unknown scale, of the
-      Hessian times the scale;
-    * ``cubic_bound``: of w(x) |x|^3, None where the weights bound no third power;
-    * ``hessian_rank``: of a unit's Hessian, convex or not, where less than p is proved; None: p.
+    * ``gradient_diameter``: l2 distance of two units' gradients at one point, where a bound below 2 B is proved.
+      None: 2 B;
+    * ``curvature_bound`` (Bbar): Frobenius norm of a unit's positive semidefinite Hessian, |a|^2 where that is a a^T.
+      With an unknown scale: of the Hessian times the scale. None where the loss has no such bound. Curvature questions
+      are then refused;
+    * ``cubic_bound``: of w(x) |x|^3. None where the weights bound no third power;
+    * ``hessian_rank``: rank of a unit's Hessian, convex or not, where a rank below p is proved. None: p.
 
-    Others are promises of the loss within the declared bounds; steps may depend on them, no sensitivity does:
+    These hold of the loss within the declared bounds. Steps may depend on them, but no sensitivity does:
 
-    * ``concordance`` (gamma): the loss is (gamma, 2)-self-concordant in theta; None where it is not known to be;
-    * ``third_derivative``: of the loss in the margin, at most; None where there is none or nothing can be made of it;
-    * ``target_bound``: of an encoded target, None where no method asks;
-    * ``residual_scale``: of a robust loss whose scale is known, None for others;
-    * ``smoothness`` (L1): a unit's gradient is so Lipschitz in theta, its weights and its clip included and its ridge
-      not; None where it has kinks or nothing is known;
-    * ``weak_convexity``: a unit's loss plus half of it times |theta|^2 is convex, 0 for convex losses; None: unknown;
-    * ``start_gap``: the mean loss at the planned start, its ridge included, is at most so far above its least value;
-      None: unknown.
+    * ``concordance`` (gamma): the loss is (gamma, 2)-self-concordant in theta. None where that is not known.
+    * ``third_derivative``: bound on that of the loss in the margin. None where there is no bound or no use for one.
+    * ``target_bound``: of an encoded target. None where no method needs it.
+    * ``residual_scale``: of a robust loss whose scale is known. None for others.
+    * ``smoothness`` (L1): Lipschitz constant of a unit's gradient in theta, with its weights and its clip but without
+      the ridge. None where the gradient has kinks or no constant is known.
+    * ``weak_convexity``: a unit's loss plus half of it times |theta|^2 is convex; 0 for convex losses. None: unknown.
+    * ``start_gap``: bound on the mean loss at the planned start, ridge included, less its least value. None: unknown.
 
     The outer product of a unit's score has Frobenius norm at most B**2.
 
-    ``part_rows`` says how sums are made where a unit's gradient is a network's: floats of single precision add up at
-    most so many rows, and from there on integers do; None: float64 parts of PART_UNITS units.
+    ``part_rows`` is set where a unit's gradient is that of a network. Floats of single precision add up at most
+    ``part_rows`` rows, and integers add up these parts. None: float64 parts of PART_UNITS units.
     """
 
     units: int = Field(gt=0, description="n, the number of units, null records included")
@@ -129,5 +129,5 @@ class Facts(Frozen):
 
     @property
     def clips_alone(self) -> bool:
-        """Whether clips alone bound a unit's gradient, so that they may cut it: a network's."""
+        """Whether clips alone bound a unit's gradient, so that they may cut it: true of networks."""
         return self.part_rows is not None

@@ -1,4 +1,4 @@
-r"""What an event costs in Renyi differential privacy at an integer order, in nats and in whole nano-nats.
+r"""The price of an event in Renyi differential privacy at an integer order, in nats and in whole nano-nats.
 
 | event | cost at order a, nats | source |
 |---|---|---|
@@ -10,19 +10,19 @@ r"""What an event costs in Renyi differential privacy at an integer order, in na
 | Repeated, Composed | sums | Mironov (2017), proposition 1; adaptive at a fixed order |
 | Disjoint | the largest, order by order | a unit is read by one of them only |
 
-A mechanism of bounded range e is e-differentially private, too (Durfee and Rogers 2019, corollary 4.2): both laws add
-up to one, so the logarithm of the ratio of two probabilities, whose range over all outputs is at most e, is nowhere
-above e or below -e. A Renyi divergence is a mean of powers of that ratio, so at no order does it pass e.
+A mechanism of bounded range e is e-differentially private, too (Durfee and Rogers 2019, corollary 4.2). The logarithm of
+the ratio of two probabilities has a range over all outputs of at most e. Both laws add up to one, so that logarithm is
+nowhere above e or below -e. A Renyi divergence is a mean of powers of that ratio, so it exceeds e at no order.
 
-Arithmetic. A price is an integer: the real price of a leaf in units of 1e-30 nats, rounded up, and nothing else; sums,
-multiples and maxima of integers are exact. So the price of a set of draws does not depend on how it is grouped or
-ordered, it never lies below the real one, and whoever works it out by other means gets the same integer
-(docs/ledger-format.md). All leaves are rational and rounded exactly, but the sampled one. There the series is
+Arithmetic. A price is an integer: the real price of a leaf in units of 1e-30 nats, rounded up, and nothing else. Sums,
+multiples and maxima of integers are exact. Therefore the price of a set of draws does not depend on their grouping or
+order, and it never lies below the real one. Another implementation gets the same integer (docs/ledger-format.md). All
+leaves except the sampled one are rational and rounded exactly. The series of the sampled one is
 
     1 + sum_{k >= 2} C(a,k) (1-q)^(a-k) q^k (exp((k^2-k)/(2 s^2)) - 1),
 
-a sum of positive terms, which is worked out in decimal arithmetic of so many digits that both ends of its error bound
-round up to the same integer; where they do not, with more digits.
+a sum of positive terms. It is computed in decimal arithmetic, with more digits until both ends of its error bound round
+up to the same integer.
 """
 
 from collections.abc import Sequence
@@ -66,8 +66,8 @@ def cost_nano(event: Event, orders: Sequence[int]) -> tuple[int, ...]:
 def prefix_costs(events: Sequence[Event], orders: Sequence[int]) -> list[tuple[int, ...]]:
     """Return C(1), ..., C(K), where C(k) is the price in nano-nats of the first k events together, at each order.
 
-    Spending number k charges C(k) - C(k - 1): each is rounded once, as a total, so that spendings never sum past the
-    reservation C(K). Totals never fall, and C(k) equals `cost_nano` of the first k events composed in any grouping.
+    Spending number k charges C(k) - C(k - 1). Each total is rounded once, so that spendings never exceed the
+    reservation C(K) together. Totals never fall, and C(k) equals `cost_nano` of the first k events composed in any grouping.
     """
     totals = [0] * len(orders)
     prices = []

@@ -1,9 +1,9 @@
-"""What people are told: the tightest valid figures, and what they mean. Reporting only; admission never reads this.
+"""Reports for people: the tightest valid figures, and their meaning. Reporting only; admission never reads this.
 
-Epsilon at the scope's delta is exact for Gaussian answers, a stream of disjoint batches among them; by dp-accounting's
-privacy loss distributions (imported on first use, it takes two seconds) where sampled or pure draws are among them; and
-otherwise by the best conversion of the zCDP total or of our own Renyi prices at many orders. Distributions take half a
-second, so that reports and budgets have them and the cost of a job has the conversion. An empty ledger is "0".
+Epsilon at the scope's delta is exact for Gaussian answers, also in a stream of disjoint batches. Where sampled or pure
+draws are among them, it comes from dp-accounting's privacy loss distributions (two seconds to import, on first use).
+Otherwise it is the best conversion of the zCDP total or of our own Renyi prices at many orders. Distributions take half
+a second: reports and budgets use them, the cost of a job uses the conversion. An empty ledger is "0".
 
 Attack success is computed from the trade-off curve (Dong, Roth and Su 2022): for mu-GDP, no attacker who must decide
 whether somebody's record was used gains more than 2 Phi(mu/2) - 1 in true over false positives.
@@ -45,7 +45,7 @@ Label = Literal["guarantee", "informational"]
 
 
 class Promise(Frozen):
-    """The same promise in every currency that can state it; figures are rounded up, null where there is none."""
+    """One promise in every currency that can state it; figures are rounded up, null where a currency has none."""
 
     mu: str | None
     rho: str | None
@@ -54,7 +54,7 @@ class Promise(Frozen):
 
 
 class AttackSuccess(Frozen):
-    """The most an attacker could do who knows everything but whether one unit's data were used."""
+    """The most that an attacker can do without one fact: whether one unit's data were used."""
 
     advantage: str
     """True less false positives, at best."""
@@ -64,7 +64,7 @@ class AttackSuccess(Frozen):
 
 
 class Report(Frozen):
-    """The tightest valid figures for what was drawn, under the scope's adjacency, and what they imply."""
+    """The tightest valid figures for the draws, under the scope's adjacency, and the promises that they imply."""
 
     adjacency: Adjacency
     promise: Promise
@@ -75,7 +75,7 @@ class Report(Frozen):
 
 
 class CostView(Frozen):
-    """What one job costs: its part of the budget at this head, and the figures it would have alone."""
+    """The cost of one job: its part of the budget at this head, and its figures if it were alone."""
 
     budget_share: str
     epsilon_alone: str
@@ -100,7 +100,7 @@ class ShareFigures(Frozen):
 
 
 class RhoFigures(Frozen):
-    """In zCDP; null once any charge was not zCDP."""
+    """Figures in zCDP; null once any charge was not zCDP."""
 
     total: str | None
     spent: str | None
@@ -121,7 +121,7 @@ class BudgetFigures(Frozen):
 def quick_epsilon(event: Event, delta: float) -> tuple[float, str]:
     """Return an epsilon that holds at `delta`, in nats, and the method that gave it, within a few milliseconds.
 
-    It is the smallest one known but where sampled or pure draws are among others; see `epsilon_at`.
+    It is the smallest one known, except where sampled or pure draws are among others; see `epsilon_at`.
     """
     mu = total_mu(event)
     if mu == 0:
@@ -196,10 +196,10 @@ def _epsilon_by_losses(draws: Counter[Leaf], delta: float) -> float:
 def implied(
     adjacency: Adjacency, delta: Decimal, epsilon: float, *, mu: float | None = None, rho: float | None = None
 ) -> dict[Adjacency, Promise]:
-    """Return what a promise under one adjacency says under the other, in the strongest currency that was given.
+    """Return the promise under the other adjacency that one implies, in the strongest currency that was given.
 
-    zero_out to replace_one goes over the null record, two steps: 2 mu for Gaussian answers, 4 rho for zCDP, and
-    otherwise (2 epsilon, (1 + e^epsilon) delta). replace_one includes zeroing out, so its figures stand as they are.
+    From zero_out to replace_one are two steps, over the excluded row: 2 mu for Gaussian answers, 4 rho for zCDP, and
+    otherwise (2 epsilon, (1 + e^epsilon) delta). replace_one includes zeroing out, so that its figures hold unchanged.
     """
     if adjacency is Adjacency.REPLACE_ONE:
         return {Adjacency.ZERO_OUT: _promise(mu, rho, epsilon, delta)}
@@ -245,8 +245,8 @@ def attack_success(epsilon: float, delta: float, mu: float | None = None) -> Att
 def report(event: Event, terms: Terms, adjacency: Adjacency, *, declared: bool = False) -> Report:
     """Return the tightest valid figures for executed (or declared) draws at the scope's delta.
 
-    They are a guarantee only when the whole plan was fixed beforehand (`declared`); for draws chosen while others
-    were seen, the guarantee is the scope's cap, and these figures inform.
+    They are a guarantee only when the whole plan was fixed beforehand (`declared`). For draws chosen after others were
+    seen, the guarantee is the scope's cap, and these figures inform.
     """
     delta = float(terms.delta)
     epsilon, method = epsilon_at(event, delta)
@@ -264,7 +264,7 @@ def report(event: Event, terms: Terms, adjacency: Adjacency, *, declared: bool =
 def weakest_of(reports: Sequence[Report]) -> Report:
     """Return the strongest report that is implied by each of several under one adjacency: figure by figure the largest.
 
-    Each promise is to other people, so nothing adds up: who is promised any of them is promised this.
+    Each promise protects other people, so that the figures do not add up. This one holds for all of them.
 
     Raises:
         ArithmeticError: a figure is none.
@@ -292,7 +292,7 @@ def _weakest(promises: Sequence[Promise]) -> Promise:
 
 
 def cost_view(event: Event, terms: Terms, spent: tuple[int, ...], reserved: tuple[int, ...]) -> CostView:
-    """Return what a job costs at this head, its figures the quick ones: every look at a running job asks for them."""
+    """Return the cost of a job at this head, by quick figures, since every look at a running job computes them."""
     epsilon, _ = quick_epsilon(event, float(terms.delta))
     promise = _promise(total_mu(event), total_rho(event), epsilon, terms.delta)
     percent = percent_of(terms, spent, reserved, cost_nano(event, terms.orders))
@@ -316,7 +316,7 @@ def budget_figures(
         spent: nano-nats, one for each order of the terms.
         reserved: likewise.
         epsilon: in nats, that holds at the scope's delta for what was really charged.
-        rho: of that; None where it has none.
+        rho: of the same charges; None where they have none.
     """
     nothing = (0,) * len(terms.orders)
     left = largest_gaussian(terms, spent, reserved)

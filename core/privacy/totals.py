@@ -1,6 +1,6 @@
-"""What draws add up to in closed form, whatever their number: rho, and mu where all of them are Gaussian answers.
+"""Totals of draws in closed form, for any number of them: rho, and mu where all of them are Gaussian answers.
 
-Sums are integers, so that they do not depend on the order in which draws are added and taken away.
+Sums are integers, so that they do not depend on the order in which draws are added and removed.
 """
 
 from collections.abc import Mapping
@@ -69,14 +69,14 @@ def _all_gaussian(event: Event) -> bool:
 
 @dataclass(frozen=True)
 class Totals:
-    """What a list of draws adds up to."""
+    """Totals of a list of draws."""
 
     gaussian: int = 0
-    """rho of those that are Gaussian answers, in units of 2**-128 nats, rounded up for each."""
+    """rho of the Gaussian answers, in units of 2**-128 nats, rounded up for each."""
     other: int = 0
     """rho of the others that have one, likewise."""
     unpriced: int = 0
-    """How many have none."""
+    """Number of draws without a rho."""
 
     def plus(self, counted: Mapping[Event, int]) -> "Totals":
         """Return the totals with some more draws, or with fewer where they are counted below 0."""
@@ -93,12 +93,12 @@ class Totals:
 
     @property
     def rho(self) -> float | None:
-        """In nats; None where some draw has none."""
+        """rho in nats; None where some draw has none."""
         return None if self.unpriced else (self.gaussian + self.other) / _PER_NAT
 
     @property
     def mu(self) -> float | None:
-        """Of Gaussian answers alone; None where others are among them."""
+        """mu of Gaussian answers; None where other draws are among them."""
         return None if self.other or self.unpriced else mu_of_rho(self.gaussian / _PER_NAT)
 
 
