@@ -70,7 +70,7 @@ class Standing(Frozen):
 
 
 class Shortfall(Frozen):
-    """The shortfall of a refused job at the present head; share, rho and mu give the room that is left, in three ways."""
+    """The shortfall of a refused job at the present head; share, rho and mu are three figures of the room left."""
 
     required: Decimal
     """Per cent of the budget that the job needs."""

@@ -25,8 +25,8 @@ proposition 12, as in `conversions.renyi_budget`):
 
     d_j = exp((a_j - 1)(c_j - epsilon)) (1 - 1/a_j)^(a_j - 1) / a_j <= w_j delta.
 
-An order whose cap is 0 (a lowered ceiling may have one) has no part in that sum. The first charge passes it. Before that
-charge nothing was drawn from a record, which is (0, 0)-private.
+An order whose cap is 0 (a lowered ceiling may have one) has no part in that sum. The first charge passes it. Before
+that charge nothing was drawn from a record, which is (0, 0)-private.
 
 Hence N = (delta - sum_j d_j) / ((1 + e^epsilon) tau), computed here in decimals of 60 digits, each rounded to the safe
 side. It depends on epsilon, delta, orders and caps, and on nothing else. Weights add up to .999, so that N is about

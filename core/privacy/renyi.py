@@ -10,9 +10,9 @@ r"""The price of an event in Renyi differential privacy at an integer order, in 
 | Repeated, Composed | sums | Mironov (2017), proposition 1; adaptive at a fixed order |
 | Disjoint | the largest, order by order | a unit is read by one of them only |
 
-A mechanism of bounded range e is e-differentially private, too (Durfee and Rogers 2019, corollary 4.2). The logarithm of
-the ratio of two probabilities has a range over all outputs of at most e. Both laws add up to one, so that logarithm is
-nowhere above e or below -e. A Renyi divergence is a mean of powers of that ratio, so it exceeds e at no order.
+A mechanism of bounded range e is e-differentially private, too (Durfee and Rogers 2019, corollary 4.2). The logarithm
+of the ratio of two probabilities has a range over all outputs of at most e. Both laws add up to one, so that logarithm
+is nowhere above e or below -e. A Renyi divergence is a mean of powers of that ratio, so it exceeds e at no order.
 
 Arithmetic. A price is an integer: the real price of a leaf in units of 1e-30 nats, rounded up, and nothing else. Sums,
 multiples and maxima of integers are exact. Therefore the price of a set of draws does not depend on their grouping or
@@ -67,7 +67,8 @@ def prefix_costs(events: Sequence[Event], orders: Sequence[int]) -> list[tuple[i
     """Return C(1), ..., C(K), where C(k) is the price in nano-nats of the first k events together, at each order.
 
     Spending number k charges C(k) - C(k - 1). Each total is rounded once, so that spendings never exceed the
-    reservation C(K) together. Totals never fall, and C(k) equals `cost_nano` of the first k events composed in any grouping.
+    reservation C(K) together. Totals never fall, and C(k) equals `cost_nano` of the first k events composed in any
+    grouping.
     """
     totals = [0] * len(orders)
     prices = []

@@ -93,12 +93,12 @@ class Totals:
 
     @property
     def rho(self) -> float | None:
-        """rho in nats; None where some draw has none."""
+        """Total rho in nats; None where some draw has none."""
         return None if self.unpriced else (self.gaussian + self.other) / _PER_NAT
 
     @property
     def mu(self) -> float | None:
-        """mu of Gaussian answers; None where other draws are among them."""
+        """Total mu of Gaussian answers; None where other draws are among them."""
         return None if self.other or self.unpriced else mu_of_rho(self.gaussian / _PER_NAT)
 
 
