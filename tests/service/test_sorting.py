@@ -29,7 +29,7 @@ WAYS = (False, True)
 
 
 @dataclass(frozen=True)
-class Desk:
+class Bank:
     """An owner with two datasets, two analysts in one of them, and seven jobs."""
 
     owner: Caller
@@ -54,7 +54,7 @@ def send(context: Context, place: Place, caller: Caller, grant: str | None, numb
 
 
 @pytest.fixture
-def desk(context: Context, someone: Someone) -> Desk:
+def bank(context: Context, someone: Someone) -> Bank:
     owner, one, other = someone("owner"), someone("analyst"), someone("analyst")
     with context.database.write() as session:
         places = (open_place(session, owner.id), open_place(session, owner.id))
@@ -67,7 +67,7 @@ def desk(context: Context, someone: Someone) -> Desk:
     send(context, places[0], other, grants[1], 3)
     for number in range(4, 7):
         send(context, places[1], owner, None, number)
-    return Desk(owner, (one, other), places)
+    return Bank(owner, (one, other), places)
 
 
 def walk(context: Context, caller: Caller, order: Order, wanted: JobFilter | None = None) -> list[JobView]:
@@ -86,10 +86,10 @@ def job_name(one: JobView) -> str:
 
 @pytest.mark.parametrize("down", WAYS)
 @pytest.mark.parametrize("column", JOB_COLUMNS)
-def test_pages_of_jobs_walk_the_whole_list_in_order(context: Context, desk: Desk, column: str, down: bool) -> None:
-    newest = walk(context, desk.owner, NEWEST)
+def test_pages_of_jobs_walk_the_whole_list_in_order(context: Context, bank: Bank, column: str, down: bool) -> None:
+    newest = walk(context, bank.owner, NEWEST)
     assert len(newest) == len(NAMES)
-    datasets_ = {desk.places[0].dataset_id: "north", desk.places[1].dataset_id: "east"}
+    datasets_ = {bank.places[0].dataset_id: "north", bank.places[1].dataset_id: "east"}
     keys: dict[str, Callable[[JobView], str]] = {
         "made": lambda one: one.id,
         "name": job_name,
@@ -97,32 +97,32 @@ def test_pages_of_jobs_walk_the_whole_list_in_order(context: Context, desk: Desk
         "by": lambda one: one.owner_name.lower(),
         "method": lambda one: source_of(one.method.kind).title.lower(),
     }
-    found = walk(context, desk.owner, Order(column, down))
+    found = walk(context, bank.owner, Order(column, down))
     key = keys[column]
     plain = [one for one in newest if key(one).isascii()]  # each database has an order of its own for other letters
     assert sorted(found, key=lambda one: one.id) == sorted(newest, key=lambda one: one.id), "each job once"
     assert [one for one in found if one in plain] == sorted(plain, key=key, reverse=down)
 
 
-def test_a_filter_stays_while_the_list_is_sorted(context: Context, desk: Desk) -> None:
-    wanted = JobFilter(dataset=desk.places[0].dataset_id)
-    found = walk(context, desk.owner, Order("name", descending=True), wanted)
+def test_a_filter_stays_while_the_list_is_sorted(context: Context, bank: Bank) -> None:
+    wanted = JobFilter(dataset=bank.places[0].dataset_id)
+    found = walk(context, bank.owner, Order("name", descending=True), wanted)
     assert [job_name(one) for one in found] == ["logistic of y1", "beta", "beta", "alpha"]
     assert found[1].id > found[2].id, "of two names that are alike the newest stands first"
 
 
-def test_a_page_goes_on_after_a_row_that_left_the_filter(context: Context, desk: Desk) -> None:
-    wanted = JobFilter(state="queued", dataset=desk.places[0].dataset_id)
+def test_a_page_goes_on_after_a_row_that_left_the_filter(context: Context, bank: Bank) -> None:
+    wanted = JobFilter(state="queued", dataset=bank.places[0].dataset_id)
     order = Order("name", descending=False)
-    first = jobs.page(context, desk.owner, wanted, None, 2, order)
+    first = jobs.page(context, bank.owner, wanted, None, 2, order)
     context.database.run(rows.cancel, first[-1].id)
-    rest = jobs.page(context, desk.owner, wanted, first[-1].id, 9, order)
+    rest = jobs.page(context, bank.owner, wanted, first[-1].id, 9, order)
     assert [job_name(one) for one in [*first, *rest]] == ["alpha", "beta", "beta", "logistic of y1"]
 
 
-def test_a_row_of_somebody_else_is_no_place_to_go_on_from(context: Context, desk: Desk) -> None:
+def test_a_row_of_somebody_else_is_no_place_to_go_on_from(context: Context, bank: Bank) -> None:
     """Else the place of a hidden job among one's own would tell its name."""
-    one, other = desk.analysts
+    one, other = bank.analysts
     theirs = jobs.page(context, other, JobFilter(), None, 9)[0].id
     order = Order("name", descending=False)
     whole = [found.id for found in jobs.page(context, one, JobFilter(), None, 9, order)]
@@ -130,19 +130,19 @@ def test_a_row_of_somebody_else_is_no_place_to_go_on_from(context: Context, desk
     assert len(whole) == 3
 
 
-def test_names_that_are_not_to_be_read_sort_nothing(context: Context, desk: Desk) -> None:
+def test_names_that_are_not_to_be_read_sort_nothing(context: Context, bank: Bank) -> None:
     """An analyst who lost the access still sees the own jobs, but no longer the dataset's name."""
-    one = desk.analysts[0]
+    one = bank.analysts[0]
     with context.database.write() as session:
-        third = open_place(session, desk.owner.id)
+        third = open_place(session, bank.owner.id)
         grant = give(session, third.dataset_id, one.id)
     rename(context, third, "aardvark")
     send(context, third, one, grant, 5)
     order = Order("dataset", descending=False)
     assert walk(context, one, order)[0].dataset == third.dataset_id
     with context.database.write() as session:
-        session.execute(delete(Access).where(Access.dataset_id == desk.places[0].dataset_id))
-    assert [found.dataset for found in walk(context, one, order)] == [desk.places[0].dataset_id] * 3 + [
+        session.execute(delete(Access).where(Access.dataset_id == bank.places[0].dataset_id))
+    assert [found.dataset for found in walk(context, one, order)] == [bank.places[0].dataset_id] * 3 + [
         third.dataset_id
     ]
 
@@ -163,7 +163,7 @@ def test_a_federated_job_is_not_sorted_by_its_first_site(context: Context, someo
 
 @pytest.mark.parametrize("down", WAYS)
 @pytest.mark.parametrize("column", MODEL_COLUMNS)
-def test_pages_of_models_walk_the_whole_list_in_order(context: Context, desk: Desk, column: str, down: bool) -> None:
+def test_pages_of_models_walk_the_whole_list_in_order(context: Context, bank: Bank, column: str, down: bool) -> None:
     for _ in NAMES:
         claim = context.database.run(rows.claim, "worker", 60.0)
         assert claim is not None
@@ -172,7 +172,7 @@ def test_pages_of_models_walk_the_whole_list_in_order(context: Context, desk: De
             session.add(Model(**_model(job)))
             job.state = "succeeded"
     order, found = Order(column, down), list[TrainedModel]()
-    while page := trained.page(context, desk.owner, ModelFilter(), found[-1].id if found else None, 2, order):
+    while page := trained.page(context, bank.owner, ModelFilter(), found[-1].id if found else None, 2, order):
         found += page
     assert len({one.id for one in found}) == len(NAMES)
     keys = {
@@ -199,12 +199,12 @@ def _model(job: Job) -> dict[str, object]:
 
 @pytest.mark.parametrize("down", WAYS)
 @pytest.mark.parametrize("column", DATASET_COLUMNS)
-def test_pages_of_datasets_walk_the_whole_list_in_order(context: Context, desk: Desk, column: str, down: bool) -> None:
+def test_pages_of_datasets_walk_the_whole_list_in_order(context: Context, bank: Bank, column: str, down: bool) -> None:
     with context.database.write() as session:
-        third = open_place(session, desk.owner.id, units=7)
+        third = open_place(session, bank.owner.id, units=7)
     rename(context, third, "Middle")
     order, found = Order(column, down), []
-    while page := datasets.page(context, desk.owner, found[-1].id if found else None, 1, order):
+    while page := datasets.page(context, bank.owner, found[-1].id if found else None, 1, order):
         found += page
     keys = {
         "made": [one.id for one in found],
