@@ -253,7 +253,7 @@ class TestFilter:
                 assert fsum(charges) <= rho * (1 + 1e-8), "prices are rounded up, to billionths"
             else:
                 assert fsum([*charges, charge]) > rho * (1 - 1e-7) - 1e-8 * (len(charges) + 1)
-                with pytest.raises(AssertionError, match="priced"):
+                with pytest.raises(AssertionError, match="its price"):
                     oracle.ask(question, theta)
 
     def test_charges_precede_draws_and_sums(self) -> None:

@@ -309,7 +309,7 @@ class TestPathwise:
         assert settings.rounds is not None
         assert settings.sigma is not None
         greedy = settings.model_copy(update={"sigma": settings.sigma / sqrt(settings.rounds)})
-        with pytest.raises(AssertionError, match="never passes"):
+        with pytest.raises(AssertionError, match="never exceeds"):
             self.run(greedy, facts, Adjacency.REPLACE_ONE)
 
     def test_the_likelihood_ratio_of_a_whole_run_has_the_mean_that_was_charged(self) -> None:

@@ -176,7 +176,7 @@ class TestSelection:
         assert len(payments.totals) == 2
 
     def test_as_many_candidates_as_were_priced(self) -> None:
-        with pytest.raises(AssertionError, match="priced"):
+        with pytest.raises(AssertionError, match="its price"):
             select_model.iterate(planned("sound"), silent(), CANDIDATES[:2])
 
     def test_a_ridge_bends_up_and_pulls(self) -> None:

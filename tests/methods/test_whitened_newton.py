@@ -271,7 +271,7 @@ def test_a_split_that_answers_moved_would_be_seen() -> None:
     def louder(settings: WhitenedNewton) -> tuple[float, ...]:
         return tuple(sigma / 2 for sigma in genuine(settings))
 
-    with patch.object(WhitenedNewton, "hessian_sigmas", louder), pytest.raises(AssertionError, match="never passes"):
+    with patch.object(WhitenedNewton, "hessian_sigmas", louder), pytest.raises(AssertionError, match="never exceeds"):
         scene.fitted(scene.oracle())
 
 

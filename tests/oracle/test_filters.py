@@ -25,6 +25,6 @@ def test_counting_refuses_what_a_ledger_would() -> None:
         payments.cover(Gaussian(sigma=1.0), 2)
     with pytest.raises(AssertionError, match="follow"):
         payments.cover(Repeated(event=Gaussian(sigma=1.0), times=3), 1)
-    with pytest.raises(AssertionError, match="priced"):
+    with pytest.raises(AssertionError, match="its price"):
         payments.cover(Repeated(event=Gaussian(sigma=1.0), times=4), 2)
     assert len(payments.totals) == len(payments.positions) == 1

@@ -113,7 +113,7 @@ def test_a_meter_counts_and_closes() -> None:
     oracle.keep({"theta": THETA}, 1)
     oracle.ask(QUESTIONS[0], THETA)
     assert not oracle.affords(QUESTIONS[0])
-    with pytest.raises(AssertionError, match="priced"):
+    with pytest.raises(AssertionError, match="its price"):
         oracle.ask(QUESTIONS[0], THETA)
     assert torch.equal(oracle.resume({})["theta"], THETA)
     assert oracle.release(1, Status.FINISHED).event == Repeated(event=Gaussian(sigma=2.0), times=2)

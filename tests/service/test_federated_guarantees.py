@@ -151,7 +151,7 @@ def test_a_job_in_which_a_client_was_misled_ends_at_what_was_spent(
     assert view.error is not None
     assert (view.state, view.error.code) == ("failed", "site-lost")
     assert view.failed_for is not None
-    assert "told another what cannot be true" in view.failed_for
+    assert "a site sent figures that cannot be true" in view.failed_for
     line = jobs.events(context, three.analyst, made["id"], 0, 100)[-1]
     assert (line.kind, line.data) == ("failed", {"code": "site-lost", "misled": 2, "by": 0 if lost is None else 1})
     for client in claim.clients:

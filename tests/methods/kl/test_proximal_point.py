@@ -226,7 +226,7 @@ class TestClaims:
     @pytest.mark.parametrize(
         ("changes", "named"),
         [
-            ({"pace": "practical"}, "practical pace"),
+            ({"pace": "practical"}, "practical schedule"),
             ({"inner_steps": "practical"}, "practical inner steps"),
             ({"step_rule": "telescoping"}, "telescoping"),
             ({"max_inner": 50}, "max_inner"),

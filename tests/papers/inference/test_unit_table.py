@@ -141,7 +141,7 @@ class TestAccountant:
         )
         theta = torch.zeros(4, dtype=torch.float64)
         oracle.ask(Gradient(sigma=2.0), theta)
-        with pytest.raises(AssertionError, match="priced"):
+        with pytest.raises(AssertionError, match="its price"):
             oracle.ask(Gradient(sigma=1.9), theta)
         with pytest.raises(Invalid):
             plan(optimizer={"kind": "noisy_gd", "mu": 0.5001}, inference={"intervals": False})
