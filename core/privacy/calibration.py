@@ -9,8 +9,8 @@ A target allows an event of Renyi price r(a) at integer orders a in these cases.
 * budget_share s: r(a) is at most s times the cap at SOME order of the budget. An empty budget admits it then.
 * rho, and mu with rho = mu^2/2: r(a) is at most rho a at EVERY order of the budget. At these orders it costs no more
   than a rho-zCDP mechanism.
-* epsilon: the improved conversion of r(a) to epsilon at the budget's delta (Canonne, Kamath and Steinke 2020) is at
-  most epsilon at some integer order from 2 to 256. Every order gives a valid epsilon, so none need be the best.
+* epsilon: some integer order from 2 to 256 converts r(a) to at most epsilon, at the budget's delta. The conversion is
+  that of Canonne, Kamath and Steinke (2020). Every order gives a valid epsilon, so none need be the best.
 """
 
 from collections.abc import Callable

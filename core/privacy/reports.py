@@ -5,8 +5,9 @@ draws are among them, it comes from dp-accounting's privacy loss distributions (
 Otherwise it is the best conversion of the zCDP total or of our own Renyi prices at many orders. Distributions take half
 a second: reports and budgets use them, the cost of a job uses the conversion. An empty ledger is "0".
 
-Attack success is computed from the trade-off curve (Dong, Roth and Su 2022): for mu-GDP, no attacker who must decide
-whether somebody's record was used gains more than 2 Phi(mu/2) - 1 in true over false positives.
+Attack success is computed from the trade-off curve (Dong, Roth and Su 2022): an attacker must decide
+whether somebody's record was used. For mu-GDP, its true positive rate exceeds the false one by at most
+2 Phi(mu/2) - 1.
 """
 
 from collections import Counter
@@ -199,7 +200,7 @@ def implied(
     """Return the promise under the other adjacency that one implies, in the strongest currency that was given.
 
     From zero_out to replace_one are two steps, over the excluded row: 2 mu for Gaussian answers, 4 rho for zCDP, and
-    otherwise (2 epsilon, (1 + e^epsilon) delta). replace_one includes zeroing out, so that its figures hold unchanged.
+    otherwise (2 epsilon, (1 + e^epsilon) delta). Replacing includes zeroing out, so that its figures hold unchanged.
     """
     if adjacency is Adjacency.REPLACE_ONE:
         return {Adjacency.ZERO_OUT: _promise(mu, rho, epsilon, delta)}
