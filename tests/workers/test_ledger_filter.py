@@ -180,7 +180,7 @@ def test_a_method_that_asks_something_else_on_resuming_is_stopped() -> None:
         lambda payments: payments.cover(total(A), 1),
         lambda payments: payments.log.keep(state(1), 1),
     ):
-        with pytest.raises(AssertionError, match="comes before"):
+        with pytest.raises(AssertionError, match="come before"):
             hasty(make([A, A, A], Paper(), kept=writer.state, kept_chunks=1))
 
 
