@@ -176,7 +176,7 @@ class TestSelection:
         assert len(payments.totals) == 2
 
     def test_as_many_candidates_as_were_priced(self) -> None:
-        with pytest.raises(AssertionError, match="its price"):
+        with pytest.raises(AssertionError, match="as many points were priced"):
             select_model.iterate(planned("sound"), silent(), CANDIDATES[:2])
 
     def test_a_ridge_bends_up_and_pulls(self) -> None:

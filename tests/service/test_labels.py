@@ -1,15 +1,21 @@
 """The smallest epsilon of what was spent is looked for off the request path; what a reader gets until then holds."""
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from decimal import Decimal
 from threading import Event as Signal
+from threading import get_ident
+
+import pytest
 
 from core.db.database import Database
 from core.db.tables import Scope
 from core.jobs import jobs
 from core.ledger import ledger
+from core.privacy import reports
 from core.privacy.events import Composed, Event, Gaussian, Pure, Repeated, Sampled, Zcdp, compose
+from core.privacy.renyi import Leaf
 from core.privacy.reports import epsilon_at
 from core.service.budgets import budget_view
 from core.service.context import Context
@@ -55,19 +61,28 @@ def becomes(context: Context, place: Place, expected: float) -> bool:
     return False
 
 
-def test_a_reader_composes_nothing_and_sees_no_epsilon_that_is_too_small(context: Context) -> None:
+def test_a_reader_composes_nothing_and_sees_no_epsilon_that_is_too_small(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place = make_place(context.database)
+    composing = list[int]()
+
+    def composes(draws: Counter[Leaf], delta: float) -> float:
+        composing.append(get_ident())
+        return losses(draws, delta)
+
+    losses = reports._epsilon_by_losses
+    monkeypatch.setattr(reports, "_epsilon_by_losses", composes)
     for number in range(2):
         spend(context.database, place, [sampled(20 * number + k) for k in range(20)])
+        shown = float(epsilon_of(context, place))
+        assert composing.count(get_ident()) == number, "no reader composed"
         epsilon_at.cache_clear()
-        begun = time.thread_time()
         smallest = exact(context, place)
-        composing = time.thread_time() - begun
-        begun = time.thread_time()
-        shown = epsilon_of(context, place)
-        assert time.thread_time() - begun < composing / 4
-        assert float(shown) > smallest
+        assert composing.count(get_ident()) == number + 1, "the exact figure composes, so that this test can fail"
+        assert shown > smallest
         assert becomes(context, place, smallest)
+        assert composing.count(get_ident()) == number + 1, "no reader composed"
 
 
 def test_what_is_shown_at_once_holds_for_every_kind_of_draw(context: Context) -> None:
