@@ -1,6 +1,6 @@
 """Use cases on both databases, without HTTP."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,13 +17,14 @@ Someone = Callable[[Role], Caller]
 
 
 @pytest.fixture
-def context(database: Database, tmp_path: Path) -> Context:
+def context(database: Database, tmp_path: Path) -> Iterator[Context]:
     settings = ServiceSettings(home=tmp_path, visible_grid_seconds=0, database_url=str(database.url))
     settings.records_path.mkdir(exist_ok=True)
     found = Context(settings, database)
     start(found)
     health.start(found)
-    return found
+    yield found
+    found.stop()
 
 
 @pytest.fixture
