@@ -1,1 +1,1 @@
-"""The methods: what each is called, assumes and costs (`spec`), and how it runs (`fit`)."""
+"""The methods: `spec` has a method's name, assumptions and price, `fit` runs it."""

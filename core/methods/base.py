@@ -1,4 +1,4 @@
-"""What every method's settings can tell without reading a record."""
+"""Contract of a method's settings: everything they give without reading a record."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from core.queries.sampling import FullSampling, Sampling, StreamSampling
 
 
 class Bound(Frozen):
-    """What a theorem predicts, beside what is known without it."""
+    """A theorem's prediction, beside the figure that is known without it."""
 
     quantity: str = Field(description="the bounded quantity, in words and units")
     value: float | None = Field(description="null where the theorem's conditions are not met")
@@ -51,12 +51,12 @@ class Card(Frozen):
 
 
 class Request(NamedTuple):
-    """What a job asks for beside its method: what a method may refuse, and what its settings may be filled from."""
+    """A job's request beside its method: a method may refuse it, or fill open settings from it."""
 
     model: AnyModel
     inference: Inference
     released: int
-    """How many released models it is about."""
+    """Number of released models that the job is about."""
     processes: int
 
 
@@ -74,9 +74,9 @@ class AbstractSettings(Frozen, ABC):
     per_client: ClassVar[frozenset[str]] = frozenset({"batch"})
     """The fields that differ between the clients of a federated job, in proportion to their units."""
     about: ClassVar[tuple[int, int]] = (0, 0)
-    """How many released models a job of this method is about, at least and at most."""
+    """Least and largest number of released models that a job of this method is about."""
     given: ClassVar[tuple[Literal["points", "looked"], ...]] = ()
-    """What its `iterate` takes beside settings and oracle: the released points that a job is about, or a look."""
+    """Arguments of its `iterate` beside settings and oracle: the released points that a job is about, or a look."""
     estimates: ClassVar[bool] = True
     """Whether it fits a model; a description answers questions, and estimates nothing."""
     inverts_hessians: ClassVar[bool] = False
@@ -96,7 +96,7 @@ class AbstractSettings(Frozen, ABC):
         """
 
     def with_request(self, request: Request) -> Self:
-        """Return the settings with what follows from the job beside them; what is not open stays."""
+        """Return the settings with open values filled from the job; given values stay."""
         del request
         return self
 
@@ -142,7 +142,7 @@ class AbstractSettings(Frozen, ABC):
 
     @property
     def points(self) -> int | None:
-        """How many released points it was priced for; None: as many as its models are."""
+        """Number of released points that it was priced for; None: one for each of its models."""
         return None
 
     def with_inference(self, inference: Inference) -> Self:
@@ -168,7 +168,7 @@ class AbstractSettings(Frozen, ABC):
         """Return what the theory predicts for these filled settings."""
 
     def federated_bound(self, clients: Sequence[tuple["AbstractSettings", Facts]]) -> Bound:
-        """Return what the theory predicts for the mean of several clients' answers.
+        """Return the theory's prediction for the mean of several sites' answers.
 
         Args:
             clients: filled settings and facts of each, by place.
@@ -194,7 +194,7 @@ class AbstractSettings(Frozen, ABC):
         return FullSampling()
 
     def most_asked(self, facts: Facts) -> int:
-        """Return the most questions that one run asks from its start to its end, whatever it is told.
+        """Return the most questions that one run asks from its start to its end, whatever the answers are.
 
         As many as its schedule has events, or as a stream has batches; methods whose schedule stands for a budget, and
         not for questions, say so.

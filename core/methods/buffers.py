@@ -1,7 +1,7 @@
 """Where a method's long vectors stand: two buffers for each, written in turn, so that no step asks for new memory.
 
-A network's iterate is millions of numbers. Memory for one more of them in each step is looked for, zeroed by the system
-and given back, which takes as long as the arithmetic, and leaves holes that the next one does not fit.
+A network's iterate is millions of numbers. Allocating one more in each step takes as long as the arithmetic: the system
+finds memory, zeroes it and takes it back. It also leaves holes that the next one does not fit.
 """
 
 from collections import deque
@@ -19,9 +19,9 @@ _SCRATCH: Final = "scratch"
 class BufferPool:
     """The buffers of the vectors that one run of a method makes in each step, by name.
 
-    What a step makes stays until the next but one makes the same: by then a state has been kept that no longer holds
-    it. Whoever keeps a vector for longer than that copies it. What is shared until somebody writes, as logs share
-    what they keep, is copied by torch where somebody still holds it.
+    A step's result stays valid until the step after the next reuses its buffer. By then a newer state has been kept,
+    which no longer refers to it. Copy a vector to keep it for longer. Logs share the tensors that they keep until a
+    write; torch copies such a tensor while another reference exists.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class BufferPool:
         return buffer
 
     def scratch(self, like: Tensor) -> Tensor:
-        """Return where to write what no step is told of: always the same buffer."""
+        """Return a scratch buffer that no step receives: always the same one."""
         made = self._made.setdefault(_SCRATCH, deque())
         if not made or made[0].shape != like.shape:
             made.clear()

@@ -97,7 +97,7 @@ def fit_and_infer(
 
     Args:
         settings: the method's, nothing open.
-        inference: what intervals are asked for, nothing open.
+        inference: the requested intervals, nothing open.
         oracle: the only way to the records.
         shifts: directions that move many coefficients together; see `infer`.
         points: of the released models that the job is about, shape (K, p).

@@ -16,7 +16,7 @@ from core.oracle import Oracle
 
 
 class Candidate(NamedTuple):
-    """An iterate, shape (p,), and the noised norm that was told there; nan where none was."""
+    """An iterate, shape (p,), and its noised norm; nan where none was asked."""
 
     theta: Tensor
     norm: float
@@ -43,7 +43,7 @@ def hold(
 def select(settings: AdaptiveGradientDescent, oracle: Oracle, state: dict[str, Tensor], last: Candidate) -> Candidate:
     """Return the iterate that the settings ask for, with its noised norm; a draw among several is paid for.
 
-    The steps leave enough for it: whatever workers lose, its chunk is the last one.
+    The steps leave enough for it: its chunk is the last one, also after lost attempts.
     """
     points, norms = state["points"], state["norms"]
     if settings.select == "last" or not len(norms):

@@ -1,4 +1,4 @@
-"""How every optimizer starts, stops early and ends; all of it decided from public or noised values."""
+"""Start, early stop and end of every optimizer, decided from public or noised values alone."""
 
 from typing import TYPE_CHECKING
 
@@ -39,10 +39,10 @@ def starting_point(start: AnyStart | None, oracle: Oracle) -> Tensor:
 
 
 def begun(start: AnyStart | None, oracle: Oracle, initial: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return the state to go on from: what an earlier attempt kept, or the initial one.
+    """Return the state to continue from: the one that an earlier attempt kept, or the initial one.
 
-    Draws are not repeated after a loss. So what came of them is kept before anything is asked, and whatever a later
-    attempt recalls was told of this very start.
+    Draws are not repeated after a loss. Their result is therefore kept before the first question, so that answers which
+    a later attempt recalls belong to this start.
     """
     state = oracle.resume(initial)
     if start == "random" and state is initial:

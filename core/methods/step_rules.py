@@ -44,7 +44,7 @@ def turned(rule: Rule, memory: Memory, slope: Tensor, step: int, buffers: Buffer
 
     Args:
         rule: which.
-        memory: what it remembered.
+        memory: its memory.
         slope: the noised gradient, shape (..., p).
         step: from 1.
         buffers: of this run.

@@ -1,7 +1,7 @@
-"""What becomes of a noised gradient: step rules, their pace, and averages of iterates.
+"""Uses of a noised gradient: step rules, their learning rate schedule, and averages of iterates.
 
-All of it is post-processing of what the oracle told, so none of it has a price; moments and velocities are made of
-noised gradients and of nothing else. No certificate covers momentum or Adam.
+All of it is post-processing of the oracle's answers and has no price: moments and velocities are functions of noised
+gradients alone. No certificate covers momentum or Adam.
 
 Source: Polyak (1964) for momentum, Kingma and Ba (2015) for Adam, Polyak and Juditsky (1992) for averages.
 """
@@ -64,9 +64,9 @@ def pace_at(step: int, steps: int, pace: Pace, warm_up: int) -> float:
 
     Args:
         step: from 1 to `steps`.
-        steps: how many there are.
+        steps: number of steps.
         pace: `cosine` falls from 1 to 0 after the warm-up.
-        warm_up: so many steps rise linearly to the full size.
+        warm_up: number of first steps, over which the size rises linearly to the full one.
     """
     if step <= warm_up:
         return step / warm_up

@@ -1,9 +1,9 @@
 """Describe columns: a look at the numbers, counts in cells, sums of cut values, cells that close in on quantiles.
 
-Sensitivity: that of each question, one Gaussian answer each, in `core.queries.looks` and
-`core.queries.tables`; how many there are and what each is worth is fixed beforehand. Edges and cuts follow
-from earlier answers, so everything between two questions is post-processing.
-Failure: none; what the noise hides is said beside the figure, which depends on noised answers alone.
+Sensitivity: that of each question, one Gaussian answer each, in `core.queries.looks` and `core.queries.tables`. The
+number of questions and their shares are fixed beforehand. Edges and cuts follow from earlier answers, so everything
+between two questions is post-processing.
+Failure: none. Each figure names the part that the noise hides, and depends on noised answers alone.
 """
 
 from collections.abc import Iterator

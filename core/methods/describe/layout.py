@@ -1,4 +1,4 @@
-"""What a description asks of which columns, by their places, and how the usual division weighs it."""
+"""Statistics that a description asks of each column, by place, and their weights in the usual division of mu^2."""
 
 from collections.abc import Sequence
 from math import sqrt
@@ -31,7 +31,7 @@ Part = Annotated[float, Field(ge=0, le=1)]
 
 
 class DescribeShares(Frozen):
-    """How mu^2 is divided among what is asked; the shares sum to 1."""
+    """Division of mu^2 among the statistics; the shares sum to 1."""
 
     look: Part = 0.0
     frequencies: Part = 0.0
@@ -59,7 +59,7 @@ class ColumnShape(Frozen):
 
 
 class Layout(Frozen):
-    """What is asked of which columns, by their places."""
+    """Statistics that are asked of each column, by place."""
 
     columns: Annotated[tuple[ColumnShape, ...], Field(min_length=1)]
     statistics: tuple[str, ...]

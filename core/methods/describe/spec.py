@@ -1,8 +1,8 @@
-"""Describing columns: what the method is called, assumes, costs, and how its price is divided among statistics.
+"""Description of columns: the method's name, assumptions, price, and the division of its price among statistics.
 
-A description begins with a look at the numbers, the one that whitened Newton begins with, from which later answers take
-their cuts; `core.methods.describe.fit` asks, `core.inference.description` makes intervals of the answers. mu^2 is
-divided by shares that are fixed before a record is read, whatever the answers are.
+A description begins with the same look at the numbers as whitened Newton; later answers take their cuts from it.
+`core.methods.describe.fit` asks, `core.inference.description` turns answers into intervals. The shares of mu^2 are
+fixed before a record is read, whatever the answers are.
 """
 
 from collections.abc import Iterator, Sequence
@@ -96,7 +96,7 @@ class Describe(AbstractSettings):
 
     @property
     def planned_layout(self) -> Layout:
-        """What is asked, once it is filled."""
+        """The layout, once it is filled."""
         assert self.layout is not None, "the planner says what is asked"
         return self.layout
 
@@ -174,7 +174,7 @@ class Describe(AbstractSettings):
         )
 
     def questions(self) -> tuple[CellCounts | MagnitudeCounts | Tabled, ...]:
-        """Return all questions in the order they are asked; what is learned has placeholders, as many as may be."""
+        """Return all questions in their order; learned values have placeholders, as many as there may be."""
         return (*self._look(), *(question for _, question in self._counted()), *self._summed())
 
     def _look(self) -> Iterator[CellCounts | MagnitudeCounts]:
@@ -222,7 +222,7 @@ class Describe(AbstractSettings):
         return frozenset(self.questions())
 
     def schedule(self, facts: Facts) -> Sequence[Event]:
-        """Return each question's event, in order; what is learned changes what a question names, never its price."""
+        """Return each question's event, in order; learned values change a question's cells, never its price."""
         del facts  # a multiplier of the sensitivity means the same for every scope
         return [question.event() for question in self.questions()]
 

@@ -1,4 +1,4 @@
-"""How long a normal vector may be: the radius that its norm passes with a given probability.
+"""Length of a normal vector: the radius that its norm exceeds with a given probability.
 
 Source: Menart, Ullah, Arora, Bassily and Guzman (2024), lemmas 6 and 24, whose closed forms are replaced by the exact
 quantile: theirs is too small for one number and too large for many.

@@ -1,4 +1,4 @@
-"""The KL condition as a public value: what it says, how it follows from other conditions, and what contradicts it.
+"""The KL condition as a public value: its statement, conditions that imply it, and facts that contradict it.
 
 F is (gamma, kappa)-KL on a set when F(w) - F* <= gamma^kappa |grad F(w)|^kappa for all w in it. kappa = 2 is the
 Polyak-Lojasiewicz condition; kappa towards 1, flatter minima; above 2, sharper than quadratic ones.
@@ -20,7 +20,7 @@ SMALLEST_GAP = 1e-300
 
 
 class KlCondition(Frozen):
-    """What is declared of the mean loss, ridge included; nobody can check it without the records.
+    """The declared condition on the mean loss, ridge included; checking it would need the records.
 
     A gamma that is too small, or a kappa that is too large, makes a method stop early with a false certificate; it
     costs no privacy.
@@ -63,7 +63,7 @@ def known_gap(given: float | None, condition: KlCondition, clip: float, away: fl
         given: None: nothing is declared.
         condition: of the mean loss, its ridge included.
         clip: no unit's gradient is longer; at the start no slope is longer than this and the ridge's together.
-        away: how far the start is from zero.
+        away: distance of the start from zero.
         facts: public; their gap is about that start.
     """
     implied = condition.gap_at(clip + facts.ridge * away)

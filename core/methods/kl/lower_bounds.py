@@ -1,4 +1,4 @@
-"""What no private method can do better than, beside what ours do.
+"""Lower bounds on the excess risk of every private method, beside the guarantees of ours.
 
 Source: Menart, Ullah, Arora, Bassily and Guzman (2024), corollary 7, theorems 22 and 23. Only the last has a constant;
 the others are orders of magnitude, logarithms dropped, and say so.

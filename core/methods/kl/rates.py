@@ -1,4 +1,4 @@
-"""What privacy will cost in excess risk, before anything is read, and what it takes to reach a wanted excess.
+"""Predicted excess risk of a private run before a record is read, and the budget or units for a wanted excess.
 
 * `predict_excess(settings, facts, rho)`: the theorem's bound for a method's plan, with its constant, beside F0 (what is
   known without any training) and the lower bound of the same problem class;
@@ -36,7 +36,7 @@ GRID: Final = 10**0.25
 
 
 class Prediction(Frozen):
-    """What a method is promised to leave above the least mean loss, at most."""
+    """Promised bound on a method's excess over the least mean loss."""
 
     method: str
     value: float | None = Field(description="with its constant; null: nothing is promised")

@@ -15,7 +15,7 @@ class Repeats(Sequence[Event]):
 
     Args:
         event: each of them.
-        times: how many, 0 or more.
+        times: number of repeats, 0 or more.
     """
 
     def __init__(self, event: Event, times: int) -> None:

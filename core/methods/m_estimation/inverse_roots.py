@@ -1,4 +1,4 @@
-"""From second moments as told to the map that whitens columns: arithmetic on a noised answer, nothing is asked."""
+"""The map that whitens columns, from noised second moments: arithmetic on an answer, with no question."""
 
 from math import sqrt
 from typing import Final, NamedTuple
@@ -33,11 +33,11 @@ class Whitening(NamedTuple):
     covariance: Array
     """Of A z, with what noise explains taken off and no variance above 1, shape (p - 1, p - 1)."""
     raised: Array
-    """What was added to variances of sparse columns of z, shape (p - 1,)."""
+    """Amount added to variances of sparse columns of z, shape (p - 1,)."""
 
 
 def whitening(covariance: Array, deviation: float) -> Whitening:
-    """Return the inverse root of a covariance of z as told.
+    """Return the inverse root of a noised covariance of z.
 
     Args:
         covariance: shape (p - 1, p - 1).
@@ -52,16 +52,16 @@ def whitening(covariance: Array, deviation: float) -> Whitening:
 
 
 def whitening_of_numbers(covariance: Array, deviation: float, mean: Array, number: NDArray[np.bool_]) -> Whitening:
-    """Return a whitening that divides numbers by their deviations as told before it takes the inverse root.
+    """Return a whitening that divides numbers by their noised deviations before it takes the inverse root.
 
-    Where the look has little to see, it takes a number's scale for several times too large; a variance is told well
-    where correlations drown in noise. Where the look sees enough, a small variance is that of a long tail, whose rows
-    are to keep their weight, as a two-valued column's.
+    Where the look has few records, it overestimates a number's scale several times; a variance is precise even where
+    noise hides the correlations. Where the look sees enough, a small variance is that of a long tail, whose rows are to
+    keep their weight, as a two-valued column's.
 
     Args:
-        covariance: of z as told, shape (p - 1, p - 1).
+        covariance: noised, of z, shape (p - 1, p - 1).
         deviation: of the noise on each weighted mean of a product.
-        mean: of z as told, whose products the covariance is without, shape (p - 1,).
+        mean: noised, of z; the covariance is without their products; shape (p - 1,).
         number: which columns are no two-valued ones, shape (p - 1,).
     """
     variance = np.diag(covariance)

@@ -1,9 +1,9 @@
 """Ada-DP-SPIDER: a gradient estimate that noised differences keep up to date, and that starts again by how far it went.
 
 Source: Tao, Zhang, Yu, Cheng, Dressler and Wang, Second-order convergence in private stochastic non-convex
-optimization, algorithm 2; with `period` the rule of DIFF2, Murata and Suzuki (2023). Corrected: what is accumulated are
-the displacements between consecutive queries, which stay right where a round goes back to its beginning (printed: the
-steps, eta^2 |g|^2, which miss the way back and count one that nobody takes).
+optimization, algorithm 2; with `period` the rule of DIFF2, Murata and Suzuki (2023). Corrected: it accumulates the
+displacements between consecutive queries, which stay right where a round returns to its beginning. (Printed: the steps,
+eta^2 |g|^2, which miss the way back and count one step that is not taken.)
 Sensitivity: those of `Gradient` and `GradientDifference` on a batch, whose cap is M times the distance of the two
 points. A unit is in one batch of a pass at most, so that all answers of a pass cost what one does.
 Failure: depends on noised values only, so it tells no more than the release. Which question comes next is a function of
@@ -27,14 +27,14 @@ from core.oracle import Oracle
 State = dict[str, Tensor]
 
 ESTIMATE = ("slope", "before", "drift", "known")
-"""What a snapshot holds: never a place in the stream."""
+"""Content of a snapshot: never a place in the stream."""
 COUNTED = ("restarts", "differences", "queries", "scale")
 UNITS = "units"
-"""How many the estimate is a mean over; of nothing yet, none."""
+"""Number of units that the estimate is a mean over; 0 before the first."""
 
 
 class GradientEstimator(Protocol):
-    """What `gauss_psgd.walk` is driven by: noised estimates of the mean gradient, from anywhere."""
+    """Driver of `gauss_psgd.walk`: noised estimates of the mean gradient, from any source."""
 
     def query(self, theta: Tensor) -> Tensor | None:
         """Return an estimate at theta, shape (..., p); None where too few units are left for one."""

@@ -1,9 +1,9 @@
-"""What methods with rounds of escape are planned for and claim: Gauss-PSGD, and certify at a point that is given.
+"""Targets and claims of methods with rounds of escape: Gauss-PSGD, and certify at a given point.
 
 And what they assume, as their cards tell it, in part with the prior work that they are compared with.
 
 Source: Tao, Zhang, Yu, Cheng, Dressler and Wang, Second-order convergence in private stochastic non-convex
-optimization, theorem 1 and lemmas 1 to 5; what is claimed of calibrated figures is ours. Letters as in `gauss`.
+optimization, theorem 1 and lemmas 1 to 5; the claims about calibrated figures are ours. Letters as in `gauss`.
 """
 
 from collections.abc import Sequence
@@ -73,7 +73,7 @@ class AbstractEscape(EscapeFigures):
 
         Args:
             facts: public.
-            ended: how, as the method tells it.
+            ended: the way, in the method's terms.
             strayed: whether some iterate had to be brought back into the radius.
         """
         stayed = ended.outcome in {"certified", "no_escape_observed"} and not strayed
@@ -104,7 +104,7 @@ class AbstractEscape(EscapeFigures):
         )
 
     def ended(self, facts: Facts, outcome: str, counts: dict[str, int]) -> SecondOrder:
-        """Return how a run ended; what is called certified by others is no_escape_observed outside the theory."""
+        """Return a run's ending; other methods' "certified" is no_escape_observed outside the theory."""
         chance = self.chance(facts)
         named = "no_escape_observed" if outcome == "certified" and self.mode != "theory" else outcome
         return SecondOrder.model_validate(

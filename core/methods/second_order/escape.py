@@ -1,11 +1,13 @@
-"""How likely noise carries an iterate away from a saddle, in closed form, and how many rounds that takes.
+"""Probability in closed form that noise carries an iterate away from a saddle, and the rounds that this takes.
 
-Linearised around the saddle, along its most negative direction of curvature -lam: with *independent* noise of standard
-deviation r in every step the displacement after Gamma steps of size eta is Gaussian with standard deviation
-eta r a, a^2 = ((1 + eta lam)^(2 Gamma) - 1)/((1 + eta lam)^2 - 1); with *persistent* noise, one draw that an estimator
-carries along, with standard deviation r ((1 + eta lam)^Gamma - 1)/lam. A gradient left at the saddle only moves the
-mean, which can only raise the probability of leaving. [derived] All of this is ours; the paper's lemmas bound the
-independent case for small enough steps (probability 1/8 at least, corollary 1).
+Linearise around the saddle, along its most negative direction of curvature -lam, with noise of standard deviation r.
+The displacement after Gamma steps of size eta is Gaussian. With *independent* noise in every step its standard
+deviation is eta r a, a^2 = ((1 + eta lam)^(2 Gamma) - 1)/((1 + eta lam)^2 - 1). With *persistent* noise, one draw that
+an estimator carries along, it is r ((1 + eta lam)^Gamma - 1)/lam. A gradient left at the saddle only moves the mean,
+which can only raise the probability of leaving.
+
+[derived] All of this is ours; the paper's lemmas bound the independent case for small enough steps (probability 1/8 at
+least, corollary 1).
 
 Source: Tao, Zhang, Yu, Cheng, Dressler and Wang, Second-order convergence in private stochastic non-convex
 optimization, lemmas 1 and 2; the formulas are ours.

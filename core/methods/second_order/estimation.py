@@ -1,12 +1,12 @@
-"""How large the error of the gradient estimate is: Ada-DP-SPIDER between two restarts, its noise included.
+"""Error of the gradient estimate: Ada-DP-SPIDER between two restarts, its noise included.
 
-Letters: b1 and b2 are the batches of a fresh gradient and of a difference, kappa the accumulated squared movement at
-which the estimate starts again, r1 the noise on each coordinate of a fresh gradient and r2 that of a difference over
-the distance it spans. The squared error is S + d (r1^2 + kappa r2^2), S = G^2/b1 + M^2 kappa/b2 of the sampling. With m
+Letters: b1 and b2 are the batches of a fresh gradient and of a difference. At the accumulated squared movement kappa
+the estimate starts again. The noise on each coordinate of a fresh gradient is r1, and r2 that of a difference over the
+distance it spans. The squared error is S + d (r1^2 + kappa r2^2), S = G^2/b1 + M^2 kappa/b2 of the sampling. With m
 clients, each with noise of its own, both variances of the mean are smaller by m.
 
-Source: [derived] ours, in place of lemmas 5, 7 and 9 of Tao, Zhang, Yu, Cheng, Dressler and Wang: a martingale
-inequality of Pinelis in Hilbert space for the sampling, the norm of a Gaussian vector for the noise.
+Source: [derived] Ours, in place of lemmas 5, 7 and 9 of Tao, Zhang, Yu, Cheng, Dressler and Wang. A martingale
+inequality of Pinelis in Hilbert space bounds the sampling, the norm of a Gaussian vector the noise.
 """
 
 from math import log, sqrt
@@ -20,7 +20,7 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class Errors(Frozen):
-    """What the error of an estimate follows from; every figure is public."""
+    """Inputs of an estimate's error; every figure is public."""
 
     dimension: Annotated[int, Field(ge=1)]
     batch: Positive = Field(description="b1")

@@ -48,7 +48,7 @@ def known(value: V | None) -> V:
 
 
 class SpiderFigures(AbstractSettings):
-    """What every method says whose gradients are fresh ones, or noised changes of the last one; all of it public."""
+    """Figures of every method whose gradients are fresh ones, or noised changes of the last one; all public."""
 
     federates: ClassVar = True
     per_client: ClassVar = frozenset({"batch", "difference_batch"})
@@ -179,7 +179,7 @@ class SpiderFigures(AbstractSettings):
 
 
 class EscapeFigures(SpiderFigures):
-    """What methods with rounds of escape say beside that."""
+    """Further figures of methods with rounds of escape."""
 
     rooms: ClassVar[tuple[float, ...]] = (2.0, 1.0)
     """Room that a planned batch leaves, over what is needed at least, tried in this order where a preset is named."""
@@ -241,7 +241,7 @@ class EscapeFigures(SpiderFigures):
     def bends_down(self, facts: Facts) -> float:
         """Return how far down the mean loss may bend at all, so that a gamma_star from there on excludes nothing.
 
-        Of a convex loss it is the smoothness: whoever asks is told what its rounds would be worth.
+        Of a convex loss it is the smoothness, which shows the value of its rounds.
         """
         return max(0.0, facts.weak_convexity - facts.ridge) if facts.weak_convexity else self.bent_by(facts)
 
@@ -271,7 +271,7 @@ class EscapeFigures(SpiderFigures):
         return steps, int(min(steps, 1 + 2 * eta * gap / known(self.restart_drift)))
 
     def reserve(self, facts: Facts, room: float | None) -> float:
-        """Return the units that a planned run leaves: so many times what is needed, or that and a descent."""
+        """Return the units that a planned run leaves: a multiple of the needed ones, or that and a descent."""
         if room is not None:
             return room * self.needed()[0]
         return self.needed()[0] + max(self.needed()[0], self.descent_units(facts))

@@ -1,24 +1,25 @@
-"""How short a gradient is, by its own norm told once with noise: no round, no curvature and no constant of smoothness.
+"""Bound on a gradient's norm from one noised answer of it: no round, no curvature and no constant of smoothness.
 
-Let g be the population's mean gradient at a fixed point, its ridge's included, h that of the n units that are read,
-s the noise on the norm that is told, A = |h| + s Z, and r half of how far two units' gradients may be apart. Along the
-direction u of g, which no record decides, |h| >= u.h, and u.h is |g| plus the mean of n independent numbers of mean 0
-that lie within a length of 2 r: sub-Gaussian with variance r^2/n (Hoeffding's lemma). So is -s Z with s^2, and both
-together with the sum. Hence, whatever the dimension,
+Let g be the population's mean gradient at a fixed point, its ridge's included, and h that of the n units that are read.
+Let s be the noise on the answered norm, A = |h| + s Z, and r half of the largest distance between two units' gradients.
+No record decides the direction u of g. Along it |h| >= u.h, and u.h is |g| plus the mean of n independent numbers of
+mean 0 that lie within a length of 2 r. That mean is sub-Gaussian with variance r^2/n (Hoeffding's lemma). -s Z is
+sub-Gaussian with s^2, and both together with the sum. Hence, whatever the dimension,
 
     |g| <= max(0, A) + sqrt(2 ln(1/omega) (s^2 + r^2/n))    with probability 1 - omega at least.
 
 r is the clip, half of the gradients' diameter where less is known of it, or the declared spread around the mean.
 
-Of m clients the mean of their gradients is told, a = h + s Z in d entries, s the noise on each, for the mean of their
-norms may be long where their mean is 0. r^2/n is then at most r^2/(m n), n the units of the client with fewest. Across
-h, noise is chi-square of k = d - 1 degrees and at least q = k - 2 sqrt(k ln(10/omega)) but with probability omega/10
-(Laurent and Massart, lemma 1), whatever it is along h: so A is sqrt(max(0, |a|^2 - s^2 max(0, q))), and .9 omega is
+Of m sites the answer is the mean of their gradients, a = h + s Z in d entries, s the noise on each. The mean of their
+norms may be long where the mean gradient is 0. The variance r^2/n is then at most r^2/(m n), n the units of the
+smallest site. Across h, noise is chi-square of k = d - 1 degrees, whatever it is along h. Except with probability
+omega/10 it is at least q = k
+- 2 sqrt(k ln(10/omega)) (Laurent and Massart, lemma 1). Hence A is sqrt(max(0, |a|^2 - s^2 max(0, q))), and .9 omega is
 left for the rest.
 
-Level: the chance of a claim that is not true is omega at most. Power: the norm of a mean of n units is about
-sqrt(|g|^2 + v/n) with v the variance of units' gradients, so that of a point where g is 0 about sqrt(v/n) more than the
-tolerance is told.
+Level: the chance of a claim that is not true is omega at most. Power: the norm of a mean of n units is about sqrt(|g|^2
++ v/n) with v the variance of units' gradients. At a point where g is 0 the answer is therefore about sqrt(v/n) more
+than the tolerance.
 
 Source: [derived] ours. Of one dataset the norm, and not the gradient, is asked for: both have one sensitivity, and the
 noise of one number does not grow with the dimension. Laurent and Massart (2000), Adaptive estimation of a quadratic
@@ -38,11 +39,11 @@ APART = "the model was made without the units that were read here"
 
 
 ACROSS = 0.1
-"""Part of omega that is for the noise across the gradient, where all of it is told."""
+"""Part of omega that is for the noise across the gradient, where the whole gradient is answered."""
 
 
 class Tolerance(Frozen):
-    """What a told norm is raised by, and what that rests on; all of it public."""
+    """Amount added to a noised norm, and its inputs; all of it public."""
 
     reach: float
     """r, in encoded units, as a length."""
@@ -53,7 +54,7 @@ class Tolerance(Frozen):
     failure: float
     """omega."""
     entries: int = 1
-    """d, of the gradient that is told; 1 where its norm is."""
+    """d of the answered gradient; 1 where the norm is answered."""
 
     @property
     def depth(self) -> float:
@@ -62,18 +63,18 @@ class Tolerance(Frozen):
 
     @property
     def across(self) -> float:
-        """What the squared noise across the gradient is at least, in squares of the noise on an entry."""
+        """Lower bound of the squared noise across the gradient, in squares of the noise on an entry."""
         degrees = self.entries - 1
         return max(0.0, degrees - 2 * sqrt(degrees * log(1 / (ACROSS * self.failure))))
 
     def left(self, length: float, noise: float) -> float:
-        """Return what was told, less the noise across: A, or 0."""
+        """Return the answer less the noise across: A, or 0."""
         if self.entries == 1:
             return max(0.0, length)
         return sqrt(max(0.0, length**2 - noise**2 * self.across))
 
     def at(self, noise: float) -> float:
-        """Return the tolerance for a noise s on the norm that was told."""
+        """Return the tolerance for a noise s on the answered norm."""
         return sqrt(self.depth * (noise**2 + self.reach**2 / (self.clients * self.units)))
 
     def units_below(self, limit: float, noise: float) -> int:
@@ -94,10 +95,10 @@ def parameters_of(facts: Facts) -> str:
 
 @dataclass(frozen=True)
 class ReceivedNorm:
-    """What was told of a point's gradient, and what is public of it."""
+    """Noised answer about a point's gradient, and its public facts."""
 
     norm: float
-    """As it was told, or of the gradient that was, encoded units."""
+    """The noised norm, or that of the noised gradient, encoded units."""
     noise: float
     """The standard deviation of the noise on it, or on each entry of that gradient."""
     clip: float
@@ -111,7 +112,7 @@ def claim(facts: Facts, tolerance: Tolerance, received: ReceivedNorm, *, declare
 
     Args:
         facts: public.
-        tolerance: what the norm is raised by.
+        tolerance: the amount added to the norm.
         received: of the point.
         declared: whether the reach is the spread that somebody declared.
     """

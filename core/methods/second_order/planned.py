@@ -1,4 +1,4 @@
-"""What is open in the settings of Gauss-PSGD and certify, filled from public facts, and refused where nothing would do.
+"""Planning of Gauss-PSGD and certify: fills open settings from public facts, and refuses where no value would do.
 
 Source: second-order settings of ours and of Tao, Zhang, Yu, Cheng, Dressler and Wang; see `sizing`, `presets` and
 `theory`.
@@ -60,7 +60,7 @@ def refuse_unfit(settings: SpiderFigures, facts: Facts, *more: FieldError) -> No
     Args:
         settings: constants filled that are known.
         facts: public.
-        more: what else is wrong.
+        more: further faults.
 
     Raises:
         Invalid: the smoothness is not known, a clip is above the bound, the residual scale is unknown; or anything

@@ -1,21 +1,22 @@
-"""The calibrated settings of the escape phase: what to wait for, how long, and how often.
+"""The calibrated settings of the escape phase: distance, length and number of rounds.
 
 They keep what the theorem is about and drop its constants, which make it empty below some 10^12 records. Two presets:
 
 `strict`. A certificate should be right. One round may move twice as far as its error alone could carry it in a flat
-direction, so flat directions are no escapes; within that distance the Hessian changes by a quarter of gamma_star at
-most; and the round is the shortest that leaves every alpha-strict saddle with probability 1/2, by the noise of its own
+direction, so flat directions are no escapes. Within that distance the Hessian changes by a quarter of gamma_star at
+most. The round is the shortest that leaves every alpha-strict saddle with probability 1/2, by the noise of its own
 fresh gradient alone.
 
 `curved`. A certificate should be as right, and is for minima that are curved alone. The distance is planned so that the
-Hessian changes by a quarter of gamma_star at most, and the round as above; but errors that stay may carry an iterate as
-far in flat directions, which is taken for an escape. With chi = 1.5 psi the distance is psi over 2/3 gamma_star, and an
-error that stays moves an iterate by psi over the curvature: a minimum that is curved by twice gamma_star in every
-direction mostly stays, and less does where gradients spread less than they may. Alpha is some ten times smaller.
+Hessian changes by a quarter of gamma_star at most, and the round as above. Persistent errors may carry an iterate as
+far in flat directions, which counts as an escape. With chi = 1.5 psi the distance is psi over 2/3 gamma_star, and a
+persistent error moves an iterate by psi over the curvature. A minimum that is curved by twice gamma_star in every
+direction mostly stays. Less curvature suffices where gradients spread less than their bound. Alpha is some ten times
+smaller.
 
 `fast`. The distance is given by hand and the round is the shortest with that probability. Sound only where minima are
-curved by more than psi over the distance: in flat directions errors that stay move the iterate by up to
-step_size * round_steps * psi, which is taken for an escape, and a run ends without a certificate.
+curved by more than psi over the distance. In flat directions, persistent errors move the iterate by up to step_size *
+round_steps * psi. That counts as an escape, and a run ends without a certificate.
 
 Source: [derived] ours; algorithm 1 of Tao, Zhang, Yu, Cheng, Dressler and Wang with these in place of its equations 5
 and 6.
@@ -39,7 +40,7 @@ LONGEST_ROUND: Final = 100_000
 
 
 class Escape(Frozen):
-    """What the escape phase takes, for a target."""
+    """Settings of the escape phase for a target."""
 
     error_radius: float
     """chi; the trigger is 3 chi and alpha = 4 chi."""
@@ -59,7 +60,7 @@ class Unfit(Exception):
     """No such settings exist for these figures; says which figure is at fault.
 
     Args:
-        detail: what is too large for what, with the figures.
+        detail: the quantity that is too large, and its limit, with the figures.
     """
 
     def __init__(self, detail: str) -> None:

@@ -3,9 +3,9 @@
 Letters: n is the number of units, with m clients that of each; N = m n of all, N' = sqrt(m) n in what privacy costs.
 
 The rate. With A = N^(-1/3) and B = (sqrt(d)/(N' epsilon))^(2/5) the theorems say alpha = O~(A + B). Their own kappa
-does not reach that everywhere: where its first branch is the larger one and A^(11/10) < B < A^(3/4), a term
-B^(5/7) A^(3/14) passes both, by N^(1/42) at most, and no other kappa with the same b1 and b2 closes the gap. [derived]
-So the rate is told as O~(A + B + B^(5/7) A^(3/14)).
+does not reach that everywhere. Where its first branch is the larger one and A^(11/10) < B < A^(3/4), a term B^(5/7)
+A^(3/14) exceeds both, by N^(1/42) at most. No other kappa with the same b1 and b2 closes the gap. [derived] The rate is
+therefore given as O~(A + B + B^(5/7) A^(3/14)).
 
 Source: Tao, Zhang, Yu, Cheng, Dressler and Wang, Second-order convergence in private stochastic non-convex
 optimization, theorems 2 and 3 (the distributed exponent of m as the theorem has it, not the abstract).
@@ -44,7 +44,7 @@ class SecondOrderConstants(Frozen):
 
 
 class Batches(Frozen):
-    """b1 and b2 of each client, and kappa; real numbers, nothing rounded."""
+    """b1 and b2 of each site, and kappa; real numbers, nothing rounded."""
 
     batch: float
     difference_batch: float

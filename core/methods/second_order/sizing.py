@@ -1,12 +1,12 @@
-"""How large the batches of a calibrated run are, and its escape phase with them.
+"""Batch sizes of a calibrated run, and its escape phase with them.
 
-The step is half of 1/M. b1 is as large as leaves room for what is to be read: for methods that descend, a phase without
-an escape twice, and as much again or a descent, whichever is more. A round is short and seldom asks for a fresh
-gradient, but the long steps of a descent may take one each, and never more of them than 1 + 2 eta U/kappa where U is
-known. How many steps there are is no theorem: 2 ln(G/(3 chi))/(eta gamma_star) would do if gradients became shorter at
-the rate of the least curvature that is told from none, once on the way to a saddle and once from it. b2 is a round's
-share of b1, so that a round's changes take about as many units as its fresh gradient, and kappa the drift at which the
-noise of both is equal. [choice]
+The step is half of 1/M. b1 is the largest that leaves units for the planned reads. For methods that descend these are a
+phase without an escape, twice, and as much again or a descent, whichever is more. A round is short and seldom asks for
+a fresh gradient. The long steps of a descent may take one each, but at most 1 + 2 eta U/kappa of them where U is known.
+No theorem gives the number of steps. If gradients shrank at the rate of the least detectable curvature, once on the way
+to a saddle and once from it, 2 ln(G/(3 chi))/(eta gamma_star) would suffice. The batch b2 is a round's share of b1, so
+that a round's changes take about as many units as its fresh gradient. The limit kappa is the drift at which the noise
+of both is equal. [choice]
 
 Where nobody names a preset, strict figures are tried first and curved ones then. With a preset named, a run that leaves
 less room is allowed: twice what a certificate takes, and as much as that.

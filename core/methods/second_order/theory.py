@@ -1,15 +1,16 @@
-"""The paper's own parameters, solved as the fixed point they are, with every rule that had to step in told.
+"""The paper's own parameters, solved as a fixed point; the result names every rule that had to step in.
 
 Logarithms are of base 2 throughout: only then is Q large enough, and 2^mu a growth. Two forms:
 
 `printed`. Equations 5 and 6 as they stand.
 
-`corrected`. [derived] The guaranteed decrease has iota to the fourth power, chi its second condition with it, and mu is
-taken from the conditions themselves instead of their closed form, whose growth condition (52, 53) lacks a factor.
+`corrected`. [derived] The guaranteed decrease has iota to the fourth power, and with it chi its second condition. The
+value of mu follows from the conditions themselves instead of their closed form, whose growth condition (52, 53) lacks a
+factor.
 
-What step size, rounds, distances and noise are depends on the error psi of the estimate, psi on the batches, these on
-the step size: the fixed point is found by damped iteration in logarithms. Below some 10^12 records it is one that
-nobody can use, and this says so, with the figures; it never rounds one up to be of use.
+Step size, rounds, distances and noise depend on the error psi of the estimate, psi on the batches, these on the step
+size. Damped iteration in logarithms finds the fixed point. Below some 10^12 records it is one that nobody can use, and
+this says so, with the figures; it never rounds one up to be of use.
 
 Source: Tao, Zhang, Yu, Cheng, Dressler and Wang, Second-order convergence in private stochastic non-convex
 optimization, equations 5 and 6, theorems 1 to 3, lemmas 6 and 7.
@@ -71,7 +72,7 @@ class Theory(Frozen):
 
 @dataclass(frozen=True)
 class Constants:
-    """What the theorem leaves open: absolute constants of its proof, and the chance of failure."""
+    """Values that the theorem leaves open: absolute constants of its proof, and the probability of failure."""
 
     failure: float = 0.05
     """omega, of the whole run."""
@@ -132,7 +133,7 @@ def theory_params(
         ground: the constants of the loss and the sizes of the records.
         epsilon: the privacy target; by it theorem 2 sets its batches.
         multiplier: z, the noise over the l2 sensitivity of what is noised: that of changing one unit into another.
-        constants: what the theorem leaves open.
+        constants: the values that the theorem leaves open.
 
     Raises:
         ValueError: the failure is not in (0, 1), epsilon is not positive, or there is no noise: none escapes then.

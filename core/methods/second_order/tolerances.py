@@ -1,8 +1,8 @@
-"""By how much a noised gradient or Hessian of held-out records may miss the population's: what a test of it allows for.
+"""Largest error of a noised gradient or Hessian of held-out records against the population's: the tolerance of a test.
 
-Letters: d the dimension, T the candidates, m the clients, n the units of the client with fewest, G and M bounds on one
-unit's gradient and, in operator norm, its Hessian, s the standard deviation of the noise on an entry of the mean over
-clients, omega the probability of any failure.
+Letters: d the dimension, T the candidates, m the sites, n the units of the smallest site. G and M bound one unit's
+gradient and, in operator norm, its Hessian. s is the standard deviation of the noise on an entry of the mean over
+sites, omega the probability of any failure.
 
 Source: Tao, Zhang, Yu, Cheng, Dressler and Wang, Second-order convergence in private stochastic non-convex
 optimization, algorithm 4. The sound tolerances, with their constants and a union over all candidates, are ours: the
@@ -15,7 +15,7 @@ from math import log, sqrt
 
 @dataclass(frozen=True)
 class Held:
-    """What is public of held-out records and of the candidates that are tested on them."""
+    """Public facts about held-out records and the candidates that are tested on them."""
 
     dimension: int
     candidates: int

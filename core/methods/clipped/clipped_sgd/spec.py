@@ -29,9 +29,9 @@ PLANNED_PART: Final = 0.02
 """Of all units, in a planned batch."""
 LEAST_BATCH: Final = 256
 PLANNED_EPOCHS: Final = 20
-"""How often a unit is sampled in all, in expectation, where the number of steps is open."""
+"""Expected number of times that a unit is sampled in all, where the number of steps is open."""
 PLANNED_TRAVEL: Final = 0.5
-"""Where no curvature is known: how far steps of full length would go, one after the other, momentum included."""
+"""Where no curvature is known: distance that steps of full length would cover in a line, momentum included."""
 ADAM_STEPS: Final = (0.05, 0.001)
 """Planned for losses of known curvature, and for others."""
 TAIL_PART: Final = 0.5
@@ -46,7 +46,8 @@ class ClippedSgd(AbstractSettings):
     """theta <- theta - step of a rule along (sum of clipped gradients of a Poisson sample + noise) / expected size.
 
     Every step draws its own sample, each unit with probability q = batch/n, clips each unit's whole gradient to `clip`
-    and divides by the expected size. What follows is post-processing: momentum, Adam, the pace, the average.
+    and divides by the expected size. All later steps are post-processing: momentum, Adam, the learning rate schedule,
+    the average.
     """
 
     federates: ClassVar = True

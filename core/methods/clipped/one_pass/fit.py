@@ -1,10 +1,10 @@
 """Clipped stochastic gradient descent, once through disjoint batches, and the average of its iterates.
 
 Source: Vatan Khah, Chezhegov, Farahmand, Horvath and Gorbunov, Differentially private Clipped-SGD: high-probability
-convergence with arbitrary clipping level (preprint), algorithm 1, with per-unit clipping of a batch of fixed size and
-the average, which are ours, of the iterates x^0 to x^K that K updates make; x^(K+1) of the printed loop is never made.
+convergence with arbitrary clipping level (preprint), algorithm 1. Ours are per-unit clipping of a batch of fixed size,
+and the average of the iterates x^0 to x^K that K updates make; x^(K+1) of the printed loop is never made.
 Sensitivity: that of `Gradient` on a batch, clip/b where a unit is zeroed and 2 clip/b where it may change into any
-other; a unit is in one batch at most, so all steps together cost one Gaussian answer.
+other. A unit is in one batch at most, so all steps together cost one Gaussian answer.
 Failure: depends on noised values only, so it tells no more than the release. Batches that a lost worker has paid for
 are not read again: fewer steps are taken then.
 """

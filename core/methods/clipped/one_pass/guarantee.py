@@ -1,8 +1,8 @@
-"""What a theorem about clipped descent is told, and what it says back.
+"""Inputs and outputs of a theorem about clipped descent.
 
-Its letters: `alpha` is the order of the moment that bounds the gradients' noise (not a Renyi order), `sigma` that
-moment's root (not a noise multiplier), `noise` the standard deviation of what privacy adds to each coordinate of the
-MEAN gradient of a batch (the paper's sigma_omega), `beta` the probability that the claim fails.
+Its letters: `alpha` is the order of the moment that bounds the gradients' noise (not a Renyi order). `sigma` is that
+moment's root (not a noise multiplier). `noise` is the standard deviation of the privacy noise on each coordinate of a
+batch's MEAN gradient (the paper's sigma_omega). `beta` is the probability that the claim fails.
 
 Source: Vatan Khah, Chezhegov, Farahmand, Horvath and Gorbunov, Differentially private Clipped-SGD: high-probability
 convergence with arbitrary clipping level (preprint), which is about one sample in each step.
@@ -26,7 +26,7 @@ CAPS: Final = {
     "jump_squared": "the same, squared and summed; of the refined certificate alone",
     "noise_length": "the total length of privacy's noise: where the dimension counts (gamma6)",
 }
-"""What limits the step size, by name."""
+"""Upper limits of the step size, by name."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Run:
 
     @cached_property
     def squared_noise(self) -> float:
-        """What |sum of squared noise vectors| stays below, over noise^2: N d + 2 sqrt(N d l4) + 2 l4."""
+        """Upper bound of |sum of squared noise vectors| over noise^2: N d + 2 sqrt(N d l4) + 2 l4."""
         total = self.iterates * self.dimension
         return total + 2 * sqrt(total * self.l4) + 2 * self.l4
 
@@ -95,9 +95,9 @@ class Guarantee(Frozen):
     caps: dict[str, float]
     """Step sizes by the names of `CAPS`; infinite where there is nothing to limit."""
     bias: float
-    """What the clipped gradient's mean is off by, at worst."""
+    """Largest bias of the clipped gradient's mean."""
     trivial: float
-    """What the start satisfies, untrained."""
+    """The value that the untrained start satisfies."""
     leading: float
     second: float
 
@@ -113,7 +113,7 @@ class Guarantee(Frozen):
 
     @property
     def bound(self) -> float:
-        """What is promised at that step size."""
+        """The promised value at that step size."""
         return self.bound_at(self.step_size)
 
     @property

@@ -1,4 +1,4 @@
-"""What clipping does to a random vector: how far its mean moves, and how little is left of its spread.
+"""Effect of clipping on a random vector: the shift of its mean, and the spread that remains.
 
 For E[X] = x and E|X - x|^alpha at most sigma^alpha, clip(v, lam) = min(1, lam/|v|) v. The mean of clip(X, lam) is
 compared with clip(x, lam/2), and the half appears in the comparison only: nothing is ever clipped there.

@@ -1,11 +1,11 @@
 """Certificates of ours for what is released: the average iterate, from the theorems' argument with less given away.
 
-They follow the proofs of theorems 4.1 and 4.4 and are not in the paper; nothing here may be called its theorem. What
-differs: the average over x^0 to x^K by Jensen's inequality on the theorem's event, so half the leading term, no second
-term and an output that may be released; a batch of fixed size divides the variance; the noise's inner products carry no
-dimension; the tighter radius sqrt(2) R on the event; the lemma's tight forms; without convexity a neighbourhood in the
-bias squared, by Young's inequality; and the printed event about one step's length, whose probability was never charged,
-is not needed where f is smooth on all of space.
+They follow the proofs of theorems 4.1 and 4.4 and are not in the paper; nothing here may be called its theorem.
+Differences from print: The average runs over x^0 to x^K, by Jensen's inequality on the theorem's event. This halves the
+leading term, removes the second one, and gives an output that may be released. A batch of fixed size divides the
+variance. The noise's inner products carry no dimension. The event has the tighter radius sqrt(2) R, and the lemma its
+tight forms. Without convexity the neighbourhood is in the bias squared, by Young's inequality. The printed event about
+one step's length has an uncharged probability; where f is smooth on all of space it is not needed.
 
 Batches are of fixed size, or drawn without replacement: Poisson samples have no bounded jump and are not covered.
 

@@ -2,12 +2,12 @@
 
 Each unit is read by one step at most, in a public order that the records have no part in. Changing a unit changes one
 step's sum; the steps before it have the same law, and those after it follow from noised answers and from other units.
-So the whole trajectory costs what one Gaussian answer does, however many steps there are. That argument is ours; so
+The whole trajectory therefore costs as much as one Gaussian answer, for any number of steps. That argument is ours, as
 are the certificates of the average (`core.methods.clipped.one_pass.refined`). The two theorems are those of the paper.
 
-Letters: lambda is `clip`, gamma `step_size`, K `steps`, b `batch`, L `smoothness`, R `distance`, Delta `start_gap`;
-alpha and sigma, the order and the size of a central moment of gradients, are in `moment`, and the noise multiplier is
-1/mu. No step depends on beta but those that a certificate chooses.
+Letters: lambda is `clip`, gamma `step_size`, K `steps`, b `batch`, L `smoothness`, R `distance`, Delta `start_gap`.
+`moment` has alpha and sigma, the order and the size of a central moment of gradients. The noise multiplier is 1/mu. No
+step depends on beta but those that a certificate chooses.
 
 Source: Vatan Khah, Chezhegov, Farahmand, Horvath and Gorbunov, Differentially private Clipped-SGD: high-probability
 convergence with arbitrary clipping level (preprint), algorithm 1, theorems 4.1 and 4.4.
@@ -38,7 +38,7 @@ from core.queries.sampling import StreamSampling
 PAYMENTS: Final = 97
 """Chunks of a run at most; the first pays for all of it."""
 NOISE_MARGIN: Final = 1.02
-"""Planned noise over that of exact arithmetic: what the oracle's integer lattice adds is less."""
+"""Planned noise over that of exact arithmetic; the oracle's integer lattice adds less than this."""
 LONGEST_SEARCH: Final = 1e6
 """Clips are compared up to so many times the smallest that a certificate says anything of."""
 PLANNED_BATCHES: Final = (10, 30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000)

@@ -114,7 +114,7 @@ def says_something_from(*, convex: bool, slope: float) -> float:
     """Return the clip below which the paper's bound is larger than what the untrained start satisfies, always.
 
     The bias cap alone makes the bound 112 R zeta at least; the start has L R^2/2 (without convexity 112 S zeta and
-    2 S^2). So nothing is said unless zeta is below L R/224, or S/56.
+    2 S^2). No claim is made unless zeta is below L R/224, or S/56.
 
     Args:
         convex: which theorem.

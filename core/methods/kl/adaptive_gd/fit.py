@@ -2,9 +2,9 @@
 
 Source: Menart, Ullah, Arora, Bassily and Guzman (2024), algorithm 3, as corrected in the settings' docstring.
 Sensitivity: those of `GradientNorm` and `Gradient`, one Gaussian answer each, and of `LeastGradient` for a choice at a
-price. What an answer costs is decided by answers before it, and a question that cannot be afforded is not asked, so
-that all of it together costs at most the budget, surely (a privacy filter; the paper's halves are not needed). A
-gradient is asked for at the very point of its norm, so that an oracle may use one sum for both.
+price. Earlier answers decide the price of an answer. A question beyond the budget is not asked, so the total never
+exceeds the budget (a privacy filter; the paper's halves are not needed). A gradient is asked for at the very point of
+its norm, so that an oracle may use one sum for both.
 Failure: depends on noised values only, so it tells no more than the release. Payments that a lost worker took with it
 leave less to afford; the method then ends sooner.
 """
@@ -38,9 +38,8 @@ def iterate(settings: AdaptiveGradientDescent, oracle: Oracle) -> tuple[Estimate
         settings: public settings, nothing open.
         oracle: the only way to the records; no replicates.
 
-    Returns:
-        The iterate that the settings select, shape (features,), with a bound on its gradient norm where its norm was
-        told; and how the method ended.
+    Returns: The iterate that the settings select, shape (features,), with a bound on its gradient norm where one was
+        asked; and the way in which the method ended.
 
     Raises:
         Diverged: the iterate is outside the public radius.
@@ -97,7 +96,7 @@ def _measured(settings: AdaptiveGradientDescent, oracle: Oracle, state: State) -
 
 
 def _stepped(settings: AdaptiveGradientDescent, oracle: Oracle, state: State) -> State:
-    """Ask for the gradient where its norm was told, and step; or end."""
+    """Ask for the gradient at the point of the last norm, and step; or end."""
     assert settings.smoothness is not None, "plan first"
     norm = float(state["norm"])
     question = settings.gradient_question(norm, oracle.facts)
@@ -122,7 +121,7 @@ def _affords(settings: AdaptiveGradientDescent, oracle: Oracle, question: Gradie
 
 
 def _error_bound(settings: AdaptiveGradientDescent, ended_by: int, norm: float, scale: float) -> ErrorBound:
-    """Return what the last noised norm says of the point it was told at; nothing where none was."""
+    """Return the bound that the last noised norm gives at its point; nothing where none was asked."""
     is_known = not isnan(norm)
     exact = "paper" if (settings.multiple, settings.radius_rule) == (1, "paper") else "corrected"
     extensions = ("" if settings.step_cap is None else "+step_cap") + (

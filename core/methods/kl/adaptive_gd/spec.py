@@ -1,4 +1,4 @@
-"""Adaptive noisy gradient descent: what it is called, assumes, costs and predicts; it needs no KL constants.
+"""Adaptive noisy gradient descent: its name, assumptions, price and predictions; it needs no KL constants.
 
 Source: Menart, Ullah, Arora, Bassily and Guzman (2024), algorithm 3, theorems 11, 13 and 14, with corrections. As
 printed, half of each step's cost is charged, and a norm that its noise made negative is charged as if it were long
@@ -29,7 +29,7 @@ MOST_STEPS = 20_000
 LARGEST_SIGMA = 2.0**26
 """A gradient's noise multiplier is no larger, whatever its norm: such an answer costs 1e-16 and fits the lattice."""
 NORM_SHARE = 0.25
-"""Of the budget: what `step_cap` norms cost together."""
+"""Part of the budget that `step_cap` norms cost together."""
 PLANNED_SELECTION_SHARE = 0.1
 """The choice errs by a multiple of 1/n, the norms by one of 1/sqrt(n), so it needs little."""
 
@@ -37,10 +37,10 @@ PLANNED_SELECTION_SHARE = 0.1
 class AdaptiveGradientDescent(AbstractSettings):
     """theta <- theta - (mean gradient + noise)/(2 L1), the noise in proportion to the gradient's own noised norm.
 
-    Each step asks for the norm N of the mean gradient, at a fixed price, then for the gradient with noise of standard
-    deviation N/(C q), q the length that a standard normal vector hardly passes: where gradients are long they are
-    cheap. It ends where the next answer cannot be afforded, or where N is so small that its gradient would cost half
-    of the budget: the point is then as good as the budget can tell.
+    Each step asks for the norm N of the mean gradient, at a fixed price. It then asks for the gradient with noise of
+    standard deviation N/(C q), q a length that a standard normal vector rarely exceeds. Long gradients are therefore
+    cheap. It ends where the next answer cannot be afforded, or where N is so small that its gradient would cost half of
+    the budget: the point is then as good as the budget can tell.
     """
 
     kind: Literal["adaptive_gd"] = "adaptive_gd"
@@ -122,19 +122,19 @@ class AdaptiveGradientDescent(AbstractSettings):
 
     @property
     def rho(self) -> float:
-        """What the steps may cost together, in zero-concentrated terms; a selection has its own."""
+        """Budget of all steps together, as zCDP; a selection has its own."""
         assert self.mu is not None, "plan first"
         return self.mu**2 / 2 * (1 - (self.selection_share or 0.0))
 
     @property
     def norm_price(self) -> float:
-        """What one norm costs, in zero-concentrated terms."""
+        """Price of one norm, as zCDP."""
         assert self.norm_sigma is not None, "plan first"
         return 1 / (2 * self.norm_sigma**2)
 
     @property
     def affordable_norms(self) -> int:
-        """No run asks for more norms: so many cost the whole budget, gradients aside."""
+        """Largest number of norms in a run: these alone cost the whole budget."""
         return floor(self.rho / self.norm_price + 1e-9)
 
     @property
@@ -144,7 +144,7 @@ class AdaptiveGradientDescent(AbstractSettings):
 
     @property
     def steps(self) -> int:
-        """The most steps, in public; how many it takes is decided by noised values."""
+        """Largest number of steps, which is public; noised values decide the number taken."""
         return max(1, min(self.affordable_norms, MOST_STEPS))
 
     @property
@@ -204,9 +204,9 @@ class AdaptiveGradientDescent(AbstractSettings):
         return 2 * self.steps + 2
 
     def schedule(self, facts: Facts) -> Sequence[Event]:
-        """Return the budget in equal slices, and the choice's event: what is drawn is decided on the way.
+        """Return the budget in equal slices, and the choice's event; answers decide the draws on the way.
 
-        The slices add up to no more than the budget, however their sum is rounded; what is not drawn is given back.
+        The slices add up to no more than the budget, under any rounding of their sum; undrawn slices are given back.
         """
         del facts  # a multiplier of the sensitivity means the same for every scope
         choice = self.selection_question()

@@ -1,4 +1,4 @@
-"""What adaptive noisy gradient descent promises, with every constant: under the KL condition, and without it.
+"""Guarantees of adaptive noisy gradient descent, with every constant: under the KL condition, and without it.
 
 Source: Menart, Ullah, Arora, Bassily and Guzman (2024), theorems 13 and 14, by those steps of their proofs that hold.
 Errors of at most N/C of each gradient and s of each norm N, so |e|^2 <= 2 (g^2 + s^2)/C^2, give for steps of 1/(2 L1)
@@ -9,8 +9,8 @@ g the gradient norm at w_t; and h g^2/L1 with h = c1 - c2/4 wherever g >= 2 s. A
 m = C q D/sqrt(rho), D the sensitivity, each says something of where it ends:
 
 * a small norm, N <= m: then g <= m + s;
-* gradients have taken half of the budget: then the sum of 1/N_t^2 is above 1/m^2, while N_t >= g_t/2 wherever g >= 2 s;
-* norms have taken half of it: then about half as many steps were made as norms can be paid.
+* gradients have taken half of the budget. Then the sum of 1/N_t^2 is above 1/m^2, while N_t >= g_t/2 wherever g >= 2 s;
+* norms have taken half of it. Then the steps are about half of the norms that the budget pays.
 """
 
 from math import exp, inf, log, sqrt
@@ -22,7 +22,7 @@ from core.methods.base import Bound
 from core.methods.kl.condition import KlCondition
 
 MOST_CANDIDATES = 256
-"""So many iterates are held for the choice, those of the least noised norms."""
+"""Number of iterates held for the choice, those of the least noised norms."""
 SOURCE = "Menart, Ullah, Arora, Bassily and Guzman (2024), theorem {}, with the constants of its corrected proof"
 
 
@@ -43,7 +43,7 @@ class Trajectory(NamedTuple):
     slack: float
     """s: no noise on a norm is larger, but with probability beta/2."""
     norms: int
-    """So many norms cost the whole budget."""
+    """Number of norms that cost the whole budget."""
     steps: int
     """The most steps, for any reason."""
     beta: float
@@ -87,16 +87,16 @@ class Excess(NamedTuple):
     norms: float
     """Below it noise on norms hides gradients: s^kappa, as (n sqrt(rho))^(-kappa/2), the regime of few parameters."""
     steps: float
-    """What is left of the start where steps have run out."""
+    """Part of the start's excess that remains when the steps have run out."""
 
 
 def excess_risk(run: Trajectory, condition: KlCondition) -> Excess:
     """Bound the last iterate's excess risk under a KL condition with kappa at most 2.
 
     Let D be the excess and V = (2 gamma s)^kappa + c2 s^2/L1. Once D <= (2 gamma s)^kappa, it stays at most V. Above
-    that, D falls by a D^(1+e) a step, a = h/(L1 gamma^2) and e = (2-kappa)/kappa, so 1/D^e grows by e a a step. Going
-    back from the last point, the sum of 1/g^2 is at most gamma^2 (D^-(1+e) + D^-(1+2e)/(a (1+2e))), and it is at least
-    1/(4 m^2) where gradients have taken the budget: one of the two is above 1/(8 m^2).
+    that, D falls by a D^(1+e) a step, a = h/(L1 gamma^2) and e = (2-kappa)/kappa, so 1/D^e grows by e a a step.
+    Backwards from the last point, the sum of 1/g^2 is at most gamma^2 (D^-(1+e) + D^-(1+2e)/(a (1+2e))). Where
+    gradients have taken the budget it is at least 1/(4 m^2): one of the two is above 1/(8 m^2).
     """
     flat, rate = condition.flatness, run.steep_fall / (run.smoothness * condition.gamma**2)
     hidden = condition.gap_at(2 * run.slack) + run.rise * run.slack**2 / run.smoothness

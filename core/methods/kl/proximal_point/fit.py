@@ -1,6 +1,6 @@
 """The proximal-point method: rounds of projected noisy gradient steps on the loss plus a quadratic about a centre.
 
-Source: Menart, Ullah, Arora, Bassily and Guzman (2024), algorithm 2, with algorithm 4 for a round; corrected: a round
+Source: Menart, Ullah, Arora, Bassily and Guzman (2024), algorithm 2, with algorithm 4 for a round. Corrected: a round
 starts at its centre, has its share of budget and failure probability, and may have a weight of its own. A ridge is a
 part of the quadratic: with q = 2 w + ridge the public terms are (q/2) |theta - (2 w/q) centre|^2, whose ball of radius
 L0/q holds the exact minimiser.

@@ -1,25 +1,25 @@
-"""What the proximal-point method does, as figures known before a record is read.
+"""Schedule of the proximal-point method, as figures known before a record is read.
 
-Round t = 1..T minimises F + w_t |. - c|^2 about the point c that the round before returned, by T_in - 1 projected noisy
-gradient steps; `weight` is w_t, and Lt is F's weak convexity, enlarged where it is too small for the method (a weakly
-convex function is so with any larger constant, and a convex one has Lt = 0, with which no round is strongly convex).
+Round t = 1..T minimises F + w_t |. - c|^2 about the point c of the round before, by T_in - 1 projected noisy gradient
+steps. `weight` is w_t, and Lt is F's weak convexity, enlarged where it is too small for the method. (Weak convexity
+holds with any larger constant. A convex function has Lt = 0, with which no round is strongly convex.)
 
-Two prox weights. `paper`: w_t = Lt throughout, as printed. Its proof puts the returned point where only the exact
-minimiser of the round is known to be; the two differ by an excess of order x^2, x = gamma L0 sqrt(T d log)/(n
-sqrt(rho)), which is the method's target at kappa = 2 and far above it, x^kappa, beyond. `scheduled`: w_t grows as the
-target Phi falls, so that the round's own error falls with it,
+Two prox weights. `paper`: w_t = Lt throughout, as printed. Its proof assumes of the returned point a fact that holds
+for the round's exact minimiser only. The two differ by an excess of order x^2, x = gamma L0 sqrt(T d log)/(n
+sqrt(rho)). At kappa = 2 that is the method's target; above 2 it is far larger than the target x^kappa. `scheduled`: w_t
+grows as the target Phi falls, so that the round's own error falls with it,
 
     w = max(Lt, Phi^((2-kappa)/kappa) / (2 gamma^2)),   m = 2 gamma^2 w Phi^((kappa-2)/kappa),
     Phi <- max(Phi (1 - 1/(16 m)), floor),              floor = (sqrt(32 a) x)^kappa.
 
 Why a round contracts. Let r bound the excess at c, P be that at the exact minimiser of the round, D its distance to c.
 Strong convexity of modulus w gives P + 1.5 w D^2 <= r, and the KL condition there 2 w D >= P^(1/kappa)/gamma. The
-returned point's excess is at most P + w D^2 + tau. If P > r/2 then w D^2 >= r/(4 m), so P + w D^2 <= r (1 - 1/(8 m));
-otherwise w D^2 <= r/4 gives at most 3 r/4 and w D^2 > r/4 at most r - r/8. tau = a L0^2 d T log/(w n^2 rho), which is
-2 a x^2 r^(1 - 2/kappa)/m, is at most r/(16 m) wherever r is at least the floor, so a round leaves r (1 - 1/(16 m)).
-At kappa = 2 both weights are one and the same. a is the inner solver's constant, which the paper does not give.
+returned point's excess is at most P + w D^2 + tau. If P > r/2 then w D^2 >= r/(4 m), so P + w D^2 <= r (1 - 1/(8 m)).
+Otherwise w D^2 <= r/4 gives at most 3 r/4, and w D^2 > r/4 at most r - r/8. tau = a L0^2 d T log/(w n^2 rho) equals 2 a
+x^2 r^(1 - 2/kappa)/m. Wherever r is at least the floor, tau is at most r/(16 m), so a round leaves r (1 - 1/(16 m)). At
+kappa = 2 both weights are one and the same. a is the inner solver's constant, which the paper does not give.
 
-Noise is told as multipliers of the true sensitivity, the same under both adjacencies.
+Noise is given as multipliers of the true sensitivity, the same under both adjacencies.
 
 Source: Menart, Ullah, Arora, Bassily and Guzman (2024), algorithms 2 and 4, theorems 8 and 29, lemmas 9 and 10;
 corrected: whole numbers of rounds and steps, each round at its own share of budget and failure probability, and the
@@ -46,7 +46,7 @@ CONSTANT: Final = 16.0
 PRACTICAL_CONTRACTION: Final = 0.6
 """Of the target, a practical round."""
 ROUNDING: Final = 1e-9
-"""What a quotient may pass a whole number by and still be it."""
+"""Largest rounding error by which a quotient may exceed a whole number and still count as it."""
 INFLATION: Final = 1 + 1e-12
 """Of noise whose charges would add up to the budget exactly: rounded sums then stay below it."""
 LARGEST_EXPONENT: Final = 700.0
@@ -54,7 +54,7 @@ LARGEST_EXPONENT: Final = 700.0
 
 @dataclass(frozen=True)
 class ProximalConstants:
-    """What is public about the records, the loss and the start."""
+    """Public facts about the records, the loss and the start."""
 
     units: int
     """n."""
@@ -94,7 +94,7 @@ class ProximalConstants:
 
 @dataclass(frozen=True)
 class ScheduleInput:
-    """What is asked of a schedule; nothing open."""
+    """Request for a schedule; nothing open."""
 
     rho: float
     """The whole budget, in zero-concentrated terms."""
@@ -104,7 +104,7 @@ class ScheduleInput:
     pace: Pace
     """`proved`: as many rounds as the theorem takes; `practical`: a few."""
     solver: Solver
-    """How many steps a round takes."""
+    """Number of steps of a round."""
     constant: float
     """a."""
 
@@ -221,8 +221,8 @@ def proximal_schedule(ground: ProximalConstants, plan: ScheduleInput, rounds: in
 
     Args:
         ground: public.
-        plan: what is asked.
-        rounds: T, where somebody has chosen it; None: by the pace.
+        plan: the request.
+        rounds: T, where the analyst has chosen it; None: by the rate of decrease.
     """
     if not _certifies(plan) and ground.halvings(plan.rho) <= 0:
         return ProximalSchedule("target_above_F0", (), None, 1, 0.0)
@@ -296,7 +296,7 @@ def _reach(ground: ProximalConstants, rounds: tuple[ProximalRound, ...]) -> floa
 
 
 def _whole(value: float) -> int:
-    """Return a positive number of rounds or steps, rounded up; what no float holds is more than any bound."""
+    """Return a positive number of rounds or steps, rounded up; a value beyond all floats is above any bound."""
     return max(1, ceil(value - ROUNDING)) if value < inf else MOST_ROUNDS + 1
 
 

@@ -1,8 +1,8 @@
-"""The proximal-point method: what it is called, assumes, costs and predicts; for losses with kinks and sharp minima.
+"""The proximal-point method: its name, assumptions, price and predictions; for losses with kinks and sharp minima.
 
 Source: Menart, Ullah, Arora, Bassily and Guzman (2024), algorithms 2 and 4, theorems 8 and 29, with corrections. As
-printed, the prox weight is one for all rounds, and the proof of its rate has a gap for kappa above 2, where simulations
-do not show the rate either; the weight scheduled here follows the falling target and closes it.
+printed, all rounds have one prox weight. The proof of its rate has a gap for kappa above 2, where simulations do not
+show the rate either. The weight scheduled here follows the falling target and closes the gap.
 """
 
 from math import hypot
@@ -46,9 +46,10 @@ LONGEST_ROUND = 10_000_000
 class ProximalPoint(AbstractSettings):
     """theta_t <- about argmin F + w_t |theta - theta_{t-1}|^2, `rounds` times, each by projected noisy gradient steps.
 
-    A round begins at its centre, takes steps 1/(w t) on the noised mean gradient of the records plus the exact gradient
-    of the rest, is brought back into a ball around the centre that holds the exact minimiser, and returns the mean of
-    its iterates with weights 1, 2, 3 and so on. Each gradient takes an equal share of what its noise leaves of `mu`.
+    A round begins at its centre. It takes steps 1/(w t) on the noised mean gradient of the records plus the exact
+    gradient of the rest. Each step is projected to a ball around the centre that holds the exact minimiser. The round
+    returns the mean of its iterates with weights 1, 2, 3 and so on. Each gradient takes an equal share of what its
+    noise leaves of `mu`.
     """
 
     kind: Literal["proximal_point"] = "proximal_point"
@@ -172,7 +173,7 @@ class ProximalPoint(AbstractSettings):
 
     @property
     def rho(self) -> float:
-        """What all gradients together cost, in zero-concentrated terms, from the noise they really get."""
+        """Price of all gradients together, as zCDP, from their actual noise."""
         assert self.sigma is not None, "plan first"
         return self.steps / (2 * self.sigma**2)
 

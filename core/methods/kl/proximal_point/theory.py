@@ -1,4 +1,4 @@
-"""What a proximal-point plan takes for known, when it refuses, and what its claims rest on."""
+"""Assumptions of a proximal-point plan, its refusals, and the unchecked facts behind its claims."""
 
 from math import exp
 
@@ -84,14 +84,14 @@ def refusal(schedule: ProximalSchedule, ground: ProximalConstants, rho: float) -
 def declared(
     ground: ProximalConstants, course: ProximalSchedule, weak_convexity: float | None, constant: float, facts: Facts
 ) -> tuple[str, ...]:
-    """Return what a claim rests on and nobody has checked; what the loss itself says is not in it.
+    """Return the unchecked assumptions of a claim; facts that the loss implies are not among them.
 
     Args:
-        ground: what was taken for known.
+        ground: the assumed facts.
         course: the rounds.
         weak_convexity: a unit's, as taken.
         constant: a.
-        facts: what the loss says.
+        facts: facts that the loss implies.
     """
     condition, within = ground.condition, f"within {course.reach:.6g} of the start"
     modulus = 0.0 if facts.weak_convexity is None else facts.ridge - facts.weak_convexity

@@ -1,8 +1,8 @@
 """KL-Spider: rounds of steps of one length, along a gradient estimate that noised differences keep up to date.
 
 Source: Menart, Ullah, Arora, Bassily and Guzman (2024), algorithm 1. Corrected: a round that ends because its estimate
-is short keeps the point where it was short (printed: the one before), one that ends at its cap has made exactly T_k
-steps (printed: one more) and asks no difference after the last; the first round starts at the start.
+is short keeps the point where it was short (printed: the one before). A round that ends at its cap has made exactly T_k
+steps (printed: one more) and asks no difference after the last. The first round starts at the start.
 Sensitivity: those of `Gradient` and `GradientDifference`, whose cap is the public length of a step times one unit's
 smoothness; K gradients and fewer than T_k differences a round, everything after an answer is post-processing.
 Failure: depends on noised values only, so it tells no more than the release.

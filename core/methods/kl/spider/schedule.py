@@ -1,17 +1,17 @@
 """KL-Spider's rounds: every figure is public arithmetic of declared constants, so all is known before a record is read.
 
 Round k aims at an excess of at most Phi_k. It asks one gradient, then takes at most T_k steps of one fixed length along
-a noised estimate that is kept up to date by noised differences; it ends early where the estimate is so short that the
-KL condition certifies Phi_k. Noise is told as multipliers of the true sensitivity, which are the same under both
-adjacencies; `replaced`, the paper's missing factor, is 2 where a unit changes into any other and 1 where it is zeroed,
-and scales the targets that this noise allows.
+a noised estimate. Noised differences update the estimate. The round ends early where the estimate is so short that the
+KL condition certifies Phi_k. Noise is given as multipliers of the true sensitivity, which are the same under both
+adjacencies. `replaced`, the paper's missing factor, is 2 where a unit changes into any other and 1 where it is zeroed.
+It scales the targets that this noise allows.
 
-Two forms. `proved`: the paper's own, run at the budget 32 rho/(17 replaced^2), for at what is printed K gradients and
-the differences cost up to 17/32 replaced^2 times it; with whole numbers of rounds and steps, T_k rounded up and exactly
-T_k updates (printed: one more, and one difference that nobody uses), and a failure probability for twice as many
-estimates. At kappa = 2 a round is one gradient and no difference, so rho may be spent on gradients alone.
-`calibrated`, not the paper's: the same argument with exact quantiles of the noise and the budget divided so that the
-worst estimate is least noised.
+Two forms. `proved`: the paper's own, run at the budget 32 rho/(17 replaced^2), since at the printed values K gradients
+and the differences cost up to 17/32 replaced^2 times it. Rounds and steps are whole numbers: T_k is rounded up, with
+exactly T_k updates (printed: one more, and one unused difference). The failure probability covers twice as many
+estimates. At kappa = 2 a round is one gradient and no difference, so rho may be spent on gradients alone. `calibrated`,
+not the paper's: the same argument with exact quantiles of the noise and the budget divided so that the worst estimate
+is least noised.
 
 Two smoothness constants, not the paper's either: steps follow the mean loss's, caps of differences the larger one of a
 single unit's loss; with `ratio` 1 they are one. A cap `ratio` times as long is paid for by a budget that shrinks from
@@ -37,7 +37,7 @@ Regime = Literal["target_above_F0", "trivial_regime", "too_many_rounds"]
 MOST_ROUNDS: Final = 50_000
 """Schedules beyond this are not made: a loop has a bound."""
 ROUNDING: Final = 1e-9
-"""What a quotient may pass a whole number by and still be it."""
+"""Largest rounding error by which a quotient may exceed a whole number and still count as it."""
 INFLATION: Final = 1 - 1e-12
 """Of a budget that equal charges would add up to exactly: rounded sums then stay below it."""
 LARGEST_EXPONENT: Final = 700.0
@@ -45,7 +45,7 @@ LARGEST_EXPONENT: Final = 700.0
 
 @dataclass(frozen=True)
 class SpiderConstants:
-    """What is public about the records, the loss and the start."""
+    """Public facts about the records, the loss and the start."""
 
     units: int
     """n."""
@@ -62,7 +62,7 @@ class SpiderConstants:
     condition: KlCondition
     """Of the mean loss; kappa at most 2."""
     gap: float
-    """F0; what is beyond (gamma L0)^kappa is cut, for the condition says that it cannot be."""
+    """F0, cut at (gamma L0)^kappa, which the condition implies as a bound."""
 
     @property
     def start_gap(self) -> float:
@@ -101,7 +101,7 @@ class SpiderRound:
     step: float
     """The exact length of each step, Phi_k^(1/kappa)/(4 gamma L1)."""
     cap: float
-    """What one unit's gradient can change by over a step."""
+    """Largest change of one unit's gradient over a step."""
     gradient_sigma: float
     """Noise of the gradient over its sensitivity; one for all rounds."""
     difference_sigma: float | None
@@ -121,7 +121,7 @@ class SpiderSchedule:
     failure: float | None
     """beta', of one estimate."""
     floor: float | None
-    """What the last round would certify, F0 or more in the trivial regime."""
+    """Value that the last round would certify; F0 or more in the trivial regime."""
 
     @property
     def certified(self) -> float | None:
@@ -234,9 +234,9 @@ def proved(ground: SpiderConstants, budget: float, failure: float) -> SpiderSche
 def calibrated(ground: SpiderConstants, rho: float, failure: float) -> SpiderSchedule:
     """Return the rounds of the calibrated form: the same argument and guarantee with its constants worked out.
 
-    An estimate's error is normal with a variance of at most that of a gradient with all of rho times (1 + ratio/4)^2,
-    for the division of rho that makes it least; over K Tmax estimates none is longer than `noise_radius` at beta/(K
-    Tmax) times that. A step lowers the loss by 13/256 Phi_k^(2/kappa)/(gamma^2 L1), where the paper keeps 4/256.
+    An estimate's error is normal. Under the best division of rho, its variance is at most (1 + ratio/4)^2 times that of
+    a gradient with all of rho. Over K Tmax estimates none is longer than `noise_radius` at beta/(K Tmax) times that. A
+    step lowers the loss by 13/256 Phi_k^(2/kappa)/(gamma^2 L1), where the paper keeps 4/256.
     """
     gap, contraction = ground.start_gap, log1p(13 / (256 * ground.stretch))
     count = _least_count(ground, rho, failure)

@@ -1,4 +1,4 @@
-"""KL-Spider: what it is called, assumes, costs and predicts.
+"""KL-Spider: its name, assumptions, price and predictions.
 
 Source: Menart, Ullah, Arora, Bassily and Guzman (2024), algorithm 1, theorem 4, lemmas 5 and 6, corrected; see
 `core.methods.kl.spider.schedule` for what was.
@@ -188,7 +188,7 @@ class KlSpider(AbstractSettings):
         return frozenset(self.questions())
 
     def schedule(self, facts: Facts) -> Sequence[Event]:
-        """Return one Gaussian event an answer, as if no round ended early; what is not drawn is given back."""
+        """Return one Gaussian event an answer, as if no round ended early; undrawn ones are given back."""
         return self.course(facts).events()
 
     def passes(self, facts: Facts) -> int:
@@ -230,7 +230,7 @@ class KlSpider(AbstractSettings):
         )
 
     def _conditions(self, facts: Facts, course: SpiderSchedule) -> tuple[str, ...]:
-        """Return what the claim rests on and nobody has checked; what the loss itself says is not in it."""
+        """Return the unchecked assumptions of the claim; facts that the loss implies are not among them."""
         assert self.condition is not None, "plan first"
         ground, declared = self.ground(facts), []
         known, within = facts.start_gap, self._within()

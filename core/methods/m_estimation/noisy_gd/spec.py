@@ -1,4 +1,4 @@
-"""Noisy gradient descent: what it is called, assumes, costs and predicts.
+"""Noisy gradient descent: its name, assumptions, price and predictions.
 
 Source: Avella-Medina, Bradshaw and Loh (2023), equation (4), Theorem 2 and Corollary 1.
 """
@@ -36,8 +36,8 @@ class NoisyGradientDescent(AbstractSettings):
     """theta <- theta - step_size * (mean gradient + noise), `steps` times from a public start.
 
     Each gradient takes an equal share of `mu`: its noise is sqrt(steps)/mu times the sensitivity. A ridge is added to
-    the gradient without noise. With an unknown residual scale a step is also multiplied by the current one, which makes
-    it the same whatever the target's units (the Hessian is as 1/scale), and the scale is kept above its public floor.
+    the gradient without noise. With an unknown residual scale a step is also multiplied by the current one. The step is
+    then the same in any unit of the target, since the Hessian is as 1/scale. The scale is kept above its public floor.
     """
 
     offers_intervals: ClassVar = True
@@ -79,8 +79,8 @@ class NoisyGradientDescent(AbstractSettings):
         """Fill what is open.
 
         The step is 1/Bbar, with Bbar the public bound on every Hessian, its ridge included (and no more than 1 without
-        one). After K steps a direction of curvature l has its start forgotten up to (1 - l/Bbar)^K, while the noise
-        grows as sqrt(K) and the sampling error shrinks as 1/sqrt(n); K grows with n and mu up to MOST_STEPS
+        one). After K steps a direction of curvature l keeps (1 - l/Bbar)^K of its start, while the noise grows as
+        sqrt(K). The sampling error shrinks as 1/sqrt(n). K grows with n and mu up to MOST_STEPS
         (`docs/explanation/plans.md`). With an unknown scale Bbar bounds the Hessian times it, so a plain step is 1/Bbar
         times         where the scale starts; no step size is safe for every scale then.
         """
@@ -114,10 +114,10 @@ class NoisyGradientDescent(AbstractSettings):
     def bound(self, facts: Facts) -> Bound:
         """Predict the distance to the non-private estimate, over directions that `steps` steps can reach.
 
-        With every Hessian between m and 1/step_size on these directions a step contracts by f = 1 - step_size*m, so
-        |theta_K - theta_hat| <= f^K R + (1 - f^K)/m * (largest noise of one step), as in the proof of Theorem 2.
-        m = log(n)/(step_size*K) is where the first term has fallen to R/n. With an unknown scale both m and the step
-        are relative to it, and it is taken to be where it starts.
+        With every Hessian between m and 1/step_size on these directions a step contracts by f = 1 - step_size*m. Hence
+        |theta_K - theta_hat| <= f^K R + (1 - f^K)/m * (largest noise of one step), as in the proof of Theorem 2. At m =
+        log(n)/(step_size*K) the first term has fallen to R/n. With an unknown scale both m and the step are relative to
+        it, and it is taken to be where it starts.
         """
         assert self.steps is not None, "plan first"
         assert self.step_size is not None, "plan first"

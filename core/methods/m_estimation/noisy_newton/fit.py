@@ -37,11 +37,10 @@ def iterate(settings: NoisyNewton, oracle: Oracle) -> tuple[Estimate, Status]:
         settings: public settings, nothing open that the paper does not fix.
         oracle: the only way to the records.
 
-    Returns:
-        The mean of the last iterates, shape (features,), with the noised Hessians that the intervals use at no further
-        cost, shape (features, features): all of them where they are pooled, else those of the later half of the steps;
-        and how the method ended. In a simulation replicates come first, and a replicate that has stopped stays where it
-        is.
+    Returns: The mean of the last iterates, shape (features,), with the noised Hessians that the intervals use at no
+        further cost, shape (features, features). These are all of them where they are pooled, else those of the later
+        half of the steps. And the way in which the method ended. In a simulation replicates come first, and a replicate
+        that has stopped stays where it is.
 
     Raises:
         Diverged: the last step left the public radius.
@@ -226,8 +225,8 @@ def _estimate(settings: NoisyNewton, oracle: Oracle, state: State) -> Estimate:
 def _stationary_scale(settings: NoisyNewton, last: Tensor) -> Tensor:
     """Return the noise of equal steps that would leave the last iterate as uncertain as these do.
 
-    With step k's noise s_k the variance along any direction is, times the inverse Hessian squared, the sum over k of
-    d^2 (1 - d)^(2 (K - k)) s_k^2, d the damping; equal steps leave s^2 d/(2 - d). A pure step leaves its own.
+    With step k's noise s_k and damping d, the variance along any direction is the inverse Hessian squared times the sum
+    over k of d^2 (1 - d)^(2 (K - k)) s_k^2. Equal steps leave s^2 d/(2 - d). A pure step leaves its own.
     """
     assert settings.damping is not None, "plan first"
     sigmas = [gradient.sigma for gradient in settings.gradients()[settings.warm_steps :]]

@@ -1,7 +1,9 @@
-"""How Newton's method gets to where its pure steps converge: damping rules, warm starts, a line search.
+"""Globalisation of Newton's method until its pure steps converge: damping rules, warm starts, a line search.
 
-Source: Avella-Medina, Bradshaw and Loh (2023), sections 4.2 to 4.4 and appendix G. All of them follow from noised
-answers; only the line search, a Lipschitz estimate and gradient steps in front cost answers of their own.
+Source: Avella-Medina, Bradshaw and Loh (2023), sections 4.2 to 4.4 and appendix G.
+
+All of them are functions of noised answers. Only the line search, a Lipschitz estimate and gradient steps in front cost
+answers of their own.
 """
 
 from math import sqrt
@@ -62,7 +64,7 @@ WarmStart = Annotated[RidgeStart | GradientStart, Field(discriminator="kind")]
 
 
 class NewtonOptions(AbstractSettings):
-    """What NoisyNewton may do beside steps of fixed damping."""
+    """Options of NoisyNewton beside steps of fixed damping."""
 
     step_rule: Literal["fixed", "adaptive", "switching"] = Field(
         default="fixed",
@@ -102,7 +104,7 @@ class NewtonOptions(AbstractSettings):
 
     @property
     def warm_steps(self) -> int:
-        """How many gradient steps come before the first Newton step."""
+        """Number of gradient steps before the first Newton step."""
         return self.warm_start.steps if isinstance(self.warm_start, GradientStart) else 0
 
     @property

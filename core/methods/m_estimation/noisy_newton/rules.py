@@ -1,4 +1,4 @@
-"""How long Newton's steps are before they are pure: by fixed damping, by a rule, by a warm start or by a line search.
+"""Length of Newton's steps before they are pure: by fixed damping, a rule, a warm start or a line search.
 
 Source: Avella-Medina, Bradshaw and Loh (2023), sections 4.2 to 4.4 (tests, ridge, adaptive steps, the last after Sun
 and Tran-Dinh, 2019) and appendix G (backtracking). All are functions of noised answers and public constants; the tests
@@ -33,12 +33,12 @@ START_FACTOR = 16.0
 
 @dataclass(frozen=True)
 class LocalAnswers:
-    """What is known of the loss at theta, in noised answers: shapes (..., p), (..., p) and (..., p, p)."""
+    """Noised answers about the loss at theta: shapes (..., p), (..., p) and (..., p, p)."""
 
     theta: Tensor
     gradient: Tensor
     matrix: Tensor
-    """The pooled noised Hessian times the scale, as it was told."""
+    """The pooled noised Hessian times the scale, as the oracle answers it."""
     floor: float
     """Of its eigenvalues."""
 

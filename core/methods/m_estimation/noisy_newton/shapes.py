@@ -20,7 +20,7 @@ STEADY_PART = 0.3
 
 
 class Shape(NamedTuple):
-    """What a plan takes where nothing is given; parts of mu^2 sum to 1 with the estimate's gradients."""
+    """Defaults of a plan; with the estimate's gradients the parts of mu^2 sum to 1."""
 
     hessians: int
     gradients: int
@@ -58,8 +58,8 @@ QUIET = NOISY._replace(
     hessians=8, gradients=4, averaged=4, curvature_part=0.05, early_part=0.01, final_part=0.04, memory=0.2
 )
 CAREFUL_MEMORY, CAREFUL_GROWTH = 0.5, 1.5
-"""With an unknown scale: undamped steps may go to and fro while the scale grows with them, and Hessians told at another
-scale are soon forgotten."""
+"""With an unknown scale: undamped steps may oscillate while the scale grows with them, so Hessians answered at another
+scale soon lose their weight."""
 
 
 def spectral_noise(deviation: float, facts: Facts) -> float:

@@ -1,4 +1,4 @@
-"""Noisy Newton steps, then gradient steps with the last matrix: what it is called, assumes, costs and predicts.
+"""Noisy Newton steps, then gradient steps with the last matrix: the method's name, assumptions, price and predictions.
 
 Source: Avella-Medina, Bradshaw and Loh (2023), equation (9), Theorems 3 and 4, Remark 6, for the Newton steps. Pooling,
 unequal shares, the gradient steps behind them and their average are Farthing's: gradient steps cost p answers where a
@@ -53,19 +53,19 @@ SMALLEST_WEIGHT = 1e-30
 class NoisyNewton(NewtonOptions):
     """theta <- theta - damping * floored(matrix)^-1 (gradient + noise), `steps` times from a public start.
 
-    The first `hessians` steps ask for a Hessian each; the matrix of a step is its noised Hessian pooled with the
-    earlier ones, by precision and `memory`. Later steps ask for gradients alone and keep the last matrix, undamped. The
-    estimate is the mean of the last `averaged` iterates.
+    The first `hessians` steps ask for a Hessian each. A step's matrix pools its noised Hessian with the earlier ones,
+    by precision and `memory`. Later steps ask for gradients alone and keep the last matrix, undamped. The estimate is
+    the mean of the last `averaged` iterates.
 
     Of mu^2 the Hessians take `curvature_share`, the gradients the rest. Within both, each Newton step takes `growth`
-    times what the one before took; `last_gradient_share` is the gradients' part that those after the last Hessian take,
-    equally, or that the last one takes where every step asks for a Hessian. What is not given and has not been planned
-    is the paper's: every step asks for a Hessian of its own, all shares are equal, and the last iterate is the
-    estimate; with a `curvature_share` of one half each answer is worth mu/sqrt(2 steps).
+    times the share of the step before. `last_gradient_share` is a part of the gradients' share. The gradients after the
+    last Hessian divide it equally; where every step asks for a Hessian, the last gradient takes it. Values that are
+    neither given nor planned are the paper's. Every step asks for a Hessian of its own, all shares are equal, and the
+    last iterate is the estimate. With a `curvature_share` of one half each answer is worth mu/sqrt(2 steps).
 
-    A ridge is added to gradients and matrices without noise. With an unknown residual scale Hessians are told times
-    that scale, and each step divides by the current one, which is kept above its public floor. What a line search, a
-    Lipschitz estimate or gradient steps in front take is taken off mu^2 first.
+    A ridge is added to gradients and matrices without noise. With an unknown residual scale the answered Hessians are
+    multiplied by that scale. Each step divides by the current one, which is kept above its public floor. The shares of
+    a line search, a Lipschitz estimate or gradient steps in front are subtracted from mu^2 first.
     """
 
     offers_intervals: ClassVar = True
@@ -200,13 +200,13 @@ class NoisyNewton(NewtonOptions):
 
     @property
     def newton_steps(self) -> int:
-        """How many steps ask for a Hessian: the first ones, but for gradient steps in front."""
+        """Number of steps that ask for a Hessian: the first ones, after gradient steps in front."""
         assert self.steps is not None, "plan first"
         return self.steps - self.warm_steps if self.hessians is None else self.hessians
 
     @property
     def late_steps(self) -> int:
-        """How many steps, the last ones, ask for a gradient alone."""
+        """Number of last steps that ask for a gradient alone."""
         assert self.steps is not None, "plan first"
         return self.steps - self.warm_steps - self.newton_steps
 
@@ -260,10 +260,10 @@ class NoisyNewton(NewtonOptions):
     def schedule(self, facts: Facts) -> Sequence[Event]:
         """Return each step's events, gradient first, in the order they are drawn.
 
-        When a line search compares is up to its answers: all comparisons that there may be are priced behind the first
-        Newton step, where most are made, and those that were not made are given back. Whoever is lost while later steps
-        still compare takes with it what was paid ahead of its turn: if all the rest is needed too, the job fails, for
-        it never draws more than was priced.
+        Answers decide when a line search compares. All possible comparisons are priced behind the first Newton step,
+        where most take place; unused ones are given back. An attempt that is lost while later steps still compare loses
+        the draws paid ahead of their turn. If the run needs all the rest too, the job fails, since it never draws more
+        than was priced.
         """
         del facts  # a multiplier of the sensitivity means the same for every scope
         assert self.mu is not None, "plan first"
@@ -306,7 +306,7 @@ class NoisyNewton(NewtonOptions):
         """Predict the distance to the non-private estimate, over directions above the eigenvalue floor.
 
         Close to the minimiser theta_{k+1} - theta_hat = (1 - damping)(theta_k - theta_hat) - damping * H^-1 noise up to
-        second order (the proof of Theorem 3), so the distance ends below R (1 - damping)^K plus the largest noise of a
+        second order (the proof of Theorem 3). The distance ends below R (1 - damping)^K plus the largest noise of a
         step divided by the smallest eigenvalue. Gradient steps with the last matrix are such steps, undamped, and a
         mean is no farther than the farthest of its iterates. An unknown scale is taken to be where it starts.
         """

@@ -1,7 +1,7 @@
 """Least squares from a noised X'X and a noised X'y.
 
 Source: Avella-Medina, Bradshaw and Loh (2023), appendix H.2.
-Sensitivity: those of `Curvature` and of `Gradient` with its clip, one Gaussian answer each; what follows is
+Sensitivity: those of `Curvature` and of `Gradient` with its clip, one Gaussian answer each; the rest is
 post-processing.
 Failure: depends on noised values only, so it tells no more than the release.
 """

@@ -1,4 +1,4 @@
-"""Linear regression from two noised answers, X'X and X'y: what it is called, assumes, costs and predicts.
+"""Linear regression from two noised answers, X'X and X'y: the method's name, assumptions, price and predictions.
 
 Source: Avella-Medina, Bradshaw and Loh (2023), appendix H.2, with the noise that their own neighbours need: one row
 changed into another moves X'X by up to sqrt(2) x_max^2, not by the x_max^2 printed there. A comparison: it has no
@@ -38,8 +38,8 @@ RESOLVED_PART = 0.1
 class SufficientStatistics(AbstractSettings):
     """theta = floored(X'X/n + noise)^-1 (X'y/n + noise), a ridge added to the matrix without noise.
 
-    Both are asked for once: the Hessian of the squared loss, and its gradient at zero with each unit's cut to x_max
-    y_max, the largest that the declared bounds allow, so that nothing within them is cut.
+    Both are asked once: the Hessian of the squared loss, and its gradient at zero. Each unit's gradient is cut to x_max
+    y_max, the largest within the declared bounds, so that no value within them is cut.
     """
 
     begins: ClassVar = False
@@ -112,9 +112,9 @@ class SufficientStatistics(AbstractSettings):
     def bound(self, facts: Facts) -> Bound:
         """Predict the distance to the least-squares estimate where the design is well spread.
 
-        With A and b as they are and E, e the noise, theta - theta_hat = (A + E)^-1 (e - E theta_hat), so the distance
-        is at most (|e| + |E| |theta_hat|)/(l - |E|), l the smallest eigenvalue of A and |E| at most 2 s sqrt(p) up to
-        lower order; |theta_hat| is taken to be at most sqrt(p) and l to be RESOLVED_PART * Bbar/p.
+        With A and b exact and E, e the noise, theta - theta_hat = (A + E)^-1 (e - E theta_hat). The distance is at most
+        (|e| + |E| |theta_hat|)/(l - |E|), l the smallest eigenvalue of A, and |E| is at most 2 s sqrt(p) up to lower
+        order. The prediction assumes |theta_hat| <= sqrt(p) and l = RESOLVED_PART * Bbar/p.
         """
         assert self.radius is not None, "plan first"
         gradient, curvature = self.questions()

@@ -1,6 +1,6 @@
 """The private look at columns and target that whitened Newton begins with: quantiles by cells, sizes, frequencies.
 
-Every answer names what the ones before told; counts are noised shares of records times their public number.
+Each question takes its cells from the answers before it; counts are noised shares of records times their public number.
 """
 
 from collections.abc import Callable, Sequence
@@ -61,7 +61,7 @@ class Quantiles:
 
 
 class Complete(NamedTuple):
-    """How many records have all values that a model needs, as counted with noise."""
+    """Noised count of records that have all values of the model."""
 
     records: float
     deviation: float
@@ -70,8 +70,8 @@ class Complete(NamedTuple):
 def quantiles(ask: Ask, columns: int, fractions: Sequence[float], units: int) -> Quantiles:
     """Descend through dyadic cells, a level an answer, towards the same quantiles of several columns.
 
-    A level names the left children that ranks are compared with, each once; the first and the last level both children,
-    and the last one the cells at both ends: a level costs the same however many disjoint cells it names.
+    A level names each left child that ranks are compared with, once. The first and the last level name both children,
+    and the last one also the cells at both ends. A level costs the same for any number of disjoint cells.
     """
     totals: tuple[float, ...] = ()
     cells = np.zeros((columns, len(fractions)), dtype=np.int64)
@@ -105,7 +105,7 @@ def quantiles(ask: Ask, columns: int, fractions: Sequence[float], units: int) ->
 
 
 def _total(received: float, deviation: float, units: int) -> float:
-    """Return how many records have a value: all of them, unless clearly fewer were told."""
+    """Return the number of records that have a value: all of them, unless the noised count is clearly lower."""
     return received if received < units - CAUTION * sqrt(2) * deviation else float(units)
 
 

@@ -1,4 +1,4 @@
-"""How whitened Newton cuts the residuals of counts: by their size and dispersion, as noised counts tell.
+"""Cuts of whitened Newton for residuals of counts, from the size and dispersion of noised counts.
 
 Two cuts are made. For the steps, one by the counts themselves. For both precise gradients, one by the sizes of
 residuals where the steps ended: the law of counts that has such sizes, and a cut beyond all but a few of them.
@@ -43,9 +43,9 @@ def walking_cut(settings: WhitenedNewton, oracle: Oracle, rate: float, cap: floa
     Args:
         settings: nothing open.
         oracle: for its public facts.
-        rate: mean count, as told.
+        rate: noised mean count.
         cap: largest count that was seen.
-        square: mean square of the counts, as told.
+        square: noised mean square of the counts.
     """
     dispersion = min(max((square - rate**2 - rate) / rate**2, 0.0), MOST_DISPERSION)
     deviation = sqrt(rate + dispersion * rate**2)

@@ -1,13 +1,12 @@
 """Whitened Newton: look at the columns, re-encode, walk a few short steps, finish with two precise gradients.
 
-Sensitivity: that of each question, one Gaussian answer each, in `core.queries.looks` and
-`core.queries.reencoded`; how many there are and what each is worth is fixed beforehand. Everything else is
-post-processing.
-Failure: none; what is wrong with an estimate is said by its checks, which are made of noised answers.
+Sensitivity: that of each question, one Gaussian answer each, in `core.queries.looks` and `core.queries.reencoded`. The
+number of questions and their shares are fixed beforehand. Everything else is post-processing.
+Failure: none. An estimate's checks report its faults, from noised answers.
 
-Coordinates. z = (feature - centre)/scale for each column, x = (1, A (z - m)) with A the inverse root of the noised
-covariance of z, so that x = E v for an encoded row v and a public matrix E. A step in x is a Newton step on columns of
-about unit variance; theta' x = (E' theta)' v.
+Coordinates. Each column becomes z = (feature - centre)/scale. A row becomes x = (1, A (z - m)) with A the inverse root
+of the noised covariance of z, so x = E v for an encoded row v and a public matrix E. A step in x is a Newton step on
+columns of about unit variance; theta' x = (E' theta)' v.
 """
 
 from dataclasses import replace

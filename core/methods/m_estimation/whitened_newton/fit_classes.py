@@ -1,8 +1,8 @@
 """Whitened Newton for several classes: the same road, with a block of coefficients for each contrast of classes.
 
-Sensitivity: that of each question, one Gaussian answer each, in `core.queries.looks` and
-`core.queries.classes`; how many there are and what each is worth is fixed beforehand. Everything else is
-post-processing. Failure: none, as `core.methods.m_estimation.whitened_newton.fit`.
+Sensitivity: that of each question, one Gaussian answer each, in `core.queries.looks` and `core.queries.classes`. The
+number of questions and their shares are fixed beforehand. Everything else is post-processing. Failure: none, as
+`core.methods.m_estimation.whitened_newton.fit`.
 
 Class k has the predictor sum_a U_ka theta_a' x on re-encoded rows x; coefficients against class 0 are differences of
 rows of U theta, so no class is noisier for being the baseline.
@@ -46,12 +46,12 @@ SURE: Final = 3.0
 
 
 class Classes(NamedTuple):
-    """What was told of the classes."""
+    """Noised answers about the classes."""
 
     rates: Array
     """Kept off zero, summing to 1, shape (K,)."""
     received: Array
-    """As told, shape (K,)."""
+    """Noised, shape (K,)."""
     basis: Array
     """U, shape (K, m)."""
     expected: Array

@@ -1,12 +1,12 @@
 """The short steps of a linear model: residuals are measured again, and columns re-encoded again, after each of them.
 
-The scale of residuals is first that of a fit of noised moments. Where the true one is a hundredth of the target's, that
-is the error of the start, so it is asked for again at each point that a step has come to, by one question of counts.
-And each step's Hessian shows how columns vary together in the encoding so far: directions along which nearly aliased
-columns differ are hidden by the first moments' noise, and stand out once others are brought to their size.
+The scale of residuals is first that of a fit of noised moments. Where the true scale is a hundredth of the target's,
+this value is the error of the start. One question of counts therefore asks for it again at each new point. Each step's
+Hessian shows the covariance of columns in the encoding so far. The first moments' noise hides directions along which
+nearly aliased columns differ; they stand out once the others are scaled to their size.
 
 Sensitivity: that of each question, one Gaussian answer each; all else is post-processing of noised answers.
-Failure: none; what is wrong with an estimate is said by its checks.
+Failure: none. An estimate's checks report its faults.
 """
 
 from collections.abc import Callable
@@ -45,8 +45,8 @@ SHORT: Final = 1.0
 residuals are; else it is that of where steps have come to."""
 MOST_GROWTH: Final = 2.0
 LEAST_OF_NOISE: Final = 0.5
-"""Residuals after a step are taken to vary at least by this part of the step's own noise, and at most MOST_GROWTH times
-as much as before: what lies beyond is the noise of the counts."""
+"""Lower limit of the residuals' assumed spread after a step, as a part of the step's own noise. The upper limit is
+MOST_GROWTH times the spread before. Values outside are noise of the counts."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def walk(
         questions_at: questions in a place's encoding, with residuals cut at so many scales.
         cut: the model's own, for the last step.
         centre: of the target, in encoded units.
-        raised: what was added to variances when the first encoding was made, in its coordinates, shape (p, p).
+        raised: amount that the first encoding added to variances, in its coordinates, shape (p, p).
     """
     assert settings.damped_steps is not None, "plan first"
     pairs = list(zip(settings.gradient_sigmas(), settings.hessian_sigmas(), strict=True))
@@ -209,7 +209,7 @@ def whitening(design: NoisedAnswer, raised: Array) -> Array:
     how small any other one is: T is the identity.
 
     Args:
-        design: of mean eigenvalue one, as told.
+        design: noised, of mean eigenvalue one.
         raised: in the same coordinates, what is added to variances so that rare values are not blown up.
     """
     size = len(design.value)

@@ -1,4 +1,4 @@
-"""The questions about re-encoded rows that whitened Newton asks, in one encoding, and what is told of weights."""
+"""Whitened Newton's questions about re-encoded rows, in one encoding, and noised answers about weights."""
 
 from math import sqrt
 from typing import Final, NamedTuple
@@ -32,7 +32,7 @@ WEIGHT_CAUTION: Final = 3.0
 
 
 class Target(NamedTuple):
-    """How the target is encoded, and what was told of it."""
+    """Encoding of the target, and noised answers about it."""
 
     centre: float
     unit: float
@@ -40,9 +40,9 @@ class Target(NamedTuple):
     rate: float | None
     """Of the second outcome, or a mean count."""
     events: float | None
-    """How many of the rarer outcome, or counts, there are, as told."""
+    """Noised number of records of the rarer outcome, or of counts."""
     square: float = 0.0
-    """Mean square of counts, as told."""
+    """Noised mean square of counts."""
     sampled: float | None = None
     """Frequency of the second outcome among the records, where `rate` is that of the weighted population."""
     complete: Complete | None = None
@@ -51,11 +51,11 @@ class Target(NamedTuple):
     def effective_events(self, sampling: Sampling | None) -> float | None:
         """Return how many events of equal weight say as much as these do.
 
-        What takes from them is how sampling weights vary among records of one outcome, taken to be alike for both.
-        Weights that the outcome alone decides (all the ill and a tenth of the others) take nothing.
+        The spread of sampling weights among records of one outcome reduces them; it is assumed to be alike for both
+        outcomes. Weights that the outcome alone decides (all the ill and a tenth of the others) take nothing.
 
         Args:
-            sampling: what was learned of the weights; None: there are none.
+            sampling: noised answers about the weights; None: there are no weights.
         """
         if self.events is None or sampling is None:
             return self.events
@@ -80,7 +80,7 @@ class EncodedQuestions:
         self.loss, self.units = loss, oracle.facts.units
         self.counts: CutCounts | None = None
         self.sampling: Sampling | None = None
-        """What was told of sampling weights."""
+        """Noised answers about sampling weights."""
         self.asked: Logistic | Huber | CutPoisson
         if isinstance(loss, Poisson):
             assert target.rate is not None, "it was told"
@@ -100,7 +100,7 @@ class EncodedQuestions:
 
     @property
     def offset(self) -> float:
-        """Mean of what is added to the predictor, as told."""
+        """Noised mean of the offset."""
         return 0.0 if self._encoded.shift is None else self._encoded.shift.mean
 
     @property
@@ -111,7 +111,7 @@ class EncodedQuestions:
     def _predictor(self, theta: Array) -> Array:
         """Return a point whose linear predictor varies as that at theta does with the offset.
 
-        What of an offset does not go with x is one more coordinate, the last.
+        The part of an offset that x does not explain is one more coordinate, the last.
         """
         shift = self._encoded.shift
         if shift is None:
@@ -185,7 +185,7 @@ class EncodedQuestions:
         return float(np.clip(twice / max(once, TINY), 0.5, effect)) * weighed
 
     def _sampling(self, received: Array, deviation: float) -> Sampling:
-        """Return the mean of sampling weights and their design effect, as told."""
+        """Return the noised mean of sampling weights and their design effect."""
         counted, size = self._encoded.counted, self._settings.bound_of_weights**2
         mean = min(max(float(received[2]) * counted, WEIGHT_CAUTION * deviation * counted, TINY) / size, 1.0)
         effect = float(np.clip(float(received[3]) * counted / size / mean**2, 1.0, 1 / mean))  # no weight is above 1

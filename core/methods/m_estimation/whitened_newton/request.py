@@ -1,4 +1,4 @@
-"""What a job by whitened Newton asks of its model, and what follows from the model for it; public facts alone."""
+"""Request of a job by whitened Newton, and the facts that follow from its model; public facts alone."""
 
 from typing import Final
 
@@ -100,7 +100,7 @@ def loss_of(model: AnyModel, design: Design) -> Logistic | Multinomial | Huber |
     """Return the filled model's loss; a residual scale is learned, so it counts in its own units.
 
     Raises:
-        Invalid: so many classes and features that their matrices would be too large.
+        Invalid: classes and features whose matrices would be too large.
     """
     if isinstance(model, MultinomialModel):
         parameters = (design.classes - 1) * design.dimension

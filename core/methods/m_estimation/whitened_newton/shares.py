@@ -1,4 +1,4 @@
-"""How whitened Newton divides mu^2 among its answers: fixed shares, whatever they say; constants of kinds of models."""
+"""Division of mu^2 among whitened Newton's answers: fixed shares for each kind of model, whatever the answers are."""
 
 from typing import Final, NamedTuple
 
@@ -35,7 +35,7 @@ class WhitenedShares(NamedTuple):
     scores: float = 0.05
     weights: float = 0.01
     residuals: float = 0.0
-    """Of a Poisson model, and of least squares: how large residuals are where the short steps end."""
+    """Of a Poisson model, and of least squares: size of residuals where the short steps end."""
 
 
 SHARES: Final = WhitenedShares()
@@ -50,7 +50,7 @@ LINEAR_SHARES: Final = WhitenedShares(target=0.03, scores=0.04, weights=0.0)
 WEIGHTED_LINEAR_SHARES: Final = LINEAR_SHARES._replace(step_gradients=0.06, weights=0.01)
 """With sampling weights it asks for their sums."""
 FOR_TAILS: Final = {"moments": -0.01, "first_hessian": -0.01, "last_hessian": -0.01, "scores": -0.01, "residuals": 0.04}
-"""What least squares takes from other answers, to count residuals by sign and size before the precise ones."""
+"""Share that least squares takes from other answers, to count residuals by sign and size before the precise ones."""
 MEDIAN_PART: Final = 0.25
 """Of what a linear model has for its target; the rest is for sizes, of the target itself and of residuals."""
 RESIDUAL_BINS: Final = 64

@@ -1,7 +1,7 @@
 """Whitened Newton: a private look at the columns, a public re-encoding, short Newton steps and two precise gradients.
 
-What it is called, assumes, costs and predicts; `core.methods.m_estimation.whitened_newton.fit` has the steps and
-`core.inference.whitened` the covariance. mu^2 is divided among its answers by fixed shares, whatever they say
+Its name, assumptions, price and predictions; `core.methods.m_estimation.whitened_newton.fit` has the steps and
+`core.inference.whitened` the covariance. Fixed shares divide mu^2 among its answers, whatever they are
 (`docs/decisions/0041-a-division-that-no-answer-moves.md`).
 """
 
@@ -71,7 +71,7 @@ class WhitenedNewton(WhitenedFigures):
         )
 
     def schedule(self, facts: Facts) -> Sequence[Event]:
-        """Return each question's event, in order; what is learned changes what a question names, never its price."""
+        """Return each question's event, in order; learned values change a question's cells, never its price."""
         del facts  # a multiplier of the sensitivity means the same for every scope
         return [question.event() for question in self.questions()]
 
@@ -91,8 +91,8 @@ class WhitenedNewton(WhitenedFigures):
     def bound(self, facts: Facts) -> Bound:
         """Predict how far noise moves the estimate from the non-private one, in deviations of the linear predictor.
 
-        To first order it is H^-1 times the mean of both precise gradients' noise, H being c times the identity where
-        columns are as they were learned to be; c is what the loss has with equal odds, mean 1 or normal residuals.
+        To first order it is H^-1 times the mean of both precise gradients' noise. H is c times the identity if the
+        learned encoding is exact. c is the loss's curvature at equal odds, mean 1 or normal residuals.
         """
         assert self.mu is not None, "plan first"
         loss, sigma, bound = self.planned_loss, self.sigma(parts.GRADIENT_SHARE), self.bound_of_weights

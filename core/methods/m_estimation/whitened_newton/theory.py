@@ -30,7 +30,7 @@ Family = Annotated[Logistic | Multinomial | Huber | Poisson, Field(discriminator
 
 
 class WhitenedFigures(AbstractSettings):
-    """What an analyst may say, what is planned, and what the method asks; all of it public."""
+    """An analyst's settings, the planned values, and the method's questions; all of it public."""
 
     offers_intervals: ClassVar = True
     has_covariance: ClassVar = True
@@ -78,7 +78,7 @@ class WhitenedFigures(AbstractSettings):
 
     @property
     def shares(self) -> WhitenedShares:
-        """How mu^2 is divided; without a look of its own, its share goes to all others in proportion."""
+        """Division of mu^2; without a look of its own, the look's share goes to all others in proportion."""
         own = {
             "poisson": parts.POISSON_SHARES,
             "huber": parts.WEIGHTED_LINEAR_SHARES if self.weighted else parts.LINEAR_SHARES,
@@ -225,7 +225,7 @@ class WhitenedFigures(AbstractSettings):
         return (*[self.sigma(walking, self.damped_steps)] * self.damped_steps, self.sigma(first), self.sigma(last))
 
     def _looks(self) -> Iterator[Looked]:
-        """Yield the questions about columns and target, in order; what they name is learned."""
+        """Yield the questions about columns and target, in order; their cells are learned."""
         assert self.numbers is not None, "plan first"
         if self.numbers and not self.looked:
             cells = CellCounts(sigma=self.cell_sigma(), level=parts.LEVELS, cells=(parts.MOST_CELLS,) * self.numbers)
@@ -263,7 +263,7 @@ class WhitenedFigures(AbstractSettings):
             yield self.weight_question()
 
     def questions(self) -> tuple[Looked, ...]:
-        """Return all questions in the order they are asked; what is learned has placeholders, as wide as may be."""
+        """Return all questions in their order; learned values have placeholders of the largest width."""
         return (*self._looks(), *self._sums())
 
     def asked(self) -> frozenset[Looked]:
@@ -281,7 +281,7 @@ class WhitenedFigures(AbstractSettings):
             facts: public.
             curvature: c, mean second derivative of the loss at the truth.
             score_bound: b; of a Poisson model that of `count_cuts`.
-            variance_ratio: how many times the scores vary as the model says; the non-private interval does, too.
+            variance_ratio: factor of the scores' variance over the model's; the non-private interval has it, too.
         """
         sampling, private = self.variances(facts, curvature, score_bound)
         return parts.WIDTH_FACTOR * sqrt(sampling + private / variance_ratio)

@@ -25,7 +25,7 @@ def above(theta: Array, matrix: Array) -> Tensor:
 
 
 class Shift(NamedTuple):
-    """What the moments told of an offset, in units of the linear predictor."""
+    """Noised moments of an offset, in units of the linear predictor."""
 
     mean: float
     slopes: Array
@@ -43,7 +43,7 @@ class RowEncoding:
     simple: Array
     """The map to (1, z), shape (p, p)."""
     moments: Array
-    """Of (1, z, y0), as told, shape (p + 1, p + 1)."""
+    """Noised, of (1, z, y0), shape (p + 1, p + 1)."""
     weight: float
     """Mean weight."""
     whitening: Array
@@ -53,11 +53,11 @@ class RowEncoding:
     deviation: float
     """Of the noise on a moment."""
     raised: Array
-    """What was added to variances, of (1, z), shape (p, p)."""
+    """Amount added to variances of (1, z), shape (p, p)."""
     metric: Array
-    """Covariance of x as told, with what noise explains taken off and no variance above 1, shape (p, p)."""
+    """Noised covariance of x, less the part that noise explains, with no variance above 1, shape (p, p)."""
     counted: float = 1.0
-    """How often a record counts on average, as told; answers are divided by it."""
+    """Noised mean weight of a record; answers are divided by it."""
     shift: Shift | None = None
 
     def at(self, theta: Array) -> Tensor:

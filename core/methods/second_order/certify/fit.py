@@ -1,6 +1,6 @@
 """Certify: rounds of escape at a given point; the same controller as Gauss-PSGD's, which ends where that would descend.
 
-Or the norm of the gradient there, told once, which is all that a claim about the gradient alone takes.
+Or the norm of the gradient there, answered once; a claim about the gradient alone takes no more.
 
 Source: [derived] ours; rounds as in Tao, Zhang, Yu, Cheng, Dressler and Wang, Second-order convergence in private
 stochastic non-convex optimization, algorithm 1.

@@ -1,13 +1,13 @@
-"""Certify: what held-out records say of a released model's point, which stays as it is; by rounds, or by its gradient.
+"""Certify: a certificate of a released model's unchanged point, from held-out records; by rounds, or by its gradient.
 
 `claims: gradient` asks one noised number, and bounds the gradient's length from above at a stated level; see `norms`.
 It needs no constant of the loss, so it is for every model. `claims: second_order`, the default, goes on to curvature.
 
 A fresh gradient first. Where it is longer than 3 chi the point is not stationary, as far as the figures tell, and the
 job ends. Otherwise up to Q rounds of at most Gamma steps begin there, as in Gauss-PSGD, until one moves R away. Where
-none does, the gradient there is at most alpha = 4 chi long and no eigenvalue of the mean Hessian is below
--sqrt(rho alpha), as surely as the figures allow. So that a point that any method found, on some records, gets its
-certificate by others. One pass over the records that the job names has the price of a single answer.
+none does, the gradient there is at most alpha = 4 chi long and no eigenvalue of the mean Hessian is below -sqrt(rho
+alpha), as surely as the figures allow. A point that any method found on some records thereby gets its certificate from
+others. One pass over the records that the job names has the price of a single answer.
 
 Level: of a point with a curvature below -sqrt(rho alpha) all rounds stay with probability `missed` at most, linearised.
 Power: of a minimum, rounds stay unless errors carry them R away; the preset strict gives them half of that distance.
@@ -39,11 +39,11 @@ from core.queries.gradients import Gradient, GradientDifference, GradientNorm
 from core.queries.sampling import FullSampling, Sampling
 
 OF_A_GRADIENT: Final = frozenset({"kind", "claims", "mu", "clip", "spread", "failure", "sites", "units", "steps"})
-"""What `claims: gradient` reads of the settings; all else is about rounds."""
+"""Settings that `claims: gradient` reads; all others are about rounds."""
 
 
 class Certify(AbstractEscape):
-    """What held-out records say of a released model's point: by rounds of escape, or of its gradient alone."""
+    """Certificate of a released model's point from held-out records: by rounds of escape, or of its gradient alone."""
 
     about: ClassVar = (1, 1)
     given: ClassVar = ("points",)
@@ -141,7 +141,7 @@ class Certify(AbstractEscape):
         return super().passes(facts) if self.escapes else 2
 
     def tolerance(self, facts: Facts) -> Tolerance:
-        """Return what a told norm is raised by."""
+        """Return the amount added to a noised norm."""
         apart = Gradient(sigma=self.multiplier, clip=self.clip).diameter(facts) / 2
         return Tolerance(
             reach=apart if self.spread is None else min(apart, self.spread),
@@ -157,7 +157,7 @@ class Certify(AbstractEscape):
         return self.multiplier * self.length_question().sensitivity(alone) / sqrt(known(self.sites))
 
     def bound(self, facts: Facts) -> Bound:
-        """Return alpha, or what a told norm is raised by, beside what every point satisfies untrained."""
+        """Return alpha, or the amount added to a noised norm, beside the value that every untrained point satisfies."""
         if self.escapes:
             return super().bound(facts)
         added, trivial = self.tolerance(facts).at(self.norm_noise(facts)), self.clip_at(facts)
@@ -216,7 +216,7 @@ class Certify(AbstractEscape):
 
         Args:
             facts: public.
-            norm: as it was told, or of the gradient that was.
+            norm: the noised norm, or that of the noised gradient.
             noise: the standard deviation of the noise on it, or on each entry of that gradient.
             penalty: the length of the ridge's gradient at the point.
         """

@@ -1,10 +1,10 @@
 """Gauss-PSGD: descent on noised gradients, and rounds of escape where they are short; the point no round leaves.
 
 Source: Tao, Zhang, Yu, Cheng, Dressler and Wang, Second-order convergence in private stochastic non-convex
-optimization, algorithm 1. Corrected: the point that is returned is the one where the rounds began, which the theorem is
-about (printed: the last iterate of the last round); steps have a cap; the estimate that began a phase makes no step, as
-printed, and rounds begin with a fresh gradient, without which their noises would be one (printed: not said).
-Sensitivity: that of the estimator's questions; this only computes with what it was told. `walk` is given an estimator
+optimization, algorithm 1. Corrected: the returned point is the one where the rounds began, which the theorem is about
+(printed: the last iterate of the last round). Steps have a cap. The estimate that began a phase makes no step, as
+printed. Rounds begin with a fresh gradient, without which they would share one noise (printed: not said).
+Sensitivity: that of the estimator's questions; this only computes with their answers. `walk` is given an estimator
 and nothing else, so that its branches are functions of the estimates.
 Failure: depends on noised values only, so it tells no more than the release.
 """
@@ -44,10 +44,9 @@ def iterate(settings: GaussPsgd, oracle: Oracle) -> tuple[Estimate, Status]:
         settings: public settings, nothing open.
         oracle: the only way to the records; each question reads the next units of a stream.
 
-    Returns:
-        The point where the last phase of rounds began, if none of them moved away; where units or steps ran out before,
-        the last iterate, or the beginning of the phase under way at the cap of steps. Shape (p,), with what is claimed
-        of it. A simulation has one replicate: a run branches on what it is told.
+    Returns: The point where the last phase of rounds began, if none of them moved away. Where units or steps ran out
+        before, the last iterate, or the beginning of the phase under way at the cap of steps. Shape (p,), with what is
+        claimed of it. A simulation has one replicate: a run branches on its answers.
 
     Raises:
         Diverged: an iterate left the public radius at the last step.

@@ -1,11 +1,11 @@
 """Gauss-PSGD: noisy gradient descent that looks for a second-order stationary point, and tells one when it finds it.
 
-Where the noised gradient is at most 3 chi long, up to Q rounds of at most Gamma steps begin at that very point; a round
-that moves R away has escaped a saddle, and descent goes on from there. Where none does, the point is returned: its
+Where the noised gradient is at most 3 chi long, up to Q rounds of at most Gamma steps begin at that point. A round that
+moves R away has escaped a saddle, and descent continues from there. Where none does, the point is returned: its
 gradient is at most alpha = 4 chi long and no eigenvalue of the mean Hessian is below -sqrt(rho alpha), as surely as the
-figures allow. Gradients come from an estimator that asks for a fresh one (b1 records) or for a change (b2 records), and
-no record is read twice in a pass, so that a whole pass costs what a single answer does, however many steps there are
-and whatever decides their number.
+figures allow. Gradients come from an estimator that asks for a fresh one (b1 records) or for a change (b2 records). No
+record is read twice in a pass. A whole pass therefore costs as much as a single answer, for any number of steps, even
+if answers decide it.
 
 Letters: chi is `error_radius`, eta `step_size`, Q `rounds`, Gamma `round_steps`, R `escape_distance`, kappa
 `restart_drift`, b1 `batch`, b2 `difference_batch`, T `steps`, G `clip`, M `smoothness`, rho `hessian_smoothness`, U

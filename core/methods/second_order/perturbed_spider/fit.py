@@ -2,7 +2,7 @@
 
 Source: [external/choice] our reconstruction, from the prose of Tao, Zhang, Yu, Cheng, Dressler and Wang (Second-order
 convergence in private stochastic non-convex optimization), of the method of Liu, Ganesh, Oh and Thakurta (2023).
-Sensitivity: that of the estimator's questions; this only computes with what it was told. The noise that disturbs an
+Sensitivity: that of the estimator's questions; this only computes with their answers. The noise that disturbs an
 estimate is NOT privacy noise: it comes of the oracle's public randomness, is no part of the price, and would be worth
 nothing to whoever took it off again. It is kept with the state before anything more is asked, so that an attempt that
 goes on repeats it. Failure: depends on noised values and public randomness only, so it tells no more than the release.
@@ -41,7 +41,7 @@ def iterate(settings: PerturbedSpider, oracle: Oracle) -> tuple[Estimate, Status
 
     Returns:
         The last iterate, shape (p,), with evenly spaced ones before it if they are to be kept, shape (K, p). A
-        simulation has one replicate: a run branches on what it is told.
+        simulation has one replicate: a run branches on its answers.
 
     Raises:
         Diverged: an iterate left the public radius at the last step.

@@ -3,16 +3,16 @@
 [external/choice] Our reconstruction from prose: the paper that it is compared in tells it in a few sentences, without
 parameters, and the figures below are ours. Wherever this method is named, that is said.
 
-Where an estimate is at most 3 chi long, and none was disturbed in the last Gamma steps, a fresh gradient is asked and
-noise of standard deviation r is added to it on top of what privacy needs, so that the iterate leaves a saddle if it is
-at one; otherwise a fresh gradient is asked where the drift says so. All iterates count: that one of them is a
-second-order stationary point is what the paper claims, and which one has to be found out from other records. No
-privacy rests on that added noise: it comes of coins that no record has a part in, and is no part of the price.
+Where an estimate is at most 3 chi long, and none was perturbed in the last Gamma steps, the method asks for a fresh
+gradient. It adds noise of standard deviation r on top of the privacy noise, so that the iterate leaves a saddle if it
+is at one. Otherwise it asks for a fresh gradient where the drift requires it. All iterates count: that one of them is a
+second-order stationary point is what the paper claims, and which one has to be found out from other records. No privacy
+rests on that added noise: it comes of coins that no record has a part in, and is no part of the price.
 
 Letters: chi is `error_radius`, eta `step_size`, Gamma `frozen_steps`, r `extra_noise`, kappa `restart_drift`, b1
 `batch`, b2 `difference_batch`, T `steps`, G `clip`, M `smoothness`.
 
-Source: Liu, Ganesh, Oh and Thakurta (2023), as told by Tao, Zhang, Yu, Cheng, Dressler and Wang, Second-order
+Source: Liu, Ganesh, Oh and Thakurta (2023), as given by Tao, Zhang, Yu, Cheng, Dressler and Wang, Second-order
 convergence in private stochastic non-convex optimization. Gradients, prices and batches are those of `figures`.
 """
 

@@ -2,8 +2,8 @@
 
 Source: Tao, Zhang, Yu, Cheng, Dressler and Wang, Second-order convergence in private stochastic non-convex
 optimization, algorithm 4 and remark 5. Corrected: the thresholds of the sound mode have all constants, a union over all
-candidates, and the noise that the answers were told with; where no candidate passes, none is returned (printed: not
-said). A Hessian is asked for only where the gradient passed: the outcome is the same and what is not asked is not paid.
+candidates, and the answers' noise. Where no candidate passes, none is returned (printed: not said). A Hessian is asked
+for only where the gradient passed: the outcome is the same and what is not asked is not paid.
 Sensitivity: those of `Gradient`, `Hessian` and `HessianProduct`, one Gaussian answer each, or of one choice by scores.
 Failure: depends on noised values only, so it tells no more than the release.
 """

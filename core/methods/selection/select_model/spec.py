@@ -1,15 +1,15 @@
-"""Private selection of a model: which of several released points is an approximate second-order stationary point.
+"""Private selection of a model: finds an approximate second-order stationary point among released ones.
 
 Candidates are points that were released before; the records are others, held out from them. Modes:
 
-* sound: at each candidate a noised gradient and a noised Hessian, and the first one is taken where both pass, with all
-  constants and a union over all candidates; `printed`: the same with the print's thresholds, which promise less than
-  they say (privacy is by the exact multiplier in every mode, never by the print's);
-* gradient: at each candidate a noised gradient alone, for losses of which no curvature is news or none is known;
+* sound: at each candidate a noised gradient and a noised Hessian. It takes the first candidate where both pass, with
+  all constants and a union over all candidates. `printed`: the same with the print's thresholds, whose promise does
+  not hold. (Privacy is by the exact multiplier in every mode, never by the print's.)
+* gradient: at each candidate a noised gradient alone, for losses whose curvature is no news or is unknown.
 * hessian_products: a noised gradient, and K noised products of the Hessian with the vectors of a power iteration on
-  M I - H, which is led to the direction that bends down most;
-* above_threshold: noise on a score alone, one positive answer, pure epsilon; on one machine only;
-* exponential: one is drawn that is likely to have a small score; always one, and nothing is claimed of it.
+  M I - H, which finds the direction of most negative curvature.
+* above_threshold: noise on a score alone, one positive answer, pure epsilon; on one machine only.
+* exponential: draws one candidate, a small score being likely. It always draws one, and claims nothing of it.
 
 Letters: T is `candidates`, K `products`, G `clip`, M `smoothness`, rho `hessian_smoothness`, omega `failure`, m
 `sites`, n `units`.
@@ -166,7 +166,7 @@ class SelectModel(SelectModelFigures):
         Args:
             facts: public.
             chosen: its place among the candidates, from 0.
-            noises: as the answers told them; None where there were none.
+            noises: the noised values; None where there were none.
         """
         steep, sharp = (None, None) if chosen is None else self.claimed(facts, noises)
         allowed = (None, None) if noises is None else self.tolerances(facts, noises)

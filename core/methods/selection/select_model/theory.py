@@ -25,7 +25,7 @@ Asked = Gradient | Hessian | HessianProduct | FirstStationary | LikelyStationary
 
 
 class SelectModelFigures(AbstractSettings):
-    """What an analyst may say, and what is planned; all of it public."""
+    """An analyst's settings and the planned values; all of it public."""
 
     federates: ClassVar = True
     per_client: ClassVar = frozenset()
@@ -72,7 +72,7 @@ class SelectModelFigures(AbstractSettings):
 
     @property
     def start(self) -> Literal["zeros"]:
-        """Nothing is iterated from anywhere; what is returned where no candidate passes."""
+        """No iteration starts here; this point is returned where no candidate passes."""
         return "zeros"
 
     @property
@@ -89,7 +89,7 @@ class SelectModelFigures(AbstractSettings):
 
     @property
     def answers(self) -> int:
-        """How many are asked for at most, all of one multiplier."""
+        """Largest number of questions, all of one multiplier."""
         each = {"sound": 2, "printed": 2, "gradient": 1, "hessian_products": 1 + self.products}.get(self.mode)
         return 1 if each is None else each * known(self.candidates)
 
