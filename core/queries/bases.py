@@ -1,4 +1,4 @@
-"""What every question tells before it is asked; the questions themselves are in `questions` and `hessian_questions`."""
+"""Base of all questions: their public facts; the questions themselves are in `questions` and `hessian_questions`."""
 
 from abc import ABC, abstractmethod
 from typing import Annotated, ClassVar, Literal
@@ -13,7 +13,7 @@ Clipped = Annotated[float, Field(gt=0, allow_inf_nan=False)] | None
 
 
 class AbstractQuestion(Frozen, ABC):
-    """What every question tells before it is asked."""
+    """Public facts of every question before it is asked."""
 
     places: ClassVar[Literal["point", "pair", "list", "encoded"]] = "point"
     """Where it is asked: at theta, shape (p,); at theta and another point; at K thetas, shape (K, p), K public; or at
@@ -34,7 +34,7 @@ class AbstractQuestion(Frozen, ABC):
 
         Args:
             dimension: of a point.
-            points: how many it is asked at.
+            points: number of points that it is asked at.
         """
         del points  # a choice among K points is within K 2^-166 of its law, less than a unit for any K
         rows, *columns = self.shape(dimension)

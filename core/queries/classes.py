@@ -1,26 +1,26 @@
 """Questions of a multinomial model: counts of classes, and sums over re-encoded rows for each contrast of classes.
 
-K classes have K - 1 linear predictors. Here they stand in contrast coordinates: U is the public K x (K - 1) matrix with
-U'U = I whose columns add up to zero (`core.data.contrasts`), theta has K - 1 blocks of p numbers, one after the
-other, and class k has the predictor sum_a U_ka (E x).theta_a. No class is a baseline, so none is noisier than others.
+K classes have K - 1 linear predictors. Here they stand in contrast coordinates. U is the public K x (K - 1) matrix with
+U'U = I whose columns add up to zero (`core.data.contrasts`). The point theta has K - 1 blocks of p numbers, one after
+the other. Class k has the predictor sum_a U_ka (E x).theta_a. No class is a baseline, so none is noisier than others.
 
 A question about re-encoded rows is asked at an array of shape (p + 1, (K - 1) p): theta is the first row, and the
-others hold the encoding E in their first p columns. With chances q = softmax of the predictors and e_y the class that
-was seen, a record's score is w U'(q - e_y) kron E x and its Hessian w S kron E x (E x)', S = U'(diag(q) - q q')U.
+others hold the encoding E in their first p columns. Let q be the softmax of the predictors and e_y the observed class.
+A record's score is then w U'(q - e_y) kron E x and its Hessian w S kron E x (E x)', S = U'(diag(q) - q q')U.
 
-Bounds, for any chances, w = min(1, t^2/|E x|^2):
+Bounds, for any probabilities, w = min(1, t^2/|E x|^2):
 
 * |U'(q - e_y)| = |q - e_y|, since q - e_y adds up to zero. Its square, (1 - q_y)^2 + sum over k != y of q_k^2, is at
-  most 2 (1 - q_y)^2 <= 2: attained where another class has all the chance.
+most 2 (1 - q_y)^2 <= 2. Attained where another class has probability 1.
 * |S|_F = |diag(q) - q q'|_F, since the vector of ones is in its null space. With a = sum q^2 and b = sum q^3 its square
-  is a - 2 b + a^2, and b >= a^2 by the inequality of Cauchy and Schwarz on q^(1/2) and q^(3/2). So it is at most
-  a (1 - a) <= 1/4, and |S|_F <= 1/2: attained by two classes of chance 1/2 each. No eigenvalue is above 1/2 either.
+  is a - 2 b + a^2, and b >= a^2 by the inequality of Cauchy and Schwarz on q^(1/2) and q^(3/2). Hence it is at most a
+  (1 - a) <= 1/4, and |S|_F <= 1/2: attained by two classes of probability 1/2 each. No eigenvalue is above 1/2 either.
 
 Coordinates. S is symmetric, and so is E x (E x)': a record's matrix lies in the product of both spaces of symmetric
-matrices. Its answer lists S_ab x_i x_j once for a <= b and i <= j, times sqrt(2) where a < b and times sqrt(2) where
-i < j. So the norm of the list is the Frobenius norm of the matrix, and noise of one deviation s on each number of the
-list is noise of s, s/sqrt(2) or s/2 on the entries: at the same price half of what entries of one deviation have off
-both diagonals.
+matrices. Its answer lists S_ab x_i x_j once for a <= b and i <= j, times sqrt(2) where a < b and times sqrt(2) where i
+< j. The norm of the list therefore equals the Frobenius norm of the matrix. Noise of one deviation s on each number of
+the list is noise of s, s/sqrt(2) or s/2 on the entries. Off both diagonals that is half of the noise that entries of
+one deviation would have at the same price.
 """
 
 from collections.abc import Iterator, Sequence
@@ -55,7 +55,7 @@ class ClassCounts(AbstractCounts):
 
 
 class AbstractClassSum(AbstractQuestion):
-    """What sums over re-encoded rows share here: the number of classes and the weights."""
+    """Common settings of sums over re-encoded rows: the number of classes and the weights."""
 
     places: ClassVar = "encoded"
 
@@ -169,7 +169,7 @@ def class_sums(
     """Yield whitened Newton's gradients and Hessians of several classes, in order, and the scores.
 
     Args:
-        classes: how many.
+        classes: number of classes.
         bound: t, of the weights.
         pairs: noise multipliers of each gradient and of the Hessian beside it.
         scores: that of the scores.

@@ -32,8 +32,8 @@ from core.queries.tables import CutProducts, CutSums, InfluenceSquares, TableCou
 class Gradient(AbstractQuestion):
     """The mean gradient of the loss at theta, shape (p,), each unit's clipped to `clip` or to the loss's own bound B.
 
-    Sensitivity. One unit's term has norm at most C. Zeroing it moves the sum by at most C; changing it into another
-    moves it by at most 2 C. Both are attained: by opposite residuals, for logistic scores in two dimensions or more.
+    Sensitivity. One unit's term has norm at most C. Zeroing it moves the sum by at most C, changing it into another by
+    at most 2 C. Both are attained: by opposite residuals, for logistic scores in two dimensions or more.
     """
 
     kind: Literal["gradient"] = "gradient"
@@ -62,10 +62,10 @@ class Gradient(AbstractQuestion):
 class GradientDifference(AbstractQuestion):
     """The mean change of the clipped gradient from theta to the other point, shape (p,), each unit's cut to `cap`.
 
-    With P_c the projection onto the ball of radius c and C the clip, a unit's term is
-    P_cap(P_C(its gradient at other) - P_C(its gradient at theta)). A projection brings points no farther apart, so the
-    cap cuts nothing where gradients are L-Lipschitz and cap = L |other - theta|; added to a clipped gradient at theta
-    the mean is then the one at the other point. (Differences of unclipped gradients, cut alone, add up to neither.)
+    With P_c the projection onto the ball of radius c and C the clip, a unit's term is P_cap(P_C(its gradient at other)
+    - P_C(its gradient at theta)). A projection never increases distances, so the cap cuts nothing where gradients are
+    L-Lipschitz and cap = L |other - theta|. Added to a clipped gradient at theta the mean is then the one at the other
+    point. (Differences of unclipped gradients, cut alone, add up to neither.)
 
     Sensitivity. One unit's term has norm at most min(cap, 2 C), by the cap and by the triangle inequality. Zeroing it
     moves the sum by that much; changing it into another by twice that. Attained by gradients that turn by cap one way
@@ -135,8 +135,8 @@ class LeastGradient(AbstractQuestion):
 
     Point k is drawn with probability in proportion to exp(-|g_k| / (sigma * sensitivity)), g_k its mean clipped
     gradient, with its ridge's. With scores of sensitivity D, weights exp(-epsilon score / (2 D)) have bounded range
-    epsilon; here epsilon is 2/sigma, and its price, epsilon^2/8 in zero-concentrated terms, is 1/(2 sigma^2): that of a
-    Gaussian answer of the same sigma, whatever K is. The answer is an index, shape (1,), without any further noise.
+    epsilon, here 2/sigma. The price, epsilon^2/8 as zCDP, is 1/(2 sigma^2): that of a Gaussian answer of the same
+    sigma, for any K. The answer is an index, shape (1,), without any further noise.
 
     Source: Menart, Ullah, Arora, Bassily and Guzman (2024), theorem 14, with a share of the budget of its own; Dong,
     Durfee and Rogers (2020) for the bounded range.
@@ -174,9 +174,9 @@ class Secant(AbstractQuestion):
     Without the ridge's part, which needs no record; times the distance, which is made of released values, it is the
     change of the loss.
 
-    Sensitivity. A loss whose gradient is bounded by B everywhere between them changes by at most B |other - theta|, so
-    one unit's term has size at most B: zeroing it moves the sum by B, changing it into another by 2 B. Attained by
-    points along a record's features, with residuals beyond the kinks.
+    Sensitivity. If the loss's gradient is bounded by B everywhere between them, the loss changes by at most B |other -
+    theta|. One unit's term then has size at most B: zeroing it moves the sum by B, changing it into another by 2 B.
+    Attained by points along a record's features, with residuals beyond the kinks.
 
     Source: Avella-Medina, Bradshaw and Loh (2023), appendix G, whose condition is one such answer an evaluation.
     """
@@ -202,14 +202,17 @@ class Secant(AbstractQuestion):
 class Curvature(AbstractQuestion):
     """A mean of positive semidefinite matrices at theta, shape (p, p), symmetric; noise on and above the diagonal.
 
-    `of` says which: the Hessian of the loss (Frobenius norm at most Bbar; times the scale where that is unknown, for
-    which a release divides), the outer product of the score (at most B**2), or w(x) |x| x x^T, which bounds how fast
-    Hessians change (at most the cubic bound; theta plays no part).
+    `of` selects one of three:
+
+    * the Hessian of the loss (Frobenius norm at most Bbar). With an unknown scale it is multiplied by the scale, and a
+      release divides by it.
+    * the outer product of the score (at most B**2).
+    * w(x) |x| x x^T, which bounds the Hessian's rate of change (at most the cubic bound; theta plays no part).
 
     Sensitivity, measured on and above the diagonal. Zeroing a unit moves the sum by at most the bound. Changing A into
-    B moves it by |A - B|_F = sqrt(|A|^2 + |B|^2 - 2 tr(AB)) <= sqrt(2) * bound, for tr(AB) >= 0, and leaving out the
-    entries below the diagonal never raises a norm; attained by a a^T and b b^T with orthogonal a and b along axes. In
-    one dimension there are no orthogonal axes and |A - B| <= bound.
+    B moves it by |A - B|_F = sqrt(|A|^2 + |B|^2 - 2 tr(AB)) <= sqrt(2) * bound, for tr(AB) >= 0. Omitting the entries
+    below the diagonal never raises a norm. Attained by a a^T and b b^T with orthogonal a and b along axes. In one
+    dimension there are no orthogonal axes and |A - B| <= bound.
     """
 
     kind: Literal["curvature"] = "curvature"
@@ -244,7 +247,7 @@ class Curvature(AbstractQuestion):
 
 
 Summed = Gradient | GradientDifference | Secant | Curvature | Hessian | HessianProduct
-"""What records are summed for."""
+"""The sum over records that a question needs."""
 
 Scored = LikelyStationary | FirstStationary
 """Made of two sums at each of a list of points, a gradient's and a Hessian's."""

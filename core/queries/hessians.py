@@ -27,8 +27,8 @@ class Hessian(AbstractQuestion):
     Sensitivity, measured on and above the diagonal. A symmetric matrix of rank r with operator norm at most M has r
     eigenvalues in [-M, M] that are not 0, so a Frobenius norm of at most M sqrt(r). Zeroing a unit moves the sum by at
     most that; changing A into B by at most |A|_F + |B|_F, twice that; leaving out the entries below the diagonal never
-    raises a norm. Attained by M times a projection on r axes, and its negative. r is p, or less where the facts know
-    less: 1 for a loss of one margin, whose Hessian is a number times x x^T.
+    raises a norm. Attained by M times a projection on r axes, and its negative. The rank r is p, or less by the facts:
+    1 for a loss of one margin, whose Hessian is a number times x x^T.
     """
 
     kind: Literal["hessian"] = "hessian"
@@ -80,13 +80,13 @@ class HessianProduct(AbstractQuestion):
 class AbstractScored(AbstractQuestion):
     """One of K points by how far each is from an approximate second-order stationary point.
 
-    The score of a point is max((|g| - alpha)/a, (-l - gamma)/b): g is its mean gradient, each unit's clipped to G, l
-    the least eigenvalue of its mean Hessian, each unit's shortened to operator norm M, both with a ridge's; a and b are
-    how far one unit can move |g| and l.
+    The score of a point is max((|g| - alpha)/a, (-l - gamma)/b). Here g is its mean gradient, each unit's clipped to G,
+    and l the least eigenvalue of its mean Hessian, each unit's shortened to operator norm M. Both have a ridge's part.
+    One unit can move |g| by at most a and l by at most b.
 
-    Sensitivity: 1, in the score's own units. |g| moves by at most a: norms differ by no more than vectors do. l moves
-    by at most b: by Weyl's inequality eigenvalues move by no more than the operator norm of the change. The larger of
-    two numbers, each of which moves by at most 1, does too.
+    Sensitivity: 1, in the score's own units. The norm |g| moves by at most a, since norms differ by no more than
+    vectors do. The eigenvalue l moves by at most b: by Weyl's inequality eigenvalues move by no more than the operator
+    norm of the change. The larger of two numbers, each of which moves by at most 1, does too.
     """
 
     places: ClassVar = "list"
@@ -115,7 +115,7 @@ class AbstractScored(AbstractQuestion):
 
     @property
     def epsilon(self) -> float:
-        """What the choice is worth: 2/sigma."""
+        """Epsilon of the choice: 2/sigma."""
         return 2 / self.sigma
 
 
@@ -135,9 +135,9 @@ class LikelyStationary(AbstractScored):
 class FirstStationary(AbstractScored):
     """The number of the first of K points whose noised score is below a noised threshold, -1 for none, shape (1,).
 
-    AboveThreshold, with one positive answer at most: the threshold `slack` is noised by a discrete Laplace law of
-    scale sigma, each score by one of scale 2 sigma, and it is (2/sigma)-differentially private however many points
-    there are. See `core.mechanisms.laplace` for the proof.
+    AboveThreshold, with one positive answer at most. A discrete Laplace law of scale sigma noises the threshold
+    `slack`, one of scale 2 sigma each score. It is (2/sigma)-differentially private for any number of points. See
+    `core.mechanisms.laplace` for the proof.
 
     Source: Dwork and Roth (2014), section 3.6.
     """

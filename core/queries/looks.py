@@ -1,7 +1,7 @@
 """Questions that tell a method where columns lie, how they vary together, and how much its weights count.
 
-Counts of disjoint sets and weighted second moments, all of them sums over records. How wide a column is, or which
-cells are counted next, may follow from earlier answers: cells, centres and encodings are public values.
+Counts of disjoint sets and weighted second moments, all of them sums over records. Cells, centres and encodings are
+public values, so they may follow from earlier answers.
 
 A record's term does not hang on what a question names, so each sensitivity holds for any cells, any centres and any
 encoding. With P columns read together, a record adds at most 1 to the counts of each: norm sqrt(P).
@@ -41,7 +41,7 @@ class AbstractCounts(AbstractQuestion):
 
     @property
     def sets(self) -> int:
-        """How many counts there are."""
+        """Number of counts."""
         raise NotImplementedError
 
     @property
@@ -86,7 +86,7 @@ class CellCounts(AbstractCounts):
 
     @property
     def sets(self) -> int:
-        """How many cells are named."""
+        """Number of named cells."""
         return sum(len(cells) for cells in self.cells)
 
     @property
@@ -99,9 +99,9 @@ class LinearResidualCounts(AbstractCounts):
     """Shares of records by the size of their residual: `bins` intervals of sizes whose ends fall by a constant ratio.
 
     The residual is (y - target_centre)/target_unit - (E x).theta at a point theta and an encoding E, see
-    `core.queries.reencoded`. Interval k holds sizes from top/r^(k+1) to top/r^k with r = 2^(1/per_octave);
-    the first holds all larger ones, the last all smaller ones. `signed`: those of the residuals above zero, followed
-    by those of the others, so that there are twice as many intervals; a record is still in one of them.
+    `core.queries.reencoded`. Interval k holds sizes from top/r^(k+1) to top/r^k with r = 2^(1/per_octave). The first
+    interval holds all larger ones, the last all smaller ones. `signed`: those of the residuals above zero, followed by
+    those of the others, so that there are twice as many intervals; a record is still in one of them.
 
     Sensitivity: see `AbstractCounts`, with one column.
     """
@@ -118,7 +118,7 @@ class LinearResidualCounts(AbstractCounts):
 
     @property
     def sets(self) -> int:
-        """How many intervals there are."""
+        """Number of intervals."""
         return self.bins * (1 + self.signed)
 
     @property
@@ -156,9 +156,9 @@ class MagnitudeCounts(AbstractCounts):
 class ResidualMagnitudeCounts(AbstractCounts):
     """Shares of records by the size of v (y - mu): `bins` intervals of sizes whose ends fall by a constant ratio.
 
-    mu = exp((E x).theta) at a point theta and an encoding E, see `core.queries.reencoded`, and
-    v = min(1, M/mu) with M = `rate_cap`. Interval k holds sizes from top/r^(k+1) to top/r^k with r = 2^(1/per_octave);
-    the first holds all larger ones too, the last all smaller ones. Sensitivity: see `AbstractCounts`, with one column.
+    At a point theta and an encoding E, see `core.queries.reencoded`, mu = exp((E x).theta) and v = min(1, M/mu) with M
+    = `rate_cap`. Interval k holds sizes from top/r^(k+1) to top/r^k with r = 2^(1/per_octave). The first also holds all
+    larger ones, the last all smaller ones. Sensitivity: see `AbstractCounts`, with one column.
     """
 
     places: ClassVar = "encoded"
@@ -229,7 +229,7 @@ class SecondMoments(AbstractQuestion):
 
     @property
     def beside(self) -> int:
-        """How many numbers stand beside E x."""
+        """Number of numbers beside E x."""
         return 1 if self.offset_unit is None else 2
 
     def shape(self, dimension: int) -> tuple[int, ...]:
@@ -265,7 +265,7 @@ class WeightSums(AbstractQuestion):
 
     @property
     def sums(self) -> int:
-        """How many there are."""
+        """Number of means."""
         return 4 if self.sampled else 2
 
     def shape(self, dimension: int) -> tuple[int, ...]:

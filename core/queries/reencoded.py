@@ -1,11 +1,11 @@
 """Gradients, Hessians and scores of a loss on re-encoded rows, where the encoding is a public argument.
 
-A question is asked at an array of shape (p + 1, p): the first row is the point theta, the others are the encoding E.
-A record's row is E x and its target (y - target_centre)/target_unit. Its weight is w = min(1, t^2/|E x|^2) with
-t = `weight_bound`.
+A question is asked at an array of shape (p + 1, p). The first row is the point theta, the others are the encoding E.
+From a record it makes the row E x and the target (y - target_centre)/target_unit. Its weight is w = min(1, t^2/|E x|^2)
+with t = `weight_bound`.
 
-Sensitivities hold for any E, any theta and any record: w <= 1 and w |E x|^2 <= t^2, so w |E x| <= t; and the loss
-bounds its score by b and its second derivative by d for every margin and every target.
+Sensitivities hold for any E, any theta and any record: w <= 1 and w |E x|^2 <= t^2, so w |E x| <= t. The loss bounds
+its score by b and its second derivative by d for every margin and every target.
 """
 
 from math import sqrt
@@ -24,7 +24,7 @@ Reencodable = Annotated[Logistic | Huber | CutPoisson, Field(discriminator="kind
 
 
 class AbstractReencoded(AbstractQuestion):
-    """What these questions share: the loss, the weights and the target's encoding."""
+    """Common settings of these questions: the loss, the weights and the target's encoding."""
 
     places: ClassVar = "encoded"
 

@@ -49,8 +49,8 @@ class StreamSampling(Frozen):
     def skips(self, chunks: int) -> bool:
         """Say whether what is lost with a worker is skipped, of a schedule of so many chunks.
 
-        So it is where a pass has several: there is a rest to go on with. One that has a single chunk is paid and read
-        again, out of the retry allowance.
+        A pass of several batches does the same: later questions continue with the rest. One that has a single chunk is
+        paid and read again, out of the retry allowance.
         """
         return chunks > self.passes
 

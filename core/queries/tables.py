@@ -4,7 +4,7 @@ A record is a row of numbers, one for each column that the job reads: numbers as
 to 1, categories as the number of their value. A value may be missing, and each question says what a record adds then.
 Edges, centres and reaches are public values, which may follow from earlier answers; no sensitivity depends on them.
 
-A null record adds nothing to any sum.
+An excluded row adds nothing to any sum.
 """
 
 from itertools import pairwise
@@ -47,7 +47,7 @@ class Axis(Frozen):
 
     @property
     def cells(self) -> int:
-        """How many cells there are."""
+        """Number of cells."""
         return self.values if self.values is not None else len(self.edges or ()) + 1
 
 
@@ -59,7 +59,7 @@ class Partition(Frozen):
 
     @property
     def cells(self) -> int:
-        """How many counts there are, the last one being that of records without a value."""
+        """Number of counts; the last one is that of records without a value."""
         return 1 if self.only_missing else prod(axis.cells for axis in self.axes) + 1
 
 
@@ -111,10 +111,10 @@ class CutSums(AbstractQuestion):
     The squares of a to e are `SUM_PARTS` or `SPLIT_PARTS`, which sum to 1.
 
     Sensitivity. |z| <= 1 and |r| <= 1, so a column's vector has norm at most 1, that of P columns at most sqrt(P);
-    attained by a value at its bound. Two values: with s and d the sum and the difference of z and z', |s| + |d| <= 2,
-    so b^2 d^2 + c^2 d^2 s^2 <= d^2 (b^2 + c^2 (2 - |d|)^2) <= 4 b^2, for c^2 <= b^2/2; likewise r, with e^2 <= d^2/2.
-    A value and none are at distance 1 at most. So two records are at most sqrt(4 (b^2 + d^2) P) = sqrt(2.8 P) apart;
-    attained by values at opposite bounds.
+    attained by a value at its bound. Two values: let s and d be the sum and the difference of z and z', so |s| + |d| <=
+    2. Then b^2 d^2 + c^2 d^2 s^2 <= d^2 (b^2 + c^2 (2 - |d|)^2) <= 4 b^2, for c^2 <= b^2/2; likewise r, with e^2 <=
+    d^2/2. A value and none are at distance 1 at most. Two records are thus at most sqrt(4 (b^2 + d^2) P) = sqrt(2.8 P)
+    apart; attained by values at opposite bounds.
     """
 
     kind: Literal["cut_sums"] = "cut_sums"
@@ -154,9 +154,9 @@ class CutProducts(AbstractQuestion):
 
     Sensitivity. Each of the m = (k + 1)(k + 2)/2 entries has size at most 1, so a record's vector has norm at most
     sqrt(m), attained at a corner of the cube. Two records u and v, with a and b their squared entries: the squared
-    distance is (|uu' - vv'|^2 + sum (a - b)^2)/2 <= ((sum a)^2 + (sum b)^2 + sum (a - b)^2)/2, a convex function that
-    is largest where entries are 0 or 1, and there at most (k + 1)^2. Attained for odd k by corners that differ in half
-    of their signs, the constant counted.
+    distance is (|uu' - vv'|^2 + sum (a - b)^2)/2 <= ((sum a)^2 + (sum b)^2 + sum (a - b)^2)/2. This convex function is
+    largest where entries are 0 or 1, and there at most (k + 1)^2. Attained for odd k by corners that differ in half of
+    their signs, the constant counted.
     """
 
     kind: Literal["cut_products"] = "cut_products"

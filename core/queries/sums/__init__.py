@@ -44,13 +44,13 @@ class Problem(Protocol):
         Parts are those of `core.privacy.facts`, and err by what the lattice charges.
 
         Args:
-            question: what to sum; gradients, where their norm is asked for or a choice by it.
+            question: the sum to make; gradients, for a question about their norm or a choice by it.
             facts: the public bounds to clip to.
             theta: float64, shape (p,), or (K, p) for a list of points.
             step: a power of two, such that all records together stay below 2^61 steps.
             other: float64, shape (p,): the second point of a question about two; None for others.
             rows: int64 indices to read, shape (m,), m public; default all. Parts are then parts of this list.
-            included: bool, shape (n,), or (m,) for a list: what is left out is read and counts as zero. In a list zeros
+            included: bool, shape (n,), or (m,) for a list: records left out are read and count as zero. In a list zeros
                 stand in its place before any arithmetic, as in that of a null record: the sum is a function of what the
                 list's slots hold, and does not tell one from the other.
 
@@ -100,11 +100,11 @@ def make_problem(
         features: float64, contiguous, shape (n, d), or (R, n, d) for synthetic replicates. They become the problem's,
             and rows that count as zero are overwritten with zeros.
         target: float64, shape (n,) or (R, n), on the same device.
-        present: bool, same shape and device; False marks a null record.
+        present: bool, same shape and device; False marks an excluded row.
         loss: nothing open.
         weights: nothing open, on these features.
         offset: float64, shape of the target, on the same device: added to x.theta; None: nothing.
-        sampling: the same, 0 to 1: how often a record counts; None: once each.
+        sampling: the same, 0 to 1: weight of each record; None: 1.
     """
     assert offset is None or loss.kind in {"logistic", "poisson"}, "other links take it from the target"
     match loss:

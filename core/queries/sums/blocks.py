@@ -1,39 +1,39 @@
-"""Bounded sums over records, block by block: what problems whose terms are made of x and x x^T share.
+"""Bounded sums over records, block by block, for problems whose terms are made of x and x x^T.
 
 Every answer is arranged from sums of three kinds: of numbers, of numbers times x, and of numbers times x x^T, the
-numbers being each record's own. A problem says what its numbers are and how its answer is arranged of the sums; all
-walking over records is here. So no row is ever materialised, and X is read once a question.
+numbers being each record's own. A problem gives its numbers and arranges its answer from the sums; all walking over
+records is here. No row is ever materialised, and X is read once a question.
 
-Terms. With a record's numbers as floats, its exact term is a sum of products of at most four floats (two factors that
-make up a number, and two entries), each product rounded at most three times on its way into a sum. A problem proves
+Terms. With a record's numbers as floats, its exact term is a sum of products of at most four floats: two factors that
+make up a number, and two entries. Each product is rounded at most three times on its way into a sum. A problem proves
 that the exact term's norm is at most C (1 + 2^-12), inside the C / (1 - 2^-10) that the lattice charges, and, where it
 claims so, that it is positive semidefinite.
 
-Error. In a part of m rows, blocks of rows and the products inside one are added up in some order by ordinary summation:
-every term passes through at most three roundings for its products and m - 1 for additions, since adding to zero is
-exact and a block's total enters one tree over m leaves. So |float - exact| <= gamma_{m+2} m C in norm for any blocking
-and any order (Higham 2002, section 3.1). Parts are then rounded and added as integers: the E that the lattice's
-bounded-error route charges. Arranging an answer copies entries, mirrors them or leaves them out, in integers. (A
-product that underflows errs by 2^-1074 times at most two entries of 2^400, far below the last bit that is charged,
-since no bound is below 2^-100.)
+Error. In a part of m rows, ordinary summation adds blocks of rows, and the products inside one, in some order. Every
+term passes through at most three roundings for its products and m - 1 for additions. (Adding to zero is exact, and a
+block's total enters one tree over m leaves.) Hence |float - exact| <= gamma_{m+2} m C in norm for any blocking and any
+order (Higham 2002, section 3.1). Parts are then rounded and added as integers: the E that the lattice's bounded-error
+route charges. Arranging an answer copies entries, mirrors them or leaves them out, in integers. (A product that
+underflows errs by 2^-1074 times at most two entries of 2^400, far below the last bit that is charged, since no bound is
+below 2^-100.)
 
-Same integers. A part's rows, its blocks, and where they lie in memory modulo 64 bytes are the same whatever else this
-object holds, and so is its float sum on equal processors with equal numbers of threads. A problem that holds only some
+Same integers. A part's rows, its blocks, and their addresses modulo 64 bytes do not depend on the other records here.
+On equal processors with equal numbers of threads its float sum is therefore the same. A problem that holds only some
 parts of the records contributes the very integers that these parts contribute to the whole.
 
-Compiled sums (`core.queries.sums.passes`) are ordinary summation too: a margin's products, and a part's terms of a
-coordinate or of an entry, are leaves of one tree each, whose shape the numbers of rows and of features decide. Adding a
-product is one rounding (a fused multiply-add), one less on every term's way. So gamma bounds them as the others, and
-they are the same floats on every processor that runs kernels, in whichever thread: each part is one thread's.
+Compiled sums (`core.queries.sums.passes`) are ordinary summation too. A margin's products, and a part's terms of a
+coordinate or of an entry, are leaves of one tree each. The numbers of rows and of features decide its shape. Adding a
+product is one rounding (a fused multiply-add), one less on every term's way, so the same gamma bounds them. Each part
+is one thread's, and its floats are the same on every processor that runs kernels.
 
-Null records, rows with an entry that is not finite or a norm beyond 2^400, and targets the loss is not defined for
-count as zero: their features, target, weight and norm are overwritten with zeros once. Row i's term depends on record
+Excluded rows count as zero, as do rows with an entry that is not finite, a norm beyond 2^400, or a target outside the
+loss's domain. Their features, target, weight and norm are overwritten with zeros once. Row i's term depends on record
 i, the points asked about and public shapes only.
 
 Records of a list that are left out are overwritten with the same zeros in the copy that is summed, before any
-arithmetic: nobody can tell them from null records (`core.queries.sums.terms.overwrite`). Where all rows are read under
-a mask their weight is zero, which makes a zero of their number, and a zero, of either sign, of each product: that
-changes no float of a sum but the sign of a zero, and so no integer.
+arithmetic: they become equal to excluded rows (`core.queries.sums.terms.overwrite`). Where all rows are read under a
+mask their weight is zero. Their number is then zero, and each product a zero of either sign. In a sum that changes at
+most the sign of a zero, and so no integer.
 """
 
 from abc import ABC, abstractmethod
@@ -79,9 +79,9 @@ class BlockProblem(ABC):
         dimension: p, the number of parameters.
         numbers: the most numbers of one record that a question makes; blocks are the smaller for it.
         diameter: the largest distance of two records' gradients, where it is less than twice their bound.
-        offset: float64, shape of the target: what is added to x.theta; None: nothing.
-        sampling: float64, shape of the target, 0 to 1: how often a record counts; None: once each. One that counts
-            zero times is a null record.
+        offset: float64, shape of the target: added to x.theta; None: nothing.
+        sampling: float64, shape of the target, 0 to 1: weight of each record; None: 1. A record of weight 0 is an
+            excluded row.
     """
 
     def __init__(
@@ -236,7 +236,7 @@ class BlockProblem(ABC):
         return Point(theta, other.to(theta.device))
 
     def _blocks(self, rows: Tensor | None, included: Tensor | None) -> Iterator[Records]:
-        """Yield records block by block, where they are; what is left out gets weight zero."""
+        """Yield records block by block, where they are; records left out get weight zero."""
         size, records = self._rows_per_block, self._records
         rows, included = (None if one is None else one.to(records.features.device) for one in (rows, included))
         if rows is not None:
@@ -340,7 +340,7 @@ def slopes(before: Tensor, after: Tensor, weights: Tensor, at: Point, bound: flo
         after: the same at the other point.
         weights: shape (m,), or (L, m) in replicates.
         at: both points.
-        bound: what slopes are clamped to.
+        bound: limit of slopes, which are clamped to it.
 
     Returns:
         Shape (..., m), zero where there is none, as between equal points.

@@ -1,9 +1,9 @@
-"""Sums of a multinomial model over re-encoded rows: see `core.queries.classes` for what they are.
+"""Sums of a multinomial model over re-encoded rows, as `core.queries.classes` defines them.
 
-Terms, of the very floats of a record: s_a x_i with s = w U'(q - e_y); c_ab x_i x_j f, where c_ab is w S_ab, or s_a s_b,
-times sqrt(2) where a < b, and f is 1 or sqrt(2): a product of four floats, whose last one, which is public, multiplies
-sums of a block. Roundings in chances and contrasts raise a term's norm by less than K 2^-48 of it, far inside the
-2^-10 that the lattice charges. A record with a margin that is not finite has weight zero by selection.
+Terms, of the very floats of a record: s_a x_i with s = w U'(q - e_y), and c_ab x_i x_j f. Here c_ab is w S_ab, or s_a
+s_b, times sqrt(2) where a < b, and f is 1 or sqrt(2). This is a product of four floats; the last one is public and
+multiplies sums of a block. Roundings in probabilities and contrasts raise a term's norm by less than K 2^-48 of it, far
+inside the 2^-10 that the lattice charges. A record with a margin that is not finite has weight zero by selection.
 """
 
 from math import sqrt
@@ -32,7 +32,7 @@ def class_sum(question: ClassMoments | ClassGradient | ClassCurvature, rows: Enc
     """Return the sum of a block's terms.
 
     Args:
-        question: what to sum.
+        question: the sum to make.
         rows: re-encoded, shape (m, p).
         theta: on their device, shape ((K - 1) p,).
     """

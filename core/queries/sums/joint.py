@@ -1,27 +1,27 @@
 """Clipped sums for Huber regression whose residual scale is a parameter too: the last one, sigma.
 
-With r = (y - x.b)/sigma and weights w, a record's loss is w (sigma rho_c(r) + kappa sigma/2). Its gradient is
-(a x, s), a = -w psi_c(r) and s = w (kappa - psi_c(r)^2)/2, and sigma times its Hessian is w 1{|r| < c} u u^T with
-u = (x, r). So every answer is made of sums of numbers, numbers times x and numbers times x x^T: see
+With r = (y - x.b)/sigma and weights w, a record's loss is w (sigma rho_c(r) + kappa sigma/2). Its gradient is (a x, s),
+a = -w psi_c(r) and s = w (kappa - psi_c(r)^2)/2, and sigma times its Hessian is w 1{|r| < c} u u^T with u = (x, r).
+Every answer therefore consists of sums of numbers, numbers times x and numbers times x x^T: see
 `core.queries.sums.blocks`.
 
 Terms, of the very floats a, s, r and g = w 1{|r| < c} of a record, and of x:
 
-* gradient (a x, s): products of at most two. |a| |x| <= t c, for |psi_c| <= c in floats too and w |x| <= t; and s lies
-  in w [(kappa - c^2)/2, kappa/2] for |psi_c|^2 <= c^2. So its norm is at most B, two of them lie within the diameter of
-  the catalogue of one another (2 t c along x, c^2/2 along the scale), both up to some roundings, inside the margin.
-  Clipping to C < B multiplies a and s by one number and makes new floats of them, of norm at most C; a projection on a
-  ball brings no two of them further apart.
+* gradient (a x, s): products of at most two. In floats too |psi_c| <= c, and w |x| <= t, so |a| |x| <= t c; and s lies
+in w [(kappa - c^2)/2, kappa/2] for |psi_c|^2 <= c^2. Hence its norm is at most B, and two of them are at most the
+catalogue's diameter apart: 2 t c along x, c^2/2 along the scale. Both hold up to some roundings, inside the margin.
+Clipping to C < B multiplies a and s by one number and makes new floats of them, of norm at most C. A projection on a
+ball never increases distances.
 * change of the gradient between two points: the differences of two numbers a and of two numbers s, clipped to the cap
-  as above: new floats once more, of norm at most the cap.
-* Hessian g u u^T: entries g x_j x_k, g r x_j and g r r, three floats each, whatever was rounded on the way; g >= 0, so
-  it is positive semidefinite of rank one, and g (|x|^2 + r^2) <= bound by the weights, |r| < c, and clipping g.
-* score v v^T, v = (a x, s) the gradient: entries a a x_j x_k, a s x_j and s s, at most four floats and, a a and a s
-  rounded first, three roundings; rank one with |v|^2 <= B^2.
+as above: new floats again, of norm at most the cap.
+* Hessian g u u^T: entries g x_j x_k, g r x_j and g r r, three floats each, whatever was rounded on the way. Since g >=
+0 it is positive semidefinite of rank one, and g (|x|^2 + r^2) <= bound by the weights, |r| < c, and clipping g.
+* score v v^T, v = (a x, s) the gradient: entries a a x_j x_k, a s x_j and s s. These are at most four floats and, with
+a a and a s rounded first, three roundings; rank one with |v|^2 <= B^2.
 * slope: one float, clamped to [-B, B].
 
-Where a scale is not positive and finite, or a margin is not finite, the numbers are zero by selection, for all records
-alike or for that one; so is a slope between equal points.
+Where a scale is not positive and finite, the numbers of all records are zero by selection. Where a margin is not
+finite, those of that record are. A slope between equal points is zero too.
 
 Source: Avella-Medina, Bradshaw and Loh (2023), loss (6).
 """
@@ -46,10 +46,10 @@ class JointProblem(BlockProblem):
     Args:
         features: float64, contiguous, shape (n, d), or (R, n, d) for synthetic replicates; they become this object's.
         target: float64, shape (n,) or (R, n), on the same device.
-        present: bool, same shape and device; False marks a null record.
+        present: bool, same shape and device; False marks an excluded row.
         loss: joint, nothing open.
         weights: nothing open, on these features.
-        sampling: float64, shape of the target: how often a record counts, 0 to 1; None: once each.
+        sampling: float64, shape of the target: weight of each record, 0 to 1; None: 1.
     """
 
     def __init__(

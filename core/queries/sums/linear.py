@@ -5,37 +5,37 @@ A change of gradients between two points takes one product more, with X still re
 Every term is a number, or a number times x or x x^T, so clipping needs |number| * |x| only and no row is ever
 materialised.
 
-Terms. For the gradient, g_i = score * weight is one float64; |g_i| |x_i| <= C holds by the weights, which are made
-once from the very values that enter the products, and by clipping g_i where C is below the loss's own bound. So the
-term g_i x_i is a product of two floats and its exact norm is at most C (1 + 2^-12), inside the C / (1 - 2^-10) that the
-lattice charges. For its change between two points, g_i is the difference of two such numbers, each clipped to C/|x_i|,
-rounded once and clipped to cap/|x_i|: one float64 again, and a term of norm at most the cap (1 + 2^-12), whatever the
-rounding before the last clip was. For the matrices, g_i = curvature * weight, or (score * weight)^2, or
-weight * |x_i|, with 0 <= g_i |x_i|^2 <= bound by clipping, the term g_i x_ij x_ik is a product of three, and the exact
-terms are positive semidefinite of rank one. For the Hessian of any loss g_i = curvature * weight with
-|g_i| |x_i|^2 <= M by clipping, of either sign and still of rank one; for its product with v, g_i = curvature * weight *
-(x_i.v), one float64 with |g_i| |x_i| <= M, whatever the roundings before the clip were. For a slope between two points,
-g_i itself is the term, clipped to [-B, B].
-How terms are added, what that errs, and which records count are in `core.queries.sums.blocks`.
+Terms. For the gradient, g_i = score * weight is one float64. The weights give |g_i| |x_i| <= C, or clipping g_i where C
+is below the loss's own bound. They are made once from the very values that enter the products. The term g_i x_i is a
+product of two floats, with an exact norm of at most C (1 + 2^-12), inside the C / (1 - 2^-10) that the lattice charges.
+For its change between two points, g_i is the difference of two such numbers, each clipped to C/|x_i|, rounded once and
+clipped to cap/|x_i|. It is one float64 again, with a term of norm at most the cap (1 + 2^-12), for any rounding before
+the last clip. For the matrices, g_i is curvature * weight, or (score * weight)^2, or weight * |x_i|, with 0 <= g_i
+|x_i|^2 <= bound by clipping. The term g_i x_ij x_ik is a product of three, and the exact terms are positive
+semidefinite of rank one. For the Hessian of any loss g_i = curvature * weight with |g_i| |x_i|^2 <= M by clipping, of
+either sign and still of rank one. For its product with v, g_i = curvature * weight * (x_i.v), one float64 with |g_i|
+|x_i| <= M, for any roundings before the clip. For a slope between two points, g_i itself is the term, clipped to [-B,
+B]. `core.queries.sums.blocks` has the order of addition, its error, and the rule for excluded rows.
 
-Schweppe weights stand inside the loss, phi((y - x.b) v/scale): it is the loss of v y and v x, unweighted, so rows and
-targets are scaled once, when the object is made, and everything above holds for what they are then; |v x| <= C up to
-three roundings. Clipped gradients are those of the unweighted loss, and their limit is the facts' bound.
+Schweppe weights stand inside the loss, phi((y - x.b) v/scale), which is the unweighted loss of v y and v x. Rows and
+targets are therefore scaled once, when the object is made, and all of the above holds for the scaled ones; |v x| <= C
+up to three roundings. Clipped gradients are those of the unweighted loss, and their limit is the facts' bound.
 
 An offset is added to a margin before any score is made of it; scores, curvatures and slopes keep their bounds for
 every margin, so nothing above changes. A product with v has none. Sampling weights are in the weights, and at most 1.
 
-A margin or score that is not finite gives a zero factor by selection, at that point, and so does a slope that is not.
-So does a weighted score or curvature below LEAST_NUMBER: how long its products take would tell of the record.
+A margin or score that is not finite gives a zero factor by selection, at that point, and so does a slope that is not. A
+weighted score or curvature below LEAST_NUMBER gives zero too: the time of its products would reveal facts about the
+record.
 
-Which code sums depends on public numbers and on what is installed, so for neighbours it is the same. Where kernels were
-built and records are one set on a CPU, `core.queries.sums.passes` makes every sum in double precision, of all records
-or of a list, in an order of its own, which numbers of rows and of features decide: so one process and several make the
-same integers. There changes of gradients and second moments are clipped by an inverse of the norm that was rounded
+The choice of code depends on public numbers and on the installation, so it is the same for neighbours. With kernels
+built and records as one set on a CPU, `core.queries.sums.passes` makes every sum in double precision, of all records or
+of a list. The numbers of rows and of features decide its order, so one process and several make the same integers.
+There changes of gradients and second moments are clipped by an inverse of the norm that was rounded
 once: g_i |x_i|^2 passes the bound by a few roundings more, far inside 2^-12. Else the walk over blocks does. There a
-gradient over one block on a CPU takes less time than the calls that walk: `core.queries.sums.short` makes it by the
-same operations, in the same order, so by the same floats and to the same integers. Gradients of steps on samples are
-in single precision where the facts say so: `core.queries.sums.single`.
+gradient over one block on a CPU takes less time than the calls of the walk. `core.queries.sums.short` makes it by the
+same operations in the same order, so with the same floats and integers. Gradients of steps on samples are in single
+precision where the facts say so: `core.queries.sums.single`.
 """
 
 from functools import partial
@@ -85,11 +85,11 @@ class LinearProblem(LookedAtProblem):
     Args:
         features: float64, contiguous, shape (n, p), or (R, n, p) for synthetic replicates; they become this object's.
         target: float64, shape (n,) or (R, n), on the same device.
-        present: bool, same shape and device; False marks a null record.
+        present: bool, same shape and device; False marks an excluded row.
         loss: of one margin, at a known scale, nothing open; a scale is in the units of `target`.
         weights: nothing open, on these features.
         offset: float64, shape of the target, on the same device: added to x.theta; None: nothing.
-        sampling: the same, 0 to 1: how often a record counts; None: once each.
+        sampling: the same, 0 to 1: weight of each record; None: 1.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class LinearProblem(LookedAtProblem):
 
     @property
     def single_rows(self) -> int | None:
-        """How many rows a part of a gradient in single precision has, which facts may ask for; None: there is none."""
+        """Number of rows in a part of a gradient in single precision, which facts may ask for; None: there is none."""
         return PART_ROWS if self._is_short else None
 
     def integer_sum(
@@ -240,7 +240,7 @@ class LinearProblem(LookedAtProblem):
         return self._arrange(question, SumsByKind(total, layout, self._width))
 
     def _beside_for(self, question: Gradient | GradientNorm, facts: Facts, theta: Tensor) -> ClippedRecords:
-        """Return the records with the limits of a question's clip; what is public of it is checked once."""
+        """Return the records with the limits of a question's clip; its public values are checked once."""
         last = self._asked
         if self._beside is not None and last is not None and last[0] is question and last[1] is facts:
             ensure(theta.dtype == torch.float64, "parameters are float64")

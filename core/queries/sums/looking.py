@@ -1,12 +1,12 @@
 """Sums with public arguments of their own: counts of records in sets, and sums over re-encoded rows.
 
-Counts are integers, so nothing is rounded: a count is told in part steps as a whole multiple of them, and the grid's
-sensitivity covers it with its margin.
+Counts are integers, so nothing is rounded. A count is a whole multiple of part steps, and the grid's sensitivity covers
+it with its margin.
 
 Re-encoded rows. A block's rows are multiplied by the encoding, whose entries are public. Row i of the product depends
-on record i, the encoding and public shapes only, as a margin does (`core.queries.sums.blocks`); what is not finite or
-beyond the largest norm counts as zero. Weights and cuts are made of the very rows that enter the products, so each
-term's exact norm is at most the question's bound, whatever rounding the encoding met; sums err by what `blocks`
+on record i, the encoding and public shapes only, as a margin does (`core.queries.sums.blocks`). Rows that are not
+finite or beyond the largest norm count as zero. Weights and cuts are made of the very rows that enter the products, so
+each term's exact norm is at most the question's bound, whatever rounding the encoding met; sums err by what `blocks`
 charges.
 """
 
@@ -56,12 +56,12 @@ def integer_sum(question: Looked, facts: Facts, theta: Tensor, step: float, reco
     """Return the sum over records, int64, in steps, of the question's shape.
 
     Args:
-        question: what to sum.
+        question: the sum to make.
         facts: public; with ranges for counts of columns.
         theta: public, shape (p,), or (p + 1, p) for a point above an encoding; a multinomial model's point is longer
             than its rows, and the encoding is in the first p columns.
         step: a power of two; at most 1 for counts.
-        records: what is left out has weight zero.
+        records: records left out have weight zero.
     """
     theta = theta.to(records.device)
     if isinstance(question, Counted):
@@ -176,7 +176,7 @@ def _by_sign_and_size(residual: Tensor, present: Tensor, question: LinearResidua
 def _tallied(place: Tensor, counted: Tensor, sets: int) -> Tensor:
     """Return how many records are counted in each set; those that are not lie in one more, which is left out.
 
-    Rows are not selected: how many there are of either kind is private, and shapes and times shall not hang on it.
+    Rows are not selected: the numbers of either kind are private, and shapes and times must not depend on them.
     """
     return torch.bincount(torch.where(counted, place, sets), minlength=sets + 1)[:sets]
 

@@ -1,26 +1,27 @@
 """Clipped sums for multinomial logistic regression: one linear predictor for every class but the baseline.
 
-With q = softmax(0, x.b_1, ..., x.b_{K-1}) and e_y the class that was seen, both without the baseline's entry, a
-record's gradient is w (q - e_y) kron x and its Hessian w (diag(q) - q q^T) kron x x^T. Parameters are the b_k, one
-after the other. So every answer is made of sums of numbers times x and numbers times x x^T: see
+Let q = softmax(0, x.b_1, ..., x.b_{K-1}) and e_y be the observed class, both without the baseline's entry. A record's
+gradient is w (q - e_y) kron x and its Hessian w (diag(q) - q q^T) kron x x^T. Parameters are the b_k, one after the
+other. Every answer therefore consists of sums of numbers times x and numbers times x x^T: see
 `core.queries.sums.blocks`.
 
 Terms, of the very floats of a record:
 
-* gradient s kron x: s_k = w (q_k - 1{y = k}), products of two. |q - e_y| <= sqrt(2) (1 for two classes) up to K
-  roundings, and w |x| <= t; clipping to C below that multiplies all s_k by one number and makes new floats of them.
+* gradient s kron x: s_k = w (q_k - 1{y = k}), products of two. Up to K roundings |q - e_y| <= sqrt(2) (1 for two
+classes), and w |x| <= t. Clipping to C below that multiplies all s_k by one number and makes new floats of them.
 * change of the gradient between two points: differences of two numbers s_k each, clipped to the cap as above: new
-  floats once more.
+floats again.
 * Hessian: with c_kl = w q_k q_l rounded, the block (k, l) is -c_kl x x^T and the block (k, k) is d_k x x^T, products of
-  three, where d_k is the sum of c_kl over all other classes l, the baseline's included, rounded up. So the matrix of
-  d_k and -c_kl has a diagonal that is at least the sum of what is beside it: it is positive semidefinite, and so is
-  its product with x x^T (not of rank one, which the lattice does not ask for). Rounding up raises the norm by less than
+three. Here d_k is the sum of c_kl over all other classes l, the baseline's included, rounded up. In the matrix of d_k
+and -c_kl each diagonal entry is at least the sum of its row's other entries in size. The matrix is therefore positive
+semidefinite, and so is its product with x x^T (not of rank one, which the lattice does not require). Rounding up raises
+the norm by less than
   K 2^-50, inside the margin; without it, the Frobenius norm is at most 1/2 (1/4 for two classes) times w |x|^2 <= t^2.
-  Clipping to less multiplies w, before anything is made of it.
+  Clipping to less multiplies w before any use of it.
 * score v v^T, v = s kron x: entries s_k s_l x_i x_j, four floats and three roundings; rank one, |v|^2 <= B^2.
 * slope: one float, clamped to [-B, B].
 
-A record with a margin that is not finite has weight zero by selection; so has a slope between equal points.
+A record with a margin that is not finite has weight zero by selection, as has a slope between equal points.
 """
 
 from itertools import combinations
@@ -46,7 +47,7 @@ class MultinomialProblem(LookedAtProblem):
     Args:
         features: float64, contiguous, shape (n, d), or (R, n, d) for synthetic replicates; they become this object's.
         target: float64, shape (n,) or (R, n), on the same device; records with any other value count as null.
-        present: bool, same shape and device; False marks a null record.
+        present: bool, same shape and device; False marks an excluded row.
         loss: nothing open.
         weights: nothing open, on these features.
     """

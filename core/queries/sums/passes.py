@@ -1,14 +1,14 @@
 """Passes over records in compiled code: block by block, rounded to integers part by part, parts shared out to threads.
 
 A block of records is in a core's cache from its margins to its sums, so X comes from memory once a question. A part's
-float sums are its own, made in one thread from its rows alone, in an order that public shapes decide; from there on all
-is integers, which add up to the same in any order. So a sum is the same bytes for every number of threads, and for one
-process or several: who makes which part, and when, decides nothing.
+float sums are made in one thread from its rows alone, in an order that public shapes decide. They are rounded to
+integers, which add up to the same in any order. A sum has therefore the same bytes for every number of threads and of
+processes, whichever of them makes a part.
 
-How many threads there are is public: torch's number of them (`torch.set_num_threads`), at most one for each part, and
-one for each THREAD_NUMBERS numbers of X. They live as long as one sum, so that a process which forks has none between
-two. Kernels and torch's operations run side by side, since both let other threads of Python go on; no operation of
-theirs on one block is long enough for torch to share out.
+The number of threads is public: torch's number (`torch.set_num_threads`), at most one for each part, and one for each
+THREAD_NUMBERS numbers of X. They live as long as one sum, so a process that forks between two sums has none. Kernels
+and torch's operations run side by side, since both let other threads of Python go on; no operation of theirs on one
+block is long enough for torch to share out.
 """
 
 from collections.abc import Callable, Iterator
@@ -42,9 +42,9 @@ def add_parts(units: int, width: int, make: Callable[[], PartSums], *, copied: b
     """Return the sum of all parts, int64.
 
     Args:
-        units: how many rows are read.
+        units: number of rows that are read.
         width: d.
-        make: what a thread adds up in; called once in each.
+        make: makes a thread's buffers; called once in each.
         copied: whether rows are those of a list. Torch copies them in threads of its own, so there are no others.
     """
     threads = 1 if copied else min(torch.get_num_threads(), parts_in(units), units * width // THREAD_NUMBERS)
@@ -75,7 +75,7 @@ class BlockSums:
         step: a power of two.
         rows: a list of records that is read in its order; None: all are.
         included: which of what is read counts; None: all.
-        size: how many rows are read together at most; a multiple of four.
+        size: largest number of rows that are read together; a multiple of four.
     """
 
     def __init__(
@@ -122,12 +122,12 @@ class FactorSums:
     Args:
         kernels: compiled.
         layout: one sum of one of the three kinds.
-        records: on a CPU, without replicates; what is left out of them has weight zero.
+        records: on a CPU, without replicates; those left out have weight zero.
         factors: makes a block's numbers.
         step: a power of two.
         rows: a list of records that is read in its order; None: all are.
         included: which rows of the list count; None: all.
-        size: how many rows are read together; a multiple of four.
+        size: number of rows that are read together; a multiple of four.
     """
 
     def __init__(

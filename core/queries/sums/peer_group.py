@@ -1,10 +1,10 @@
-"""Clients of a federated job, who tell each other their noised answers: nobody leads, nobody sees another's records.
+"""Sites of a federated job, which exchange their noised answers: none leads, and none reads another's records.
 
-What goes round are messages, bytes that were made public by the noise in them. They go from each to each over gloo,
-whatever a client sums on: an answer is on the CPU once it is noised.
+They exchange messages, bytes that are public because of the noise in them. Messages go from each site to each over
+gloo, on any device: a noised answer is on the CPU.
 
-Each message carries a tag under the key that the peers met with, its sender's place and a count, so that who cannot
-know the key can say nothing, and nobody can be made to say one thing twice. Tags hide nothing.
+Each message carries a tag under the peers' common key, its sender's place and a count. Without the key nobody can forge
+a message, and no message can be replayed. Tags encrypt nothing.
 """
 
 import hmac
@@ -33,7 +33,7 @@ class PeerGroup(Protocol):
 
     @property
     def size(self) -> int:
-        """How many there are."""
+        """Number of peers."""
 
     def send(self, message: bytes) -> None:
         """Send a message to every other client.
@@ -69,7 +69,7 @@ class DistributedPeerGroup:
 
     Args:
         group: all of them; nobody leads here, and its rank is a place.
-        patience_seconds: how long to wait for a message.
+        patience_seconds: longest wait for a message.
     """
 
     def __init__(self, group: ProcessGroup, patience_seconds: float) -> None:

@@ -1,13 +1,13 @@
-"""Processes that hold one dataset between them: rank 0 leads, the others follow. Only this module knows how they talk.
+"""Processes that hold one dataset between them: rank 0 leads, the others follow. Only this module has their protocol.
 
-The leader tells followers what to do next and shares tensors with them; all of them add up integers, whose total the
-leader alone learns. Nothing but JSON and plain tensors goes over the wire, so a message can carry no code.
+The leader sends followers the next task and shares tensors with them. All of them add up integers, whose total the
+leader alone receives. Nothing but JSON and plain tensors goes over the wire, so a message can carry no code.
 
-Everybody proves to everybody that it has the group's key, and all that the leader tells carries a tag under it, fresh
-in each group and counted: who cannot know the key can neither ask nor stand in for anybody. Tags hide nothing.
+Each process proves to each other one that it has the group's key. The leader's messages carry a tag under it, fresh in
+each group, and a count. Without the key nobody can ask or pose as a member. Tags encrypt nothing.
 
-Talk is over gloo, and over NCCL for tensors on a GPU. A process that waits longer than its patience, or whose
-counterpart has gone, gets a RuntimeError: nobody waits for ever.
+Messages go over gloo, and over NCCL for tensors on a GPU. A process gets a RuntimeError when it waits longer than its
+patience or its counterpart is gone: none waits for ever.
 """
 
 import hmac
@@ -49,7 +49,7 @@ class ProcessGroup:
 
     Attributes:
         rank: which one this is; 0 leads.
-        size: how many there are.
+        size: number of processes.
     """
 
     def __init__(self, device: torch.device, key: bytes) -> None:
@@ -100,7 +100,7 @@ class ProcessGroup:
         return shared
 
     def add_up(self, total: Tensor) -> Tensor:
-        """Return, to the leader, the sum of everybody's integers; what followers get back means nothing.
+        """Return, to the leader, the sum of all processes' integers; the value that followers get has no meaning.
 
         Args:
             total: int64, of one shape everywhere. No sum of some of them may pass 63 bits.
@@ -130,17 +130,17 @@ def meet(
 ) -> ProcessGroup:
     """Wait for the other processes and return this one's place in the group.
 
-    At `file://PATH`, processes of one machine find each other by a file that only their user can read, in a private
-    folder, and talk over the loopback interface: nobody who cannot read the file can join them. At
+    At `file://PATH`, processes of one machine find each other by a file in a private folder that only their user can
+    read. They talk over the loopback interface. Without access to the file nobody can join them. At
     `tcp://HOST:PORT/NUMBER` (see `call`), processes of any machines find each other, and what they tell goes over the
     network as it is: that network must be their own.
 
     Args:
         rank: which one this is.
-        size: how many will come.
+        size: number of processes expected.
         place: where they meet.
         key: 32 bytes, everybody's.
-        patience_seconds: how long to wait for the others, now and whenever they talk.
+        patience_seconds: longest wait for the others, now and for each message.
         device: where this process sums.
 
     Raises:
@@ -163,7 +163,8 @@ def meet(
 def receive_at(port: int) -> int:
     """Keep the store where processes of several machines find each other, as long as this process lives.
 
-    Whoever can reach it can keep them from meeting, and no more: they prove to each other that they have a key.
+    Another process that can reach it can keep them from meeting, and no more: they prove to each other that they have a
+    key.
 
     Args:
         port: where to listen, on all of the machine's networks; 0: wherever is free.
@@ -184,7 +185,7 @@ def call(address: str, size: int) -> str:
 
     Args:
         address: HOST:PORT of the store.
-        size: how many are to meet, the caller included.
+        size: number of processes, the caller included.
     """
     store = _store(address)
     number = store.add(_CALLS, 1)

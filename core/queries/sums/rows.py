@@ -1,10 +1,10 @@
 """Native products with rows, where they were built; their callers check shapes, types and addresses.
 
-They add up in an order of their own, in double precision by fused multiply-adds that the text fixes: the same on every
-processor that has these, and no kernel is used on others. BLAS has some other order, and what is charged holds for any
-(`core.queries.sums.blocks`, `core.queries.sums.single`), so both err by no more. All else is as the references do it:
-numbers are made by the same operations, zero is a selection by a mask of bits, no branch and no loop's length asks for
-a number, and a part that breaks its public bound is told of and no integer is made of it.
+They add up in an order of their own, in double precision by fused multiply-adds that the source fixes. The result is
+the same on every processor that has these, and no kernel is used on others. BLAS has another order; the charge covers
+any order (`core.queries.sums.blocks`, `core.queries.sums.single`). All else equals the references. Numbers are made by
+the same operations, and zero is a selection by a mask of bits. No branch and no loop's length depends on a number. A
+part that breaks its public bound is reported, and no integer is made of it.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,8 @@ BLOCK_NUMBERS: Final = 2**16
 of today between the two. Twice as many take a tenth more time where that cache holds 2 MB."""
 
 _FOUR: Final = 4
-"""Rows whose margins are made at a time. How rows are cut into blocks moves no bit: a sum takes one after the other."""
+"""Rows whose margins are made at a time. The cut of rows into blocks changes no bit: a sum takes one row after the
+other."""
 
 _LINE_NUMBERS: Final = 8
 """Doubles in a cache line, and in the widest register."""
@@ -87,7 +88,7 @@ def _matrix(features: Tensor) -> int:
 
 
 class Scratch(NamedTuple):
-    """What one thread adds up in."""
+    """Buffers of one thread."""
 
     sums: Tensor
     """Float64, contiguous: of a part."""
@@ -149,8 +150,8 @@ class Block:
             score: of the loss, or its curvature.
             theta: float64, shape (points * p,), contiguous.
             included: bool, shape (units,), contiguous; None: all count.
-            among: where the records begin, the end behind them, and how many of them are summed at a time: these are
-                in a cache between margins and sums, and one call makes sums and the next margins.
+            among: start of the records, the end behind them, and the number summed at a time. These are in a cache
+                between margins and sums, and one call makes sums and the next margins.
             room: of this thread; its sums are added to.
         """
         width, (start, stop, size) = self.width, among
@@ -182,7 +183,7 @@ class Block:
             made: where their scores and margins stand.
             left: where it stands who counts; None: all.
             room: where work, sums and the point stand.
-            following: how many follow.
+            following: number of rows that follow.
         """
         (first, count), (_, sums, theta), width = some, room, self.width
         limits = None if self._limits is None else self._limits + 8 * first
@@ -295,7 +296,7 @@ class Moments(Block):
         kernels: compiled.
         records: on a CPU, without replicates; they are read only.
         inverse: `inverses` of them, contiguous.
-        bound: what the number times |x|^2 is clipped to.
+        bound: limit of the number times |x|^2.
         squared: 1 if numbers are squares, else 0.
     """
 
@@ -350,7 +351,7 @@ class Outer:
         self.room = torch.zeros(_ROOM_ROWS, self._stride, dtype=torch.float64)
 
     def add(self, features: Tensor, numbers: Tensor, following: int = 0) -> None:
-        """Add some rows, shape (m, d), times their numbers, shape (m,); so many rows behind them are read next."""
+        """Add some rows, shape (m, d), times their numbers, shape (m,), and prefetch a number of rows behind them."""
         units = features.shape[0]
         at = place(numbers, torch.float64, units)
         beside, room = 4 * [None], (self.room.data_ptr(), self.sums.data_ptr())

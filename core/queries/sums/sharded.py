@@ -1,15 +1,14 @@
 """Records that several processes sum between them: their integers are added up, and only then is there any noise.
 
 Each process sums whole parts of the records (see `core.privacy.facts`), in one run, as it would if it summed all of
-them. A part's integers depend on the part alone, and integers add up to the same in any order, so the leader gets the
-very sum that one process would have made: the answer's law, its bound and its price are those of one process, and
-whoever asks cannot tell. Adding cannot overflow: all records together stay below 2^61 steps in norm, and so does any
-set of parts.
+them. A part's integers depend on the part alone, and integers add up to the same in any order. The leader therefore
+gets the very sum that one process would make: the answer's law, its bound and its price are those of one process.
+Adding cannot overflow: all records together stay below 2^61 steps in norm, and so does any set of parts.
 
 There are two ways to share. A `Shard` holds its own rows and no others, whose numbers say who sums them: that suits
-sums over all records. Where lists are read every process holds all rows, a `Replica`, and what is shared is the list
-that one question reads, by places in it: a sample, or a stream's batch, then costs each process its part of that, and
-whose rows are in it decides nothing about who works how long. So it is with networks, and with streams.
+sums over all records. Where lists are read every process holds all rows, a `Replica`, and they share the list of one
+question by its places. A sample, or a stream's batch, then costs each process its part of the list, and the work does
+not depend on the rows in it. Networks and streams do this.
 """
 
 from typing import Literal, Protocol
@@ -28,7 +27,7 @@ from core.queries.sums.process_group import ProcessGroup
 
 
 class Sum(Frozen):
-    """What the leader tells before everybody sums; theta follows, and the other point, rows and mask if there are any.
+    """The leader's message before a sum; theta follows, and the other point, rows and mask if there are any.
 
     The mask is over the list of rows where there is one, and over all records where there is none.
     """
@@ -39,9 +38,9 @@ class Sum(Frozen):
     step: float
     masked: bool
     points: int | None = None
-    """How many thetas a question about a list is asked at."""
+    """Number of thetas that a question about a list is asked at."""
     listed: int | None = None
-    """How many rows the list has that is read, a public number."""
+    """Number of rows in the list that is read, a public number."""
     single: bool = False
     """Whether points come in single precision."""
 
@@ -57,10 +56,10 @@ class Member(Protocol):
         rows: Tensor | None = None,
         included: Tensor | None = None,
     ) -> Tensor:
-        """Take part in a sum that everybody was told of.
+        """Take part in a sum that the leader announced.
 
         Args:
-            request: what to sum.
+            request: the sum to make.
             theta: where; the leader's. Followers are sent it, and all else.
             other: the second point of a question about two.
             rows: the list that is read, if there is one. Followers that know what it must be, as a stream's, give it
@@ -78,7 +77,7 @@ def shard_of(units: int, rank: int, size: int) -> range:
     Args:
         units: n.
         rank: which process.
-        size: how many there are.
+        size: number of processes.
     """
     ensure(0 <= rank < size, "a rank is one of the group's")
     parts = parts_in(units)
@@ -92,7 +91,7 @@ def member_of(own: Problem, units: int, group: ProcessGroup, *, whole: bool = Fa
     Args:
         own: all rows of a network's records, of others the rows of `shard_of`, unless all hold all.
         units: n, of all processes together.
-        group: whom to add up with.
+        group: the group to add up with.
         whole: whether every process holds all rows, as of a network it does anyway.
     """
     if isinstance(own, NetworkProblem) or (whole and isinstance(own, BlockProblem)):
@@ -104,7 +103,7 @@ class ShardedProblem:
     """The records as their leader sees them: a problem like any other.
 
     Args:
-        own: what the leader holds, see `member_of`.
+        own: the leader's records, see `member_of`.
         units: n, of all processes together.
         group: the others hold the rest, or the same.
         whole: as above.
@@ -160,7 +159,7 @@ class Shard:
     Args:
         own: the rows of `shard_of`.
         units: n, of all processes together.
-        group: whom to add up with.
+        group: the group to add up with.
     """
 
     def __init__(self, own: Problem, units: int, group: ProcessGroup) -> None:
@@ -192,14 +191,13 @@ class Shard:
 class Replica:
     """One process's copy of all rows, of which it sums some places of each list, or of all records.
 
-    What is shared out are blocks: parts, and as many of them as one pass of the network reads, or one product. So every
-    pass is one that a single process would have made, with the same records in the same slots, and its floats are the
-    same.
+    Processes share out blocks of parts, as many as one pass of the network reads, or one product. Every pass is thus
+    one that a single process would make, with the same records in the same slots, so its floats are the same.
 
     Args:
         own: all rows.
         units: n.
-        group: whom to add up with.
+        group: the group to add up with.
     """
 
     def __init__(self, own: NetworkProblem | BlockProblem, units: int, group: ProcessGroup) -> None:

@@ -36,8 +36,8 @@ class _Block(NamedTuple):
 class ClippedRecords:
     """Records as arrays, and what a clip makes of their norms; kept for the clip of the last question.
 
-    Lists are copied to where the last one was. What stands beside the features is then in rows, for a record's numbers
-    to lie in one place and not in four.
+    Lists are copied to where the last one was. The values beside the features are then in rows, so that a record's
+    numbers lie in one place and not in four.
     """
 
     def __init__(self, records: Records, bound: float, *, clips: bool) -> None:

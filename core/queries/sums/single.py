@@ -1,32 +1,32 @@
-"""Gradients of linear predictors in single precision: what steps on samples are made of.
+"""Gradients of linear predictors in single precision, for steps on samples.
 
-Such a step takes about as long as finding its records, all over the memory. So a record lies in one run of bytes here,
-cache lines of its own: its features in single precision, and beside them what makes its number, in double. A sum is
-that of parts of few rows, each added up in single precision and rounded to integers: `network_grid` charges for them.
+Most of such a step's time goes to fetching records from all over the memory. A record therefore lies in one run of
+bytes here, in cache lines of its own: its features in single precision, and beside them the inputs of its number, in
+double. A sum is that of parts of few rows, each added up in single precision and rounded to integers: `network_grid`
+charges for them.
 
 Terms. A record's features are its own, rounded to single precision once, when the object is made, those below
-LEAST_SINGLE to zero; a row of a norm beyond LARGEST counts as zero. Its margin is whatever one product in single
-precision says, and its number is the loss's score there, in double precision, weighted, clipped to C over an upper
-bound of the rounded row's norm and to LARGEST, and rounded to single precision. So the term is a product of two floats,
-its exact norm is at most C (1 + 2^-24) (where that rounding underflows it errs by 2^-109 at most), inside the C / (1 -
-2^-10) that is charged, and no factor passes 2^41. All this holds whatever margin and score were. Scores that are not
-finite are zero by selection, and weighted ones below LEAST_SINGLE, so that no product is denormal; every feature in
-here is finite.
+LEAST_SINGLE to zero; a row of a norm beyond LARGEST counts as zero. Its margin is one product in single precision. Its
+number is the loss's score there, in double precision, weighted, clipped to C over an upper bound of the rounded row's
+norm and to LARGEST, and rounded to single precision. The term is thus a product of two floats, no factor exceeds 2^41,
+and its exact norm is at most C (1 + 2^-24), inside the charged C / (1 - 2^-10). (Where that rounding underflows it errs
+by 2^-109 at most.) All this holds whatever margin and score were. Scores that are not finite are zero by selection, and
+weighted ones below LEAST_SINGLE, so that no product is denormal; every feature in here is finite.
 
-Null records are zeros in all that is read of them: features, target, weight and inverse. Of records that are left out
-no bit is kept when they are read, so zeros stand in their place before any arithmetic.
+Excluded rows are zeros in features, target, weight and inverse. Records that are left out are overwritten with zeros
+when they are read, before any arithmetic.
 
 Error. A term passes through one rounding for its product and m - 1 for additions in a part of m = PART_ROWS rows: less
 than is charged.
 
 Same floats. A row's margin, and a part's sum, are made from those rows alone, in an order that public shapes decide;
-rows lie at multiples of 64 bytes. So neighbours differ in the part that holds the changed record's slot, and in no
-other integers.
+rows lie at multiples of 64 bytes. Neighbours differ in the part that holds the changed record's slot, and in no other
+integers.
 
 Compiled sums (`core.queries.sums.rows`) read the records of a list where they stand, in the order of the list, and ask
 the memory for those that come soon, whichever they are. They add up four rows of a part at a time, m - 1 additions at
-most on any term's way, and multiply and add in two roundings: what is charged is for any order. Numbers are made by the
-same operations in double precision, so a term is the same up to its margin's last bits, whatever those are.
+most on any term's way, and multiply and add in two roundings. The charge covers any order. Numbers are made by the same
+operations in double precision, so a term is the same up to its margin's last bits, whatever those are.
 """
 
 from collections.abc import Iterator

@@ -32,7 +32,7 @@ class ReplicateRecords(ABC):
 
     Args:
         replicates: R.
-        units: n of each replicate, public: how many a stream has before it ends, or a sample is drawn from.
+        units: n of each replicate, public: length of a stream, or size of the set that a sample is drawn from.
         dimension: p.
     """
 

@@ -44,7 +44,7 @@ class TableProblem:
     Args:
         values: float64, shape (n, columns): numbers as parts of their declared range, categories as the number of their
             value; NaN where a value is missing.
-        present: bool, shape (n,), on the same device; False marks a null record, which adds nothing.
+        present: bool, shape (n,), on the same device; False marks an excluded row, which adds nothing.
     """
 
     replicates: Final = None
@@ -144,7 +144,7 @@ class TableProblem:
 def _counted(partition: Partition, values: Tensor, present: Tensor) -> Tensor:
     """Return how many records lie in each cell of a partition; its last cell counts those without a value.
 
-    Rows are not selected: how many there are of either kind is private, and shapes and times shall not depend on it.
+    Rows are not selected: the numbers of either kind are private, and shapes and times must not depend on them.
     """
     place, known = torch.zeros(len(values), dtype=torch.int64, device=values.device), torch.ones_like(present)
     for axis in partition.axes:

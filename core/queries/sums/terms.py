@@ -1,4 +1,4 @@
-"""What problems that sum by blocks are made of: records, points, each record's numbers, and their sums."""
+"""Parts of problems that sum by blocks: records, points, each record's numbers, and their sums."""
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -20,9 +20,9 @@ class Records(NamedTuple):
     norms: Tensor
     """Upper bounds of the norms of the very features that enter the products."""
     offset: Tensor | None = None
-    """What is added to a record's x.theta; None: nothing."""
+    """Offset of a record, added to x.theta; None: nothing."""
     sampling: Tensor | None = None
-    """How often a record counts, 0 to 1, which its weight has in it; None: once each."""
+    """Sampling weight of a record, 0 to 1, already a factor of its weight; None: 1."""
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
@@ -48,7 +48,7 @@ class Records(NamedTuple):
 
 
 def overwrite(numbers: Tensor, kept: Tensor) -> Tensor:
-    """Put zeros in place of all rows but some, in place, by their bits: whatever stands there is gone.
+    """Overwrite all rows but some with zeros, in place, by a mask of bits: no bit of the old values remains.
 
     No branch and no loop asks which rows these are.
 
@@ -82,7 +82,7 @@ class Point(NamedTuple):
 
 
 class AnswerLayout(NamedTuple):
-    """How many sums an answer is made of: of numbers, of numbers times x, and of numbers times x x^T."""
+    """Numbers of sums behind an answer: of numbers, of numbers times x, and of numbers times x x^T."""
 
     plain: int = 0
     linear: int = 0

@@ -15,7 +15,9 @@ from tests.support.prose.texts import PRODUCT, ROOT, Kind, Paragraph, kind_of, p
 LONGEST: Final = 35
 MEAN: Final = 18
 _SPLIT: Final = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[\"'(\[]*[A-Z0-9X])")
-_SHORT: Final = re.compile(r"\b(e\.g|i\.e|vs|cf|al|Sec|Thm|Fig|Eq|No|Prop|Alg|Tab|approx|[A-Z])\.$")
+_SHORT: Final = re.compile(
+    r"\b(e\.g|i\.e|vs|cf|al|Sec|Thm|Fig|Eq|No|Prop|Alg|Tab|approx|(?:by|and) [A-Z]|[A-Z]\. [A-Z])\.$"
+)
 _OPENER: Final = re.compile(
     r"(?:^|[;:] )[\"'(]*(who|whom|whose|whoever|what|whatever|how|so|that which|all that)\b", re.IGNORECASE
 )
@@ -56,7 +58,7 @@ def length(sentence: str) -> int:
 
 
 def opens_badly(sentence: str) -> bool:
-    """Say whether a clause has a question word for its subject; a question may open with one."""
+    """Return whether a clause has a question word for its subject; a question may open with one."""
     found = _OPENER.search(sentence)
     return found is not None and not sentence.rstrip("\"')").endswith("?")
 

@@ -121,7 +121,7 @@ def of_docstring(text: str, place: str) -> Iterator[Paragraph]:
             kept.append((True, ""))
         elif section and _ENTRY.match(stripped):
             kept.append((False, _ENTRY.sub("", stripped)))
-        elif stripped.startswith(("- ", "| ")):
+        elif stripped.startswith(("- ", "* ", "| ")):
             kept.append((False, stripped[2:]))
         elif section or not line.startswith(("    ", ">>>")):  # what stands further in is an example's code
             whole, begun = kept[-1]

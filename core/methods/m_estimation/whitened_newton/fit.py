@@ -5,7 +5,7 @@ number of questions and their shares are fixed beforehand. Everything else is po
 Failure: none. An estimate's checks report its faults, from noised answers.
 
 Coordinates. Each column becomes z = (feature - centre)/scale. A row becomes x = (1, A (z - m)) with A the inverse root
-of the noised covariance of z, so x = E v for an encoded row v and a public matrix E. A step in x is a Newton step on
+of the noised covariance of z, so x = E v, E a public matrix and v an encoded row. A step in x is a Newton step on
 columns of about unit variance; theta' x = (E' theta)' v.
 """
 

@@ -1,21 +1,21 @@
 """Each record's change of its clipped gradient between two points, cut to a norm of its own.
 
 Both gradients come from passes over the same records in the same slots, at public parameters. They are written out as
-rows of floats, g_i and h_i; d_i = v_i h_i - w_i g_i is computed number by number, with v_i and w_i the weights that
-clip them; and d_i is the row that counts: its own norm is measured, and u_i d_i is added up, u_i = min(1, bound/|d_i|),
-the bound being min(cap, 2 C).
+rows of floats, g_i and h_i. With v_i and w_i the weights that clip them, d_i = v_i h_i - w_i g_i is computed number by
+number. The norm of the row d_i itself is measured, and u_i d_i is added up, u_i = min(1, bound/|d_i|), the bound being
+min(cap, 2 C).
 
-Terms. The measured norm is of the very floats of d_i, whatever was rounded on the way to them, so nothing of the bound
-rests on how gradients change: a kink of the network, which turns a gradient as far as it likes, is cut like all else.
+Terms. The measured norm is of the very floats of d_i, whatever was rounded on the way to them. The bound makes no
+assumption about the change of gradients: a kink of the network, which may turn a gradient by any angle, is cut too.
 Norms are added up in double precision, where the square of every single-precision number is exact and no square
-underflows: with at most 2^23 numbers the measure is within 2^-29 of the exact square, relatively. u_i, rounded to the
-rows' precision, is within 2^-23, so the exact term's norm is at most bound (1 + 2^-22), inside the bound / (1 - 2^-10)
-that the lattice charges.
+underflows. With at most 2^23 numbers the relative error of the measure is within 2^-29. The factor u_i, rounded to the
+rows' precision, is within 2^-23. The exact term's norm is thus at most bound (1 + 2^-22), inside the bound / (1 -
+2^-10) that the lattice charges.
 
 Error. Each coordinate of a term is the product of two floats, one rounding: that of a gradient's sum, or less.
 
-What is lost of the difference itself: v_i h_i and w_i g_i are floats, so d_i is off the exact change by about 2^-22 C.
-A cap far below that cuts rounding noise; it costs accuracy, never privacy.
+Accuracy of the difference: v_i h_i and w_i g_i are floats, so d_i differs from the exact change by about 2^-22 C. A cap
+far below that cuts rounding noise; it costs accuracy, never privacy.
 """
 
 from typing import Final

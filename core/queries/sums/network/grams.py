@@ -4,43 +4,43 @@ A record that meets a matrix at T places, with inputs a_t and slopes b_t, has th
 Its norm takes T x T products, |g|^2 = sum_{t,s} (a_t . a_s)(b_t . b_s), and the weighted sum over records is one
 product over records and places at once. (Goodfellow 2015; Li, Tramer, Liang and Hashimoto 2022 for sequences; Bu and
 others 2023, book-keeping: slopes are kept for the sum, so there is no second backward pass.) Two things then differ
-from rows. The norm is not measured of the floats that enter the sum; and what both computations round is proportional
-to A = sum_t |b_t||a_t|, which cancellation may leave far above |g|. So both are in double precision here, and the
-measure is made from above:
+from rows. The norm is not measured of the floats that enter the sum. The rounding errors of both computations are
+proportional to A = sum_t |b_t||a_t|, which cancellation may leave far above |g|. Both are therefore in double precision
+here, and the measure is an upper bound:
 
     squares = fl(sum_{t,s} (a_t . a_s)(b_t . b_s)) + ABOVE A^2.
 
-One clip by this measure bounds |g| and A at once, so nobody needs a second clip, and the sum's error is within what the
-lattice charges for single precision anyhow. The lattice, its constants and all other layers' integers are as without.
+One clip by this measure bounds both |g| and A, so no second clip is needed. The sum's error is within the lattice's
+charge for single precision. The lattice, its constants and all other layers' integers are as without.
 
-Measure. Products of two single-precision numbers are exact in double. A summand passes through at most d + u + T^2
-roundings in any order (Higham 2002, section 3.1), and d + u + T^2 <= MOST_ROUNDINGS = 2^18, so the sum errs by at most
-gamma_{2^18} A^2 <= 2^-34 A^2, u = 2^-53. A, from the same matrices' diagonals, errs by less than 2^-32, relatively.
-ABOVE = 2^-32, so that
+Measure. Products of two single-precision numbers are exact in double. In any order a summand passes through at most d +
+u + T^2 <= MOST_ROUNDINGS = 2^18 roundings (Higham 2002, section 3.1). The sum errs by at most gamma_{2^18} A^2 <= 2^-34
+A^2, u = 2^-53. The value of A, from the same matrices' diagonals, errs by less than 2^-32, relatively. ABOVE = 2^-32,
+so that
 
     |g|^2 + 2^-33 A^2 <= squares <= |g|^2 + 2^-31 A^2.                                                            (1)
 
 No square underflows or overflows: products of four single-precision numbers lie within 2^-600 and 2^512. (One below
-2^-126 that a trainer's processor takes for zero is zero in the measure and in the sum.) What honest
-records lose: their norm is taken for larger by a factor of at most 1 + 2^-32 (A / |g|)^2, 1e-5 where A = 200 |g|.
+2^-126 that a trainer's processor takes for zero is zero in the measure and in the sum.) Cost for honest records: the
+measure overestimates their norm by a factor of at most 1 + 2^-32 (A / |g|)^2, 1e-5 where A = 200 |g|.
 
-Terms. By (1) the problem's own proof holds for the exact term v = w g, of norm at most C', the charged clip; and over
-all layers of this kind w A, as a vector of layers, has norm at most 2^16.5 C'.
+Terms. By (1) the problem's own proof holds for the exact term v = w g, of norm at most C', the charged clip. Over all
+layers of this kind w A, as a vector of layers, has norm at most 2^16.5 C'.
 
-Error. The products w b of singles are exact in double. A product of matrices is over at most PLACES = 1024 places of
-r >= 1 whole records: one rounding for the product with a, at most PLACES - 1 for additions, gamma_PLACES <= 2^-42. So
-it errs by at most 2^-42 sum_i w_i A_i in norm. It is rounded to single precision and added to its part's sum, whose m
-records make at most m such products: one rounding, and one for each of the d additions above it, of what was computed.
-So a part's error is a sum of two. One is that of terms with d + 1 roundings each, d + 2 in rows and outer products;
-records of one product are no deeper than if they were added one by one. The other is at most 2^-41 w A for each record
-and layer (gamma_m of single precision being below 1), over all layers 2^-24.5 C', so m 2^-24.5 C' for a part.
-`core.mechanisms.lattice.network_grid` charges for d + 3 roundings of every term: c sqrt(m Q_3) C' where d + 2 are
-c sqrt(m Q_2) C', c >= 2^-24. With x_i = d_i + 2 of the deepest tree, Q_3 = |x + 1|^2 and Q_2 = |x|^2, and those x_i,
-3 to m + 1 and m + 1 again, have a mean of more than .8 times their root mean square, so sqrt(Q_3) >= sqrt(Q_2) +
-.8 sqrt(m): both errors are charged. Numbers that single precision underflows are in its 2^-80, too.
+Error. The products w b of singles are exact in double. A product of matrices is over at most PLACES = 1024 places of r
+>= 1 whole records: one rounding for the product with a, at most PLACES - 1 for additions, gamma_PLACES <= 2^-42. It
+errs by at most 2^-42 sum_i w_i A_i in norm. It is rounded to single precision and added to its part's sum, whose m
+records make at most m such products. That is one rounding, and one for each of the d additions above it. A part's error
+is thus a sum of two. One is that of terms with d + 1 roundings each, d + 2 in rows and outer products; records of one
+product are no deeper than if they were added one by one. The other is at most 2^-41 w A for each record and layer
+(gamma_m of single precision being below 1), over all layers 2^-24.5 C', so m 2^-24.5 C' for a part.
+`core.mechanisms.lattice.network_grid` charges for d + 3 roundings of every term: c sqrt(m Q_3) C' where d + 2 are c
+sqrt(m Q_2) C', c >= 2^-24. With x_i = d_i + 2 of the deepest tree, Q_3 = |x + 1|^2 and Q_2 = |x|^2. Those x_i, 3 to m +
+1 and m + 1 again, have a mean of more than .8 times their root mean square. Hence sqrt(Q_3) >= sqrt(Q_2) + .8 sqrt(m):
+both errors are charged. Numbers that single precision underflows are in its 2^-80, too.
 
-(A product over places in single precision would err by gamma_{r T + 1} w A: at a clip of A to 8 C, with 16 places and
-four records a product, charging it takes .8 % more noise, and honest records meet that clip. Not done.)
+(Not done: a product over places in single precision, which would err by gamma_{r T + 1} w A. At a clip of A to 8 C,
+with 16 places and four records a product, its charge takes .8 % more noise, and the clip cuts honest records.)
 
 Zero by selection, and the same floats: as everywhere. Zeros are put in place of a record's own a and b, in their double
 copies; a record's measure is made of its numbers alone, in batches of public sizes.
@@ -156,7 +156,7 @@ class GramTerms:
                 into[at : at + tile] += (b[:, at : at + tile].mT @ a).to(total.dtype)
 
     def write(self, rows: Tensor) -> None:
-        """Make the rows, in their own precision: whoever asks for them measures them again; see `Terms`."""
+        """Make the rows, in their own precision; the caller measures them again, see `Terms`."""
         width = self._slopes.shape[2] * self._inputs.shape[2]
         rows[:, self._offset : self._offset + width] = (self._slopes.mT @ self._inputs).flatten(1)
 

@@ -1,4 +1,4 @@
-"""Convolutions: what a kernel meets of an image, and in which order its gradients lie.
+"""Convolutions: the patches of an image that a kernel meets, and the order of its gradients.
 
 Images lie in memory with their channels last, (records, height, width, channels): a window's rows are then runs of
 numbers, the products need no other arrangement, and pooling runs over channels at once. A gradient of weights, too, is

@@ -1,9 +1,9 @@
 """Kernels whose floats are the same whenever shapes and inputs are: on a CPU all of them, on a GPU some.
 
 A GPU's fastest kernels add up in whatever order threads arrive. Then a record's floats would not be a function of that
-record, and sums of parts without the changed record would differ between neighbours, which no grid charges for. So on a
-GPU torch is told to refuse such kernels, and pooling and attention, whose backward passes have no others, are written
-in operations that do.
+record, and sums of parts without the changed record would differ between neighbours, which no grid charges for. On a
+GPU, torch is therefore set to refuse such kernels. Pooling and attention, whose backward passes have no others, are
+written in deterministic operations.
 """
 
 import os

@@ -51,7 +51,7 @@ _SMALL: Final = 1e-5
 
 @dataclass(frozen=True)
 class Site:
-    """One place where trained parameters met records: what was made there, and the terms that its slopes give."""
+    """One place where trained parameters met records: its inputs and outputs, and the terms that its slopes give."""
 
     made: Tensor
     terms: Callable[[Tensor], list[LayerTerms]]
@@ -203,7 +203,7 @@ def _terms_at_places(
 
     Args:
         offset: where the matrix begins in the flat vector.
-        met: what some records meet it with, shape (k, places, inputs).
+        met: inputs of some records, shape (k, places, inputs).
         slopes: shape (m, places, units).
         numbers: of the matrix.
         bias: whether there is one.

@@ -1,7 +1,7 @@
 """Float sums of parts become integers, twice, compiled and by torch, bit for bit the same; points become parameters.
 
-Compiled (`core/native/parts.c`), it is one pass over memory: vectors as long as a network's parameters do not stay in
-a core's cache from one pass to the next, so that a pass costs what its memory does.
+The compiled version (`core/native/parts.c`) is one pass over memory. Vectors as long as a network's parameters do not
+stay in a core's cache from one pass to the next, so the memory decides the cost of a pass.
 """
 
 from dataclasses import dataclass
@@ -57,7 +57,7 @@ def write_truncated(
 
 @dataclass(frozen=True, slots=True)
 class OpenSum:
-    """A sum of parts whose last one is still floats: who tells it makes integers of that one on the way.
+    """A sum of parts whose last part is still floats; noising converts it to integers on the way.
 
     Attributes:
         total: int64, shape (p,), in steps, of the parts before; None: there are none.

@@ -1,33 +1,33 @@
 """Clipped sums of every record's own gradient of a network, by parts of few rows.
 
-One forward and one backward pass of a micro-batch give each layer's inputs a and slopes b, record by record, as floats;
-of those very floats the norm of a record's gradient g_i of all trained parameters is measured, and w_i g_i is added up,
-w_i = min(1, C / |g_i|), by contractions that never hold the un-clipped sum. There is one norm for all parameters. (Of
-wide layers that a record meets at few places it is measured from above, in double precision, and so is the sum over
-places, whose error that bounds: `core.queries.sums.network.grams`. What is said below holds there as well.)
+One forward and one backward pass of a micro-batch give each layer's inputs a and slopes b, record by record, as floats.
+From those very floats it measures the norm of a record's gradient g_i of all trained parameters. It adds up w_i g_i,
+w_i = min(1, C / |g_i|), by contractions that never hold the un-clipped sum. There is one norm for all parameters. (Wide
+layers that a record meets at few places use an upper bound in double precision, which also bounds the error of the sum
+over places: `core.queries.sums.network.grams`. The text below holds there too.)
 
-Terms. What enters the sum for record i is w_i g_i, with g_i made of floats: outer products of float vectors, or rows of
-floats (`core.queries.sums.network.terms`). The measured norm is within 2^-13 of the exact one, relatively, and w_i,
-rounded to the gradients' precision, within 2^-23, so the exact term's norm is at most C (1 + 2^-12), inside the C / (1
-- 2^-10) that the lattice charges. (Where squares underflow, 2^-50 is missing at most, since there are fewer than 2^23
-parameters: no clip is below SMALLEST_CLIP.) How far g_i is from the true gradient is nobody's matter: it is a function
-of record i and of public values, and it is clipped.
+Terms. Record i adds w_i g_i to the sum, with g_i made of floats: outer products of float vectors, or rows of floats
+(`core.queries.sums.network.terms`). The relative error of the measured norm is within 2^-13, that of w_i, rounded to
+the gradients' precision, within 2^-23. The exact term's norm is thus at most C (1 + 2^-12), inside the C / (1 - 2^-10)
+that the lattice charges. (Where squares underflow, 2^-50 is missing at most, since there are fewer than 2^23
+parameters: no clip is below SMALLEST_CLIP.) Privacy does not depend on the error of g_i: it is a function of record i
+and of public values, and it is clipped.
 
-Error. A term passes through at most two roundings for its products and m - 1 for additions in a part of m rows, the
-zeros of records left out and sums continued from one micro-batch to the next adding none: what
-`core.mechanisms.lattice.network_grid` charges for, in single precision. Products that underflow err by less than 2^-80
-each, the factors of outer products being at most LARGEST in norm, and so does what a trainer's processor flushes to
-zero (`core.training.device`), below 2^-126. No sum is made in less than single precision.
+Error. In a part of m rows a term passes through at most two roundings for its products and m - 1 for additions. Zeros
+of records left out, and sums continued from one micro-batch to the next, add none.
+`core.mechanisms.lattice.network_grid` charges for these, in single precision. Products that underflow err by less than
+2^-80 each, the factors of outer products being at most LARGEST in norm, and so does what a trainer's processor flushes
+to zero (`core.training.device`), below 2^-126. No sum is made in less than single precision.
 
-Zero by selection. A record that is null, not included, or whose gradient is not finite (or beyond LARGEST) has weight
-zero, and zeros are put in place of its a and b, or of its row, before anything is multiplied by the weight. What is not
-included is overwritten before the pass, features, target and all, by the zeros that a null record is
-(`core.queries.sums.network.slots`): nobody can tell one from the other.
+Zero by selection. A record has weight zero if it is excluded, not included, or its gradient is not finite (or beyond
+LARGEST). Zeros replace its a and b, or its row, before any product with the weight. Before the pass, zeros overwrite
+features and target of a record that is not included, so that it equals an excluded row
+(`core.queries.sums.network.slots`).
 
-Same floats. A record's floats depend on that record, the point, its slot, and public shapes: every layer maps records
-one by one, kernels compute each output from its own inputs in an order that shapes alone determine, the list of rows is
-walked in micro-batches of public sizes, and nothing branches on what a record says. So neighbours differ in the one
-part that holds the changed record's slot, and all other parts' integers are the same.
+Same floats. A record's floats depend on that record, the point, its slot, and public shapes alone. Every layer maps
+records one by one. Kernels compute each output from its own inputs in an order that shapes alone determine. The list of
+rows is walked in micro-batches of public sizes, and no branch depends on a record. Neighbours therefore differ in the
+one part that holds the changed record's slot, and all other parts' integers are the same.
 """
 
 from collections.abc import Callable, Iterator
@@ -73,7 +73,7 @@ class NetworkProblem:
         features: float32 (float64 in studies), shape (n, numbers), or whole numbers, shape (n, positions), for networks
             that begin with an embedding. They become this object's: records that count as null are overwritten.
         target: shape (n,), on the same device: a class's number, or the number to predict.
-        present: bool, shape (n,); False marks a null record.
+        present: bool, shape (n,); False marks an excluded row.
         layers: the network.
         loss: of its outputs.
         given: the shape of one record.
@@ -260,7 +260,7 @@ class NetworkProblem:
         return max(self._sizes(question, facts))
 
     def _batches(self, rows: Tensor | None, included: Tensor | None, micro: int) -> Iterator[Slots]:
-        """Yield records, `micro` at a time; how many there are is public."""
+        """Yield records, `micro` at a time; their number is public."""
         size = self.units if rows is None else len(rows)
         ensure(included is None or included.shape == (size,), "every row that is read counts or does not")
         rows, included = (None if one is None else one.to(self._device) for one in (rows, included))
@@ -320,7 +320,7 @@ def pass_numbers(layers: tuple[Layer, ...], given: Shape, part_rows: int) -> int
 
 
 def _numbers_of(layers: tuple[Layer, ...], given: Shape) -> int:
-    """Return about how many numbers a pass holds for one record: what layers make, slopes of it, and rows."""
+    """Return roughly how many numbers a pass holds for one record: layers' outputs, their slopes, and rows."""
     found = 0
     for _, layer, shape in placed(layers, given):
         made = layer.output(shape)

@@ -8,7 +8,7 @@ from core.queries.sums.terms import overwrite
 
 
 class Slots(NamedTuple):
-    """Some records; all of a slot is zeros where it holds a null record, or one that is left out."""
+    """Some records; a slot is all zeros where it holds an excluded row, or a record that is left out."""
 
     features: Tensor
     """Floats, or tokens, shape (m, numbers)."""

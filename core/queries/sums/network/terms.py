@@ -1,22 +1,21 @@
-"""Each record's gradient of one layer's parameters, as what its norm is had from and what is added up.
+"""Each record's gradient of one layer's parameters: its norm, and its contribution to the sum.
 
-Records are the first axis of everything here, and nothing is added over it but in `add`. So what is computed for a
-record depends on that record's floats alone.
+Records are the first axis of everything here, and nothing is added over it but in `add`. The values computed for a
+record thus depend on that record's floats alone.
 
-Which form a layer takes is a matter of cost. Where a record meets a matrix once, its gradient is the outer product of
-two vectors, whose norm takes (inputs + units) operations instead of inputs * units: it is never made. Where it meets
-the matrix at T places, the T products must be added up before anything is known of their norm; making the row costs
-what the layer's gradient costs in ordinary training, T * inputs * units operations, and then the weighted sum over
-records is inputs * units a record, where ordinary training has nothing left to do. Where the matrix is large and places
-are few, rows cost far more to move than to make: then the norm is had by T x T products of inputs and of slopes, and
-no row is made (`core.queries.sums.network.grams`, which also decides).
+Cost decides the form of a layer. Where a record meets a matrix once, its gradient is the outer product of two vectors,
+whose norm takes (inputs + units) operations instead of inputs * units. The product is never made. Where it meets the
+matrix at T places, the norm needs the sum of T products, the row. Making it costs as much as the layer's gradient in
+ordinary training, T * inputs * units operations. The weighted sum over records then takes inputs * units a record,
+which ordinary training does not need. Where the matrix is large and places are few, rows cost far more to move than to
+make. Then T x T products of inputs and of slopes give the norm, and no row is made (`core.queries.sums.network.grams`,
+which also decides).
 
 Norms. The terms are products of the very floats that are measured here, and every measure is within 2^-13 of the exact
 square, relatively, but for 2^-100 in all where squares of rows underflow, 2^-126 each. Factors of outer products are
-measured in double precision, for what is missing of one would be multiplied by the other. Squares of single-precision
-numbers are exact in double precision; runs of MEASURED numbers are added up in their own precision, where their sum
-errs by at most (MEASURED + 2) 2^-24 < 2^-13 relatively in any order, all of them being squares (Higham 2002, section
-3.1).
+measured in double precision, since the error of one is multiplied by the other. Squares of single-precision numbers are
+exact in double precision. Runs of MEASURED numbers are added up in their own precision. Since all are squares, their
+sum has a relative error of at most (MEASURED + 2) 2^-24 < 2^-13 in any order (Higham 2002, section 3.1).
 """
 
 from collections.abc import Iterable
@@ -213,7 +212,7 @@ def squared_norms(rows: Tensor) -> Tensor:
 def exact_squares(rows: Tensor, kernel: Kernel | None = _SQUARES) -> Tensor:
     """Return each row's squared norm added up in double precision, where no square of a single underflows.
 
-    A factor of an outer product needs it: what is missing of one norm is multiplied by the other. The native one
+    A factor of an outer product needs it: the error of one norm is multiplied by the other. The native one
     adds up in another order, and the measure is as good. By torch some rows at a time: copies in double precision of
     all inputs of a layer would be most of what a step holds.
 
@@ -231,7 +230,7 @@ def exact_squares(rows: Tensor, kernel: Kernel | None = _SQUARES) -> Tensor:
 
 
 def selected(rows: Tensor, kept: Tensor) -> Tensor:
-    """Put zeros in place of all rows but some, in place, by their bits: whatever stands there is gone.
+    """Overwrite all rows but some with zeros, in place, by a mask of bits: no bit of the old values remains.
 
     Args:
         rows: floats, shape (m, numbers).
