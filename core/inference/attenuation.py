@@ -1,10 +1,10 @@
 """Coordinates in which a logistic model's score is nearly linear, and whether answers exclude that columns decide it.
 
 Let r be the deviation of the predictor: the length of all slopes in the metric of the columns' covariance. The score
-along the slopes is bounded: on a normal predictor it goes as r/sqrt(r^2 + k), k = pi^2/3 being the logistic law's
-variance, as a logit attenuates where a normal error is added; to the leading order in 1/r that is exact. A Newton step
-in theta takes it for a straight line: it falls short where slopes are long, and the interval around its end does not
-say how flat the likelihood is further out. In the coordinates
+along the slopes is bounded. On a normal predictor it goes as r/sqrt(r^2 + k), k = pi^2/3 being the logistic law's
+variance, as a logit attenuates under an added normal error. To the leading order in 1/r that is exact. A Newton step in
+theta takes it for a straight line: it falls short where slopes are long, and the interval around its end does not say
+how flat the likelihood is further out. In the coordinates
 
     phi = theta/sqrt(r^2 + k)
 
@@ -48,8 +48,9 @@ def derivative(theta: Array, metric: Array) -> Array:
 def normal_hessian(theta: Array) -> Array:
     """Return E[psi' x x'] for independent standard normal columns, up to a factor: the mean of its diagonal is 1.
 
-    The weight psi' is about that of a normal law of variance k in the predictor, so columns under it are normal too:
-    of mean -a slopes/s^2 and variance I - slopes slopes'/s^2, with a the intercept and s^2 = |slopes|^2 + k.
+    The weight psi' is about that of a normal law of variance k in the predictor, so columns under it are normal too.
+    Their mean is -a slopes/s^2 and their variance I - slopes slopes'/s^2, with a the intercept and s^2 = |slopes|^2 +
+    k.
 
     Args:
         theta: shape (p,), intercept first.
@@ -81,12 +82,12 @@ def onward(theta: Array, step: Array, metric: Array) -> Array:
 
 
 class Carried(NamedTuple):
-    """What a step in phi makes of a covariance."""
+    """Effect of a step in phi on a covariance."""
 
     onto: Array
     """B, shape (p, p): a covariance at the step's beginning is B C B' at its end."""
     further: Array
-    """To be added, shape (p, p): how much farther the upper end lies than a straight line says."""
+    """Amount to add, shape (p, p): distance of the upper end beyond the straight line."""
     excluded: float
     """By how many deviations the answers exclude slopes as long as `DECIDED`."""
 
@@ -97,7 +98,7 @@ def carried(before: Array, theta: Array, covariance: Array, metric: Array) -> Ca
     Args:
         before: where the step began, shape (p,).
         theta: where it ended.
-        covariance: of sampling and noise, by the Hessian told at `before`, shape (p, p).
+        covariance: of sampling and noise, by the noised Hessian at `before`, shape (p, p).
         metric: covariance of the columns as far as it is known, shape (p, p), 0 for the intercept.
     """
     at_end = derivative(theta, metric)

@@ -1,4 +1,4 @@
-"""What a method found wrong with its own estimate, in words."""
+"""Warnings of a method about its own estimate, in words."""
 
 from typing import Final
 

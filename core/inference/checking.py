@@ -1,4 +1,4 @@
-"""What is wrong with an estimate of whitened Newton, from answers already paid for.
+"""Checks of an estimate by whitened Newton, from answers already paid for.
 
 Thresholds and what they were seen to catch are in `docs/decisions/0041-a-division-that-no-answer-moves.md`.
 """
@@ -38,7 +38,7 @@ KNOWN_NOISE: Final = 0.2
 
 @dataclass(frozen=True)
 class Found:
-    """All that checks are made of; shapes (p,) and (p, p), features in their encoded order."""
+    """Inputs of the checks; shapes (p,) and (p, p), features in their encoded order."""
 
     kind: Kind
     found: Whitened
@@ -206,9 +206,9 @@ def _rarer(
 ) -> tuple[float, float]:
     """Return the weighted sum of one value's rarer outcome, or of its counts, with the deviation of its noise.
 
-    With a'x = 1 for the value's records and 0 for others, a'Ha adds up w mu (Poisson) or w q (1 - q), and a'g
-    w times the fitted less the outcome. So a'Ha - a'g is the sum of counts; where all have the same chance q,
-    a'Ha/(1 - q) - a'g is that of records with the outcome, and a'Ha/q + a'g of those without.
+    With a'x = 1 for the value's records and 0 for others, a'Ha adds up w mu (Poisson) or w q (1 - q), and a'g w times
+    the fitted less the outcome. Hence a'Ha - a'g is the sum of counts. Where all have the same probability q, a'Ha/(1 -
+    q) - a'g counts records with the outcome, and a'Ha/q + a'g those without.
 
     Args:
         kind: of the model.

@@ -1,4 +1,4 @@
-"""What a method found out about its own estimate, from answers already paid for, and how it encoded the records."""
+"""A method's checks of its own estimate, from answers already paid for, and its encoding of the records."""
 
 from typing import Final, Literal
 
@@ -17,7 +17,7 @@ CLEARLY: Final = 4.0
 
 
 class ColumnLook(Frozen):
-    """What was learned of one coefficient's column, in encoded units."""
+    """Learned facts about one coefficient's column, in encoded units."""
 
     centre: float
     scale: float
@@ -84,7 +84,7 @@ class Learned(Frozen):
 
 
 class Checks(Frozen):
-    """What is wrong with an estimate, of the job and by coefficient; empty where all is well."""
+    """Faults of an estimate, of the job and by coefficient; empty if there are none."""
 
     job: tuple[JobCheck, ...] = ()
     coefficients: tuple[tuple[CoefficientCheck, ...], ...]

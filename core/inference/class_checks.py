@@ -1,7 +1,7 @@
-"""What is wrong with a multinomial estimate of whitened Newton, by class and coefficient; all from answers paid for.
+"""Checks of a multinomial estimate by whitened Newton, by class and coefficient; from answers already paid for.
 
-As `core.inference.checking`, whose thresholds these are; what is said of a class's coefficients is said against the
-baseline, so what concerns the baseline's records concerns all.
+The thresholds are those of `core.inference.checking`. Coefficients of a class are against the baseline, so a fault of
+the baseline's records concerns all classes.
 """
 
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ MOST_CHANCE: Final = 0.5
 
 @dataclass(frozen=True)
 class FoundClasses:
-    """All that checks are made of; features in their encoded order, shape (p,) or (p, p)."""
+    """Inputs of the checks; features in their encoded order, shape (p,) or (p, p)."""
 
     found: WhitenedClasses
     basis: Array
@@ -58,7 +58,7 @@ class FoundClasses:
     rates: Array
     """Of all classes, noised, shape (K,)."""
     events: Array
-    """How many records each class has, noised, shape (K,)."""
+    """Noised number of records of each class, shape (K,)."""
     weight_bound: float
     complete: tuple[float, float]
     """Records with all values, as counted, and the deviation of the noise on it."""
@@ -121,9 +121,9 @@ def _missing(one: FoundClasses, place: int, lower: Array, upper: Array) -> tuple
     """Say which classes may have no record with an indicator's upper value, and with its lower one, shape (K,) each.
 
     If so, a coefficient without end fits best. At each precise gradient's point a class's records of one value can be
-    counted: with a'x = 1 for them and 0 for others, a'H_kk a adds up w q_k (1 - q_k) and a'g_k adds up w times the
-    chance less the class, so that a'H_kk a/(1 - q_k) - a'g_k is the count where all have the same chance. That is the
-    chance at their own middle: where another column lies elsewhere for these records, it makes classes rarer there.
+    counted. Let a'x = 1 for them and 0 for others. Then a'H_kk a adds up w q_k (1 - q_k), and a'g_k adds up w times the
+    probability less the class. Where all have the same probability, a'H_kk a/(1 - q_k) - a'g_k is the count. That is
+    the chance at their own middle: where another column lies elsewhere for these records, it makes classes rarer there.
     """
     values = np.eye(len(lower))
     values[place, place], values[place, 0] = upper[place] - lower[place], lower[place]

@@ -52,5 +52,5 @@ def effective(contrasts: int, features: int) -> float:
 
 
 def as_matrix(listed: Array, scale: float, contrasts: int, features: int) -> NoisedAnswer:
-    """Return a told matrix, with the deviation that eigenvalues of its noise spread by."""
+    """Return a noised matrix, with the deviation that eigenvalues of its noise spread by."""
     return NoisedAnswer(unfolded(listed, contrasts, features), scale * effective(contrasts, features))

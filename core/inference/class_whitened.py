@@ -1,11 +1,11 @@
 """The last step and the covariance of whitened Newton for several classes: arithmetic on its last noised answers.
 
-As `core.inference.whitened`, with parameters in blocks: contrasts of classes times features, class after class. What
-differs is what a Hessian is shrunk towards. On re-encoded columns it is about S kron I, where S has the contrasts'
-curvature: small along a rare class. So matrices are drawn towards S kron I, with S from the matrix's own partial trace
-and from the classes' noised frequencies; towards a multiple of the identity rare classes would be drawn to the others'
-curvature. Noise is of one deviation on coordinates, see `core.queries.classes`; `NoisedAnswer.deviation`
-of a matrix here is what its eigenvalues spread by.
+As `core.inference.whitened`, with parameters in blocks: contrasts of classes times features, class after class. The
+target of the Hessian's shrinkage differs. On re-encoded columns it is about S kron I, where S has the contrasts'
+curvature: small along a rare class. Matrices are shrunk towards S kron I, with S from the matrix's own partial trace
+and from the classes' noised frequencies. A multiple of the identity would shrink rare classes towards the others'
+curvature. Noise is of one deviation on coordinates, see `core.queries.classes`; `NoisedAnswer.deviation` of a matrix
+here is what its eigenvalues spread by.
 """
 
 from dataclasses import dataclass
@@ -42,14 +42,14 @@ LEAST_MULTIPLE: Final = 0.1
 
 
 class ParameterSizes(NamedTuple):
-    """How parameters are arranged."""
+    """Arrangement of parameters."""
 
     contrasts: int
     features: int
 
     @property
     def all(self) -> int:
-        """How many parameters there are."""
+        """Number of parameters."""
         return self.contrasts * self.features
 
 
@@ -89,7 +89,7 @@ def shrunk_to_classes(
 
     Args:
         measured: of all parameters.
-        sizes: how they are arranged.
+        sizes: their arrangement.
         expected: S by frequencies alone, shape (m, m).
         part: of S kron I along a direction, below which no eigenvalue is taken to lie.
     """
@@ -145,7 +145,7 @@ class WhitenedClasses:
     unlearned: Array
     """The part of the covariance that lies along hidden eigenvectors of the Hessian, the guess included."""
     hessian: Array
-    """As told, pooled and not shrunk."""
+    """Noised, pooled and not shrunk."""
     last: LastOfClasses
     excess: float
     """|g2|^2 over its 99.9 % point where the steps have converged."""
@@ -224,9 +224,9 @@ def pooled_by_trace(hessians: tuple[NoisedAnswer, NoisedAnswer], size: int) -> N
 def _sampling(last: LastOfClasses, shrunk: ClassShrunk, hidden: NDArray[np.bool_]) -> tuple[Array, float]:
     """Return the sampling covariance, and how far the Hessian drifted.
 
-    Scores are a multiple of the Hessian where the model is right; they are shrunk towards it where they were told,
-    since there the noise has one size, and rare classes' curvature is small. More than what the weights explain is
-    dispersion and is believed; less is doubted, and where it stays it says that the Hessian is told too large.
+    Scores are a multiple of the Hessian where the model is right. They are shrunk towards it in the coordinates of
+    their answer, where the noise has one size and rare classes' curvature is small. More than the weights explain is
+    dispersion, and is kept. Less is shrunk; if it remains, the noised Hessian is too large.
     """
     size, scores = last.sizes.all, last.scores
     hessian = assembled(shrunk.vectors, shrunk.values)

@@ -12,7 +12,7 @@ def document(shown: Mapping[str, Any]) -> Document:
     """Return a summary as a document.
 
     Args:
-        shown: what `results.summary` returned, with `model`, `job` and `method`.
+        shown: the result of `results.summary`, with `model`, `job` and `method`.
     """
     levels = shown["levels"]
     ends = [name for level in levels for name in bounds(level)]

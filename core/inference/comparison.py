@@ -1,11 +1,11 @@
-"""Two models of one target side by side: what may be said of their difference, and what may not.
+"""Two models of one target side by side: valid statements about their difference, and the limits of these.
 
 Each estimate is theta_i = estimand_i + sampling error_i + privacy noise_i. Noise is fresh in every job, so the two
 noises are independent. Sampling errors are not, where both saw the same people, and how they go together is not
-released. So the variance of a difference is not known, but bounded:
+released. The variance of a difference is not known, but bounded:
 
-* one equation (model, loss, weights, columns) on the same records: both sampling errors are one, and what differs is
-  noise alone, whose variance is at most V1 + V2: that is the standard error given, and too large;
+* one equation (model, loss, weights, columns) on the same records. Both share one sampling error, and the difference is
+noise alone, with a variance of at most V1 + V2. That gives the standard error, which is too large;
 * no record in both: the variance is V1 + V2;
 * the same people, otherwise: at most (s1 + s2)^2 whatever the correlation (Cauchy-Schwarz).
 
@@ -51,9 +51,9 @@ def compare(first: Released, second: Released, records: Records, level: float | 
         level: of the intervals; None: the first one's own.
 
     Returns:
-        The relation and what it assumes; both models with what they cost; a line for each coefficient of either with
-        both estimates, the difference and its bounds, whether the intervals overlap and the ratio of their widths
-        (second over first); and a joint test where V1 + V2 bounds the covariance.
+        The relation and its assumptions; both models with their costs; and a joint test where V1 + V2 bounds the
+        covariance. A line for each coefficient of either has both estimates, the difference and its bounds, whether the
+        intervals overlap and the ratio of their widths (second over first).
 
     Raises:
         Invalid: targets or kinds differ.

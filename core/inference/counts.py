@@ -1,4 +1,4 @@
-"""What a Poisson model's cut residuals come to where the linear predictor is normal, as in whitened coordinates.
+"""Moments of a Poisson model's cut residuals where the linear predictor is normal, as in whitened coordinates.
 
 There slopes of length s give the predictor a deviation of about s. All is post-processing of noised answers, and needed
 roughly: it says which law of counts fits the sizes of residuals, where to cut them, and how much the cut's correction
@@ -17,7 +17,7 @@ Array = NDArray[np.float64]
 NODES: Final = 11
 LEAST_NODE: Final = 1e-5
 COARSE: Final = 400
-"""Values by which a law is told apart from another."""
+"""Values by which one law is distinguished from another."""
 LOWEST, HIGHEST = 12.0, 3.0
 """Logarithms around the rate's cap between which means are taken to lie."""
 DISPERSIONS: Final[tuple[float, ...]] = (0.0, *(float(one) for one in np.geomspace(0.02, 20.0, 22)))
@@ -70,7 +70,7 @@ def square_within(found: Rates, rate_cap: float, dispersion: float, most: float)
 
 
 def dispersion_of(found: Rates, rate_cap: float, measured: float, deviation: float, most: float) -> float:
-    """Return the dispersion with which residuals shorter than `most` have the mean square that was told.
+    """Return the dispersion with which residuals shorter than `most` have the noised mean square.
 
     Args:
         found: rates of the records.
@@ -94,7 +94,7 @@ def dispersion_of(found: Rates, rate_cap: float, measured: float, deviation: flo
 
 
 def correction(loss: CutPoisson, theta: Array) -> Array:
-    """Return the mean of v (mu - C) x, shape (p,): what the cut's mean, taken back, adds to the equation."""
+    """Return the mean of v (mu - C) x, shape (p,): the amount that the cut's mean, taken back, adds to the equation."""
     found = rates(theta, loss.rate_cap)
     table = loss.centres()
     ratios = np.interp(np.log(found.means), table.margins, table.ratios)

@@ -1,4 +1,4 @@
-"""What a description's row stores: every noised answer with the deviation of its noise; nothing else of the records.
+"""Stored row of a description: every noised answer with the deviation of its noise; nothing else of the records.
 
 Numbers stand as parts of their declared range, as they were asked about. Intervals at any level are made of these
 answers alone (`core.inference.description_figures`).
@@ -72,7 +72,7 @@ class Answers(Frozen):
 
 
 class ReleasedDescription(Frozen):
-    """All that leaves a job that describes columns: one row of models, as JSON."""
+    """Complete output of a job that describes columns: one row of models, as JSON."""
 
     kind: Literal["description"] = "description"
     optimizer: Literal["describe"] = "describe"

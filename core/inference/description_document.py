@@ -12,7 +12,7 @@ def document(shown: Mapping[str, Any]) -> Document:
     """Return a description as a document.
 
     Args:
-        shown: what `description_summary.summary` returned, with `model` and `job`.
+        shown: the result of `description_summary.summary`, with `model` and `job`.
     """
     return sections.document(shown["title"], _head(shown), [*_tables(shown)], _foot(shown), shown["methods"])
 
@@ -87,7 +87,7 @@ def _tables(shown: Mapping[str, Any]) -> Iterator[SectionView]:
 
 
 def _foot(shown: Mapping[str, Any]) -> list[str]:
-    """Return what stands below the tables: what intervals are about, notes, the promise."""
+    """Return the text below the tables: the meaning of intervals, notes, the promise."""
     withheld = [
         f"{column['name']}: {figure['note']}."
         for column in shown["columns"]

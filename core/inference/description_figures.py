@@ -76,8 +76,8 @@ def _reach(level: float) -> float:
 def _limits(tail: float, units: float, count: float, missing: float, size: int, noise: float) -> tuple[float, float]:
     """Return the shares that a count is consistent with: a Clopper-Pearson interval that has the noise in it.
 
-    With C the count told of a cell and M that of missing values, C - p (n - M) has the law of a binomial number less
-    its mean, plus noise of deviation s sqrt(1 + p^2), where p is the share: no denominator is estimated.
+    Let C be a cell's noised count, M that of missing values and p the share. C - p (n - M) has the law of a binomial
+    number less its mean, plus noise of deviation s sqrt(1 + p^2). No denominator is estimated.
     """
 
     def excess(share: float) -> float:
@@ -185,8 +185,8 @@ def quantile(found: Counts, fraction: float, size: int, level: float, about: Abo
 def mean(found: Sums, size: int, level: float, about: About, *, cut: bool) -> Figure:
     """Return the mean of a number, as a part of the declared range: of all of it, or of its values as they were cut.
 
-    The standard error counts the noise on every sum, that on the number of values too, and for the population the
-    variance of values over their number: as told, plus one deviation of its own noise.
+    The standard error counts the noise on every sum, that on the number of values too. For the population it adds the
+    variance of values over their number: the noised one, plus one deviation of its own noise.
     """
     whole = found.sums[0]
     if whole < FEWEST * found.deviations[0]:
@@ -218,8 +218,8 @@ def _deviation(moments: tuple[float, ...], noises: tuple[float, ...], whole: flo
 def correlations(found: Products, size: int, level: float, about: About) -> list[Figure]:
     """Return the correlation of each pair of cut values, row after row.
 
-    The interval holds every rho for which the told covariance less rho times the told deviations is within its noise
-    and sampling: what is compared is linear in rho, so that an estimate near 1 or beyond needs no transformation.
+    The interval holds every rho for which the noised covariance less rho times the noised deviations is within its
+    noise and sampling. This difference is linear in rho, so an estimate near 1 or beyond needs no transformation.
     """
     k = len(found.columns)
     moments = np.zeros((k + 1, k + 1))
@@ -251,7 +251,7 @@ def correlations(found: Products, size: int, level: float, about: About) -> list
 
 
 def _noise_factor(rho: Array, means: Array, scales: Array) -> Array:
-    """Return the variance of the told correlation's noise less rho's, for unit noise on every moment.
+    """Return the variance of the noised correlation's noise less rho's, for unit noise on every moment.
 
     With s = (z - m)/d the polynomial s s' - rho (s^2 + s'^2)/2 has these coefficients on 1, z, z', z^2, z'^2 and z z'.
     """

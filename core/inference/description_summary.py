@@ -1,4 +1,4 @@
-"""What people read of a description: figures with their intervals, in the units of the declared columns."""
+"""A description for people: figures with their intervals, in the units of the declared columns."""
 
 from collections.abc import Iterator
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""What a method claims of the very point it returned: from released values and public figures, nothing else.
+"""A method's claims about the point that it returned: from released values and public figures alone.
 
 Of a point that was released before and is only looked at, the claim rests on records that the point has not seen.
 """
@@ -10,14 +10,14 @@ from pydantic import Field
 from core.privacy.facts import Frozen
 
 Records = Literal["same_dataset", "same_people", "different_people"]
-"""Whose records two jobs read: a scope is the people behind its datasets."""
+"""Relation of two jobs' records: a scope is the people behind its datasets."""
 SEEN: Final = (
     "none of it: the model was made of records of this very scope, and errors on them are not independent of it"
 )
 
 
 class SecondOrder(Frozen):
-    """How a run that looks for a second-order stationary point ended, and what it looked for."""
+    """Ending of a run that looks for a second-order stationary point, and its target."""
 
     outcome: Literal[
         "certified", "no_escape_observed", "data_exhausted", "step_cap", "gradient_not_short", "escaped"
@@ -39,7 +39,7 @@ class SecondOrder(Frozen):
 
 
 class NoisedNorm(Frozen):
-    """How long a released point's mean gradient is, as one noised number; see `core.methods.second_order.norms`."""
+    """Norm of a released point's mean gradient, as one noised number; see `core.methods.second_order.norms`."""
 
     of: str = Field(
         description="variables of the gradient: coefficients, coefficients and scale, or trained parameters"

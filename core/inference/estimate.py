@@ -1,4 +1,4 @@
-"""What an optimizer returns: an iterate made of noised answers, and what is known of its noise."""
+"""Result of an optimizer: an iterate made of noised answers, and the facts about its noise."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -21,12 +21,12 @@ class LateSteps:
     steps: int
     """Taken with the matrix `Estimate.hessian`."""
     averaged: int
-    """So many iterates, the last ones, have been averaged."""
+    """Number of last iterates that the mean is over."""
 
 
 @dataclass(frozen=True)
 class Sandwich:
-    """What the intervals are made of; shapes have replicates first in a simulation."""
+    """Inputs of the intervals; shapes have replicates first in a simulation."""
 
     covariance: Tensor
     """Of theta: V/n plus the correction, shape (..., p, p)."""
@@ -62,7 +62,7 @@ class Estimate:
     scale: Tensor | float
     """Standard deviation of the noise on each coordinate of a gradient."""
     step: Tensor | float
-    """Step size, or damping, at the end: what a gradient is really multiplied by, an unknown scale included."""
+    """Step size, or damping, at the end: the actual factor of a gradient, an unknown scale included."""
     steps: Tensor | int
     """Steps really taken."""
     scale_floored: Tensor | int = 0
@@ -74,7 +74,7 @@ class Estimate:
     hessian: Tensor | None = None
     """The floored noised Hessian of the last step, shape (..., p, p), its ridge included."""
     late_sum: Tensor | None = None
-    """Weighted sum of noised Hessians as they were told, not floored; the last one has weight 1."""
+    """Weighted sum of noised Hessians, not floored; the last one has weight 1."""
     late_count: Tensor | float = 0.0
     """Sum of these weights."""
     late_squares: Tensor | float = 0.0
@@ -84,11 +84,11 @@ class Estimate:
     late: LateSteps | None = None
     """Where gradient steps with the matrix `hessian` came last."""
     certificate: ErrorBound | None = None
-    """What the method claims of this point; a simulation in replicates makes none."""
+    """The method's claims about this point; a simulation in replicates makes none."""
     sandwich: Sandwich | None = None
     """Its covariance, of methods that make their own."""
     checks: Checks | None = None
-    """What such a method found out about its estimate."""
+    """The method's checks of its estimate."""
     iterates: Tensor | None = None
     """Evenly spaced ones, the last of all with them, shape (K, p), of methods that return several."""
 
@@ -105,7 +105,7 @@ def newton_estimate(
         hessian: as released, in the method's own coordinates.
         step: part of a Newton step that was taken last.
         steps: all of them.
-        checks: what the method found out about itself.
+        checks: the method's checks of itself.
     """
     none, size = torch.zeros((), dtype=torch.int64), len(theta)
     return Estimate(

@@ -1,4 +1,4 @@
-"""A released model as a file: all that is needed to predict without the service, and the same bytes on each machine.
+"""A released model as a file that predicts without the service: the same bytes on each machine.
 
 Certificates name a digest of the whole file. Coefficients and covariance in declared units are worked out here with
 exactly rounded sums, in place of a library's, whose last digits depend on the processor.

@@ -37,7 +37,7 @@ def contrast(
         released: a model's row.
         weights: a number for each coefficient named, in declared units; the others count 0.
         levels: of the interval; none: the job's own.
-        value: what it is tested against.
+        value: value that it is tested against.
         alternative: `greater` and `less` ask whether it lies on that side of `value`.
         margin: also test whether it lies within so much of `value`, by two one-sided tests.
         scheffe: the interval holds together with those of all other combinations at once.

@@ -1,25 +1,25 @@
 """Covariance of the mean of the last iterates of gradient steps with one matrix.
 
-Near the minimiser e_{k+1} = (I - P H) e_k - P noise, P the inverse of the matrix, H the true Hessian. Along a direction
-u that P and H leave nearly to itself, with curvature L = u'Hu and f = 1 - L u'Pu, the mean of the last m of K iterates
-has forgotten the distance at which these steps began up to phi = mean of f^k, k = K - m + 1 .. K, and has noise of
-variance scale^2 |Pu|^2 nu, nu = sum over j of (1/m * sum over those k >= j of f^(k - j))^2. Both are reckoned
+Near the minimiser e_{k+1} = (I - P H) e_k - P noise, P the inverse of the matrix, H the true Hessian. Take a direction
+u that is nearly an eigenvector of P and H, with curvature L = u'Hu and f = 1 - L u'Pu. The mean of the last m of K
+iterates keeps a part phi = mean of f^k, k = K - m + 1 .. K, of the distance at which these steps began. Its noise has
+variance scale^2 |Pu|^2 nu, nu = sum over j of (1/m * sum over those k >= j of f^(k - j))^2. Both are computed
 
-* for each eigenvector of the pooled noised Hessian. An eigenvalue of a noised matrix has been pushed away from the
-  others: to first order by twice s^2 sum 1/(l_i - l_j) more than the curvature along its noised eigenvector (the
-  rotation-invariant estimator of Bun, Allez, Bouchaud and Potters, 2016). That is taken back; what is left is uncertain
-  by the noise s of the matrix along the direction, and phi^2, nu and the sampling variance are averaged over that law,
-  cut off at zero. Couplings between eigenvectors add to it: MIXING;
-* for directions known beforehand, for the records may know next to nothing of one that no noised eigenvector is near:
-  each coefficient, and each category's baseline, moved against the first coefficient, the intercept, as the noised
-  Hessian couples them. No coefficient is better known than it would be if all but the intercept were, with the least
-  curvature that CAUTION standard deviations of noise allow; where the covariance claims more, it is widened.
+* for each eigenvector of the pooled noised Hessian. Noise pushes an eigenvalue away from the others, to first order by
+twice s^2 sum 1/(l_i - l_j) more than the curvature along its noised eigenvector. (This is the rotation-invariant
+estimator of Bun, Allez, Bouchaud and Potters, 2016.) The shift is subtracted. The remainder is uncertain by the noise s
+of the matrix along the direction; phi^2, nu and the sampling variance are averaged over that law, cut off at zero.
+Couplings between eigenvectors add to it: MIXING.
+* for directions known beforehand, since a direction with little information may be near no noised eigenvector. These
+are each coefficient, and each category's baseline, moved against the first coefficient, the intercept, as the noised
+Hessian couples them. A coefficient's variance is at least its value with all but the intercept known, at the least
+curvature that CAUTION standard deviations of noise allow. Where the covariance is below that, it is widened.
 
-Where a direction has been forgotten by phi only, phi^2 times the square of a public plausible radius is added. The
-score matrix is shrunk towards a multiple c of the Hessian, which it is where the model is right, as far as its noise
+Where the start's part phi along a direction is large, phi^2 times the square of a public plausible radius is added. The
+score matrix is shrunk towards a multiple c of the Hessian, its value where the model is right, as far as its noise
 hides it. All of it is post-processing of noised answers.
 
-In numpy, for predictions are made of it as well, where there is no torch.
+In numpy, since predictions use it too, where there is no torch.
 """
 
 from dataclasses import dataclass
@@ -58,7 +58,7 @@ class Steps:
 
 @dataclass(frozen=True)
 class Matrices:
-    """What was told of Hessian and score: noised, shape (..., p, p), with the standard deviation of an entry."""
+    """Noised Hessian and score, shape (..., p, p), with the standard deviation of an entry."""
 
     curvature: Array
     deviation: float
@@ -185,7 +185,7 @@ def _widened(
         directions: along coefficients; each is moved against the first, as the Hessian couples them.
         floor: least curvature along them, in standard deviations of its noise.
         steps: the late steps.
-        noised: as told, not floored.
+        noised: noised, not floored.
         radius: plausible size of a coefficient.
     """
     coupled = noised.curvature[..., 0, :]

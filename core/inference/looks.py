@@ -18,7 +18,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Columns:
-    """What was learned of every encoded feature, shape (p,) each; the intercept's centre is 0 and its scale 1."""
+    """Learned centre and scale of every encoded feature, shape (p,) each; the intercept has centre 0 and scale 1."""
 
     centre: Array
     scale: Array

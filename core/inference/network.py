@@ -1,8 +1,8 @@
-"""What a network's model row stores, and what people read of it: layers, parameters, privacy, and how it was trained.
+"""Stored row of a network, and its view for people: layers, parameters, privacy and training.
 
-Parameters are the public start plus what the method released, in single precision: base64 of the flat vector in the
-order of `parameters_of`, low-rank changes merged into their matrices, and beside them these changes as they were
-trained, for jobs about this very point. Nothing else of the training is in a row: no moments of the steps, no buffers.
+Parameters are the public start plus the method's release, in single precision: base64 of the flat vector in the order
+of `parameters_of`. Low-rank changes are merged into their matrices; the row also has the changes as trained, for jobs
+about this very point. Nothing else of the training is in a row: no moments of the steps, no buffers.
 """
 
 import base64
@@ -29,7 +29,7 @@ LITTLE: Final = np.dtype("<f4")
 
 
 class Training(Frozen):
-    """How a network was trained, all of it public."""
+    """Training of a network, all of it public."""
 
     batch: int | None = Field(description="expected records in a step's sample")
     rate: float | None = Field(description="probability that a record is in one")
@@ -39,7 +39,7 @@ class Training(Frozen):
 
 
 class ReleasedNetwork(Frozen):
-    """All that leaves a network's job: one row of models, as JSON."""
+    """Complete output of a network's job: one row of models, as JSON."""
 
     kind: Literal["network"] = "network"
     target: str
@@ -83,12 +83,12 @@ class ReleasedNetwork(Frozen):
 
     @property
     def count(self) -> int:
-        """How many parameters the network has."""
+        """Number of the network's parameters."""
         return sum(one.size for one in parameters_of(self.model.layers, self.shape))
 
     @property
     def trained(self) -> int:
-        """How many numbers were trained."""
+        """Number of trained numbers."""
         return trained_count(self.model, self.shape)
 
     @property

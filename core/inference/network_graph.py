@@ -1,7 +1,7 @@
 """A released network as an ONNX graph that is built here from its layers: for predictions, and to take elsewhere.
 
 The service that predicts imports no torch. The graph's input is `values`, shape (records, ...): an array column's
-numbers in declared units, or the encoded features of ordinary columns; its output is `scores`, one a class, and beside
+numbers in declared units, or the encoded features of ordinary columns. Its output is `scores`, one a class, and beside
 it `probabilities`, or one `value` in the target's units. All of it is in single precision, with operators of opset 18.
 """
 

@@ -43,7 +43,7 @@ def predict(
     """Predict rows given in the dataset's own columns.
 
     Args:
-        model_id: whose release it is.
+        model_id: the model of the release.
         released: its row.
         rows: a value for each column of the model; an array as nested lists.
         level: must be left out.

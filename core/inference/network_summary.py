@@ -102,7 +102,7 @@ def document(shown: Mapping[str, Any]) -> Document:
     """Return a summary as a document.
 
     Args:
-        shown: what `summary` returned, with `model` and `job`.
+        shown: the result of `summary`, with `model` and `job`.
     """
     caption = "The shape that each layer makes of a record, and how many parameters it has."
     table = sections.table("Layers", caption, ["Layer", "Output", "Parameters"], [*map(_cells, shown["layers"])])

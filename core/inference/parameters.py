@@ -1,7 +1,7 @@
-"""What the entries of theta mean to whoever steps or infers: coefficients, then perhaps an unknown residual scale.
+"""Meaning of theta's entries for steps and inference: coefficients, then perhaps an unknown residual scale.
 
-The oracle tells of the loss without its ridge, and with an unknown scale it tells the Hessian times that scale. What is
-missing needs no record: theta is made of released values, so all of this is post-processing.
+The oracle tells of the loss without its ridge, and with an unknown scale it tells the Hessian times that scale. It
+reads no record: theta is made of released values, so all of this is post-processing.
 
 Source: Avella-Medina, Bradshaw and Loh (2023), display (12) for the ridge and loss (6) for the scale. The penalty is on
 coefficients alone.
@@ -29,7 +29,7 @@ def penalised_gradient(facts: Facts, gradient: Tensor, theta: Tensor, ridge: Ten
 
     Args:
         facts: for the job's own ridge.
-        gradient: as the oracle told it, shape (..., p).
+        gradient: as the oracle answered, shape (..., p).
         theta: where, shape (..., p).
         ridge: more of it, shape (...); a warm start's.
     """
@@ -53,8 +53,8 @@ def penalised_hessian(facts: Facts, matrix: Tensor, scale: Tensor, ridge: Tensor
 def with_own_scale(facts: Facts, matrix: Tensor) -> Tensor:
     """Return a Hessian times the scale with the scale's row and column replaced by its public curvature alone.
 
-    The scale's gradient lies between two public numbers, so a step divided by that curvature multiplies the scale by a
-    bounded factor, whatever the noise and however far the scale is off; one divided by the noised entry may take it
+    The scale's gradient lies between two public numbers. A step divided by that curvature therefore multiplies the
+    scale by a bounded factor, for any noise and any error of the scale. A step divided by the noised entry may take it
     anywhere, for that entry vanishes where the scale is much too large.
     """
     if facts.scale is None:

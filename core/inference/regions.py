@@ -96,9 +96,9 @@ def ellipsoid(
         point: a value for each of them, in declared units; its p value is that of the Wald test of these values.
 
     Returns:
-        Centre and shape (the covariance of these coefficients); axes, unit vectors, one a row, the longest first; and
-        for each level the radius (in units of the shape), its square, half the axes' lengths, the volume and its
-        logarithm, whether the point is inside, and for two coefficients the outline as a closed polyline.
+        Centre and shape (the covariance of these coefficients), and axes, unit vectors, one a row, the longest first.
+        Each level has the radius (in units of the shape), its square, half the axes' lengths, the volume and its
+        logarithm, and whether the point is inside. For two coefficients it also has the outline as a closed polyline.
 
     Raises:
         Invalid: an unknown, repeated or missing name, or the job asked for no intervals.

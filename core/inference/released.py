@@ -1,4 +1,4 @@
-"""What a model row stores, and its coefficients in the units of the declared columns.
+"""Stored row of a model, and its coefficients in the units of the declared columns.
 
 Parameters are stored in encoded units with their covariance: coefficients first, for a multinomial model class after
 class, then an unknown residual scale. Shown are declared units: declared = A encoded + offset, covariance = A V A^T,
@@ -31,7 +31,7 @@ REPEATED_FROM: Final = 1e-9
 
 
 class Flags(Frozen):
-    """What was done to noised matrices before they were inverted; wide intervals often start here."""
+    """Changes to noised matrices before their inversion; wide intervals often start here."""
 
     eigenvalues_floored: int = Field(description="of both matrices of the covariance together")
     curvature_floored: int
@@ -45,7 +45,7 @@ class Flags(Frozen):
 
 
 class Released(Frozen):
-    """All that leaves a job: one row of models, as JSON."""
+    """Complete output of a job: one row of models, as JSON."""
 
     kind: Kind
     target: str
@@ -69,9 +69,9 @@ class Released(Frozen):
     """As the model was filled."""
     ridge: float = 0.0
     certificate: ErrorBound | None = None
-    """What the method claims of this very point; None: it claims nothing."""
+    """The method's claims about this very point; None: it claims nothing."""
     checks: Checks | None = None
-    """What the method found out about its own estimate, and how it encoded the records; None: it does not check."""
+    """The method's checks of its own estimate, and its encoding of the records; None: it does not check."""
     iterates: tuple[Vector, ...] | None = None
     """Evenly spaced ones on the way, as theta, the last of all with them; None: the job kept none."""
 
@@ -114,12 +114,12 @@ class Released(Frozen):
 
     @property
     def equation(self) -> tuple[object, ...]:
-        """What says which equation was solved: two rows of the same records that agree here estimate one value."""
+        """Identity of the solved equation: two rows of the same records that agree here estimate one value."""
         return (self.kind, self.design, self.loss, self.weights, self.ridge)
 
 
 def fitted_loss_of(model: RegressionModel, design: Design) -> Loss:
-    """Return the loss that a release of this filled model is told to have; scales are in the target's units."""
+    """Return the loss that a release of this filled model names; scales are in the target's units."""
     if isinstance(model, MultinomialModel):
         return Multinomial(classes=design.classes)
     return model.loss

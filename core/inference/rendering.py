@@ -39,7 +39,7 @@ def comparison_text(shown: Mapping[str, Any]) -> str:
     """Return two models side by side as text.
 
     Args:
-        shown: what `comparison.compare` returned, with `model` and `job` in each of its models.
+        shown: the result of `comparison.compare`, with `model` and `job` in each of its models.
     """
     header = ["", "first", "std err", "second", "std err", "difference", "in SE", "P <=", "widths"]
     lines = columns([header, *[_compared(line) for line in shown["coefficients"]]])
@@ -127,7 +127,7 @@ def p_words(value: float | None) -> str:
 
 
 def plain(text: str) -> str:
-    """Return a name on one line: what would break or turn a line around is shown as its code point."""
+    """Return a name on one line: characters that break or reverse a line are shown as code points."""
     return "".join(f"\\u{ord(one):04x}" if category(one) in {"Cc", "Cf", "Zl", "Zp"} else one for one in text)
 
 

@@ -1,4 +1,4 @@
-"""What noised counts of residuals by size say of their scale. Post-processing: counts are paid for already.
+"""Scale of residuals from their noised counts by size. Post-processing: counts are paid for already.
 
 Counts are of disjoint intervals of sizes whose ends fall by a constant ratio, the largest first
 (`core.queries.looks.LinearResidualCounts`), each with independent noise of one deviation.
@@ -39,7 +39,7 @@ def edges_of(top: float, bins: int, per_octave: int) -> Array:
 
 
 def scale_of(sizes: Sizes) -> float:
-    """Return the deviation of the normal law whose sizes lie nearest to those that were told, by least squares.
+    """Return the deviation of the normal law whose sizes lie nearest to the noised ones, by least squares.
 
     Noise on far intervals says little of it, where the noise of ranks adds up over all of them. Tails beyond three
     deviations move it as little as they move a median.
@@ -53,7 +53,7 @@ def scale_of(sizes: Sizes) -> float:
 
 
 def spread_of(sizes: Sizes) -> float:
-    """Return the deviation of the normal law of whose sizes a tenth are as large as a tenth of those told."""
+    """Return the deviation of the normal law whose upper tenth of sizes begins where the noised one does."""
     kept = np.where(sizes.shares > KEPT * sizes.deviation, sizes.shares, 0.0)
     place = int(np.argmax(kept.cumsum() >= TAIL)) if kept.sum() >= TAIL else len(kept) - 1
     return float(sizes.edges[max(place, 1)]) / TAIL_DEVIATIONS

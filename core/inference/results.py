@@ -1,4 +1,4 @@
-"""What people read from a model: the coefficient table, ratios, and what must be said beside them.
+"""A model for people: the coefficient table, ratios, and the notes that belong beside them.
 
 Everything here is arithmetic on one released value, so it costs nothing and never meets a record. No torch: the API
 renders these.
@@ -16,7 +16,7 @@ from core.inference.wording import complete_records, loss_words, methods_paragra
 from core.privacy.reports import Report
 
 RATIOS = {"logistic": "odds_ratio", "poisson": "rate_ratio", "multinomial": "odds_ratio"}
-"""What exp(coefficient) is called; a multinomial model's odds are against the baseline class."""
+"""Name of exp(coefficient); a multinomial model's odds are against the baseline class."""
 LARGEST_EXPONENT = 700.0
 """No float holds exp(710)."""
 

@@ -1,8 +1,8 @@
 """Private sandwich covariance of an iterate, with the correction for the noise of the last steps.
 
-Source: Avella-Medina, Bradshaw and Loh (2023), section 5.1, equations (13) and (14); the stationary corrections replace
-the printed factor, which is exact for one curvature only, by the variance of the vector autoregression that the
-iterates are near the minimiser.
+Source: Avella-Medina, Bradshaw and Loh (2023), section 5.1, equations (13) and (14). The printed factor is exact for
+one curvature only. The stationary corrections replace it by the variance of the vector autoregression that the iterates
+are near the minimiser.
 Sensitivity: those of the two `Curvature` questions, one Gaussian answer each; the rest is post-processing.
 
 Near the minimiser theta_{k+1} - theta_hat = F (theta_k - theta_hat) - noise with independent noise of covariance N:
@@ -13,9 +13,9 @@ Near the minimiser theta_{k+1} - theta_hat = F (theta_k - theta_hat) - noise wit
   scale^2 * damping/(2 - damping) * M^-2.
 
 `scale` is the standard deviation that the oracle really used. The noised Hessians of the later half of Newton's steps
-have been paid for and estimate the same matrix as the final one, up to the distance between iterates, of the order of
-the noise that the correction measures: they are averaged with it, weighted by precision. This can only lower the
-variance of the matrix and is free of charge.
+are already paid for. They estimate the same matrix as the final one, up to the distance between iterates, which is of
+the order of the noise that the correction measures. They are averaged with it, weighted by precision. This can only
+lower the variance of the matrix and is free of charge.
 """
 
 from math import sqrt
@@ -36,20 +36,20 @@ Correction = Literal["stationary", "plain", "printed", "released"]
 NEAREST_TO_ONE = 0.999
 """A step that contracts by less is taken to contract by this much."""
 UNSEEN = 0.1
-"""A floored eigenvalue is not told apart from zero; the bias below takes it for this part of the floor."""
+"""A floored eigenvalue cannot be distinguished from zero; the bias below takes it for this part of the floor."""
 
 
 def infer(inference: Inference, estimate: Estimate, oracle: Oracle, shifts: Tensor | None = None) -> Sandwich:
     """Ask for both matrices at the last iterate and return its covariance.
 
-    With an unknown scale all floors are of the Hessian times it, as it was told; what is returned is divided by it.
+    With an unknown scale all floors are of the Hessian times the scale, as answered; the result is divided by it.
 
     Args:
         inference: public settings, nothing open, with intervals.
-        estimate: what the optimizer returned.
+        estimate: the optimizer's result.
         oracle: the oracle it used, still open.
         shifts: unit vectors, shape (q, features), that move many coefficients together (`Design.baseline_shifts`);
-            what is not known along one enters all of them.
+            uncertainty along one enters all of them.
     """
     assert inference.curvature_floor is not None, "plan first"
     assert inference.score_floor is not None, "plan first"
@@ -164,10 +164,10 @@ def correction(kind: Correction, estimate: Estimate, curvature: Tensor) -> Tenso
     """Return the variance that the optimizer's noise adds to its last iterate, shape (..., p, p).
 
     Args:
-        kind: `stationary` as above; `printed` as in the paper: twice one step's variance for gradient descent, one
-            step's for Newton with its last floored Hessian; `released` as in its authors' code: for Newton the floored
-            M in its place; `plain` none.
-        estimate: what the optimizer returned; its step includes an unknown scale where steps are multiplied by it.
+        kind: `stationary` is as above, and `plain` none. `printed` is as in the paper: twice one step's variance for
+            gradient descent, one step's for Newton with its last floored Hessian. `released` is as in its authors'
+            code: for Newton the floored M in its place.
+        estimate: the optimizer's result; its step includes an unknown scale where steps are multiplied by it.
         curvature: the floored Hessian M, with the 1/scale of a Huber loss.
     """
     if kind == "plain":
@@ -209,14 +209,14 @@ def remembered(
 ) -> Tensor:
     """Return the squared bias of what has not forgotten its start, shape (..., p, p).
 
-    Along an eigenvector of the noised Hessian with eigenvalue l each step multiplies the distance to the minimiser by
-    f = 1 - step * l for gradient descent, and by 1 - damping * l/eigenvalue floor for Newton where l is below that
-    floor. After K steps r = f^K of the way is left, r/(1 - r) times what has been gone. An eigenvalue that had to be
-    floored is not told apart from zero and is taken for UNSEEN of the floor. A unit direction u has moved by a known
-    amount; its bias is taken to be that amount times r/(1 - r), averaged over the eigenvectors by the share (u.v)^2
-    that u has in each, and enters as if it were a standard deviation. It is reckoned for each coefficient, u an axis,
-    and for each of `shifts`. A rule of thumb: post-processing of released values; zero, up to rounding, wherever the
-    iterates have converged, and no part of the `plain` and `printed` covariances.
+    Along an eigenvector of the noised Hessian with eigenvalue l each step multiplies the distance to the minimiser by a
+    factor. It is f = 1 - step * l for gradient descent, and 1 - damping * l/eigenvalue floor for Newton where l is
+    below that floor. After K steps r = f^K of the way is left, r/(1 - r) times what has been gone. A floored eigenvalue
+    cannot be distinguished from zero, and counts as UNSEEN times the floor. A unit direction u has moved by a known
+    amount. Its assumed bias is that amount times r/(1 - r), averaged over the eigenvectors by the share (u.v)^2 that u
+    has in each. It enters as if it were a standard deviation. It is reckoned for each coefficient, u an axis, and for
+    each of `shifts`. A rule of thumb: post-processing of released values; zero, up to rounding, wherever the iterates
+    have converged, and no part of the `plain` and `printed` covariances.
     """
     if kind != "stationary":
         return torch.zeros_like(noised)

@@ -24,7 +24,7 @@ def table(title: str, caption: str, columns: Sequence[str], rows: Sequence[Seque
 
     Args:
         title: its heading.
-        caption: what stands above the table.
+        caption: heading above the table.
         columns: heads; all but the first are of figures.
         rows: as many cells each; the first one says what the row is about.
     """

@@ -1,4 +1,4 @@
-"""What intervals a job asks for: the settings of the sandwich covariance, and its two questions."""
+"""A job's settings of intervals: those of the sandwich covariance, and its two questions."""
 
 from typing import Annotated, Literal, Self
 
@@ -13,7 +13,7 @@ Share = Annotated[float, Field(gt=0, lt=1)]
 
 
 class Shares(Frozen):
-    """How mu^2 is divided between the estimate and the two matrices of the sandwich; they sum to 1."""
+    """Division of mu^2 between the estimate and the two matrices of the sandwich; the shares sum to 1."""
 
     estimate: Share
     curvature: Share

@@ -1,8 +1,8 @@
-"""What noise leaves of a symmetric matrix: eigenvalues drawn together as far as the known noise pushed them apart.
+"""Denoising of a symmetric matrix: shrinks eigenvalues together as far as the known noise pushed them apart.
 
-Additive noise of one variance on all entries spreads eigenvalues. Linear shrinkage towards their mean takes back the
-spread that noise alone explains (Ledoit and Wolf, 2004, with the noise known); an eigenvalue that stands clear of the
-noise's edge keeps what a spiked model leaves of it (Benaych-Georges and Nadakuditi, 2011). Post-processing.
+Additive noise of one variance on all entries spreads eigenvalues. Linear shrinkage towards their mean removes the
+spread that noise alone explains (Ledoit and Wolf, 2004, with the noise known). An eigenvalue beyond the noise's edge
+gets its value in a spiked model (Benaych-Georges and Nadakuditi, 2011). Post-processing.
 """
 
 from typing import NamedTuple
@@ -32,7 +32,7 @@ def shrink(measured: Array, deviation: float, least: float = 0.0, shape: Array |
         measured: shape (p, p).
         deviation: of the noise on each entry on and above the diagonal.
         least: the mean eigenvalue is taken to be no less.
-        shape: what a multiple of is expected, of trace p, shape (p, p); None: the identity.
+        shape: target, up to a multiple, of trace p, shape (p, p); None: the identity.
     """
     if shape is not None:
         return _around(shape, measured, deviation, least)

@@ -1,11 +1,11 @@
-"""How much of a mean lies in residuals that are cut off, by noised counts of residuals by sign and size.
+"""Part of a mean that lies in cut-off residuals, by noised counts of residuals by sign and size.
 
-Least squares cuts residuals r at +-b, so that a record moves a sum by no more than that. What it leaves out of the mean
-is E(r - b)+ less E(-r - b)+. Each side's share of records beyond a size is taken to fall as
-A exp(-a l - c l^2), l = log(size/begin), from where records are clearly seen: c = 0 is Pareto's law, c > 0 nearly
-lognormal's, Weibull's, a gamma or a normal law's tail. A, a and c have a public prior, and the counts, with the noise
-and the sampling error of each, make a posterior of it: what lies beyond a cut, and how badly it is known. That prior is
-an assumption: a group of records far out, too few for the noise to show, is not in it.
+Least squares cuts residuals r at +-b, so that a record moves a sum by no more than that. The cut omits E(r - b)+ less
+E(-r - b)+ from the mean. Each side's share of records beyond a size is assumed to fall as A exp(-a l - c l^2), l =
+log(size/begin), from the size where counts clearly exceed noise. With c = 0 that is Pareto's law; c > 0 is nearly the
+tail of a lognormal, Weibull, gamma or normal law. The values A, a and c have a public prior. The counts, with the noise
+and the sampling error of each, give a posterior: the part beyond a cut, and its uncertainty. That prior is an
+assumption: a group of records far out, too few for the noise to show, is not in it.
 
 Post-processing of one answer (`core.queries.looks.LinearResidualCounts`, signed): nothing here costs
 anything or meets a record.

@@ -1,8 +1,9 @@
 """The last step, the covariance and the checks of whitened Newton: arithmetic on its last noised answers.
 
-At a point theta_a the Hessian and a gradient were told, at theta_b, a Newton step on, another Hessian, the scores and a
-second gradient. All is in the re-encoded coordinates, where columns have about unit variance; a linear model's margin
-is in units of its residual scale. Post-processing of noised answers: nothing here costs anything or meets a record.
+There is a noised Hessian and a gradient at a point theta_a. At theta_b, one Newton step further, there are another
+Hessian, the scores and a second gradient. All is in the re-encoded coordinates, where columns have about unit variance;
+a linear model's margin is in units of its residual scale. Post-processing of noised answers: nothing here costs
+anything or meets a record.
 """
 
 from dataclasses import dataclass, replace
@@ -27,7 +28,7 @@ MEAN_FLOOR: Final = 0.02
 LEAST_RATIO, MOST_RATIO = 0.25, 4.0
 """Within which a mean second derivative is taken to change in the last step but one."""
 CLEAR: Final = 4.0
-"""Deviations from which on a trace is told apart from zero."""
+"""Number of deviations above which a trace counts as different from zero."""
 CAUTION: Final = 0.25
 HIDDEN_DEVIATIONS: Final = 3.5
 HIDDEN_PART: Final = 0.01
@@ -65,7 +66,7 @@ class LastAnswers:
     hessians: tuple[NoisedAnswer, NoisedAnswer]
     scores: NoisedAnswer
     explained: float
-    """What weights below one make of the ratio of scores to Hessian where the model is right."""
+    """Ratio of scores to Hessian that weights below one cause where the model is right."""
     units: int
     unidentified: float
     """Plausible deviation of the predictor (of several classes, against another class's) along a hidden direction."""
@@ -86,13 +87,13 @@ class Last(LastAnswers):
     peak: float
     """Largest second derivative of the loss."""
     tails: Tails | None = None
-    """Of least squares: what residuals were counted beyond any cut, in residual scales."""
+    """Of least squares: counted residuals beyond any cut, in residual scales."""
     cut: float = 0.0
     """Where they were cut."""
     weighted: bool = False
     """Records have sampling weights, which the counts have not."""
     doubtful: Array | None = None
-    """What the equation has of a law that was assumed, shape (p,); half of it is counted as an error."""
+    """Part of the equation that comes from an assumed law, shape (p,); half of it is counted as an error."""
     offset: float = 0.0
     """Mean of what is added to the predictor."""
 
@@ -111,11 +112,11 @@ class Whitened:
     unlearned: Array
     """The part of the covariance that lies along hidden eigenvectors of the Hessian, the guess included."""
     hessian: Array
-    """As told, pooled and not shrunk."""
+    """Noised, pooled and not shrunk."""
     last: Last
     """The answers that all of it is made of."""
     clipped: Array
-    """What stands for residuals beyond the cut."""
+    """Stand-in for residuals beyond the cut."""
     beyond: float | None
     """Of least squares, their mean as counted, which is in the intercept."""
     hidden: int
@@ -129,7 +130,8 @@ class Whitened:
     excluded: float
     """By how many deviations the answers exclude that the columns decide a binary outcome."""
     dispersed: tuple[float, float]
-    """The scores' variance over what the model and the weights explain, as told, with the deviation of its noise."""
+    """Noised ratio of the scores' variance to the part that the model and the weights explain, with the deviation of
+    its noise."""
 
 
 def newton_step(measured: NoisedAnswer, gradient: Array, peak: float, part: float = MEAN_FLOOR) -> Array:
@@ -226,8 +228,8 @@ def with_tails(last: Last, tails: Tails, cut: float, *, weighted: bool) -> Last:
 def _beyond(last: Last, theta: Array, inverse: Array) -> tuple[float | None, Array]:
     """Correct the intercept, in place, by the mean of what residuals pass the cut by; return it and its covariance.
 
-    In the intercept it is what the counts leave unknown, and a part of the correction. Slopes are not corrected: what
-    is cut off may go with a column as far as all of it does, so that the whole counts as their error.
+    In the intercept it is what the counts leave unknown, and a part of the correction. Slopes are not corrected: all of
+    the cut-off part may correlate with a column, so the whole counts as their error.
     """
     none: Array = np.zeros((len(theta), len(theta)))
     if last.tails is None:
@@ -301,8 +303,8 @@ def _scores(
 ) -> tuple[Array, float, tuple[float, float]]:
     """Return the scores relative to the Hessian, shrunk towards a multiple of it, the drift, dispersion.
 
-    Where the model is right they are that multiple, which the weights' sums tell. More is dispersion and is believed;
-    less is doubted, and where it stays it says that the Hessian is told too large.
+    Where the model is right they are that multiple, which the weights' sums tell. More is dispersion, and is kept. Less
+    is shrunk; if it remains, the noised Hessian is too large.
     """
     size = len(values)
     relative = root @ last.scores.value @ root

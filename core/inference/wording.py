@@ -1,4 +1,4 @@
-"""What is said in words beside the numbers of a release: what was fitted, what to be wary of, what a paper may quote.
+"""Words beside the numbers of a release: the fitted model, warnings, and a sentence that a paper may quote.
 
 Every figure in it is public or released.
 """
@@ -218,7 +218,7 @@ def _second_order(certificate: ErrorBound, found: SecondOrder) -> str:
 
 
 def _norm(certificate: ErrorBound, found: NoisedNorm) -> str:
-    """Say how long a gradient was told to be, and what follows for the population's."""
+    """Return the noised norm of a gradient in words, and the bound for the population's."""
     about = f"It is about {', '.join(certificate.models)}, released before; its privacy is that of the certificate"
     sentence = (
         f"{about}. The norm of the mean gradient in its {found.of} was measured once, as {found.told:.4g} "

@@ -1,9 +1,8 @@
 """The only way to the records: bounded, noised, metered questions about private records.
 
-Optimizers see this module only. Records are read by `ask`, in one call that pays first, sums under a bound, adds
-noise, and returns; everything an optimizer then computes is post-processing of what it was told.
-`core.oracle.full` and `core.oracle.samples` hold the oracles over a scope's records, `core.oracle.simulation` the one
-to synthetic data.
+Optimizers see this module only. `ask` reads records, in one call that pays first, sums under a bound, adds noise, and
+returns. Everything that an optimizer then computes is post-processing of these answers. `core.oracle.full` and
+`core.oracle.samples` hold the oracles over a scope's records, `core.oracle.simulation` the one to synthetic data.
 """
 
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Status(StrEnum):
-    """How a method ended; decided from noised values only."""
+    """Ending of a method; decided from noised values only."""
 
     FINISHED = "finished"
     STOPPED = "stopped"
@@ -36,9 +35,9 @@ class Status(StrEnum):
 class Answer:
     """A noised mean.
 
-    `value` is of the question's shape, with replicates first in a simulation, and float64, or of the precision of the
-    point where it was asked if it is a gradient or a change of one; `scale` is the standard deviation of the noise on
-    each coordinate (on and above the diagonal of a matrix), in the value's units.
+    `value` has the question's shape, with replicates first in a simulation. It is float64; a gradient, or a change of
+    one, has the precision of the point where it was asked. `scale` is the standard deviation of the noise on each
+    coordinate (on and above the diagonal of a matrix), in the value's units.
     """
 
     value: Tensor
@@ -47,7 +46,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Release(Generic[T]):
-    """What leaves the oracle: a value made of noised answers, how the method ended, and what was drawn."""
+    """Output of the oracle: a value made of noised answers, the method's ending, and the draws."""
 
     value: T
     status: Status
@@ -132,7 +131,7 @@ class PrivacyFilter(Protocol):
 
     @property
     def log(self) -> AnswerLog:
-        """What was answered so far."""
+        """The answers so far."""
 
     def cover(self, total: Event, position: int) -> None:
         """Pay for everything up to `total`, drawn by this attempt so far and now; only grows, ahead of reading.
@@ -144,7 +143,7 @@ class PrivacyFilter(Protocol):
     def prepaid(self) -> int:
         """Return how many more draws like the last one, and about the same part, are paid for already.
 
-        So many need no `cover` of their own while no other draw comes between them; 0 where each is to be told.
+        Number of draws in a row that need no `cover` of their own; 0 where each needs one.
         """
 
     def affords(self, total: Event) -> bool:

@@ -1,4 +1,4 @@
-"""What an attempt has drawn through its oracles, and the payment ahead of each answer."""
+"""An attempt's draws through its oracles, and the payment ahead of each answer."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -22,8 +22,8 @@ class DrawAccount:
     """Counts draws, part by part, between the oracles of one attempt and its privacy filter.
 
     Draws about one part compose; parts share no unit, so their totals stand side by side and the most expensive one
-    counts. A number for a part is that of a pass of a stream, of whose units none is read by two questions: draws of
-    one pass stand side by side too, and equal ones cost no more than one; passes compose.
+    counts. A number for a part is that of a pass of a stream, in which no two questions read the same unit. Draws of
+    one pass are parallel, and equal ones cost no more than one; passes compose.
 
     Filters pay for chunks of many draws. Where one says how many more of the last draw it has paid for, so many are
     counted here without pricing a total each time: that takes longer than a short sum does.
@@ -74,7 +74,7 @@ class DrawAccount:
         draw: Callable[[], Answer],
         length: int = 1,
     ) -> Answer:
-        """Return what an earlier attempt was told here; else pay for one more draw, make it and note it.
+        """Return the answer that an earlier attempt received here; else pay for one more draw, make it and note it.
 
         `length` is what the position grows by: a question, or the units of a stream that are then behind.
 

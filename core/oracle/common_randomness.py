@@ -7,7 +7,7 @@ from core.mechanisms import sampling
 
 
 class Count:
-    """How many means a client was told, by all attempts."""
+    """Number of means that a site received, in all attempts."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -16,7 +16,7 @@ class Count:
 class CommonRandomness:
     """Data-free draws that all clients make alike, and anybody could who knows the federation's name.
 
-    They hang on how many means were told before, so that an attempt that goes on draws those of the one before it.
+    They depend on the number of means received before, so that a continued attempt draws the same ones.
     """
 
     def __init__(self, name: str, answered: Count) -> None:

@@ -11,12 +11,12 @@ from core.base.errors import ensure
 class StreamCursor:
     """Counts the units that are behind, pass after pass; no batch is of two passes.
 
-    Where too few units are left in a pass, the next batch is the first of the next one: what is left is never read in
-    that pass. A unit is so in one batch of a pass at most, whatever the sizes of the batches.
+    Where too few units are left in a pass, the next batch is the first of the next pass; the units left are not read in
+    this one. A unit is so in one batch of a pass at most, whatever the sizes of the batches.
 
     Args:
         units: of one pass.
-        passes: how often the units are gone through.
+        passes: number of passes over the units.
         behind: units of all passes that are behind at the start.
 
     Attributes:

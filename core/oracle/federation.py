@@ -1,22 +1,23 @@
-"""An oracle over oracles: clients who answer from their own records, each with its own noise, and go on with the mean.
+"""An oracle over oracles: sites answer from their own records, each with its own noise, and continue with the mean.
 
 Source: algorithm 3 of Tao, Zhang, Yu, Cheng, Dressler and Wang (Second-order convergence in private stochastic
-non-convex optimization). There a server averages; here every client does, and runs the same method on the same means,
-so that there is nobody who could see anything else.
+non-convex optimization). There a server averages. Here every site does, and runs the same method on the same means, so
+that no party receives anything else.
 
-Privacy, for each client alone and against everybody (inter-client record-level privacy). Its oracle pays from its own
-ledger, adds the full noise of its own question, and only then does the answer leave; whatever the others say, however
-it was chosen, is a public input to its next question. So its transcript is that of a centralised job on its records,
-and its price is that job's, whatever becomes of the others. The noise of the mean is smaller by the square root of the
-number of clients; nobody's own is.
+Privacy, for each site alone and against all others (inter-client record-level privacy). Its oracle pays from its own
+ledger and adds the full noise of its own question; only then does the answer leave. The others' messages, however they
+were chosen, are public inputs to its next question. Its transcript is therefore that of a centralised job on its
+records, and so is its price, whatever the others do. The noise of the mean is smaller by the square root of the number
+of sites; that of each answer is not.
 
-Lockstep. Before a question is paid for anywhere, the first client tells its point, from which another's may differ by
-rounding (`core.oracle.points`), and everybody says that it is the same question, in the same round, and that he affords
-it; the rest of an attempt's life is agreed in the same way. A message that was heard before is dropped, and one about
-anything else ends the attempt.
+Lockstep. Before any site pays for a question, the first site sends its point, from which another's may differ by
+rounding (`core.oracle.points`). Each site confirms that it has the same question, in the same round, and can afford it.
+They agree on all other steps of an attempt in the same way. A repeated message is dropped, and one about anything else
+ends the attempt.
 
-Transcripts. Clients keep the means that they were told, with the state that the method made of them. Their methods are
-the same, so of two transcripts one begins with the other: whoever has kept less goes on from what another has kept.
+Transcripts. Sites keep the means that they received, with the state that the method made of them. Their methods are the
+same, so of two transcripts the longer one begins with the other. A site that has kept less continues from another's
+transcript.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -41,7 +42,7 @@ from core.queries.sums.peer_group import PeerGroup
 T = TypeVar("T")
 
 TOLD: Final = "federation/told"
-"""In a kept state: how many means it was made of."""
+"""In a kept state: number of means that it was made of."""
 _HEADER: Final = Struct(">QB32s")
 _UNITS_BYTES: Final = 8
 _MOST_UNITS: Final = 2**48
@@ -52,7 +53,7 @@ _MOST_STALE: Final = 1000
 
 @dataclass(frozen=True)
 class Kind:
-    """What a round is about; both sides of a message say it."""
+    """Subject of a round; both sides of a message name it."""
 
     number: int
 
@@ -64,7 +65,7 @@ AFFORDS: Final = Kind(3)
 RELEASE: Final = Kind(4)
 FACTS: Final = Kind(5)
 KEPT: Final = Kind(6)
-"""What an attempt may go on from; see `core.training.federated`."""
+"""State that an attempt may continue from; see `core.training.federated`."""
 POINT: Final = Kind(7)
 """Where the next question is asked; see `core.oracle.points`."""
 
@@ -87,7 +88,7 @@ class MessageRounds:
         Args:
             kind: of the round.
             subject: 32 bytes, a digest of what it is about.
-            content: what this client says.
+            content: this site's message.
 
         Raises:
             PeerLost: somebody has gone, or is not in the same round about the same subject.
@@ -98,7 +99,7 @@ class MessageRounds:
         return [content if place == own else self._hear(place, kind, subject) for place in range(self.peers.size)]
 
     def _hear(self, place: int, kind: Kind, subject: bytes) -> bytes:
-        """Return what another says in this round; what it said in earlier ones is dropped."""
+        """Return another's message of this round; those of earlier rounds are dropped."""
         for _ in range(_MOST_STALE):
             message = self.peers.receive(place)
             if len(message) < _HEADER.size:
@@ -123,7 +124,7 @@ class Pausing(Protocol):
         """Say whether stopping before `total` is paid loses nothing."""
 
     def stop_here(self) -> NoReturn:
-        """Keep what was told and stop. Raises Drained."""
+        """Keep the means received and stop. Raises Drained."""
 
 
 @final
@@ -163,7 +164,7 @@ class SiteFilter:
         pausing: stops it; the privacy filter itself, as a rule. None: it goes on to its end.
 
     Attributes:
-        log: states alone: what clients go on from is not their own answers but the means of all.
+        log: states alone: sites continue from the means of all, not from their own answers.
         subject: a digest of the question that is being asked.
         peer_lost: whether it is known before the question that it cannot be answered together.
         asked: whether the client's own oracle was asked anything; before that nothing hangs on a record.
@@ -188,12 +189,12 @@ class SiteFilter:
     def cover(self, total: Event, position: int) -> None:
         """Pay, once everybody says that it is about to answer the same question and affords it.
 
-        Whoever was asked to stop says so here, and all of them stop where it costs nobody anything; so does, without
-        the others, whoever finds out here that they are gone.
+        A site that was asked to stop reports it here, and all stop where it costs no site anything. A site that finds
+        the others gone stops without them.
 
         Raises:
             PeerLost: somebody has gone, or does not afford it, or asks something else; nothing was paid here.
-            Drained: what was told is kept; nothing was paid here.
+            Drained: the means received are kept; nothing was paid here.
         """
         self.asked = True
         pausing = self._pausing
@@ -232,12 +233,12 @@ class SiteFilter:
 
 @final
 class FederatedOracle:
-    """The mean over clients of their own noised answers; every client has one of these, and they are equal.
+    """The mean over sites of their own noised answers; every site has one of these, and they are equal.
 
     The mean is unweighted, over clients: F is the mean of theirs, however many records each has. A client asks its own
     oracle a question with its own batch; sizes may differ from client to client, and so may the noise. Counts, moments
-    and sums over re-encoded rows are averaged over units instead, each client's answer weighted by its public count:
-    what is made of them, with its intervals, is as of all records together.
+    and sums over re-encoded rows are averaged over units instead, each site's answer weighted by its public count.
+    Results made of them, with their intervals, are as of all records together.
 
     Args:
         own: this client's oracle, on `payments`, or on another of its blocks.
@@ -260,9 +261,9 @@ class FederatedOracle:
         self.precision: Final = torch.float64  # what machines round otherwise shall add up to nothing: see `points`
 
     def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:
-        """Return the mean of all clients' noised answers at theta, shape (p,), and at `other` for pairs.
+        """Return the mean of all sites' noised answers at theta, shape (p,), and at `other` for pairs.
 
-        Its scale is that of the mean, from every client's own.
+        Its scale is that of the mean, from every site's own.
 
         Raises:
             PeerLost: somebody has gone, or asks something else. Where that is found out before paying, nobody pays.
@@ -304,7 +305,7 @@ class FederatedOracle:
         return initial if kept is None else {name: value for name, value in kept.items() if name != TOLD}
 
     def keep(self, state: dict[str, Tensor], step: int) -> None:
-        """Offer the state after `step` steps, as every client does."""
+        """Offer the state after `step` steps, as every site does."""
         ensure(TOLD not in state, "a method's state has names of its own")
         self._payments.own.log.keep({**state, TOLD: torch.tensor(self._answered.count)}, step)
 
@@ -355,9 +356,9 @@ def _common(question: Question) -> Question:
 
 
 def _common_facts(own: Facts, rounds: MessageRounds) -> tuple[Facts, list[float]]:
-    """Return the facts of all clients together: so many units in all, and everything else as each has it.
+    """Return the facts of all sites together: the sum of their units, and all else as each has it.
 
-    Beside them each client's share of the units, by place.
+    Beside them each site's share of the units, by place.
 
     Raises:
         PeerLost: somebody has gone, says of its records what others do not, or counts none.

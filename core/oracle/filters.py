@@ -73,7 +73,7 @@ class CountingFilter:
         log: of answers; None: `LastState`.
 
     Attributes:
-        totals: what was covered, in order.
+        totals: the covered draws, in order.
         positions: the position of each.
         log: of answers.
     """

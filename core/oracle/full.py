@@ -1,7 +1,7 @@
-"""Oracles over a scope's records: what all of them share, and the one where each question reads every record.
+"""Oracles over a scope's records: their common base, and the one where each question reads every record.
 
-What every answer goes through, in this order: the shapes of points are checked, the total with this answer is paid,
-records are selected and summed under a bound, integer noise is added, and the noisy mean leaves.
+Each answer takes these steps, in this order. The shapes of points are checked. The total with this answer is paid.
+Records are selected and summed under a bound. Integer noise is added, and the noisy mean leaves.
 
 Samples and streams are in `core.oracle.samples`.
 """
@@ -67,7 +67,7 @@ class ReadSelection:
 
 @dataclass(frozen=True)
 class _Known:
-    """What is the same whenever a question is asked again: public, and not looked for in every step."""
+    """Values that are the same whenever a question is asked again: public, and cached between steps."""
 
     question: Question
     event: Event
@@ -76,11 +76,11 @@ class _Known:
 
 
 class RecordsOracle(ABC):
-    """What all oracles over private records share; an oracle is used by one thread.
+    """Base of all oracles over private records; an oracle is used by one thread.
 
     Args:
         problem: the records.
-        facts: what is public about all of them; `units` counts every record, named blocks included.
+        facts: public facts about all of them; `units` counts every record, named blocks included.
         payments: pays ahead of reading.
         generator: the job's own; nothing else may noise private records.
         blocks: names of public sets of records, bool masks of shape (n,), disjoint: membership may depend on a record's
@@ -129,7 +129,7 @@ class RecordsOracle(ABC):
 
     @property
     def _is_network(self) -> bool:
-        """Whether sums have parts of so few rows for any question: what a network's have."""
+        """Whether sums have parts of few rows for any question, as a network's have."""
         return self._whole_facts.part_rows is not None
 
     @abstractmethod
@@ -156,7 +156,8 @@ class RecordsOracle(ABC):
         A question about a list is asked at theta of shape (K, p), one about re-encoded rows at a point above its
         encoding.
 
-        What an earlier attempt of the same job was told at this place is returned as it was, without reading.
+        If an earlier attempt of the same job received an answer at this place, it is returned unchanged, without
+        reading.
 
         Raises:
             StaleAttempt: the job is no longer ours; no record was read.
@@ -210,7 +211,7 @@ class RecordsOracle(ABC):
         """Return the integer sum that an answer is made of, in part steps; of scores, these.
 
         The facts say how sums are made and charged; those of scores are charged by the public ones. A network's vector
-        that is told itself may be left open.
+        that is the answer itself may be left open.
         """
         if isinstance(question, AbstractScored):
             scores = [self._score(question, point, selected) for point in theta]
@@ -266,7 +267,7 @@ class RecordsOracle(ABC):
 
 @dataclass(frozen=True)
 class _Remembered:
-    """The integer sum of a gradient, and what it was the sum of; private state, which no one is told."""
+    """The integer sum of a gradient, and its inputs; private state that never leaves."""
 
     part: str
     clip: Clipped
@@ -282,9 +283,9 @@ class _Remembered:
 class FullOracle(RecordsOracle):
     """Every question is about every record.
 
-    The sum that a norm was told of is remembered until the next gradient or norm, so that a norm and then a gradient at
-    one point read the records once. What is told, noised and paid for is the same as if they were read again: a sum
-    depends on records and public values alone.
+    The sum behind a norm is kept until the next gradient or norm, so that a norm and then a gradient at one point read
+    the records once. Answer, noise and price are the same as if they were read again: a sum depends on records and
+    public values alone.
     """
 
     _last: _Remembered | None = None

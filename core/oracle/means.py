@@ -1,4 +1,4 @@
-"""What clients of a federation tell each other of their noised answers, and the mean that all of them make of it.
+"""Messages by which a federation's sites exchange noised answers, and the mean that each of them makes.
 
 Sums and quotients of 64-bit floats in the order of places: the same bits everywhere.
 """
@@ -39,7 +39,7 @@ def heard(content: bytes, shape: torch.Size) -> Answer:
 
 
 def mean(answers: Sequence[Answer]) -> Answer:
-    """Return the plain mean; its scale is that of the mean, from every client's own."""
+    """Return the plain mean; its scale is that of the mean, from every site's own."""
     total = answers[0].value
     for answer in answers[1:]:
         total = total + answer.value

@@ -61,7 +61,7 @@ _Counts = CellCounts | LinearResidualCounts | MagnitudeCounts | ResidualMagnitud
 _Tables = TableCounts | CutSums | CutProducts | InfluenceSquares
 _Looked = ReencodedGradient | WeightSums | ClassSum | _Counts
 Vectors = Gradient | GradientDifference | HessianProduct | Secant | _Looked | _Tables
-"""Sums that are told entry by entry, as they are."""
+"""Sums that are answered entry by entry, unchanged."""
 
 
 @lru_cache(maxsize=64)  # a method asks the same few questions in every step
@@ -156,12 +156,12 @@ def noised_mean(
         total: int64, in part steps, of the shape of what is summed, (K, p) for a list of points; only its upper
             triangle is released from a matrix. Of scores, these themselves, shape (K,). Or a vector whose last part is
             floats. A vector that is told is used up: the answer stands where it stood.
-        question: what was summed.
+        question: the sum.
         facts: its public facts.
         terms: public cap on the number of terms.
         divisor: the public (expected) number of units.
         generator: the job's own.
-        theta: where it is asked, shape (p,) or (K, p); a vector is told in its precision.
+        theta: where it is asked, shape (p,) or (K, p); a vector's answer has its precision.
     """
     if isinstance(question, AbstractScored):
         scores = closed(total).tolist()

@@ -1,12 +1,12 @@
 """Work on un-noised values that takes a time of its own, held to public deadlines.
 
-How long eigenvalues, or big integers, take to work out depends on what they are; sums do not. So whatever turns sums
-into a score, and scores into a choice, ends at a deadline that no record has a part in: four times what the slowest of
-some public examples of the same size took on this machine, measured when a question of that size is first asked.
+The time to compute eigenvalues, or with big integers, depends on their values; that of sums does not. Therefore turning
+sums into a score, and scores into a choice, ends at a deadline that does not depend on records. The deadline is four
+times the slowest of some public examples of the same size on this machine, measured at the first question of that size.
 
-Where a deadline is passed, because the machine is busy or a matrix is slower than all examples, the next one is at
-twice the time, and so on: the answer is given, for a job that failed would tell the same. Which of the deadlines it was
-is then visible. That is decided by load as a rule, and is in no price.
+A busy machine, or a matrix slower than all examples, may miss a deadline. The next one is then at twice the time, and
+so on. The answer is given, since a failed job would reveal the same. The number of the deadline is then visible. As a
+rule load decides it; no price covers it.
 """
 
 import time

@@ -1,12 +1,12 @@
-"""The point that all clients of a federation are at: the first one's, where another's differs by rounding alone.
+"""The common point of all sites of a federation: the first one's, where another's differs by rounding alone.
 
-Clients run one method on one sequence of means, and the means are the same bits everywhere: sums and quotients of
-64-bit floats, in one order. What a method makes of them may differ in its last bits between machines of other kinds, by
-sums of products, exponentials or norms. So the first client tells its point, and everybody answers there. Each goes on
-from its own, which the means alone move: what rounding adds up to stays rounding.
+Sites run one method on one sequence of means, and the means are the same bits everywhere: sums and quotients of 64-bit
+floats, in one order. A method's results may differ in their last bits between different machines, by sums of products,
+exponentials or norms. The first site therefore sends its point, and every site answers there. Each continues from its
+own point, which the means alone move, so rounding errors stay rounding errors.
 
 No privacy rests on it. A point is made of what was released before, and may be anything: an oracle's price holds at
-any. What is farther off than rounding ends the attempt, before anybody pays.
+any. A point that differs by more than rounding ends the attempt, before any site pays.
 """
 
 from collections.abc import Sequence

@@ -47,7 +47,7 @@ class SampleOracle(RecordsOracle):
     """A oracle whose questions read some of the records; gradients of linear predictors are summed in single precision.
 
     They are charged as they are summed, by parts, which takes less than two parts in ten thousand more noise: see
-    `core.queries.sums.single`. What is summed so depends on the question and the kind of problem, which are public.
+    `core.queries.sums.single`. The form of the sum depends on the question and the kind of problem, which are public.
     """
 
     @cached_property
@@ -65,30 +65,31 @@ class SampleOracle(RecordsOracle):
 class PoissonOracle(SampleOracle):
     """Every question draws its own sample, each record with probability exactly parts / 2^64.
 
-    The sum divides by the expected size: the realised one shows nowhere. It is over a list of rows whose public length
-    the sample passes with probability below 2^-84 (`sampling.padded_length`), in a secret, uniformly random order with
-    padding; or, where that length is not far below n, over all rows with a mask. A sample that passes its length is
-    summed whole, by such a full pass: with that probability a law is drawn that is not the one that is priced, and a
-    scope's count of draws has room for it (`core.privacy.draws`).
+    The sum divides by the expected size: the realised one shows nowhere. It is over a list of rows in a secret,
+    uniformly random order with padding. The sample exceeds the list's public length with probability below 2^-84
+    (`sampling.padded_length`). Where that length is not far below n, the sum is over all rows with a mask. A sample
+    that exceeds its length is summed whole, by such a full pass. With that probability the law drawn is not the one
+    priced; a scope's count of draws has room for it (`core.privacy.draws`).
 
-    Proof of the price (`Coupling.SLOT` of `core.privacy.events`). Let x be the unit in which D and D' differ, null in
-    D'. Fix everybody else's coins, and the order of the L slots. Where x is not in the sample, D and D' sum the same
-    slots. Where it is, D' has zeros in x's slot, and so D and D' have where x is not in the sample: the L slots then
-    hold the same bytes in as many orders (`sampling.ListedSample`). The integer sum is a function of these bytes and of
-    public values: one tree of additions, one number of threads, one alignment, and no branch on what is counted. So
-    "zeroed, in the sample" and "absent" give the same law, exactly. And in D, x's slot holds x in place of these zeros,
-    with all other slots the same: the integers move by what the grid charges. That is one Gaussian answer, whose mean
-    moves by at most one sensitivity with probability q and not at all else, in either order of the neighbours: what is
-    priced.
+    Proof of the price (`Coupling.SLOT` of `core.privacy.events`). Let x be the unit in which D and D' differ, excluded
+    in D'. Fix the coins of all other units, and the order of the L slots. Where x is not in the sample, D and D' sum
+    the same slots. Where it is, D' has zeros in x's slot, and so D and D' have where x is not in the sample: the L
+    slots then hold the same bytes in as many orders (`sampling.ListedSample`). The integer sum is a function of these
+    bytes and of public values: one tree of additions, one number of threads, one alignment, and no branch on what is
+    counted. Hence "zeroed, in the sample" and "absent" give the same law, exactly. In D, x's slot holds x in place of
+    these zeros, with all other slots the same: the integers move by what the grid charges. That is one Gaussian answer,
+    whose mean moves by at most one sensitivity with probability q and else not at all, in either order of the
+    neighbours. The price is of exactly that.
 
-    Under a mask, x is summed as a number times its features. Left out or null, that number is a zero and the features
-    are finite, so a zero is added, of either sign, which changes no float but a zero's sign, and no integer. (Networks
-    and compiled sums in single precision overwrite what is left out here, too.) So no order needs to be secret.
+    Under a mask, x is summed as a number times its features. Left out or excluded, that number is a zero and the
+    features are finite, so a zero is added, of either sign, which changes no float but a zero's sign, and no integer.
+    (Networks and compiled sums in single precision overwrite what is left out here, too.) No order then needs to be
+    secret.
 
-    Price of the sum's own error. Whether a list or a mask is summed, it is a sum of at most n terms in at most as many
-    parts as n units have, none of them larger: the grid of a full pass over n units bounds the error of both, and it
-    is the grid that is used, whatever the sample's size; that of sums in single precision bounds what the one part errs
-    by that x's slot is in, however many there are.
+    Price of the sum's own error. With a list or a mask, it is a sum of at most n terms in at most as many parts as n
+    units have, none of them larger. The grid of a full pass over n units bounds the error of both, and is used for
+    every sample's size. In single precision the grid bounds the error of the one part that holds x's slot, for any
+    number of parts.
 
     Args:
         problem: as `RecordsOracle`, like the others.
@@ -162,12 +163,11 @@ def sampled(question: Question, parts: int) -> Event:
 class StreamOracle(SampleOracle):
     """Every record is read by one question of a pass at most: the next ones of a public order, a batch a question.
 
-    Answers about disjoint batches are priced in parallel: a whole pass costs its most expensive question, however
-    many are asked, for a unit is in one batch of it; passes compose. That needs no secret: an order may be anything
-    that no record decides, and who knows it knows which answer a unit is in, as the price allows. Batches may differ in
-    size, as what was told decides: which units a question reads is then a function of earlier answers, and those are
-    about other units. No batch is of two passes, so none holds a unit twice. When too few units are left, `affords`
-    says so.
+    Answers about disjoint batches are priced in parallel: a whole pass costs its most expensive question, however many
+    are asked, for a unit is in one batch of it; passes compose. That needs no secret: an order may be anything that no
+    record decides, and who knows it knows which answer a unit is in, as the price allows. Earlier answers may decide
+    the sizes of batches. A question's units are then a function of earlier answers, which are about other units. No
+    batch is of two passes, so none holds a unit twice. When too few units are left, `affords` says so.
 
     Args:
         problem: as `RecordsOracle`, like the others.

@@ -2,8 +2,8 @@
 
 The same questions, the same problems and the same noise scale as at a real oracle, lattice costs included, so a study
 of a method is a study of the code that jobs run. Samples and streams are drawn as the oracles draw them, or come as
-fresh draws of a population. The noise is *continuous* Gaussian, not discrete: no privacy hangs on its last bits here,
-and on grids as fine as the lattice's the two laws cannot be told apart by any statistic.
+fresh draws of a population. The noise is *continuous* Gaussian, not discrete: no privacy depends on its last bits here.
+On grids as fine as the lattice's no statistic can distinguish the two laws.
 """
 
 from collections.abc import Callable
@@ -108,8 +108,7 @@ class Simulation:
     def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:
         """Return a noised mean at theta, float64, shape (p,) or (R, p), and for pairs at `other`, shaped likewise.
 
-        A list of points has shape (K, p), and no replicates: what is chosen among them in one replicate is not in
-        another.
+        A list of points has shape (K, p), and no replicates, since each replicate would choose a different one.
         """
         assert (other is not None) == (question.places == "pair"), "pairs are asked at two points, all else at one"
         assert other is None or other.shape == theta.shape, "both points have one shape"

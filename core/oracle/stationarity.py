@@ -1,10 +1,10 @@
 """Scores of points by their distance from a second-order stationary point, as integers, and a choice by them.
 
-A score is max((|g| - alpha)/a, (-l - gamma)/b), see `core.queries.hessians`, in steps of 2^-20. Both of its
-parts are made of integer sums that are private and stay here: a gradient's, whose integer norm moves by at most an
-integer a between neighbours, and a Hessian's, whose least eigenvalue, rounded down, moves by at most an integer b. Then
-floor((x - A) 2^20/a) moves by at most 2^20 where x moves by at most a, for a floor of numbers that are an integer
-apart is that integer apart; and so does the larger of two such numbers. So a score's sensitivity is 2^20 steps exactly.
+A score is max((|g| - alpha)/a, (-l - gamma)/b), see `core.queries.hessians`, in steps of 2^-20. Both of its parts are
+made of integer sums that are private and stay here. A gradient's integer norm moves by at most an integer a between
+neighbours. A Hessian's least eigenvalue, rounded down, moves by at most an integer b. Then floor((x - A) 2^20/a) moves
+by at most 2^20 where x moves by at most a, for floors of numbers that are an integer apart are that integer apart. The
+larger of two such numbers moves by no more. A score's sensitivity is therefore 2^20 steps exactly.
 
 The integer b. The exact sums of neighbours are at most m C' apart in operator norm, C' = M/(1 - 2^-10), m as for any
 sum; Weyl's inequality has eigenvalues no farther apart. The integer sum differs from the exact one, in steps, by at
@@ -70,7 +70,7 @@ def scales_of(question: Scored, facts: Facts, terms: int) -> Scales:
 
 
 class Read(Protocol):
-    """What is public of the records that sums were made of."""
+    """Public facts about the records behind the sums."""
 
     @property
     def terms(self) -> int:
@@ -91,7 +91,7 @@ def score_of(
         facts: public.
         theta: the point, shape (p,), for a ridge.
         sums: of the gradient, shape (p,), and of the Hessian, shape (p, p), in part steps of their grids.
-        read: what is public of the records.
+        read: public facts about the records.
     """
     scales, divisor = scales_of(question, facts, read.terms), read.divisor
     slope, bend = round_parts(sums[0], scales.slope), round_parts(sums[1], scales.bend)
