@@ -5,7 +5,7 @@ noises are independent. Sampling errors are not, where both saw the same people,
 released. The variance of a difference is not known, but bounded:
 
 * one equation (model, loss, weights, columns) on the same records. Both share one sampling error, and the difference is
-noise alone, with a variance of at most V1 + V2. That gives the standard error, which is too large;
+  noise alone, with a variance of at most V1 + V2. That gives the standard error, which is too large;
 * no record in both: the variance is V1 + V2;
 * the same people, otherwise: at most (s1 + s2)^2 whatever the correlation (Cauchy-Schwarz).
 

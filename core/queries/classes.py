@@ -11,7 +11,7 @@ A record's score is then w U'(q - e_y) kron E x and its Hessian w S kron E x (E 
 Bounds, for any probabilities, w = min(1, t^2/|E x|^2):
 
 * |U'(q - e_y)| = |q - e_y|, since q - e_y adds up to zero. Its square, (1 - q_y)^2 + sum over k != y of q_k^2, is at
-most 2 (1 - q_y)^2 <= 2. Attained where another class has probability 1.
+  most 2 (1 - q_y)^2 <= 2. Attained where another class has probability 1.
 * |S|_F = |diag(q) - q q'|_F, since the vector of ones is in its null space. With a = sum q^2 and b = sum q^3 its square
   is a - 2 b + a^2, and b >= a^2 by the inequality of Cauchy and Schwarz on q^(1/2) and q^(3/2). Hence it is at most a
   (1 - a) <= 1/4, and |S|_F <= 1/2: attained by two classes of probability 1/2 each. No eigenvalue is above 1/2 either.

@@ -8,16 +8,16 @@ Every answer therefore consists of sums of numbers, numbers times x and numbers 
 Terms, of the very floats a, s, r and g = w 1{|r| < c} of a record, and of x:
 
 * gradient (a x, s): products of at most two. In floats too |psi_c| <= c, and w |x| <= t, so |a| |x| <= t c; and s lies
-in w [(kappa - c^2)/2, kappa/2] for |psi_c|^2 <= c^2. Hence its norm is at most B, and two of them are at most the
-catalogue's diameter apart: 2 t c along x, c^2/2 along the scale. Both hold up to some roundings, inside the margin.
-Clipping to C < B multiplies a and s by one number and makes new floats of them, of norm at most C. A projection on a
-ball never increases distances.
+  in w [(kappa - c^2)/2, kappa/2] for |psi_c|^2 <= c^2. Hence its norm is at most B, and two of them are at most the
+  catalogue's diameter apart: 2 t c along x, c^2/2 along the scale. Both hold up to some roundings, inside the margin.
+  Clipping to C < B multiplies a and s by one number and makes new floats of them, of norm at most C. A projection on a
+  ball never increases distances.
 * change of the gradient between two points: the differences of two numbers a and of two numbers s, clipped to the cap
-as above: new floats again, of norm at most the cap.
+  as above: new floats again, of norm at most the cap.
 * Hessian g u u^T: entries g x_j x_k, g r x_j and g r r, three floats each, whatever was rounded on the way. Since g >=
-0 it is positive semidefinite of rank one, and g (|x|^2 + r^2) <= bound by the weights, |r| < c, and clipping g.
+  0 it is positive semidefinite of rank one, and g (|x|^2 + r^2) <= bound by the weights, |r| < c, and clipping g.
 * score v v^T, v = (a x, s) the gradient: entries a a x_j x_k, a s x_j and s s. These are at most four floats and, with
-a a and a s rounded first, three roundings; rank one with |v|^2 <= B^2.
+  a a and a s rounded first, three roundings; rank one with |v|^2 <= B^2.
 * slope: one float, clamped to [-B, B].
 
 Where a scale is not positive and finite, the numbers of all records are zero by selection. Where a margin is not

@@ -8,16 +8,15 @@ other. Every answer therefore consists of sums of numbers times x and numbers ti
 Terms, of the very floats of a record:
 
 * gradient s kron x: s_k = w (q_k - 1{y = k}), products of two. Up to K roundings |q - e_y| <= sqrt(2) (1 for two
-classes), and w |x| <= t. Clipping to C below that multiplies all s_k by one number and makes new floats of them.
+  classes), and w |x| <= t. Clipping to C below that multiplies all s_k by one number and makes new floats of them.
 * change of the gradient between two points: differences of two numbers s_k each, clipped to the cap as above: new
-floats again.
+  floats again.
 * Hessian: with c_kl = w q_k q_l rounded, the block (k, l) is -c_kl x x^T and the block (k, k) is d_k x x^T, products of
-three. Here d_k is the sum of c_kl over all other classes l, the baseline's included, rounded up. In the matrix of d_k
-and -c_kl each diagonal entry is at least the sum of its row's other entries in size. The matrix is therefore positive
-semidefinite, and so is its product with x x^T (not of rank one, which the lattice does not require). Rounding up raises
-the norm by less than
-  K 2^-50, inside the margin; without it, the Frobenius norm is at most 1/2 (1/4 for two classes) times w |x|^2 <= t^2.
-  Clipping to less multiplies w before any use of it.
+  three. Here d_k is the sum of c_kl over all other classes l, the baseline's included, rounded up. In the matrix of d_k
+  and -c_kl each diagonal entry is at least the sum of its row's other entries in size. The matrix is therefore positive
+  semidefinite, and so is its product with x x^T (not of rank one, which the lattice does not require). Rounding up
+  raises the norm by less than K 2^-50, inside the margin; without it, the Frobenius norm is at most 1/2 (1/4 for two
+  classes) times w |x|^2 <= t^2. Clipping to less multiplies w before any use of it.
 * score v v^T, v = s kron x: entries s_k s_l x_i x_j, four floats and three roundings; rank one, |v|^2 <= B^2.
 * slope: one float, clamped to [-B, B].
 
