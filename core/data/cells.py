@@ -1,4 +1,4 @@
-"""What one cell means under its declared column: the meaning that the store's decoder gives to whole columns."""
+"""Meaning of one cell under its declared column, as the store's decoder gives it to whole columns."""
 
 import re
 from datetime import date, datetime

@@ -1,8 +1,8 @@
 """Declared columns: types, bounds and categories by the owner's word, never computed from the records.
 
-A column says which values its cells may take. What a cell holds never makes an upload fail: numbers and dates outside
-their bounds are clamped, unknown categories take `other`, and everything else that cannot be read, or is one of the
-`missing` codes, is missing; a missing value takes `fill` where one is declared.
+A column says which values its cells may take. No content of a cell makes an upload fail. Numbers and dates outside
+their bounds are clamped, and unknown categories take `other`. Any other unreadable cell, or one of the `missing` codes,
+is missing; a missing value takes `fill` where one is declared.
 """
 
 import re
@@ -93,7 +93,7 @@ _FILL = "value that stands for a missing one; without it such a row is excluded"
 
 
 def _above(upper: Any, info: ValidationInfo) -> Any:  # noqa: ANN401 - numbers or dates
-    """Refuse an upper bound that is not above the lower one, or too near to it to be told apart."""
+    """Refuse an upper bound that is not above the lower one, or too near to it to be distinguished."""
     lower = info.data.get("lower")
     if lower is None:
         return upper
@@ -231,9 +231,9 @@ class BinaryColumn(Frozen):
 class ArrayColumn(Frozen):
     """An array of numbers a record, all of one shape: an image, a sequence, a list of tokens.
 
-    Numbers outside [lower, upper] are clamped; tokens, which are whole, are rounded as well. An array of another
-    shape, with an entry that is no finite number or with one of the `missing` numbers in it is missing: such a row is a
-    null record for models that use the column.
+    Numbers outside [lower, upper] are clamped; tokens, which are whole, are rounded as well. An array is missing if it
+    has another shape, an entry that is no finite number, or one of the `missing` numbers. Such a row is excluded from
+    models that use the column.
     """
 
     type: Literal["array"] = "array"
@@ -279,7 +279,7 @@ class ArrayColumn(Frozen):
 
     @property
     def numbers(self) -> int:
-        """How many numbers one record has."""
+        """Number of numbers in one record."""
         return prod(self.shape)
 
     @property

@@ -1,8 +1,8 @@
 """Orthonormal contrasts of classes: K predictors that add up to zero, by K - 1 coordinates.
 
-Helmert's contrasts, scaled to length 1. Chances are those of any K predictors that differ from these by one number, so
-nothing is lost; and every class is treated alike, where coordinates against a baseline make that class's errors those
-of all.
+Helmert's contrasts, scaled to length 1. Probabilities are those of any K predictors that differ from these by one
+number, so nothing is lost. Every class is treated alike; coordinates against a baseline would put that class's errors
+into all others.
 """
 
 from math import sqrt

@@ -3,8 +3,8 @@
 Processors take a hundred times as long for a product below the smallest normal float. A cell next to the middle of its
 column would make such products in each pass, and only a record's own numbers say whether it does. From 2^-300 on, the
 product of any two encoded numbers is normal in double precision, with a record's own number as well, which is 2^-200 or
-more (`core.data.limits`); and from 2^-60 on in single precision. What is lost of a record is far below one step of
-any grid.
+more (`core.data.limits`); and from 2^-60 on in single precision. The change of a record is far below one step of any
+grid.
 """
 
 from typing import TYPE_CHECKING, Final

@@ -1,4 +1,4 @@
-"""What every loss of the catalogue promises, and what the robust ones share."""
+"""Base classes of the catalogue's losses: the promises of all, and the common part of the robust ones."""
 
 from abc import ABC, abstractmethod
 from typing import Annotated
@@ -12,7 +12,7 @@ Scale = PositiveNumber | None
 
 
 class AbstractLoss(Frozen, ABC):
-    """What a loss promises of every record; figures are for scales in the units of the margin."""
+    """Promises of a loss for every record; figures are for scales in the units of the margin."""
 
     @property
     @abstractmethod

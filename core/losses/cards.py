@@ -1,4 +1,4 @@
-"""What losses and weights are called, assume and promise: their entries in the catalogue.
+"""Catalogue entries of losses and weights: names, assumptions and promises.
 
 Constants are formulas in the fields of a loss, of weights, and of one another; `t` is the bound of the weights.
 """

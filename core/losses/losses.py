@@ -1,9 +1,9 @@
 """Losses and weights as public values with their public constants; per-record code is in `core.queries.sums`.
 
-A loss is a function of the margin m = x.b and the target y; a weight tames it for records with large features. What
-both together promise of every record, whatever it says: the norm of its gradient (B), the Frobenius norm of its Hessian
-(Bbar) and, for some, how fast that may change. Robust losses are scale * rho((y - m)/scale), so that gradients carry no
-1/scale and Hessians do.
+A loss is a function of the margin m = x.b and the target y; a weight tames it for records with large features. Both
+together bound, for every possible record, the norm of its gradient (B), the Frobenius norm of its Hessian (Bbar) and,
+for some, the Hessian's rate of change. Robust losses are scale * rho((y - m)/scale), so that gradients carry no 1/scale
+and Hessians do.
 
 Source: Avella-Medina, Bradshaw and Loh (2023), losses (6) and (7), examples 1 and 2, section 5 and appendices C and H;
 the self-concordant losses are those of Ostrovskii and Bach (2021).
@@ -23,8 +23,8 @@ from core.privacy.facts import Frozen
 class Mallows(Frozen):
     """w(x) = min(1, (t/|x|)^power) with t = `bound`, on the scaled features, intercept included; None: planned.
 
-    |w x| <= t for every power and every x, so no row needs to be bounded. w |x|^2 <= t^2 from the second power on and
-    w |x|^3 <= t^3 for the third; without such a bound the matrix question it is for is refused. The paper's W1, W2, W3.
+    For every power and every x, |w x| <= t, so no row needs to be bounded. From the second power on, w |x|^2 <= t^2,
+    and w |x|^3 <= t^3 for the third. A matrix question that lacks its bound is refused. The paper's W1, W2, W3.
     """
 
     kind: Literal["mallows"] = "mallows"
@@ -45,8 +45,8 @@ class Schweppe(Frozen):
 class Clip(Frozen):
     """No weight: each record's gradient g is clipped to g * min(1, h/|g|), h = `bound`; None: planned.
 
-    What machine learning does, for comparison: the clipped gradient is that of no loss, so its zero is another
-    parameter than the one asked for (inconsistent in logistic regression) and it has no intervals.
+    The usual way of machine learning, for comparison. The clipped gradient is that of no loss, so its zero is another
+    parameter than the requested one (inconsistent in logistic regression), and it has no intervals.
     """
 
     kind: Literal["clip"] = "clip"
@@ -127,8 +127,8 @@ class Multinomial(AbstractLoss):
 
     Margins are x.b_k, k = 1 .. classes - 1; parameters are the b_k one after the other, p (classes - 1) of them. The
     gradient of a record is (q - e_y) kron w x and its Hessian (diag(q) - q q^T) kron w x x^T, positive semidefinite but
-    not of rank one. |q - e_y| <= sqrt(2) (on two classes: 1), and the Frobenius norm of diag(q) - q q^T, over all
-    classes but the baseline, is largest where two of them share all probability: 1/2 (on two classes: 1/4).
+    not of rank one. The norm |q - e_y| is at most sqrt(2) (on two classes: 1). The Frobenius norm of diag(q) - q q^T,
+    over all classes but the baseline, is largest where two of them share all probability: 1/2 (on two classes: 1/4).
     """
 
     kind: Literal["multinomial"] = "multinomial"

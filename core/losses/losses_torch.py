@@ -197,10 +197,10 @@ def ordinary(numbers: Tensor) -> Tensor:
 def record_weights(norms: Tensor, weights: Weights) -> Tensor:
     """Return what each record's loss is multiplied by, same shape as the norms; Schweppe's are inside the loss.
 
-    Mallows weights are powers of a quotient, which overflow for no norm: w |x| <= t and, from the second power on,
-    w |x|^2 <= t^2 hold up to a few roundings, far inside the margin that the lattice charges; a cube may be too small
-    for an ordinary float, and then errs by less than 2^-1074, which is nothing beside t^2/|x|^2. A norm of zero has
-    weight 1 and nothing to weigh.
+    Mallows weights are powers of a quotient, which overflow for no norm. Up to a few roundings, far inside the
+    lattice's margin, w |x| <= t holds, and w |x|^2 <= t^2 from the second power on. A cube may be too small for an
+    ordinary float; it then errs by less than 2^-1074, negligible beside t^2/|x|^2. A norm of zero has weight 1 and
+    nothing to weigh.
     """
     assert weights.bound is not None, "plan first"
     match weights:

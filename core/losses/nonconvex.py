@@ -1,9 +1,8 @@
 """Losses that are not convex in the margin: their public constants. Per-record code is in `core.queries.sums`.
 
 Their Hessians may have negative eigenvalues, so no question about a mean of positive semidefinite matrices may be asked
-of them: no Newton steps and no intervals. What is known of them instead is how smooth they are, how far down they bend
-and how high they start (`core.models.loss_geometry`), which is what the methods of Menart, Ullah, Arora, Bassily and
-Guzman (2024) rest on.
+of them: no Newton steps and no intervals. Their known properties are smoothness, negative curvature and height at the
+start (`core.models.loss_geometry`). The methods of Menart, Ullah, Arora, Bassily and Guzman (2024) need these.
 """
 
 from abc import abstractmethod
@@ -22,8 +21,9 @@ _BRIER_TURN: Final = 0.6362642907
 class GemanMcClure(AbstractRobust):
     """rho(t) = c^2/2 t^2/(c^2 + t^2): redescending, records far off count for nothing; never above scale c^2/2.
 
-    With u = t/c: rho' = c u/(1 + u^2)^2, most at u = 1/sqrt(3), where it is 3 sqrt(3) c/16. rho'' = (1 - 3 u^2)/(1 +
-    u^2)^3, 1 at zero and least at u = 1, where it is -1/4. c = 3.787 has 95 % efficiency for normal errors.
+    With u = t/c: rho' = c u/(1 + u^2)^2, most at u = 1/sqrt(3), where it is 3 sqrt(3) c/16. The curvature is rho'' = (1
+    - 3 u^2)/(1 + u^2)^3, 1 at zero and least at u = 1, where it is -1/4. The constant c = 3.787 has 95 % efficiency for
+    normal errors.
 
     Source: Geman and McClure (1987).
     """
@@ -57,8 +57,8 @@ class GemanMcClure(AbstractRobust):
 class Cauchy(AbstractRobust):
     """rho(t) = c^2/2 log(1 + (t/c)^2): redescending, the likelihood of Cauchy errors.
 
-    With u = t/c: rho' = c u/(1 + u^2), most at u = 1, where it is c/2. rho'' = (1 - u^2)/(1 + u^2)^2, 1 at zero and
-    least at u^2 = 3, where it is -1/8. c = 2.385 has 95 % efficiency for normal errors.
+    With u = t/c: rho' = c u/(1 + u^2), most at u = 1, where it is c/2. The curvature is rho'' = (1 - u^2)/(1 + u^2)^2,
+    1 at zero and least at u^2 = 3, where it is -1/8. The constant c = 2.385 has 95 % efficiency for normal errors.
     """
 
     kind: Literal["cauchy"] = "cauchy"
@@ -129,10 +129,10 @@ class SineLink(AbstractLoss):
     """(s(m) - y)^2/2 with the link s(m) = m + a sin m, 0 < a < 1: a non-convex generalised linear model, one minimum.
 
     s' = 1 + a cos m lies in [1 - a, 1 + a], so s grows and takes every value. The score (s - y) s' has no bound, so
-    gradients are clipped. Where it is clipped to [-b, b], |s - y| <= b/s' and the second derivative
-    s'^2 + (s - y) s'' differs from s'^2 by at most b |s''|/s' = b a |sin m|/(1 + a cos m), which is most at
-    cos m = -a: b a/sqrt(1 - a^2). So the clipped score is Lipschitz with (1 + a)^2 + b a/sqrt(1 - a^2) and the loss
-    bends down by at most b a/sqrt(1 - a^2) - (1 - a)^2: bounds, not attained.
+    gradients are clipped. Where it is clipped to [-b, b], |s - y| <= b/s'. The second derivative s'^2 + (s - y) s''
+    then differs from s'^2 by at most b |s''|/s' = b a |sin m|/(1 + a cos m). That is most at cos m = -a: b a/sqrt(1 -
+    a^2). The clipped score is thus Lipschitz with (1 + a)^2 + b a/sqrt(1 - a^2), and the loss has negative curvature of
+    at most b a/sqrt(1 - a^2) - (1 - a)^2: bounds, not attained.
 
     Source: Menart, Ullah, Arora, Bassily and Guzman (2024), section 1: generalised linear models satisfy the KL
     condition with kappa = 2 where their link's slope is bounded away from zero.
@@ -225,10 +225,10 @@ class SmoothPhase(AbstractPhase):
     """(m^2 - y)^2/4, y >= 0, cut to `cap`: score m (m^2 - y), second derivative 3 m^2 - y, at least -cap.
 
     Where the score is clipped to [-b, b], the second derivative is most at the largest margin with |score| <= b, for
-    the largest target: there m (m^2 - cap) = b, and 3 m^2 - cap is at least 2 cap, more than it is below zero anywhere.
-    (As b grows with the target fixed m does; as the target grows with b fixed, 3 m^2 - y changes by
-    6 m^2/(3 m^2 - y) - 1 >= 1 for each unit of it.) Times r^2, with b = h/r, it grows with the norm r of a row: its
-    derivative has the sign of 6 m^4 - 3 m^2 y + y^2 > 0, so the longest row is the worst.
+    the largest target. There m (m^2 - cap) = b, and 3 m^2 - cap is at least 2 cap, more than its largest negative size.
+    (As b grows with the target fixed m does; as the target grows with b fixed, 3 m^2 - y changes by 6 m^2/(3 m^2 - y) -
+    1 >= 1 for each unit of it.) Times r^2, with b = h/r, it grows with the norm r of a row: its derivative has the sign
+    of 6 m^4 - 3 m^2 y + y^2 > 0, so the longest row is the worst.
 
     At b = 0 all gradients vanish, and the mean loss has a saddle or a maximum there.
 
@@ -271,8 +271,8 @@ class SmoothPhase(AbstractPhase):
 class RobustPhase(AbstractPhase):
     """|m^2 - y|, y >= 0, cut to `cap`: sharp at its minima and not smooth, weakly convex.
 
-    |m^2 - y| + m^2 is the larger of 2 m^2 - y and y, both convex, so 2 is its weak convexity; clipping the score cuts
-    its slopes at the ends of each piece, and leaves the jump at m^2 = y one upwards.
+    The sum |m^2 - y| + m^2 is the larger of 2 m^2 - y and y, both convex, so 2 is its weak convexity. Clipping the
+    score cuts its slopes at the ends of each piece, and keeps the jump at m^2 = y upwards.
 
     At b = 0 all gradients vanish, and the mean loss has a maximum there unless most targets are zero.
 

@@ -1,11 +1,10 @@
 """Per-record robust losses at a known scale: scale * rho(r), r = (target - margin)/scale; the last two not convex.
 
-Gradients carry no 1/scale and Hessians do. psi and rho'' have limits, which residuals too large for a float reach, so
-neither is ever anything but a number for a finite margin; values are infinite only where the loss itself is beyond the
-largest float.
+Gradients carry no 1/scale and Hessians do. Residuals too large for a float reach the limits of psi and rho'', so both
+are numbers for every finite margin. Values are infinite only where the loss itself is beyond the largest float.
 
-Source: Avella-Medina, Bradshaw and Loh (2023), loss (6), examples 1 and 2 and appendix C; the self-concordant losses
-are those of Ostrovskii and Bach (2021), theirs in a form that is equal and has no 0/0 at zero.
+Source: Avella-Medina, Bradshaw and Loh (2023), loss (6), examples 1 and 2 and appendix C. The self-concordant losses
+are those of Ostrovskii and Bach (2021), in an equal form without 0/0 at zero.
 """
 
 from math import log, sqrt
@@ -21,7 +20,7 @@ FLAT = 2.0**110
 
 
 class _Robust:
-    """What all of them share."""
+    """Common base of these losses."""
 
     def __init__(self, c: float, scale: float) -> None:
         self.c = c

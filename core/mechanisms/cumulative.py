@@ -1,6 +1,6 @@
 """Laws on a few thousand events, drawn by comparing bits with a table of their cumulative distribution.
 
-What is drawn, and which bits decide it, is written here in NumPy. `core.mechanisms.strips` says what the events are.
+NumPy code here defines the draws and the bits that decide them. `core.mechanisms.strips` says what the events are.
 """
 
 from itertools import accumulate
@@ -54,7 +54,7 @@ class CumulativeTable:
     Attributes:
         high, low: the table's values, their leading and their last 64 bits.
         guide: by cell, which event it is, or the number of an undecided cell.
-        first: by undecided cell, less UNDECIDED: how many values are below all of its words.
+        first: by undecided cell, less UNDECIDED: number of values below all of its words.
     """
 
     __slots__ = ("first", "guide", "high", "low")
@@ -80,7 +80,7 @@ class CumulativeTable:
 
     @property
     def rounded(self) -> float:
-        """How far the drawn law is from that of the masses in total variation, at most: 2^-128 a value.
+        """Largest total variation between the drawn law and that of the masses: 2^-128 a value.
 
         Each of the values is off by less, and an event's probability is a difference of two of them.
         """

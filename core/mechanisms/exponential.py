@@ -1,22 +1,22 @@
 """The exponential mechanism on integer scores: a choice that small scores make likely.
 
-Index k is drawn with probability in proportion to exp(-s_k / P), for integer scores s_k and a public float P > 0,
-taken as the rational number that it is. Where no score moves by more than D between neighbours, the logarithm of a
-probability moves by (s_k - s'_k)/P plus something that is the same for all k: its range over k is at most 2 D/P
-(Durfee and Rogers 2019; Dong, Durfee and Rogers 2020).
+Index k is drawn with probability in proportion to exp(-s_k / P), for integer scores s_k and a public float P > 0, taken
+as the rational number that it is. Let no score move by more than D between neighbours. The logarithm of a probability
+then moves by (s_k - s'_k)/P plus an amount that is the same for all k. Its range over k is at most 2 D/P (Durfee and
+Rogers 2019; Dong, Durfee and Rogers 2020).
 
-How it is drawn. Scores count from the least of them, which no law of this kind notices. The exponent x_k is a
-fixed-point number with 168 bits after the point, rounded down, and at most 256; exp(-x_k) is a product of one factor
-for each of its 44 hexadecimal digits, in fixed point with 256 bits. An index is the number of cumulative weights at or
-below u A / 2^256, rounded down, with A the sum of all weights and u of 256 uniform bits. So the number of random bits
-and of operations depends on K alone.
+Draw. Scores count from the least of them, which no law of this kind notices. The exponent x_k is a fixed-point number
+with 168 bits after the point, rounded down, and at most 256. The factor exp(-x_k) is a product of one factor for each
+of its 44 hexadecimal digits, in fixed point with 256 bits. An index is the number of cumulative weights at or below u A
+/ 2^256, rounded down, with A the sum of all weights and u of 256 uniform bits. The numbers of random bits and of
+operations thus depend on K alone.
 
 Distance from the ideal law, in total variation. With v_k = exp(-(s_k - least)/P), the largest of which is 1:
 
 * the exponent: rounding it down by less than 2^-168 moves v_k by less than that; cutting it at 256 by less than
   exp(-256) < 2^-369;
-* the product: every factor is within 2^-255 of what it stands for, every one of 44 products is rounded down by less
-  than 2^-256, and factors are at most 1, so the errors add up to less than 2^-248;
+* the product: every factor is within 2^-255 of its exact value, each of 44 products is rounded down by less than
+  2^-256, and factors are at most 1. The errors add up to less than 2^-248;
 * the quotients: weights a_k within e = 2^-167 of v_k, whose sum V is at least 1, have a law within
   (1/2) sum |a_k/A - v_k/V| <= sum |a_k - v_k| / V <= K e of the ideal one;
 * the draw: each index has floor-or-ceiling of 2^256 a_k/A of the values of u, or one off: less than K 2^-256 in all.

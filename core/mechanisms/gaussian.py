@@ -4,10 +4,10 @@ The law with parameter sigma gives x the probability exp(-x^2 / (2 sigma^2)) / Z
 an integer shift m and an integer order k, E_0[(p_m/p_0)^k] = exp((k^2 - k) m^2 / (2 sigma^2)), in any dimension: its
 Renyi price is exactly the continuous Gaussian's.
 
-How it is drawn. A narrow law comes from its cumulative distribution in 128-bit integers, a table that 64 uniform bits,
-and 64 more on a tie, are compared with exactly (`core.mechanisms.cumulative`). Of a wide one the table has cells of 2^k
-integers, and which of a cell's it is say further uniform bits, and now and then a test (`core.mechanisms.strips`, which
-bounds the distance of a draw from the ideal law).
+Draw. A narrow law comes from its cumulative distribution in 128-bit integers, a table that 64 uniform bits, and 64 more
+on a tie, are compared with exactly (`core.mechanisms.cumulative`). For a wide law the table has cells of 2^k integers.
+Further uniform bits, and sometimes a test, select one of a cell's integers (`core.mechanisms.strips`, which bounds the
+distance of a draw from the ideal law).
 
 `distance_per_draw` is below 2^-108 for every parameter. Each coordinate that is drawn is counted for it
 (`core.privacy.draws`).
@@ -57,7 +57,7 @@ class DiscreteGaussian:
     Attributes:
         sigma: the parameter.
         distance: bound on the total-variation distance of one draw from the ideal law.
-        strips: how it is made.
+        strips: its recipe.
         draws: of it.
     """
 

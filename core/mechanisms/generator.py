@@ -33,7 +33,7 @@ MOST_AHEAD: Final = 2**13
 
 LAWS_AHEAD: Final = 8
 _ZEROS: Final = memoryview(bytes(2**18))
-"""What a stream is added to, of most requests: nothing is filled for them anew."""
+"""Zeros that the stream is added to for most requests, so that none are filled anew."""
 
 _NONE: Final = np.empty(0, dtype=np.int64)
 
@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 class _Forks:
-    """How often this process image was forked; a child counts one more than its parent had."""
+    """Number of forks of this process image; a child counts one more than its parent."""
 
     count = 0
 
@@ -67,7 +67,7 @@ class Generator(ABC):
         """Return the same, maybe in a room that is used again and again: nothing long is allocated for each chunk.
 
         Args:
-            room: its own memory, shape (ROOM_BEHIND + count or more,); what it holds may be gone.
+            room: its own memory, shape (ROOM_BEHIND + count or more,); its content may be overwritten.
             count: of words.
         """
         del room  # a generator that has words somewhere gives those
@@ -90,9 +90,9 @@ class SystemGenerator(Generator):
     def rekey(self) -> None:
         """Start a new stream under 32 fresh bytes from the system, and drop all that was drawn ahead.
 
-        Whoever has captured the state before can tell nothing of what is drawn after. A job does so at each payment
-        (`core.training`): what is dropped was told to nobody, and it is dropped for a reason that no draw has a
-        part in, so what is drawn in its place has the same law.
+        A captured earlier state reveals nothing about later draws. A job calls this at each payment (`core.training`).
+        The dropped draws were never used, and the reason for dropping them does not depend on any draw, so their
+        replacements have the same law.
         """
         cipher = Cipher(algorithms.AES(os.urandom(KEY_BYTES)), modes.CTR(os.urandom(BLOCK_BYTES)))
         self.__stream: CipherContext = cipher.encryptor()
@@ -124,13 +124,13 @@ class SystemGenerator(Generator):
     def ahead(self, law: float, size: int, draw: Callable[[int], NDArray[np.int64]]) -> NDArray[np.int64]:
         """Return `size` fresh integers of a law, of which more are drawn at a time, twice as many each time.
 
-        No integer is returned twice. What was drawn ahead is in no checkpoint, since a generator can be neither copied
-        nor stored, and a forked child drops it with its parent's key. Some laws are kept; one that is forgotten takes
-        with it what was drawn of it.
+        No integer is returned twice. No checkpoint has draws made ahead, since a generator can be neither copied nor
+        stored. A forked child drops them with its parent's key. Some laws are kept; one that is forgotten takes with it
+        what was drawn of it.
 
         Args:
             law: tells laws apart.
-            size: how many, shape (size,).
+            size: number of integers.
             draw: returns as many independent draws of the law as it is asked for, from this generator.
         """
         if self.__identity != (os.getpid(), _Forks.count):
@@ -146,7 +146,7 @@ class SystemGenerator(Generator):
     def next_of(self, law: Hashable, draw: Callable[[], list[T]]) -> T:
         """Return a fresh draw of a law, of which several are made at a time: one after the other takes less time.
 
-        What was said of `ahead` holds: nothing is returned twice, stored or inherited.
+        As with `ahead`, no draw is returned twice, stored or inherited.
 
         Args:
             law: tells laws apart.

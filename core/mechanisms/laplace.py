@@ -3,7 +3,7 @@
 The law of scale b gives the integer x the probability tanh(1/(2 b)) exp(-|x|/b); for an integer shift m the ratio of
 two probabilities is at most exp(|m|/b), and nothing else about it is used.
 
-How it is drawn. It is that of G - G', two independent geometric draws, P(G = x) = (1 - q) q^x, q = exp(-1/b). With
+Draw. It is that of G - G', two independent geometric draws, P(G = x) = (1 - q) q^x, q = exp(-1/b). With
 x = sum_i x_i 2^i that probability is a product over the bits of x, so the bits of G are independent, bit i being 1 with
 probability 1/(1 + exp(2^i/b)). There are as many bits as carry 2^7 b; each is 1 where 128 uniform bits are below
 that probability, rounded down to a multiple of 2^-128. The number of random bits depends on b alone.
@@ -15,12 +15,12 @@ from 2^m on, 2^m >= 128 b, moves G with probability at most exp(-2^m/b) <= exp(-
 AboveThreshold, here for scores that are to be small, of which no one moves by more than the integer D between
 neighbours. With independent noise t ~ Laplace(s D) on the threshold T and n_k ~ Laplace(2 s D) on each score q_k, the
 answer is the first k with q_k + n_k <= T + t, or none. It is (2/s)-differentially private however many scores there
-are. Proof. Fix n_1, ..., n_{k-1} and let g = min over i < k of q_i + n_i: the answer is k iff T + t < g and
-q_k + n_k <= T + t. For the neighbour's scores q', g' differs from g by an integer of at most D; so the pair (t, n_k)
-answers k on q iff (t + g' - g, n_k + g' - g + q_k - q'_k) does on q', a bijection of pairs of integers which moves t by
-at most D and n_k by at most 2 D: probabilities change by at most exp(D/(s D) + 2 D/(2 s D)) = exp(2/s). The answer none
-needs the shift of t alone. (Dwork and Roth 2014, theorem 3.23, on integers.) Scores and their integer D are whatever
-they are: nothing is rounded here.
+are. Proof. Fix n_1, ..., n_{k-1} and let g = min over i < k of q_i + n_i: the answer is k iff T + t < g and q_k + n_k
+<= T + t. For the neighbour's scores q', g' differs from g by an integer of at most D. The pair (t, n_k) answers k on q
+iff (t + g' - g, n_k + g' - g + q_k - q'_k) does on q'. This bijection of pairs of integers moves t by at most D and n_k
+by at most 2 D. Probabilities change by at most exp(D/(s D) + 2 D/(2 s D)) = exp(2/s). The answer none needs the shift
+of t alone. (Dwork and Roth 2014, theorem 3.23, on integers.) Scores and their integer D are whatever they are: nothing
+is rounded here.
 """
 
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ def draw(generator: Generator, scale: float, count: int) -> list[int]:
     Args:
         generator: the job's own; an oracle passes it through `require_system`.
         scale: b, taken as the rational number that it is, between 2^-10 and 2^60.
-        count: how many.
+        count: number of draws.
     """
     ensure(isfinite(scale), "a scale is a number")
     ensure(SMALLEST_SCALE <= scale <= LARGEST_SCALE, "a scale is an ordinary number")

@@ -1,8 +1,8 @@
 """The integer lattice: from bounded real contributions to integers with a proven sensitivity.
 
 Floating-point sums depend on order, and a float plus float noise can betray the float (Mironov 2012; Casacuberta,
-Shoemate, Vadhan and Wagaman 2022). So contributions become integers first, the noise is an integer, and only the noisy
-integer becomes a float again.
+Shoemate, Vadhan and Wagaman 2022). Contributions therefore become integers first, the noise is an integer, and only the
+noisy integer becomes a float again.
 
 Parts of the rows are summed as floats, at memory speed. Each part's sum is rounded to a finer grid, where parts add up
 without error, and the total is rounded to the grid; the sensitivity pays for the worst roundings of both neighbours.
@@ -40,7 +40,7 @@ _TOTAL_BITS: Final = 61
 """Sums of parts stay below 2^61 on the finer grid, the parts' own roundings aside: 63 bits hold them with room."""
 _MOST_PART_BITS: Final = 20
 _UNDERFLOW: Final = 2.0**-80
-"""What a single-precision product may lose where it underflows, its factors being below 2^41, with room."""
+"""Bound on the loss of a single-precision product that underflows, its factors being below 2^41, with room."""
 
 
 @dataclass(frozen=True)
@@ -74,22 +74,22 @@ class Grid:
 def bounded_error_grid(clip: float, units: int, coordinates: int, multiple: float) -> Grid:
     """Return the grid of float64 sums of parts of `units` clipped terms, rounded and added as integers.
 
-    The terms v_i have norms at most C' = clip / (1 - 2^-10); each coordinate of v_i is a product of at most four floats
-    (one or two make up the record's number, one or two are entries). Parts of at most m = min(n, PART_UNITS) terms,
-    K = ceil(n / PART_UNITS) of them, are each summed in any order by ordinary (not Strassen-like) summation in float64,
-    with or without fused multiply-adds, and rounded to the nearest multiple of the part step. These integers are added
-    exactly, by whomever and in any order, and the total is rounded to the nearest step.
+    The terms v_i have norms at most C' = clip / (1 - 2^-10). Each coordinate of v_i is a product of at most four
+    floats: one or two make up the record's number, one or two are entries. There are K = ceil(n / PART_UNITS) parts of
+    at most m = min(n, PART_UNITS) terms. Each is summed in any order by ordinary (not Strassen-like) summation in
+    float64, with or without fused multiply-adds, and rounded to the nearest multiple of the part step. These integers
+    are added exactly, by whomever and in any order, and the total is rounded to the nearest step.
 
-    Error before the last rounding. Higham 2002, section 3.1: each coordinate of a part errs by at most gamma_{m+2}
-    times the sum of its absolute products, gamma_k = k u / (1 - k u), u = 2^-53: at most three roundings for the
-    product's factors and m - 1 additions. (Products that underflow add at most n sqrt(D) 2^-1073 in all.) Its rounding
-    adds half a part step in each of D coordinates. Dividing by the part step, a power of two, loses nothing. Taking
-    norms over the coordinates, the triangle inequality over parts gives
-    E = gamma_{m+2} * n * C' + K * sqrt(D) * part_step / 2.
+    Error before the last rounding. By Higham 2002, section 3.1, each coordinate of a part errs by at most gamma_{m+2}
+    times the sum of its absolute products, gamma_k = k u / (1 - k u), u = 2^-53. There are at most three roundings for
+    the product's factors and m - 1 additions. (Products that underflow add at most n sqrt(D) 2^-1073 in all.) Its
+    rounding adds half a part step in each of D coordinates. Dividing by the part step, a power of two, loses nothing.
+    Taking norms over the coordinates, the triangle inequality over parts gives E = gamma_{m+2} * n * C' + K * sqrt(D) *
+    part_step / 2.
 
-    Sensitivity. Let the exact sums of two neighbours differ by at most `multiple` * C'. Both sums err by E, whether or
-    not the parts without the changed unit came out the same, and both last roundings by half a step in each
-    coordinate, so the integers differ, in steps, by at most (multiple * C' + 2 E) / step + sqrt(D).
+    Sensitivity. Let the exact sums of two neighbours differ by at most `multiple` * C'. Both sums err by E, even if the
+    parts without the changed unit differ. Both last roundings err by half a step in each coordinate. The integers thus
+    differ, in steps, by at most (multiple * C' + 2 E) / step + sqrt(D).
 
     Size. All n terms together are below 2^61 part steps in norm, so no sum of any parts overflows.
 
@@ -123,11 +123,11 @@ def vector_grid(clip: float, units: int, dimension: int, adjacency: Adjacency, d
     Zeroing a unit moves the exact sum by one term: multiple 1. Changing it moves the sum by the difference of two: at
     most 2 C' by the triangle inequality, so multiple 2; both are attained.
 
-    With a diameter D. All exact terms, the zero of a null record among them, lie within D' = D / (1 - 2^-10) of one
-    another: whoever gives D proves it of the very floats that terms are products of, as `bounded_error_grid` asks it of
-    C. So changing a unit moves the exact sum by at most D' = (D / C) C': multiple D / C. It lies between 1, since a
-    term of norm C and a null record's zero are two of them, and 2. Zeroing a unit is as before: a ball around zero
-    knows nothing of D. What parts and roundings add is that of all sums.
+    With a diameter D. All exact terms, an excluded row's zero among them, lie within D' = D / (1 - 2^-10) of one
+    another. The caller proves D for the very floats that terms are products of, as `bounded_error_grid` requires of C.
+    Changing a unit thus moves the exact sum by at most D' = (D / C) C': multiple D / C. It lies between 1 and 2, since
+    a term of norm C and an excluded row's zero are two of them. Zeroing a unit is as before: a ball around zero knows
+    nothing of D. Parts and roundings add the same as for all sums.
 
     Args:
         clip: C.
@@ -166,27 +166,27 @@ def network_grid(clip: float, part_rows: int, terms: int, dimension: int, adjace
     """Return the grid for single-precision sums of clipped gradients of networks, by parts of few rows.
 
     The terms v_i have norms at most C' = clip / (1 - 2^-10); each coordinate is a product of at most three floats of
-    single precision (the record's weight and one or two entries). Each of K = ceil(terms / part_rows) parts of at most
-    m = min(part_rows, terms) terms is summed in any order by ordinary summation in single precision, with or without
-    fused multiply-adds; each is truncated toward zero to a multiple of the part step; the integers are added exactly,
-    and the total is rounded to the nearest step.
+    single precision (the record's weight and one or two entries). There are K = ceil(terms / part_rows) parts of at
+    most m = min(part_rows, terms) terms. Each is summed in any order by ordinary summation in single precision, with or
+    without fused multiply-adds, and truncated toward zero to a multiple of the part step. The integers are added
+    exactly, and the total is rounded to the nearest step.
 
     Error of one part, before its truncation. A sum of m terms is a binary tree with the terms for leaves, maybe another
-    one in each coordinate. A term d additions deep passes through d roundings there and at most two in its products;
-    with one more for what sums over places err (`core.queries.sums.network.grams`), its share of the error is at most
-    gamma_{d+3} of its size, gamma_k = k u / (1 - k u) <= k c, c = u / (1 - (m + 2) u), u = 2^-24, for d <= m - 1
-    (Higham 2002, section 3.1). So by Cauchy and Schwarz a coordinate with terms t_i, d_i deep, errs by at most
-    c (sum_i (d_i + 3)^2)^(1/2) (sum_i t_i^2)^(1/2), and all of them together, the terms' squared norms being at most
-    C'^2 each, by e = c sqrt(m Q) C' in norm, where Q is the most that sum_i (d_i + 3)^2 comes to in any tree: about
-    m^3 / 3, so that e is about .58 of what m + 2 roundings of every term would come to; see `deepest_squares`.
-    Products that underflow, or that a processor flushes to zero, add m sqrt(D) 2^-80.
+    one in each coordinate. A term d additions deep passes through d roundings there and at most two in its products.
+    One more is for the error of sums over places (`core.queries.sums.network.grams`). Its share of the error is at most
+    gamma_{d+3} of its size, for d <= m - 1 (Higham 2002, section 3.1). Here gamma_k = k u / (1 - k u) <= k c, c = u /
+    (1 - (m + 2) u), u = 2^-24. By Cauchy and Schwarz a coordinate with terms t_i, d_i deep, errs by at most c (sum_i
+    (d_i + 3)^2)^(1/2) (sum_i t_i^2)^(1/2). The terms' squared norms are at most C'^2 each, so all coordinates together
+    err by e = c sqrt(m Q) C' in norm. Here Q is the largest sum_i (d_i + 3)^2 of any tree, about m^3 / 3: e is about
+    .58 of the error with m + 2 roundings of every term; see `deepest_squares`. Products that underflow, or that a
+    processor flushes to zero, add m sqrt(D) 2^-80.
 
     Sensitivity. A term depends on its own record, its slot and public values, and a part's float sum on its terms
-    alone, so neighbours differ in the one part that holds the changed record's slot; all other parts' integers are the
-    same. The exact sums of that part differ by at most `multiple` C', 1 where a unit is zeroed, 2 where it changes.
+    alone. Neighbours thus differ in the one part that holds the changed record's slot; all other parts' integers are
+    the same. The exact sums of that part differ by at most `multiple` C', 1 where a unit is zeroed, 2 where it changes.
     Both float sums err by e, both truncations by less than a part step in each of D coordinates, and both last
-    roundings by half a step: in steps, (multiple C' + 2 e + 2 sqrt(D) part_step) / step + sqrt(D). How many parts there
-    are does not enter, so that a sample may be read in two lists where it is larger than planned.
+    roundings by half a step. The sum, in steps, is (multiple C' + 2 e + 2 sqrt(D) part_step) / step + sqrt(D). The
+    number of parts does not enter, so a sample larger than planned may be read in two lists.
 
     Size. All terms together are below 2^61 part steps in norm, so no sum of any parts overflows.
 
@@ -220,8 +220,8 @@ def deepest_squares(leaves: int) -> int:
     """Return the most that the squares of (depth + 3), added over the leaves of a binary tree, come to.
 
     It is that of the tree which adds one leaf after the other, with depths 1, 2, ..., m - 1 and m - 1 again. Proof, for
-    f(d) = (d + s)^2 and every s > 0, by induction: a tree of m >= 4 leaves with a and b of them on its sides,
-    2 <= a <= b, has at most those of two such trees, one level down, with depths 2..a, a and 2..b, b; ours has 2..m-1,
+    f(d) = (d + s)^2 and every s > 0, by induction. Take a tree of m >= 4 leaves with a and b of them on its sides, 2 <=
+    a <= b. It has at most those of two such trees, one level down, with depths 2..a, a and 2..b, b; ours has 2..m-1,
     m-1 and 1 there. Without 2..b on both sides, the a - 1 depths 2..a are no more than b+1..m-1, f being increasing,
     and f(a) + f(b) <= f(m - 1) + f(1), f being convex and a + b = (m - 1) + 1. With a = 1 it is ours.
     """
@@ -257,8 +257,8 @@ def integer_norm(integers: NDArray[np.int64]) -> int:
 
     Sensitivity: norms of neighbours differ by at most the integer sensitivity of S, their floors by at most one more.
 
-    Time: each entry is cut into three parts of 21 bits, whose products add up in machine words, so it depends on shapes
-    alone but for the last root, of one number, where it varies by less than a microsecond.
+    Time: each entry is cut into three parts of 21 bits, whose products add up in machine words. The time depends on
+    shapes alone, except for the last root, of one number, where it varies by less than a microsecond.
     """
     squares, cut = 0, np.int64(2**_PART_BITS - 1)
     flat = np.abs(integers.ravel())

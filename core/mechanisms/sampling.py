@@ -77,8 +77,8 @@ def rate_parts(rate: float) -> int:
 class _Groups:
     """The law of which of eight units are in a sample, each with probability k / 2^64, as a byte, a bit for each.
 
-    A byte with c ones has probability k^c (2^64 - k)^(8 - c) / 2^512. So it is how many of the first 255 cumulative
-    numerators are reached by 512 uniform bits, read as a number, of which the leading 16 nearly always decide.
+    A byte with c ones has probability k^c (2^64 - k)^(8 - c) / 2^512. The count is thus the number of the first 255
+    cumulative numerators that a number of 512 uniform bits reaches. Its leading 16 bits nearly always decide.
 
     Args:
         parts: k in [0, 2^64].
@@ -218,14 +218,14 @@ def _exponent(size: int, units: int, parts: int) -> float:
 class ListedSample(NamedTuple):
     """A sample as a list of a public length: L slots in an order that is uniformly random, secret and fresh.
 
-    The slots that are not included are padding. Their rows only say which memory is read: whoever sums a list puts
-    zeros in place of these records before any arithmetic, and null records are zeros already. So a slot with a null
-    record and a slot with padding hold the same bytes.
+    The slots that are not included are padding. Their rows only select the memory that is read: before any arithmetic,
+    a sum over the list replaces these records by zeros, and excluded rows are zeros already. A slot with an excluded
+    row and a slot with padding thus hold the same bytes.
 
     Law. Let S be a sample of at most L units without the unit x. Given S, the list puts S and L - |S| paddings into the
     L slots in a uniformly random order. Given S and x, at most L units, x has one of these paddings' places, and the
-    order is uniformly random again. So with x null, "x in the sample" and "x not in it" give the same law of the L
-    slots' bytes: the same orders, in one of which x stands in the place of a padding.
+    order is uniformly random again. With x excluded, "x in the sample" and "x not in it" thus give the same law of the
+    L slots' bytes. The orders are the same, and in one of them x stands in the place of a padding.
     """
 
     rows: NDArray[np.int64]
@@ -238,9 +238,9 @@ def poisson_list(generator: Generator, parts: int, units: int, length: int) -> L
     """Draw a sample with the law of `poisson_mask`, as a list of `length` rows; as a mask where it is larger.
 
     Each step works on arrays of public shapes: groups that may have units in the sample are listed with padding first,
-    then these units are, and then all slots are shuffled. What pads the list costs what the sample does: rows from all
-    over the records, which are read and overwritten. Compiled, the same words give the same list, and all loops are as
-    long as these arrays.
+    then these units are, and then all slots are shuffled. Padding costs as much as the sample: rows from all over the
+    records, which are read and overwritten. Compiled, the same words give the same list, and all loops are as long as
+    these arrays.
 
     Args:
         generator: the job's own.
@@ -273,7 +273,7 @@ def list_by(
 
 
 def _units_of(generator: Generator, found: _Found, count: int, units: int, length: int) -> ListedSample | None:
-    """Return the units of groups as a list, None where they are more; what are no units leave the bytes."""
+    """Return the units of groups as a list, None where they are more; padding leaves the bytes."""
     places, drawn, _ = found
     drawn *= places < count
     if spare := count * _TOGETHER - units:  # bits of the last group that are no units

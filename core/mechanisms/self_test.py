@@ -122,7 +122,7 @@ def _draws_agree(found: CDLL, words: NDArray[np.uint64]) -> bool:
 
 
 def _sums_agree(found: CDLL, words: NDArray[np.uint64]) -> bool:
-    """Compare what is told of sums of all sizes and their noise, in both precisions."""
+    """Compare the noised values of sums of all sizes, in both precisions."""
     totals = words[:MANY].view(np.int64) >> (words[MANY : 2 * MANY] % np.uint64(62) + np.uint64(2)).astype(np.int64)
     noise = words[2 * MANY : 3 * MANY].view(np.int64) >> 30
     noise[MANY // 2 :] <<= 29  # too large for doubles that are made many at a time
@@ -147,7 +147,7 @@ def _parts_agree(found: CDLL, words: NDArray[np.uint64]) -> bool:
 
 
 def _open_sums_agree(found: CDLL, words: NDArray[np.uint64]) -> bool:
-    """Compare what is told of sums whose last part is floats of many sizes, with parts before it and without."""
+    """Compare the noised values of sums whose last part is floats of many sizes, with parts before it and without."""
     kernel = TELL_OPEN.of(found)
     grid = vector_grid(1.0, 2**20, 9, Adjacency.ZERO_OUT)
     binades = -63 - (words[MANY : 2 * MANY] % 50).astype(np.int32)
@@ -233,7 +233,7 @@ def self_test() -> str:
     Takes about half a second. Equal lines by chance have probability below 2^-180.
 
     Returns:
-        What an operator is told of the kernels.
+        Text for the operator about the kernels.
 
     Raises:
         PrivacyInvariantError: they do not; the worker must not start.

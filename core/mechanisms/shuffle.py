@@ -3,8 +3,8 @@
 Places are chosen from the last one down, place i among m = i + 1 by a word w as floor(w m / 2^64). Of the words whose
 product with m has a lower half of at least 2^64 mod m, each place has equally many, floor(2^64 / m) of them (Lemire
 2019, "Fast random integer generation in an interval"). Where a list meets another word, which happens once in 2^63 /
-L^2 lists, it is shuffled again with fresh words, which make every order equally likely whatever it was before. So every
-order of L slots has probability exactly 1 / L!.
+L^2 lists, it is shuffled again with fresh words, which make every order equally likely whatever it was before. Every
+order of L slots thus has probability exactly 1 / L!.
 """
 
 from typing import Final

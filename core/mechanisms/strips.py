@@ -4,14 +4,14 @@ The law gives x the probability rho(x) / Z, rho(x) = exp(-x^2 / (2 sigma^2)). Le
 a_i = rho(K i) = exp(-i^2 / (2 s^2)) for i = 0, ..., J, with J >= 14 s. Integers of size below K J lie in the cells
 [K i, K (i + 1)) and [-K (i + 1), -K i), i < J, where a_{i+1} <= rho(x) <= a_i.
 
-How x is drawn. One of 2 J + 1 events: each cell, with mass a_{i+1}, or the *test*, with mass 2 (1 - a_J), which is the
-sum of all a_i - a_{i+1} over both sides. A cell's x is uniform in it. The test draws a cell with mass a_i - a_{i+1}, a
+Draw. One of 2 J + 1 events occurs: each cell, with mass a_{i+1}, or the *test*, with mass 2 (1 - a_J), which is the sum
+of all a_i - a_{i+1} over both sides. A cell's x is uniform in it. The test draws a cell with mass a_i - a_{i+1}, a
 uniform x in it, and a uniform V in [0, 1), and takes x if V (a_i - a_{i+1}) < rho(x) - a_{i+1}; else all begins anew.
-In one attempt x comes out with mass a_{i+1} / K from its cell's event and (rho(x) - a_{i+1}) / K from the test, so
-rho(x) / K in all: given that the attempt ends, the law is the discrete Gaussian on -K J..K J - 1, whatever K is. It is
-rejection from a staircase above the density, as in the ziggurat of Marsaglia and Tsang (2000) and its discrete form by
-Buchmann, Cabarcas, Goepfert, Huelsing and Weiden (2013), with most of the staircase taken without a look at the
-density. About K / (sigma sqrt(2 pi)) of the attempts begin anew, one in 160 at most where s >= 64.
+In one attempt x has mass a_{i+1} / K from its cell's event and (rho(x) - a_{i+1}) / K from the test, so rho(x) / K in
+all. Given that the attempt ends, the law is the discrete Gaussian on -K J..K J - 1, for any K. It is rejection from a
+staircase above the density, as in the ziggurat of Marsaglia and Tsang (2000) and its discrete form by Buchmann,
+Cabarcas, Goepfert, Huelsing and Weiden (2013). Most of the staircase is accepted without evaluating the density. About
+K / (sigma sqrt(2 pi)) of the attempts begin anew, one in 160 at most where s >= 64.
 
 With K = 1 and the masses rho(x) themselves there is no test: that is the table of a narrow law.
 
@@ -20,16 +20,16 @@ Distance of one draw from the ideal law, in total variation:
 * tail: with Z >= sigma sqrt(2 pi) (Poisson summation) the mass beyond 14 sigma is at most 2 (1 - Phi(14)) < exp(-98);
   the integer K J, which has a place on one side alone, has less;
 * masses: the tables' are within 2^-200 of the true ones, and each table rounds its cumulative probabilities down to
-  multiples of 2^-128 (`CumulativeTable.rounded`). So one attempt's outcome is off by e, the two tables' roundings
-  together, in total variation. Given that it ends, which has a probability P above 1/2, it is off by 2 e / P at most:
-  by e / P, and once more since either law is divided by a probability of its own. That is below 4 e.
+  multiples of 2^-128 (`CumulativeTable.rounded`). One attempt's outcome is thus off by e, the two tables' roundings
+  together, in total variation. Given that it ends, which has a probability P above 1/2, it is off by 2 e / P at most.
+  That is e / P twice, since either law is divided by a probability of its own. That is below 4 e.
 
-Which x is taken. V (a_i - a_{i+1}) < rho(x) - a_{i+1} is V < expm1(d) / expm1(D), where with f = (K (i + 1) - |x|) / K,
-in [0, 1], d = f (2 (i + 1) - f) / (2 s^2) and D = (2 i + 1) / (2 s^2), both at most .23 where s >= 64. The series of
-expm1 is cut after 14 terms, all of them positive, and evaluated in double precision: it errs by less than 2^-46
-relatively, with all that comes before it. V is compared by its first 53 bits with a margin of 2^-40; what is nearer is
-decided by all its 64 bits, and more, in decimal numbers (once in 2^38 tests). So no float decides anything that it
-might decide wrongly.
+Which x is taken. The condition V (a_i - a_{i+1}) < rho(x) - a_{i+1} is V < expm1(d) / expm1(D). With f = (K (i + 1) -
+|x|) / K, in [0, 1], d = f (2 (i + 1) - f) / (2 s^2) and D = (2 i + 1) / (2 s^2), both at most .23 where s >= 64. The
+series of expm1 is cut after 14 terms, all of them positive, and evaluated in double precision: it errs by less than
+2^-46 relatively, with all that comes before it. V is compared by its first 53 bits with a margin of 2^-40. A nearer
+case is decided by all its 64 bits, and more, in decimal numbers (once in 2^38 tests). No float thus decides a
+comparison that its error could change.
 """
 
 from decimal import Context, Decimal, localcontext
@@ -92,7 +92,7 @@ class Strips:
         table: of the events: cells in ascending order, and the test behind them.
         tests: of the test's cells; None: there is no test.
         fine: k.
-        below: how many cells there are below zero.
+        below: number of cells below zero.
         ends: expm1(D) by cell.
     """
 
@@ -135,8 +135,8 @@ class Strips:
     def settled(self, leading: NDArray[np.uint16], places: NDArray[np.int64], more: Words) -> NDArray[np.int64]:
         """Return draws by the first bits of their events and their places in a cell, shape (count,).
 
-        Words for more are taken in this order: one for each undecided event; two for each test, its cell's and V; for
-        each that failed one, with a new event's first 16 bits and a new place's last ones; and so on with those.
+        Words for more are taken in this order: one for each undecided event, then two for each test, its cell's and V.
+        Each failed test takes one, with a new event's first 16 bits and a new place's last ones, and so on with those.
 
         Args:
             leading: shape (count,).

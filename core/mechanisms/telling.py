@@ -1,7 +1,7 @@
-"""What is told of a noised sum on the lattice: integers with their noise, as floats in the units of an answer.
+"""Answer from a noised sum on the lattice: integers with their noise, as floats in the units of an answer.
 
 Compiled (`core/native/tell.c`), it is one pass over memory, some thousands of numbers at a time: sums as long as a
-network's parameters do not stay in a core's cache. What is computed is written here in NumPy.
+network's parameters do not stay in a core's cache. NumPy code here defines the result.
 """
 
 from collections.abc import Iterable, Iterator
@@ -43,7 +43,7 @@ def tell_noised(
         total: in part steps, shape (p,).
         pieces: of the noise, in steps, each with the place where it begins; they cover the sum.
         grid: for sums of parts.
-        scale: a step in the units of what is told.
+        scale: a step in the units of the answer.
         answered: written, rounded where it is in single precision; it may begin where the sum does, in its memory.
         kernel: compiled; None: NumPy does it.
     """
@@ -92,7 +92,7 @@ def tell_in_place(
         pieces: as above.
         grid: as above.
         scale: as above.
-        single: whether it is told in single precision, over the first half of its memory.
+        single: whether the answer is in single precision, over the first half of its memory.
         kernel: compiled, and there.
     """
     assert kernel is not None, "without kernels NumPy tells it"
@@ -129,7 +129,7 @@ def tell_open(
 ) -> None:
     """Do what `tell_noised` does of a sum whose last part is still floats, which are truncated toward zero on the way.
 
-    What is told takes that part's place: one pass over memory where there would be two.
+    The answer takes that part's place: one pass over memory instead of two.
 
     Args:
         part: the last part, in the units of the sum, shape (p,); overwritten.
@@ -141,7 +141,7 @@ def tell_open(
             `tell_noised`.
 
     Raises:
-        PrivacyInvariantError: a number of the part is none, or no sum of parts is so large; nothing may be told.
+        PrivacyInvariantError: a number of the part is not finite, or larger than any sum of parts; no answer may leave.
     """
     assert kernel is not None, "without kernels a sum's integers are made first"
     ensure(part.dtype == np.float32, "parts are in single precision")

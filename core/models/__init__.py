@@ -1,1 +1,1 @@
-"""What is fitted to which columns: kinds of models, their terms, and the encoding of declared columns."""
+"""Models: their kinds and terms, and the encoding of declared columns."""

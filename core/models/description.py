@@ -1,4 +1,4 @@
-"""What a job that describes columns asks for: columns, statistics, and where numbers are cut into intervals."""
+"""Request of a job that describes columns: columns, statistics, and the intervals of numbers."""
 
 from itertools import pairwise
 from typing import Annotated, Final, Literal, Self

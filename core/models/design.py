@@ -1,12 +1,12 @@
 """From declared columns to the numbers a model sees, and back: public arithmetic on declared values only.
 
-A row becomes the encoded features x, the intercept's 1 first. Numbers, integers and dates enter as
-(value - centre)/scale, with the centre `typical` (or the middle of the bounds) and half the declared range as scale. A
-category enters as one feature for each value but the first, its baseline, and a binary column as one for its second
-value: (indicator - centre)/scale, with the public centre and scale that spread the values as far apart as vectors of
-norm at most 1 allow (-1 and 1 for two values). So an ordinary column adds at most 1 to the squared norm of a row, and
-noise of a given size hurts all columns alike. Without an intercept nothing is centred. The target of a linear model is
-encoded like a number. Coefficients in the units of the declared columns are an affine map of the encoded ones.
+A row becomes the encoded features x, the intercept's 1 first. Numbers, integers and dates enter as (value -
+centre)/scale, with the centre `typical` (or the middle of the bounds) and half the declared range as scale. A category
+enters as one feature for each value but the first, its baseline, and a binary column as one for its second value. The
+feature is (indicator - centre)/scale. The public centre and scale spread the values as far apart as vectors of norm at
+most 1 allow (-1 and 1 for two values). An ordinary column thus adds at most 1 to the squared norm of a row, and noise
+affects all columns alike. Without an intercept nothing is centred. The target of a linear model is encoded like a
+number. Coefficients in the units of the declared columns are an affine map of the encoded ones.
 
 A network reads ordinary columns encoded so, without an intercept, or one array column (`core.data.arrays`), in
 single precision.
@@ -108,14 +108,14 @@ class Design(Frozen):
 
     @property
     def number_type(self) -> Literal["float64", "float32", "int32"]:
-        """How an encoded number is kept."""
+        """Storage of an encoded number."""
         if self.array is not None:
             return "int32" if self.array.of == "token" else "float32"
         return "float32" if self.single else "float64"
 
     @property
     def record_bytes(self) -> int:
-        """How much room an encoded record takes, its target included."""
+        """Size of an encoded record, its target included."""
         beside = 1 + (self.offset is not None) + (self.sampling is not None)
         return _NUMBER_BYTES[self.number_type] * self.dimension + beside * _NUMBER_BYTES["float64"]
 
@@ -135,7 +135,7 @@ class Design(Frozen):
 
     @property
     def classes(self) -> int:
-        """How many values the target has, where it is a category."""
+        """Number of the target's values, where it is a category."""
         assert isinstance(self.target_column, Coded), "only categories have classes"
         return len(self.target_column.values)
 
@@ -202,9 +202,9 @@ class Design(Frozen):
     def to_declared(self) -> "tuple[Array, Array]":
         """Return (A, offset), shapes (p, p) and (p,): coefficients in declared units are A @ encoded + offset.
 
-        Their covariance is A @ V @ A.T. With y = c + s (x.theta) and x_j = (v_j - c_j)/s_j, the coefficient of v_j is
-        s theta_j/s_j and the intercept is c + s (theta_0 - sum_j theta_j c_j/s_j); c = 0 and s = 1 on the logit scale,
-        and c = 0 and s the root of the target's scale where the target is the margin's square. A product of centred
+        Their covariance is A @ V @ A.T. With y = c + s (x.theta) and x_j = (v_j - c_j)/s_j, the coefficient of v_j is s
+        theta_j/s_j and the intercept is c + s (theta_0 - sum_j theta_j c_j/s_j). On the logit scale c = 0 and s = 1.
+        Where the target is the margin's square, c = 0 and s is the root of the target's scale. A product of centred
         numbers is multiplied out: prod_j (v_j - c_j)/s_j is the plain product over the s_j, and lower terms times
         products of the other c_j, whose coefficients it moves.
         """
@@ -230,9 +230,9 @@ class Design(Frozen):
     def baseline_shifts(self) -> "Array":
         """Return, for each category of three values or more, the direction of its baseline's effect, shape (q, p).
 
-        Every coefficient of a category is a contrast with its first declared value. What is not known of that value's
-        own effect moves all of them together, along this unit vector of encoded coefficients; a rare first value makes
-        it a direction that the records say little about.
+        Every coefficient of a category is a contrast with its first declared value. Uncertainty about that value's own
+        effect moves all of them together, along this unit vector of encoded coefficients. With a rare first value the
+        records have little information along it.
         """
         import numpy as np  # noqa: PLC0415 - as above
 
@@ -308,12 +308,12 @@ class Design(Frozen):
         return encoded
 
     def encode_columns(self, values: "Mapping[str, npt.NDArray[np.generic]]", out: "npt.NDArray[np.generic]") -> None:
-        """Fill `out` with encoded features, all rows at once; what a row with a missing value gets is not defined.
+        """Fill `out` with encoded features, all rows at once; the result for a row with a missing value is undefined.
 
         Args:
-            values: by column name, arrays of shape (rows,) as kept by the store: float64 numbers in declared units
-                (days since `lower` for dates, NaN when missing), or integer codes (negative when missing); of an array
-                column shape (rows, numbers).
+            values: by column name, arrays of shape (rows,) as kept by the store; an array column has shape (rows,
+                numbers). They are float64 numbers in declared units (days since `lower` for dates, NaN when missing),
+                or integer codes (negative when missing).
             out: of the design's `number_type`, shape (rows, p).
         """
         import numpy as np  # noqa: PLC0415 - as above

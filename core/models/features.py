@@ -1,4 +1,4 @@
-"""How one declared column becomes numbers of an encoded row: its features, their centres, scales and reach.
+"""Encoding of one declared column into numbers of a row: its features, their centres, scales and reach.
 
 See `core.models.design` for the rules; here each column, or each interaction, stands alone.
 """
@@ -39,7 +39,7 @@ class Feature(Frozen):
 
 
 class TargetCoding(Frozen):
-    """How the target becomes a number: a category's code, a count as it is, (value - centre)/scale otherwise.
+    """Encoding of the target as a number: a category's code, a count unchanged, (value - centre)/scale otherwise.
 
     That of a `square` is 0 to 1: it is the margin's square, so the margin is in units of the root of its scale.
     """
@@ -51,7 +51,7 @@ class TargetCoding(Frozen):
 
     @property
     def margin_scale(self) -> float:
-        """What one unit of an encoded margin is worth."""
+        """Value of one unit of an encoded margin."""
         return sqrt(self.scale) if self.kind == "square" else self.scale
 
 
@@ -98,7 +98,7 @@ def product_reaches(features: Iterable[Feature], columns: Iterable[Scalar]) -> d
 
     Args:
         features: of the design.
-        columns: all that it reads beside the target.
+        columns: all columns that it reads beside the target.
     """
     known = {column.name: column for column in columns}
     found: dict[str, float] = {}

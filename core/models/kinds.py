@@ -1,4 +1,4 @@
-"""Model kinds: what is fitted to which columns."""
+"""Model kinds, and the columns that each is fitted to."""
 
 from functools import partial
 from typing import Annotated, Any, Literal
@@ -111,7 +111,7 @@ class PhaseRetrievalModel(_Linear):
 
 
 RegressionModel = LogisticModel | LinearModel | PoissonModel | MultinomialModel | PhaseRetrievalModel
-"""What is fitted to a design: anything but networks."""
+"""Models that are fitted to a design: all but networks."""
 TrainedModel = RegressionModel | NetworkModel
 AnyModel = Annotated[TrainedModel | DescriptionModel, Field(discriminator="kind")]
-"""What a job may ask for; a description trains nothing."""
+"""Requests of a job; a description trains nothing."""

@@ -1,10 +1,10 @@
-"""How steep, how bent and how high the mean loss may be in theta, whatever the records say within declared bounds.
+"""Bounds on slope, curvature and height of the mean loss in theta, for any records within declared bounds.
 
 A record's loss is that of a margin x.theta with a weight w on it, or of v x and v y with a weight v inside. Its
-gradient moves by at most (Lipschitz constant of the score) w |x|^2 for each unit that theta moves; a loss that bends
-down by at most l in the margin bends down by at most l w |x|^2 in theta. Clipping a gradient to h clips the score to
-h/|x|: a projection, which makes no gradient move faster, and the score of another loss of the margin, which bends
-down no further and is nowhere further above its least value. None of this is about the ridge.
+gradient moves by at most (Lipschitz constant of the score) w |x|^2 for each unit that theta moves. A loss with negative
+curvature of at most l in the margin has at most l w |x|^2 in theta. Clipping a gradient to h clips the score to h/|x|.
+This is a projection, which makes no gradient move faster. It is also the score of another loss of the margin, whose
+negative curvature and height above its least value are no larger. None of this is about the ridge.
 
 Steps and certificates rest on these figures; no sensitivity does. The first two are the constants L1 and L1-tilde of
 Menart, Ullah, Arora, Bassily and Guzman (2024), section 1, and the third their F0.
@@ -34,8 +34,8 @@ def longest_square(weights: Weights, longest: float) -> float:
 def smoothness(loss: Loss, weights: Weights, longest: float) -> float | None:
     """Return L1: a unit's gradient moves by at most so much for each unit that theta moves; None: nothing is known.
 
-    With an unknown scale s the Hessian is w/s u u^T, u = (x, r), |r| < c, so that s times its norm is at most
-    w |x|^2 + c^2; it holds for scales above the floor, where all iterates are.
+    With an unknown scale s the Hessian is w/s u u^T, u = (x, r), |r| < c. Hence s times its norm is at most w |x|^2 +
+    c^2. It holds for scales above the floor, where all iterates are.
 
     Args:
         loss: in encoded units, filled.
@@ -75,7 +75,7 @@ def hessian_smoothness(loss: Loss, weights: Weights, longest: float) -> float | 
     """Return rho: a unit's Hessian moves by at most so much, as an operator, for each unit that theta moves.
 
     Of a number times x x^T the number moves by at most the third derivative times |x|. Where gradients are clipped it
-    is about points at which no unit's is, for there the second derivative jumps; what rests on it says so.
+    is about points at which no unit's is, for there the second derivative jumps. Claims that need this name it.
 
     Arguments are those of `smoothness`. None: the second derivative jumps or has no bound, or the loss is convex, so
     that no method asks.

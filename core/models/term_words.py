@@ -1,4 +1,4 @@
-"""What is said in words of a model's interactions, offset and sampling weights; all of it public."""
+"""Words about a model's interactions, offset and sampling weights; all of it public."""
 
 from core.models.design import Design
 from core.models.terms import missing_terms
@@ -11,7 +11,7 @@ def term_notes(design: Design, units: int | None = None, learned: Sampling | Non
     Args:
         design: of the model.
         units: n, for the effective number of records.
-        learned: what a job learned of the weights; None: nothing.
+        learned: a job's noised answers about the weights; None: none.
     """
     said = [
         f"{term} is in the model without {lower}: its coefficient depends on where the columns have their zero and "

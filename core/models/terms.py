@@ -1,13 +1,13 @@
-"""What stands beside a model's main effects: interactions, an offset or exposure, and sampling weights.
+"""Terms beside a model's main effects: interactions, an offset or exposure, and sampling weights.
 
 Public arithmetic on declared columns, as in `core.models.design`.
 
-Interactions. A term of two or three columns has one feature for each combination of their features, and its
-coefficient, in declared units, belongs to the plain product: of numbers as they are and of 0/1 indicators, as R's and
-statsmodels' `a:b`. Where an intercept and all lower terms are in the model, encoded numbers are centred first, which
-keeps the product apart from the main effects; multiplied out, what centring adds belongs to the lower terms. Where one
-is missing, numbers are scaled by their largest size and not centred. A feature is the product of its factors, so its
-largest size is the product of theirs.
+Interactions. A term of two or three columns has one feature for each combination of their features. Its coefficient, in
+declared units, belongs to the plain product of numbers and of 0/1 indicators, as R's and statsmodels' `a:b`. Where an
+intercept and all lower terms are in the model, encoded numbers are centred first, which keeps the product apart from
+the main effects; multiplied out, what centring adds belongs to the lower terms. Where one is missing, numbers are
+scaled by their largest size and not centred. A feature is the product of its factors, so its largest size is the
+product of theirs.
 
 Offset. A known number o of each record that enters the linear predictor with coefficient one. An exposure enters by its
 logarithm. A linear model of y with offset o is that of y - o.
@@ -66,7 +66,7 @@ class Factor(Frozen):
 
 
 class OffsetCoding(Frozen):
-    """How an offset enters: (number - centre)/unit, the number being the column's, or its logarithm."""
+    """Encoding of an offset: (number - centre)/unit, the number being the column's, or its logarithm."""
 
     column: Measured
     log: bool = Field(description="an exposure enters by its logarithm")
@@ -85,7 +85,7 @@ class OffsetCoding(Frozen):
 
 
 class SamplingCoding(Frozen):
-    """How a record's weight enters: as a part of the declared upper bound."""
+    """Encoding of a record's weight: a part of the declared upper bound."""
 
     column: Measured
 

@@ -1,15 +1,15 @@
-"""The compiled kernels where they were built, or none: who calls one has NumPy code that does the same.
+"""The compiled kernels where they were built, or none: each caller has equivalent NumPy code.
 
-One library is made of all C files of this folder, beside them (`core.native.build`). It carries a digest of their text
-and of how they are compiled, which is looked for in the file before anything of it runs: one that was built from other
-sources, or by other rules, is left alone. A process asks once, when it first imports who calls a kernel.
+One library is made of all C files of this folder, beside them (`core.native.build`). It carries a digest of the sources
+and compiler options. The loader looks for this digest in the file before any of its code runs, and ignores a file built
+from other sources or with other options. A process asks once, when it first imports who calls a kernel.
 
-What C computes must be what its reference computes, bit for bit, so no proof speaks of two programs: floats by the same
-IEEE operations in the same order (no compiler contracts or reassociates), integers without overflow, no conversion of
-a float that the integer does not hold. Kernels get addresses: their callers check shapes, types and contiguity.
-Sums over rows and squares of their norms are the exception: BLAS and torch add up in an order that nobody promises, the
-kernels in one of their own, and what is charged for such a sum, or claimed of such a norm, is for any
-(`core.queries.sums.rows`, `core.queries.sums.network.terms`).
+C and its reference must compute the same bits, so that one proof covers both. Floats use the same IEEE operations in
+the same order (no compiler contracts or reassociates). Integers do not overflow, and no float is converted to an
+integer that cannot hold it. Kernels get addresses: their callers check shapes, types and contiguity. Sums over rows and
+squares of their norms are the exception. BLAS and torch add up in an unspecified order, the kernels in one of their
+own. The charge for such a sum, or the claim about such a norm, covers any order (`core.queries.sums.rows`,
+`core.queries.sums.network.terms`).
 """
 
 import ctypes
@@ -58,7 +58,7 @@ def mark(folder: Path = FOLDER) -> str:
 
 
 def opened(folder: Path = FOLDER) -> tuple[ctypes.CDLL | None, str]:
-    """Return the library of a folder, if it is there and of these sources, and what an operator is told of it."""
+    """Return the library of a folder, if it is there and of these sources, and a text for the operator."""
     path = folder / NAME
     if not path.is_file():
         return None, "none: NumPy does their work, in more time; `python -m core.native.build` makes them"
@@ -72,7 +72,7 @@ def opened(folder: Path = FOLDER) -> tuple[ctypes.CDLL | None, str]:
 
 @lru_cache(maxsize=1)
 def library() -> tuple[ctypes.CDLL | None, str]:
-    """Return this process's library, or None, and what an operator is told of it."""
+    """Return this process's library, or None, and a text for the operator."""
     return opened()
 
 

@@ -1,4 +1,4 @@
-"""The compiled functions and the types of their arguments: what a header is to C. Each C file says what they do."""
+"""The compiled functions and the types of their arguments, like a C header. Each C file says what they do."""
 
 from ctypes import c_float
 from typing import Final

@@ -1,4 +1,4 @@
-"""What an analyst takes to be so of records that nobody reads: for predictions and plans, never for a fit."""
+"""An analyst's assumptions about unread records: for predictions and plans, never for a fit."""
 
 from typing import Annotated
 

@@ -1,9 +1,9 @@
-"""What the planner chooses by predicted widths: the division of mu^2, and how many steps gradient descent takes.
+"""Choices of the planner by predicted widths: the division of mu^2, and the number of steps of gradient descent.
 
 Too few steps leave the start unforgotten, each step more makes all of them noisier: the error as a function of their
 number is U-shaped. Columns may fill less of their declared ranges than those of the reference design, and directions be
-slower to learn. So of the numbers of steps that are as good for the reference as the usual one, that is taken which is
-best when columns fill FILLED_PART of their ranges as well; with assumed deviations both designs are one.
+slower to learn. Of the numbers of steps that are as good for the reference as the usual one, it takes the best for
+columns that fill FILLED_PART of their ranges. With assumed deviations both designs are one.
 """
 
 from dataclasses import replace
@@ -114,7 +114,7 @@ def with_best_steps(
 def narrowest(optimizer: AnySettings, inference: Inference, mu: float, facts: Facts, outlook: Outlook) -> Completed:
     """Return what the shares with the narrowest predicted intervals make, beginning at the planned and at equal ones.
 
-    What is open of the division within a method is planned in the first case and equal in the second.
+    Open shares within a method are planned in the first case and equal in the second.
     """
 
     def tried(asked: AnySettings, shares: Shares) -> Completed:

@@ -1,4 +1,4 @@
-"""What is promised of a job's excess risk before it is paid for, and what a job would have to be for what is wanted.
+"""Promised excess risk of a job before it is paid, and the settings that a wanted excess risk needs.
 
 For the methods under the KL condition, whose theorems bound it from public figures (`core.methods.kl.rates`). No
 record is read, whatever is asked.
@@ -22,7 +22,7 @@ from core.privacy.facts import Facts, Frozen
 
 KL_METHODS = (KlSpider, ProximalPoint, AdaptiveGradientDescent)
 GENEROUS_MU = 100.0
-"""What is promised of such a target is told where none is enough."""
+"""If no such target suffices, it gives the promise of the largest."""
 
 
 class Regimes(Frozen):
@@ -39,7 +39,7 @@ class Regimes(Frozen):
 
 
 class ExcessForecast(Frozen):
-    """What is promised of the excess risk, beside what is known without training and what no private method beats."""
+    """Promised excess risk, beside that of the untrained start and the lower bound for every private method."""
 
     value: float | None = Field(description="at most so much above the least mean loss; null: nothing is promised")
     confidence: float | None
@@ -52,7 +52,7 @@ class ExcessForecast(Frozen):
 
 
 class ReachedExcess(Frozen):
-    """What a wanted excess risk takes."""
+    """Needs of a wanted excess risk."""
 
     at_most: float
     predicted: float | None = Field(description="of the plan that is shown; null: nothing is promised of it")
@@ -117,7 +117,7 @@ def reach_excess(asker: Asker, planned: PlannedJob, wanted: WantedExcess, *, pri
     Args:
         asker: the job.
         planned: its plan; without a privacy target of its own, at what `within_reach` found.
-        wanted: how large the excess may be.
+        wanted: largest allowed excess.
         privacy_given: whether the job said what it is worth.
 
     Raises:

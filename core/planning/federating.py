@@ -1,10 +1,10 @@
-"""The planner of federated jobs: one plan for all clients, each client's priced by its own scope; no record is read.
+"""The planner of federated jobs: one plan for all sites, each priced by its own scope; no record is read.
 
 Clients answer in lockstep and go on with the plain mean of their answers, so their settings are equal in all but two
-things. Batches are in proportion to a client's number of units ([choice]; the sizes are equal in the paper of Tao,
-Zhang, Yu, Cheng, Dressler and Wang), and the noise on a client's answers is that of its own batch. The noise
-multiplier is the same everywhere: the largest that some client's own privacy target asks for ([choice]), so that no
-client pays more than its target, and some pay less.
+things. Batches are in proportion to a site's number of units. ([choice]; the sizes are equal in the paper of Tao,
+Zhang, Yu, Cheng, Dressler and Wang.) The noise on a site's answers is that of its own batch. The noise multiplier is
+the same everywhere: the largest that some client's own privacy target asks for ([choice]), so that no client pays more
+than its target, and some pay less.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,7 +28,7 @@ POINTER: Final = "/federation/datasets"
 
 @dataclass(frozen=True)
 class PublicSite:
-    """What is public of one client's records, and of the budget that pays for them."""
+    """Public facts about one site's records, and about the budget that pays for them."""
 
     dataset: str
     columns: Sequence[Column]
@@ -160,7 +160,7 @@ def _counted(spec: JobSpec, clients: int) -> JobSpec:
     """Tell a method that plans with the number of clients how many there are.
 
     Raises:
-        Invalid: it was told another number.
+        Invalid: it was given another number.
     """
     if "sites" not in type(spec.optimizer).model_fields:
         return spec
@@ -246,5 +246,5 @@ def _shown(spec: JobSpec, leader: PlannedJob) -> JobSpec:
 
 
 def _bound(planned: Sequence[PlannedJob]) -> Bound:
-    """Return what the theory says of the mean of all clients' answers."""
+    """Return the theory's prediction for the mean of all sites' answers."""
     return planned[0].spec.optimizer.federated_bound([(one.spec.optimizer, one.facts) for one in planned])

@@ -23,7 +23,7 @@ class Federation(Frozen):
 
     @property
     def needed(self) -> int:
-        """How many sites must be left."""
+        """Number of sites that must be left."""
         return len(self.datasets) if self.quorum is None else self.quorum
 
     @model_validator(mode="after")

@@ -1,8 +1,8 @@
-"""What to expect of a job before it is paid for, and what a job would have to be for what is wanted of it.
+"""Expected results of a job before it is paid, and the settings that a wanted result needs.
 
-A plan tells the widths of its intervals (`core.planning.prediction`). The other way round, the smallest privacy target
-or number of units for a wanted width is found by planning again and again: down from where the width is predicted, so
-that it is predicted for everything between. No record is read, whatever is asked.
+A plan tells the widths of its intervals (`core.planning.prediction`). Conversely, repeated planning finds the smallest
+privacy target or number of units for a wanted width. It goes down from a value where the width is predicted, so that
+all values between have it too. No record is read, whatever is asked.
 """
 
 from collections.abc import Callable, Sequence
@@ -50,14 +50,14 @@ USEFUL_RATIO: Final = 2.0
 
 
 class WantedWidth(Frozen):
-    """How wide a coefficient's interval may be."""
+    """Largest width of a coefficient's interval."""
 
     coefficient: str = Field(max_length=200, description="as estimates and summaries name it")
     at_most: float = Field(gt=0, allow_inf_nan=False, description="in declared units")
 
 
 class WantedEffect(Frozen):
-    """How small an effect a two-sided test at the job's level shall find."""
+    """Smallest effect that a two-sided test at the job's level must find."""
 
     coefficient: str = Field(max_length=200, description="as estimates and summaries name it")
     size: float = Field(gt=0, allow_inf_nan=False, description="in declared units, of either sign")
@@ -70,13 +70,13 @@ class WantedEffect(Frozen):
 
 
 class WantedExcess(Frozen):
-    """How far the mean loss, its ridge included, may be above its least value."""
+    """Largest excess of the mean loss, its ridge included, over its least value."""
 
     at_most: float = Field(gt=0, allow_inf_nan=False, description="in encoded units")
 
 
 class Goal(Frozen):
-    """What is wanted of a job: one thing."""
+    """Target of a job: exactly one."""
 
     width: WantedWidth | None = None
     effect: WantedEffect | None = Field(default=None, description="a power calculation: the width that finds it")
@@ -124,7 +124,7 @@ class Forecast(Frozen):
 
 
 class Reached(Frozen):
-    """What a wanted width takes."""
+    """Needs of a wanted width."""
 
     coefficient: str
     at_most: float

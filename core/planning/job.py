@@ -1,4 +1,4 @@
-"""A job as data: what is posted, filled by the planner, priced, stored, and run unchanged by a trainer."""
+"""A job as data: posted, filled by the planner, priced, stored, and run unchanged by a trainer."""
 
 from collections.abc import Mapping
 from decimal import Decimal
@@ -35,7 +35,7 @@ Device = Literal["auto", "cpu", "cuda"]
 
 
 class Resources(Frozen):
-    """What the trainer may use, and how the job waits for it."""
+    """Resources of the trainer, and the job's way of waiting for them."""
 
     device: Device = "auto"
     gpus: Annotated[int, Field(ge=0, le=1)] | None = Field(
@@ -81,7 +81,7 @@ def present_names(stored: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class JobSpec(Frozen):
-    """What a job is."""
+    """Content of a job."""
 
     model_config = ConfigDict(json_schema_extra=_method_may_be_left_out)
 

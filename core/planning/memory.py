@@ -1,4 +1,4 @@
-"""The memory that a trainer needs, from public facts: how many records, features and processes there are."""
+"""The memory that a trainer needs, from public facts: the numbers of records, features and processes."""
 
 import os
 from math import ceil

@@ -86,7 +86,7 @@ class PlannedJob(Frozen):
 
     @property
     def matrices(self) -> int:
-        """How many matrices are asked for after the estimate."""
+        """Number of matrices that are asked for after the estimate."""
         return len(self._after())
 
     def _after(self) -> tuple[Question, ...]:
@@ -162,7 +162,7 @@ def _check_models(spec: JobSpec) -> None:
 
 
 def _asked(spec: JobSpec) -> Request:
-    """Return what a method is told of the job beside it."""
+    """Return the facts about the job that a method receives."""
     return Request(spec.model, spec.inference, len(spec.models), spec.resources.processes)
 
 
@@ -226,9 +226,9 @@ def _counted(events: Sequence[Event]) -> Counter[Event]:
 def check_lattice(questions: Iterable[Question], facts: Facts, pointer: str) -> None:
     """Refuse what the oracle's integer lattice cannot carry, before anything is charged.
 
-    A bound C is cut into 2^20 to 2^21 steps, so that the sensitivity of the integer sum is at least 2^20 steps and at
-    most 2 C with its margin, the summing's own error, and one rounding in each coordinate. Its product with sigma
-    must stay within the integer noise's range. `pointer` names the figure that sets sigma.
+    A bound C is cut into 2^20 to 2^21 steps. The sensitivity of the integer sum is then at least 2^20 steps, and at
+    most 2 C with its margin, the summing's own error, and one rounding in each coordinate. Its product with sigma must
+    stay within the integer noise's range. `pointer` names the figure that sets sigma.
 
     Raises:
         Invalid: too much or too little noise, or a bound on a unit's answer that is no ordinary number.

@@ -27,12 +27,12 @@ FEWEST_PATTERNS: Final = 6
 NEAREST_TO_ONE: Final = 0.999
 UNSEEN: Final = 0.1
 MOVED_PART: Final = 1 / 3
-"""Of the plausible radius: how far coefficients are taken to lie from their start."""
+"""Part of the plausible radius: assumed distance of coefficients from their start."""
 
 
 @dataclass(frozen=True)
 class Outlook:
-    """What widths are predicted from, beside what the planner fills: none of it depends on n or mu.
+    """Inputs of predicted widths, beside the planner's: none of them depends on n or mu.
 
     `to_declared` takes encoded coefficients, one after the other for each margin, to declared units.
     """
@@ -94,7 +94,7 @@ def _pooled(optimizer: NoisyNewton, facts: Facts) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class _Spectrum:
-    """The final Hessians' eigenvectors, shape (R, p, p), and eigenvalues as told and floored, shape (R, p)."""
+    """The final Hessians' eigenvectors, shape (R, p, p), and their noised and floored eigenvalues, shape (R, p)."""
 
     vectors: Array
     values: Array

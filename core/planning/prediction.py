@@ -1,10 +1,10 @@
-"""How wide a job's intervals will be, predicted from public facts alone, beside what they would be without privacy.
+"""Predicted widths of a job's intervals, from public facts alone, beside the widths without privacy.
 
-The formula of the intervals is applied to the matrices of the public reference design (`core.planning.reference`),
-with as much noise in them as the job's questions will have: a width is the median over some noise patterns, the same
-ones every time. So the noise of the optimizer, of Hessian and score matrix, and all floors count in full, and nothing
-is drawn. What no public fact tells is how far the records are from the reference: columns that fill a small part of
-their declared range are the most frequent reason for wider intervals.
+The intervals' formula is applied to the matrices of the public reference design (`core.planning.reference`), with as
+much noise as the job's questions will have. A width is the median over some noise patterns, the same ones every time.
+The noise of the optimizer, of Hessian and score matrix, and all floors thus count in full, and nothing is drawn. No
+public fact gives the distance of the records from the reference. The most frequent reason for wider intervals is
+columns that fill a small part of their declared range.
 
 Source: Avella-Medina, Bradshaw and Loh (2023), section 5.1; Farthing's own plan as in `core.inference.late_covariance`.
 """
@@ -43,7 +43,7 @@ COVERAGE_SLACK: Final = 0.005
 NORMAL_CURVATURE: Final = 0.8
 """Mean second derivative of a Huber loss in residual scales, normal residuals."""
 RATES_DIFFER: Final = 0.85
-"""Of a logistic model's second derivative at equal chances of all records: what is left where chances differ."""
+"""Part of a logistic model's second derivative at equal probabilities that remains where probabilities differ."""
 
 
 class PredictedWidth(Frozen):
@@ -208,7 +208,7 @@ def _learned_of_classes(
     """Return the same for every class but the baseline, class after class.
 
     With frequencies pi, S^-1 of U'(diag(pi) - pi pi')U gives class k against class 0 the variance 1/pi_k + 1/pi_0 over
-    n, and S^-2, which noise is multiplied by, v = 1/pi_k^2 + 1/pi_0^2 - (1/pi_k - 1/pi_0)^2/K: so c is their ratio.
+    n. S^-2, the factor of noise, gives v = 1/pi_k^2 + 1/pi_0^2 - (1/pi_k - 1/pi_0)^2/K. Their ratio is c.
     """
     assert learned.class_rates is not None, "they were learned"
     rates, classes = np.array(learned.class_rates), len(learned.class_rates)
@@ -226,9 +226,8 @@ def _learned_of_classes(
 def demerit(outlook: Outlook, facts: Facts, optimizer: AnySettings, inference: Inference) -> float:
     """Return what plans are compared by: the mean logarithm of how much wider private intervals are, and a penalty.
 
-    Matrices that are all noise may make intervals that are narrow and wrong. So each point by which the predicted
-    coverage, over the noise patterns, falls short of the level, by more than COVERAGE_SLACK, counts as much as
-    COVERAGE_PRICE points of width. The
+    Matrices that are all noise may make intervals that are narrow and wrong. Each point of predicted coverage, over the
+    noise patterns, below the level less COVERAGE_SLACK therefore counts as much as COVERAGE_PRICE points of width. The
     estimate's own deviation is taken from exact matrices.
     """
     assert isinstance(optimizer, WithIntervals), "it has no intervals"

@@ -1,11 +1,11 @@
-"""The public reference design: what records may well look like, going by what was declared and assumed alone.
+"""The public reference design: plausible records by the declaration and the assumptions alone.
 
 No record is read. Columns are independent. A number, integer or date is uniform on its declared range, unless a
 deviation is assumed: then normal around its assumed mean (or `typical`, or the middle), cut to the range. Values of a
 category or binary column are equally frequent, unless frequencies are assumed. Residuals are normal with the assumed
-residual scale, or that of the loss; events have the assumed base rate, or one half; counts the assumed mean, or the
-target's `typical` or middle; classes are equally frequent. So features say nothing about the target, which is where a
-logistic model's curvature is largest.
+residual scale, or that of the loss. Events have the assumed base rate, or one half, and counts the assumed mean, or the
+target's `typical` or middle. Classes are equally frequent. Features thus do not explain the target, where a logistic
+model's curvature is largest.
 
 Hessians and scores are averaged over POINTS fixed points whose columns all have exact margins: a Latin hypercube, its
 order given by an integer hash (Steele, Lea and Flood, 2014). Nothing is drawn, so a prediction can be repeated.
@@ -73,7 +73,7 @@ def reference_of(
     Args:
         design: the encoding.
         model: filled.
-        assumed: what is taken to be so, and has been checked; None: nothing.
+        assumed: checked assumptions; None: none.
         filled: part of a declared range, around its centre, that numbers are spread over where nothing is assumed.
     """
     assumed = assumed or Assumed()

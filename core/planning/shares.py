@@ -1,4 +1,4 @@
-"""How a job's mu^2 is divided when nobody says it in numbers: equally, or for the narrowest predicted intervals.
+"""Division of a job's mu^2 without given numbers: equally, or for the narrowest predicted intervals.
 
 The paper takes equal shares, which starve the two matrices of the sandwich when there are many steps: with K gradients
 each answer is worth mu/sqrt(K + 2). Its best split is an open question there. Here the planner compares predicted
@@ -53,7 +53,7 @@ def best_shares(predicted: Callable[[Shares], float], first: Shares) -> tuple[fl
     """Return the least predicted figure and the division of mu^2 that has it, by a pattern search around `first`.
 
     Args:
-        predicted: what is to be small, such as the mean logarithm of the widths.
+        predicted: the value to minimise, such as the mean logarithm of the widths.
         first: where the search begins; the result is never predicted to be worse.
     """
     place = (log(first.curvature / first.estimate), log(first.score / first.estimate))

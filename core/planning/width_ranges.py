@@ -1,12 +1,12 @@
 """Between which ends the width of an interval may lie, as far as what was declared and assumed tells; and which flags.
 
-A prediction is of one public reference. What its inputs may be instead, and nobody has learned yet, is a range: a
-number may deviate by half of its declared range at most, and by as little as it likes; a base rate may be anything. So
-most ranges have no upper end until the owner declares deviations, the analyst assumes them, or a job has learned them.
+A prediction is of one public reference. Inputs that no job has learned yet are ranges. A number may deviate by at most
+half of its declared range, and by any smaller amount. A base rate may be anything. Most ranges therefore have no upper
+end until the owner declares deviations, the analyst assumes them, or a job has learned them.
 
 The formula itself errs by LOW to HIGH in sound cells (`benchmarks.trust`), and columns that explain each other widen
-intervals: by as much as `explained` says, of private and non-private ones alike. Whatever goes wrong beyond that is
-flagged by the job, and its interval withheld.
+intervals: by as much as `explained` says, of private and non-private ones alike. The job flags any further fault, and
+withholds its interval.
 """
 
 from collections.abc import Sequence
@@ -74,7 +74,7 @@ class ForeseenFlag(Frozen):
 
 
 class Signal(NamedTuple):
-    """What the outcome contributes: the mean second derivative, and the bound of the score, or the largest count."""
+    """Contribution of the outcome: the mean second derivative, and the bound of the score, or the largest count."""
 
     curvature: float
     bound: float

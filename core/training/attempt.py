@@ -53,7 +53,7 @@ def run(database: Database, settings: ServiceSettings, claim: Claim, stop: Calla
         StaleAttempt: the job is no longer ours.
         LedgerFrozen: the ledger is behind its witness.
         Diverged: an iterate left the public radius.
-        Failed: anything else, at all; only the phase is told.
+        Failed: any other failure; only the phase is given.
         MemoryError: the process is at its limit.
         NoGpu: it was pinned to a GPU that cannot be used; no record was opened.
     """

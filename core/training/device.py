@@ -72,14 +72,14 @@ def _flush_denormals() -> None:
 
     Processors compute with them a hundred times slower, and whether a record's activations and slopes are so small is
     the record's own: time would tell. The loss of sums is within the lattice's charge for networks, whose sums over
-    places in double precision meet no such number (`core.queries.sums.network.grams`); other sums in double precision,
-    whose charge knows of no flushing, are none of such a process's.
+    places in double precision meet no such number (`core.queries.sums.network.grams`). The charge for other sums in
+    double precision does not cover flushing, so such a process makes none.
     """
     torch.set_flush_denormal(True)
 
 
 def _keep_freed_memory() -> None:
-    """Have the C library keep what is freed for what is asked for next, where it can be told so.
+    """Set the C library to keep freed memory for the next request, where it supports this.
 
     Each step makes and frees the same tens of megabytes. Given back and asked for again, they come page by page, zeroed
     by the system: a sixth of a transformer's step. Not where parameters are most of what a step holds: they stand at

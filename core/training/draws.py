@@ -21,7 +21,7 @@ class DrawCount:
         beside: units of the sample that each question draws, beside the noise.
 
     Attributes:
-        drawn: so far, with the present answer.
+        drawn: draws so far, with the present answer.
         answered: in what was answered, which is what is kept.
     """
 

@@ -1,8 +1,8 @@
 """One client's attempt at a federated job, in its own process: its records, ledger and noise, and a group of peers.
 
 A client is a trainer like any other, with a claim, a fence, chunks and kept states of its own. It opens its own records
-with its own key, for it has no other; its oracle pays from its own scope; and it runs the method on the means that the
-clients of the peers tell each other. All of them end with the same release.
+with its own key, the only one that it has. Its oracle pays from its own scope. It runs the method on the means that the
+sites exchange. All of them end with the same release.
 """
 
 import time
@@ -45,7 +45,7 @@ _LOOK_SECONDS = 0.2
 _TCP = "tcp://"
 _COUNT_BYTES = 8
 _WHOLE = 2**63
-"""Counted as told by whoever has kept a complete release."""
+"""Counted by the site that has kept a complete release."""
 
 
 def run(
@@ -62,7 +62,7 @@ def run(
 
     Raises:
         PeerLost: another client has gone, or says what it should not.
-        Misled: another client told what cannot be true; the job has ended.
+        Misled: another site sent an impossible message; the job has ended.
         Drained, StaleAttempt, LedgerFrozen, Diverged, Failed, MemoryError, NoGpu: as `core.training.attempt.run`.
     """
     torch.set_num_threads(settings.trainer_threads)
@@ -255,10 +255,10 @@ def _train(
 
 @contextmanager
 def blaming(teller: int | None, filters: Sequence[SiteFilter]) -> Iterator[None]:
-    """Blame an error on whose transcript it was, as long as all that was done is to go over what that one told.
+    """Blame an error on the transcript's site, while only that site's messages have been replayed.
 
     Args:
-        teller: the other client that told what is gone over; None: nobody.
+        teller: the site whose messages are replayed; None: none.
         filters: this client's, once there is one; its oracle asks it first of all.
 
     Raises:

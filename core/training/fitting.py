@@ -251,7 +251,7 @@ def _iterates(estimate: Estimate) -> tuple[tuple[float, ...], ...] | None:
 
 
 def _promised(order: AttemptInput, charged: Event) -> Event:
-    """Return the events behind a job's promise: all that it might have drawn, where it drew less.
+    """Return the events behind a job's promise: the whole schedule, even where it drew less.
 
     Its answers decided the difference, and a smaller figure is no guarantee for the release alone. The scope
     counts what was drawn, for its own promise is its cap.

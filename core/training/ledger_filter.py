@@ -1,26 +1,26 @@
 """The privacy filter of a job: pays for chunks ahead of the reading they cover, each with the answers so far.
 
-Each payment carries everything that the attempt was told before it: the method's last state and the noised answers
-since. An attempt that is lost after a payment loses the chunk just paid and nothing else, wherever in a step the
-chunk ends: the next attempt recalls the rest and draws that chunk again, with fresh noise, for another payment.
+Each payment carries all earlier answers of the attempt: the method's last state and the noised answers since. An
+attempt that is lost after a payment loses the chunk just paid and nothing else, wherever in a step the chunk ends. The
+next attempt recalls the rest and draws that chunk again, with fresh noise, for another payment.
 
-Draws within payments. An attempt that begins with k chunks kept draws at most C(m) - C(k) while it has paid the chunks
-k to m - 1 itself, C being the frozen cumulative prices, because `cover` counts what was kept as worth all of C(k).
+Draws within payments. Let C be the frozen cumulative prices. An attempt that begins with k chunks kept draws at most
+C(m) - C(k) while it has paid the chunks k to m - 1 itself, because `cover` counts the kept ones as worth all of C(k).
 Each attempt draws at most its payments, after any loss and for any questions. All attempts together draw at most the
 ledger's charge.
 
 Losses of adaptive methods. A method that sizes its questions as it goes reserves slices, chunks that stand for no
-question, and one answer may take many. Each payment of the many is committed by itself and carries the same notes, so
-whoever is lost after k of them has lost the last one, which the retry allowance pays again, and the k - 1 before it are
-worth nothing any more: they are in C(k) and no answer is. Nobody can say whether that answer was read, so this is what
-it may have cost. The next attempt then finds that it `affords` less. Such a method asks before each question whether it
-affords it: it goes on with less, or ends where it stands, and never passes what was reserved. While it replays the
-answers of an earlier attempt, it affords exactly those, which are free, and takes the same branches. Stopping on
-request is between answers, never between the payments for one, and loses nothing.
+question, and one answer may take many. Each of these payments is committed by itself and carries the same notes. An
+attempt that is lost after k of them has lost the last one, which the retry allowance pays again. The k - 1 before it
+have no value any more: they are in C(k) without an answer. Whether the answer was read is unknown, so this is its
+largest possible cost. The next attempt then finds that it `affords` less. Such a method asks before each question
+whether it affords it: it goes on with less, or ends where it stands, and never passes what was reserved. While it
+replays the answers of an earlier attempt, it affords exactly those, which are free, and takes the same branches.
+Stopping on request is between answers, never between the payments for one, and loses nothing.
 
-A method with a fixed schedule never comes short by a loss, even where it skips questions by its own stopping rule: its
-draws up to a question are worth at most the schedule up to there, so at most the chunks up to that question's own are
-paid, all but the last of these lie before it, and what is left is worth the rest of the schedule.
+A method with a fixed schedule always affords its rest after a loss, even where it skips questions by its own stopping
+rule. Its draws up to a question are worth at most the schedule up to there, so at most the chunks up to that question's
+own are paid. All but the last of these lie before it, and the remainder is worth the rest of the schedule.
 """
 
 from collections import Counter
@@ -47,7 +47,7 @@ class LedgerWriter(Protocol):
         """Commit the payment of a chunk. Raises StaleAttempt when the job is no longer ours."""
 
     def keep(self, state: bytes, step: int) -> None:
-        """Commit what was told so far, without paying."""
+        """Commit the answers so far, without paying."""
 
 
 class LedgerFilter:
@@ -108,7 +108,7 @@ class LedgerFilter:
 
         Raises:
             StaleAttempt: the job is no longer ours.
-            Drained: this attempt was asked to stop; nothing of this total is paid, and what it was told is kept.
+            Drained: this attempt was asked to stop; nothing of this total is paid, and its answers are kept.
             PrivacyInvariantError: the total passes the reservation; a method drew more than its price.
         """
         del position  # the total says it all: chunks are counted by their worth
@@ -140,15 +140,15 @@ class LedgerFilter:
     def affords(self, total: Event) -> bool:
         """Say whether the reservation covers `total` at every order.
 
-        While answers of an earlier attempt are told again this one has drawn nothing, so the total is one question's
-        event: it affords the next answer to be told, as the earlier attempt did.
+        While this attempt replays an earlier one's answers it has drawn nothing, so the total is one question's event.
+        It then affords the next replayed answer, as the earlier attempt did.
         """
         if (recalled := self.log.next_recalled) is not None:
             return total == recalled.event()
         return self._within(self._price(total), len(self._schedule))
 
     def _pay_until(self, enough: Callable[[int], bool]) -> None:
-        """Pay for the next chunks until their number is enough, each payment with all that was told before it.
+        """Pay for the next chunks until their number is enough, each payment with all answers before it.
 
         Raises:
             StaleAttempt, Drained, PrivacyInvariantError: as `cover` does.
@@ -178,7 +178,7 @@ class LedgerFilter:
         return not covered and not self._is_paid(total)
 
     def stop_here(self) -> NoReturn:
-        """Keep what was told and stop, for a client of a federation, which stops when the others do.
+        """Keep the answers and stop, for a site of a federation, which stops when the others do.
 
         Raises:
             Drained: always.

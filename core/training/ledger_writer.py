@@ -28,9 +28,9 @@ T = TypeVar("T")
 class FencedLedgerWriter:
     """Pays, keeps and publishes through the attempt's fence.
 
-    Every write is one short transaction that may be repeated: after any doubt the same write is sent again on a new
-    connection, and either the fence or the entry's unique key says that it was done. It is repeated for one lease at
-    most; after that the attempt is no longer ours anyway.
+    Every write is one short transaction that may be repeated. After any doubt the same write is sent again on a new
+    connection; the fence or the entry's unique key shows whether it was done. It is repeated for one lease at most;
+    after that the attempt is no longer ours anyway.
 
     Args:
         database: the ledger.
@@ -56,8 +56,8 @@ class FencedLedgerWriter:
     def spend(self, chunk: int, state: bytes | None, step: int) -> None:
         """Commit the payment of a chunk, and now and then the step counter with it; then tell the witness.
 
-        The chunk is read only after this returns, so a database put back to a moment before the payment is behind its
-        witness, and freezes, before anybody could read the same chunk again on one charge.
+        The chunk is read only after this returns. A database restored to a moment before the payment is therefore
+        behind its witness, and freezes before the same chunk could be read again on one charge.
 
         Raises:
             StaleAttempt: the job is no longer ours.

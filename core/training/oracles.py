@@ -125,7 +125,7 @@ def stream_of(planned: PlannedJob, job_id: str, payments: StreamFilter) -> Strea
     Args:
         planned: the job, nothing open.
         job_id: its name.
-        payments: of `make_filter`, or one that was told of the same payments.
+        payments: of `make_filter`, or one that received the same payments.
     """
     return Stream(list(_orders(planned, job_id, payments)), behind=payments.skipped)
 

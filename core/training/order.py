@@ -31,7 +31,7 @@ class Phase(StrEnum):
 
 
 class Failed(Exception):
-    """The attempt failed for a reason that may depend on the records, so only the phase is told."""
+    """The attempt failed for a reason that may depend on the records, so only the phase is given."""
 
     def __init__(self, phase: Phase) -> None:
         super().__init__(phase.value)
@@ -39,7 +39,7 @@ class Failed(Exception):
 
 
 class Drained(Exception):
-    """The attempt was asked to stop and did, with everything it was told in a kept state."""
+    """The attempt was asked to stop and did, with all its answers in a kept state."""
 
 
 class NoGpu(Exception):
@@ -56,7 +56,7 @@ class Payer:
 
 @dataclass(frozen=True)
 class AttemptInput:
-    """Everything public about an attempt, and what an earlier one was told and kept."""
+    """All public facts about an attempt, and an earlier one's kept answers."""
 
     claim: Claim
     spec: dict[str, object]
@@ -84,9 +84,9 @@ class AttemptInput:
 def read_order(session: Session, claim: Claim, trust: Trust) -> AttemptInput:
     """Return what an attempt needs to know.
 
-    The scope's ledger is verified in the same snapshot, from its last mark on, and has to have the entry that its
-    witness knows of: adjacency, n, terms, schedule, payments and whose records they are decide the noise, and whoever
-    can write into the database could change them, or the whole chain, for this one moment.
+    The scope's ledger is verified in the same snapshot, from its last mark on, and must have the entry that its witness
+    recorded. Adjacency, n, terms, schedule, payments and the owner of the records decide the noise. A writer of the
+    database could change them, or the whole chain, for this one moment.
 
     Args:
         session: a read-only snapshot; nothing is locked, every later write checks the fence.

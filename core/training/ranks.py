@@ -1,8 +1,8 @@
 """A job over several processes: messages of the leader, and a follower's work on them.
 
-The leader is the trainer: it alone pays, draws noise, runs the method and publishes. A follower opens its own rows once
-the attempt is on record as having opened them, and reads them for a sum only once it was told of payments that are
-worth it: it keeps the accounts itself, from the prices frozen at reserve, and fails where they do not add up.
+The leader is the trainer: it alone pays, draws noise, runs the method and publishes. A follower opens its own rows only
+after the attempt is recorded as having opened them. It reads them for a sum only after the leader reported payments
+that cover it. It keeps the accounts itself, from the prices frozen at reserve, and fails where they do not add up.
 """
 
 from collections.abc import Callable
@@ -35,7 +35,7 @@ from core.training.order import AttemptInput, Payer
 from core.training.streaming import StreamFilter
 
 Gather = Callable[[int], ProcessGroup | None]
-"""Returns a group of so many processes, which wait to be told; None for one."""
+"""Returns a group of this many processes, which wait for orders; None for one."""
 
 
 class Opened(Frozen):
@@ -132,13 +132,13 @@ class AnnouncingLedgerWriter:
         """Commit the payment of a chunk, then tell.
 
         Raises:
-            StaleAttempt: the job is no longer ours; nobody was told.
+            StaleAttempt: the job is no longer ours; no follower was notified.
         """
         self._writer.spend(chunk, state, step)
         self._group.tell(Paid(chunks=chunk + 1).model_dump_json())
 
     def keep(self, state: bytes, step: int) -> None:
-        """Commit what was told so far, without paying."""
+        """Commit the answers so far, without paying."""
         self._writer.keep(state, step)
 
 

@@ -1,9 +1,9 @@
 """The privacy filter of a stream: the first chunk of a pass pays for all of it, others say which units may be read.
 
 A pass's batches share no unit, so all of them together cost what one answer does, in however many attempts they are
-read. Its schedule is that price, then chunks that draw nothing; the next pass follows. Each chunk stands for as many
-units, by their places in the pass, and a question pays for every chunk that its batch touches before it is read: for
-nothing but the first, and with the state so far all the same.
+read. Its schedule is that price, then chunks that draw nothing; the next pass follows. Each chunk stands for an equal
+number of units, by their places in the pass. A question pays for every chunk that its batch touches before it is read.
+Only the first has a price; each payment carries the state so far.
 
 Nothing is read twice in a pass. A chunk that is paid may have been read, whoever paid it, and one that is not was read
 by nobody. A new attempt begins with the first unit of the first chunk that no attempt has paid. An earlier one has
@@ -79,7 +79,7 @@ class StreamFilter(LedgerFilter):
 
         Raises:
             StaleAttempt: the job is no longer ours.
-            Drained: this attempt was asked to stop; the chunk is not paid, and what it was told is kept.
+            Drained: this attempt was asked to stop; the chunk is not paid, and its answers are kept.
             PrivacyInvariantError: the total passes what the stream costs so far, or the stream has no such batch.
         """
         ensure(self.log.next_recalled is None, "answers of an earlier attempt come before anything new")

@@ -1,8 +1,8 @@
 """The layers a network may be made of: a closed list, as data, with shapes and parameters; never uploaded code.
 
-Every layer maps one record to one record: what it makes of a record depends on that record and the parameters alone.
-So there is no batch normalisation, whose output mixes records and which no clipping of gradients makes private, and no
-dropout, whose draws no one would need here. A layer says which shape it makes of which, and which parameters it has;
+Every layer maps one record to one record: its output depends on that record and the parameters alone. There is no batch
+normalisation, whose output mixes records and which no clipping of gradients makes private. There is no dropout, whose
+draws are not needed here. A layer says which shape it makes of which, and which parameters it has;
 `core.queries.sums.network` says how it and its per-record gradients are computed.
 
 A network's parameters are one flat vector: layer after layer as they stand, in each the parameters in the order of
@@ -42,12 +42,12 @@ class Parameter(Frozen):
 
     @property
     def size(self) -> int:
-        """How many numbers."""
+        """Number of numbers."""
         return prod(self.shape)
 
 
 class AbstractLayer(Frozen, ABC):
-    """What every layer tells."""
+    """Public facts of every layer."""
 
     @abstractmethod
     def output(self, given: Shape) -> Shape:

@@ -1,4 +1,4 @@
-"""What training moves of a network: the flat vector theta, the change of these parameters from their public start."""
+"""The trained part of a network: the flat vector theta, the change of these parameters from their public start."""
 
 from collections.abc import Iterator
 from math import sqrt
