@@ -72,7 +72,7 @@ class TestKeys:
                 left = service.client(owner.post(f"/v1/keys/{made['id']}/rotate").json()["key"])
             assert finish(connection, cuts[1]) == 401
         wait_for(lambda: spooled(service) == [], "nothing is left of it")
-        assert parts_in(service) == stored
+        assert parts_in(service) <= stored
         if how == "rotate":
             assert numbers(left, place) == [1], "the upload is its principal's, and goes on with another key"
             send_all(left, place, content)
@@ -135,7 +135,7 @@ class TestTooLate:
             assert owner.delete(f"/v1/datasets/{dataset}").status_code == 202
             assert finish(connection, cuts[1]) in {404, 409}
         wait_for(lambda: spooled(service) == [], "nothing is left of it")
-        wait_for(lambda: parts_in(service) == before, "the parts that were there are erased")
+        wait_for(lambda: parts_in(service) <= before, "the parts that were there are erased")
 
     @pytest.mark.parametrize("column", ["seen_at", "created_at"])
     def test_an_upload_that_has_run_out_is_gone_for_every_request(self, service: Service, column: str) -> None:
@@ -161,7 +161,7 @@ class TestNumbers:
         answer = owner.put(f"{place}/parts/{number}", content=content, headers=digest(content))
         assert answer.status_code in {404, 405, 422}, answer.text
         assert numbers(owner, place) == []
-        assert parts_in(service) == before
+        assert parts_in(service) <= before
 
     def test_a_length_that_is_announced_and_not_sent(self, service: Service) -> None:
         """A part in chunks has no length to announce: what comes is counted all the same."""
