@@ -90,7 +90,7 @@ def project_of(name: str) -> str:
 
 @contextmanager
 def _started(name: str, secrets: Path) -> Iterator[Path]:
-    """Start a site's containers as docs/guides/custodian/federated-jobs.md says, with secrets, and stop them."""
+    """Start a site's containers as docs/guides/operator/run-a-site.md says, with secrets, and stop them."""
     made = docker("exec", container("api"), "python", "-m", "workers.upkeep", "site", name).stdout
     assert f"farthing_site_{name} has the rights" in made
     secrets.mkdir(mode=0o700)
