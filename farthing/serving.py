@@ -44,7 +44,7 @@ def _named(option: str, value: str | None) -> tuple[str, ...]:
 
 @app.command(
     epilog="FARTHING_ADMIN_KEY becomes the first admin key; without it one is made and printed once. Every other "
-    "setting is FARTHING_... in the environment too: see docs/guides/operator/operate.md."
+    "setting is FARTHING_... in the environment too: see docs/reference/settings.md."
 )
 def up(
     home: Home = HOME,
