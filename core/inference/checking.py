@@ -1,6 +1,6 @@
 """Checks of an estimate by whitened Newton, from answers already paid for.
 
-Thresholds and what they were seen to catch are in `docs/decisions/0041-a-division-that-no-answer-moves.md`.
+Thresholds and what they were seen to catch are in `docs/decisions/0041-divide-a-jobs-budget-by-fixed-shares.md`.
 """
 
 from dataclasses import dataclass

@@ -2,7 +2,7 @@
 
 Its name, assumptions, price and predictions; `core.methods.m_estimation.whitened_newton.fit` has the steps and
 `core.inference.whitened` the covariance. Fixed shares divide mu^2 among its answers, whatever they are
-(`docs/decisions/0041-a-division-that-no-answer-moves.md`).
+(`docs/decisions/0041-divide-a-jobs-budget-by-fixed-shares.md`).
 """
 
 from collections.abc import Sequence
