@@ -1,9 +1,9 @@
 """Which secrets an operator may choose as a key: those long and varied enough that nobody finds them by trying.
 
-Keys that the service makes carry 256 random bits. One that an operator supplies (`FARTHING_ADMIN_KEY`) can be
-anything, so it is measured before it is stored. The measure looks at the text alone: one repetition of it, and of that
-the lesser of two figures, the entropy of its letters and that of the steps from each letter to the next. "abab..." has
-few letters, "abcdef..." has few steps. No such measure sees a sentence out of a book: draw the key by chance.
+Keys that the service makes carry 256 random bits. One that an operator supplies (`FARTHING_ADMIN_KEY`) can be anything,
+so it is measured before it is stored. The measure looks at the text alone, with repetitions removed. It is the lesser
+of two figures: the entropy of its letters and that of the steps from each letter to the next. "abab..." has few
+letters, "abcdef..." has few steps. No such measure sees a sentence out of a book: draw the key by chance.
 """
 
 from collections import Counter

@@ -217,8 +217,8 @@ class Job(Base):
     """A training job, job_...; `queued` means reserved.
 
     A federated job is several rows. Its own has its own id as `federation_id`, and no `place`; it is what waits and is
-    claimed, it reserves nothing, and its dataset and scope are those of its first client. Each client is a job of its
-    own on its own dataset, with a `place` from 0: its scope pays, and nobody claims it alone.
+    claimed, it reserves nothing, and its dataset and scope are those of its first client. Each site is a job of its own
+    on its own dataset, with a `place` from 0: its scope pays, and no worker claims it alone.
     """
 
     __tablename__ = "jobs"

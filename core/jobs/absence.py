@@ -3,7 +3,7 @@
 A lost worker is nobody's fault, so a job waits for its site to come back. Where a quorum was asked for, that has an
 end: the clients of a site without workers for so long are lost with `worker-lost`, charged what they spent, and the
 quorum decides. Absence counts from when the job began to wait or, if that was later, from when a worker of the site was
-last seen; and only while sweeps have come without a gap, so that an outage of the database is nobody's absence.
+last seen. It counts only while sweeps come without a gap, so that an outage of the database is no absence.
 """
 
 from sqlalchemy import select

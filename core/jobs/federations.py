@@ -1,8 +1,8 @@
 """Federated jobs: one row that waits, is claimed and is published, and a client row for each dataset, which pays.
 
-Who touches several of these rows locks the federated job's first, then its clients' by place, then their scopes in the
+A writer of several of these rows locks the federated job's first, then its sites' by place, then their scopes in the
 order of their ids. A payment for one site locks that site's row alone. The federated job's claim stands for all: it is
-beaten for, and its loss is theirs. Each client has an attempt and a fence of its own, with which it alone spends.
+beaten for, and its loss is theirs. Each site has an attempt and a fence of its own, with which it alone spends.
 
 A client that ends before the job does is lost. Its own scope is charged by the rules of any job; the others stop where
 nothing is lost, and go on without it if as many as the quorum are left. Else they end, and get back what they have not
@@ -173,7 +173,7 @@ def put_back(session: Session, job: Job, at: float, outcome: Literal["drained", 
 
 
 def end_all(session: Session, job: Job, at: float, code: str, *, charge: Charge) -> None:
-    """Fail a federated job, whose lock the caller holds, and every client that is left, with one code."""
+    """Fail a federated job, whose lock the caller holds, and every remaining site, with one code."""
     for client in _by_scope(_live(clients_of(session, job.id, lock=True))):
         end_failed(session, client, at, code, charge=charge)
     end_failed(session, job, at, code, charge="spent")
@@ -229,7 +229,7 @@ def lose_sites(session: Session, job: Job, sites: Collection[str], at: float) ->
 def finish(session: Session, claim: Claim, release: Mapping[str, Any]) -> Model | None:
     """End one client that has the whole release; with the last of those that run, publish it, once.
 
-    Every client has the same release, since all computed it from the same answers; the first one handed in is kept.
+    Every site has the same release, since all computed it from the same answers; the first one handed in is kept.
 
     Args:
         session: an open write transaction.
@@ -261,7 +261,7 @@ def finish(session: Session, claim: Claim, release: Mapping[str, Any]) -> Model 
 
 
 def end_misled(session: Session, claim: Claim, number: int) -> None:
-    """End a federated job in which one client told another what cannot be true; the history's last line names both.
+    """End a federated job in which one site sent another an impossible message; the history's last line names both.
 
     It was seen before anything was asked in this attempt, from messages and from what a client's own ledger says: no
     record decides it. Each site is charged its spending, and the rest goes back.

@@ -236,7 +236,7 @@ def take(
 
 
 def beat(session: Session, claim: Claim, lease_seconds: float) -> Beat:
-    """Extend a lease that has not run out, a federated job's with its clients'; one that has is never revived."""
+    """Extend a lease that has not run out, a federated job's with its sites'; one that has is never revived."""
     try:
         job, at = hold(session, claim, ("running", "cancelling"))
     except StaleAttempt:
@@ -381,7 +381,7 @@ def acknowledge_cancel(session: Session, claim: Claim) -> None:
 def release_claim(session: Session, claim: Claim) -> None:
     """Put a running job back when its supervisor drains; the attempt does not count.
 
-    The child has stopped, and as a rule `ledger.keep` has stored what it was told. A chunk that was paid and not kept
+    The child has stopped, and as a rule `ledger.keep` has stored its answers. A chunk that was paid and not kept
     is lost: where the job's allowance does not pay for it again, the job fails. A federated job is put back once all
     its children have stopped, whatever became of each: its quorum then decides whether it waits again.
 

@@ -1,7 +1,7 @@
 """The queue: limits of waiting jobs, and the choice of the next one. Fair between principals, then by priority and age.
 
-A principal's row is locked before a job's, as everywhere: a count under that lock stays true until the claim
-or the submission that counted it commits, so that any number of supervisors and API processes keep to the caps.
+A principal's row is locked before a job's, as everywhere. A count under that lock stays true until the claim or
+submission that made it commits. Any number of supervisors and API processes thus keep to the caps.
 """
 
 from collections import Counter
@@ -101,8 +101,8 @@ def next_of_several(
 ) -> Job | None:
     """Lock and return the next queued federated job of several sites that this one is among, None when there is none.
 
-    All sites ask in one order, that of priority and then of age, so that they come to keep themselves free for the same
-    job; one that some site's absence would hold up is left out.
+    All sites ask in one order, that of priority and then of age, so that they keep themselves free for the same job. A
+    job that some site's absence would block is left out.
 
     Args:
         session: an open write transaction.

@@ -1,8 +1,7 @@
 """The sweep: periodic work on leases that ran out, jobs that waited too long, and sums that must still hold.
 
-Time decides liveness, never safety. Leases are only called lost after the sweeper itself has been in contact with the
-database for one whole lease without a gap, so that an outage of the database does not look like the loss of all
-workers.
+Time decides liveness, never safety. Leases count as lost only after the sweeper itself has reached the database for one
+whole lease without a gap. An outage of the database thus does not look like the loss of all workers.
 """
 
 from dataclasses import dataclass, field
@@ -43,7 +42,7 @@ def sweep(session: Session, lease_seconds: float, max_attempts: int, queue_deadl
     """Free what is lost; up to 100 jobs of each kind in one transaction, skipping rows that others hold.
 
     A lost lease puts its job back into the queue if the rest of its allowance pays again, at every order, for each
-    chunk that was paid and not kept; else the job fails with `worker-lost`, charged what was spent. After
+    chunk that was paid and not kept. Otherwise the job fails with `worker-lost`, charged its payments. After
     `max_attempts` lost attempts it fails; if one has opened the records, the whole reservation is charged.
 
     Args:

@@ -16,8 +16,8 @@ from core.ledger.claims import refuse_if_frozen
 def may_begin(session: Session, job: Job) -> bool:
     """Tell whether a queued job may still begin; where it may not, it has ended by then, charged what it had spent.
 
-    Its owner must not be disabled, and must own its dataset or have access to it under a cap that is open; of a
-    federated job those clients end where that is not so, and its quorum decides about the rest.
+    Its owner must not be disabled, and must own its dataset or have access to it under an open cap. In a federated job
+    the sites without this end, and its quorum decides about the rest.
 
     Args:
         session: the transaction that claims or sweeps; its owner's lock, and after that the job's, are held.
@@ -47,7 +47,7 @@ def end_waiting(session: Session, owner_id: str, most: int) -> list[str]:
 
     Args:
         session: an open write transaction in which nobody else's lock is held.
-        owner_id: whose.
+        owner_id: principal of the jobs.
         most: jobs to look at.
 
     Raises:

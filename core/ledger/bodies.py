@@ -1,6 +1,6 @@
 """The text of an entry: members of every body, their writing and their reading.
 
-A body is canonical JSON with the version of its form, `v`. What is written has the newest; older ones are read, each by
+A body is canonical JSON with the version of its form, `v`. New entries have the newest; older ones are read, each by
 the rules of its own version.
 """
 

@@ -1,9 +1,9 @@
 """Claims of jobs: the fence that every write of an attempt carries, and the ledger's own state.
 
-A fence is the ledger's random epoch and a number that grows with every claim, at random, and with every way out of one:
-a claim that a restored backup has forgotten is nobody's, and never the next one's. It is checked
-under the job's row lock together with the state and the lease, so a supervisor or a child that was stopped past its
-lease and woke up again can neither spend nor publish.
+A fence is the ledger's random epoch and a number that grows with every claim, at random, and with every end of one. A
+claim that a restored backup lacks is therefore void, and never equal to the next one. It is checked under the job's row
+lock together with the state and the lease. A supervisor or a child that resumes after its lease can therefore neither
+spend nor publish.
 """
 
 import secrets

@@ -31,7 +31,7 @@ from core.records.decoding.likeness import Summarized, Summary, tag_of
 from core.records.encryption import Tampered
 
 PAYING: Final = ("spend", "charge", "reconcile")
-"""Kinds of entries by which something of the records may have been told."""
+"""Kinds of entries by which an answer about the records may have been released."""
 _NONCE_BYTES: Final = 12
 _ROOM: Final = 16_384
 _ROOM_FOR_A_COLUMN: Final = 200
@@ -234,7 +234,7 @@ def counts(session: Session, keys: OwnerKeys, dataset_id: str, tag: str) -> byte
 
 
 def leave(session: Session, scope_id: str, datasets: Sequence[str], owner_id: str) -> None:
-    """Note that records left a scope, of which nobody was told anything, for another; it is frozen by an entry.
+    """Note that records left a scope without released answers for another; an entry freezes the old one.
 
     The entry reads as one of the owner's own: that the records are in another scope now is the owner's alone to see.
     """

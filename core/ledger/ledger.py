@@ -227,7 +227,7 @@ def _payers(session: Session, job: Job) -> list[Account]:
 
 
 def keep(session: Session, claim: Claim, state: bytes, step: int) -> None:
-    """Keep what this attempt was told, with every chunk in it that it has paid for, without paying another.
+    """Keep this attempt's answers, with every chunk that it has paid for, without paying another.
 
     Used when draining, and for the complete release before post-processing: a retry from there is free.
 

@@ -82,7 +82,7 @@ def outcome(said: Collection[str]) -> str:
 
 
 def is_as_entered(session: Session, model: Model, job: Job) -> bool:
-    """Say whether a model that is not retired is what the entries of its job say: of a federated job, its clients'.
+    """Return whether a model that is not retired agrees with the entries of its job; of a federated job, its sites'.
 
     Its release is that of their settlements, and it was approved by its owners. Entries of version 1 say neither:
     of their jobs nothing is compared but that they were settled.

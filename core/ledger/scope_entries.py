@@ -364,7 +364,7 @@ class Recovery(Still):
 
 
 class Accept(Still):
-    """The owner's word that the scope goes on although entries may be missing; `entry` says which one told so."""
+    """The owner's acceptance that entries may be missing; `entry` is the number of the one that stated it."""
 
     KIND: ClassVar[str] = "accept"
 

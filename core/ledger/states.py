@@ -1,7 +1,7 @@
 """The state of a chain at one of its entries as a text, so that another process goes on from there.
 
-It is a function of the entries up to there and of nothing else, and the hash of the last of them commits to all of
-them: a state that was right once stays right, whatever becomes of the rows that it was worked out from.
+It is a function of the entries up to there and of nothing else. The hash of the last of them commits to all of them: a
+state that was right once stays right, even if its rows change later.
 """
 
 import json

@@ -168,8 +168,8 @@ class Tally:
         over: jobs that are over, until whoever follows the chain takes them out; then they are looked up.
         is_frozen: whether the scope is frozen by an entry.
         pending: the number of the entry that says that entries may be missing, until the owner has accepted that.
-        unwitnessed: the ranges of time in which entries may be missing: the number of the entry that says so, since
-            and until when, and the number of the one by which the owner has accepted it, None before.
+        unwitnessed: the ranges of time in which entries may be missing. Each has the number of the entry that states
+            it, its begin and end, and the number of the owner's acceptance, None before.
         compensations: times of the last ten corrections.
         corrected: the number of the entry that gave back a share of a job's charge, by job.
         withheld: by job whose release waited for the owner, the numbers of the entry that says so and of the decision.

@@ -5,8 +5,8 @@ declared, and each entry must follow from those before it (`core.ledger.kinds`).
 whole tail was replaced by a consistent one; the witness can (`core.ledger.witness.witness`).
 
 A verified state is remembered by the process that verified it, and in the database under a code that its writers cannot
-make (`core.ledger.marks`). Entries are only ever added, so that a chain is followed in slices, each in a snapshot
-of its own; with the last of them, in the same snapshot, all that the database remembers beside the chain is compared.
+make (`core.ledger.marks`). Entries are only ever added, so a chain is followed in slices, each in a snapshot of its
+own. In the snapshot of the last slice, the database's other rows are compared with the chain.
 """
 
 from collections.abc import Sequence

@@ -44,10 +44,10 @@ def reconcile(
 ) -> tuple[list[str], list[str]]:
     """Bring a ledger that is behind its witness back to the safe side, and go on.
 
-    Every live job fails at its whole reservation, spent is raised to the largest that was witnessed, by a visible
-    entry in each scope, datasets that a backup brought back are erased again, the epoch changes so that no attempt
-    from before can write, and the witness starts anew. The ledger stays frozen until all of that is done, so one that
-    is killed is begun again.
+    Every live job fails at its whole reservation. A visible entry in each scope raises its spent amount to the largest
+    that was witnessed. Datasets that a backup brought back are erased again. The epoch changes so that no earlier
+    attempt can write, and the witness starts anew. The ledger stays frozen until all of that is done, so one that is
+    killed is begun again.
 
     Args:
         database: the ledger.

@@ -88,7 +88,7 @@ def erasable(session: Session, lease_seconds: float, site: str = "") -> Iterable
 
 
 def _holding(session: Session, lease_seconds: float) -> Select[str]:
-    """Return the jobs whose trainer may still hold records; of a federated job its clients' do.
+    """Return the jobs whose trainer may still hold records; of a federated job its sites' do.
 
     A job that is cancelled or has failed was ended after its trainer was reaped, or after its lease had passed. One
     that succeeded was ended by the trainer itself, which a supervisor kills within a lease if it does not leave.

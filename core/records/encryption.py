@@ -1,6 +1,6 @@
 """Records at rest: a file of encrypted frames under a key of its own.
 
-The construction is the STREAM of Hoang, Reyhanitabar, Rogaway and Vizar (2015) over AES-256-GCM: the content is cut
+The construction is the STREAM of Hoang, Reyhanitabar, Rogaway and Vizar (2015) over AES-256-GCM. The content is cut
 into frames of one fixed size, and each frame's nonce and associated data hold its number and whether it is the last.
 The associated data also hold the dataset's identifier. A changed byte, a moved, doubled or missing frame, a file that
 was cut short or put in another's place: each fails where it is read, and the last frame is read first. A key encrypts

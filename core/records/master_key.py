@@ -1,8 +1,8 @@
 """The master key: it wraps each dataset's own key, and is in no database and no backup.
 
 It comes from the environment or a file. A file may hold several keys, one a line: the first wraps, the others only
-unwrap what is still under them, so that a key is replaced while the service runs. A wrapped key names the master key
-it is under by a fingerprint, so that a wrong one is told from a damaged one before anything is tried.
+unwrap what is still under them, so that a key is replaced while the service runs. A wrapped key names its master key by
+a fingerprint, so that a wrong one is distinguished from a damaged one before any use.
 """
 
 import base64
@@ -74,7 +74,7 @@ class MasterKey:
         return self._derive("email codes")
 
     def of_marks(self) -> bytes:
-        """Return the key by which what was verified of ledgers is told from what others write of it."""
+        """Return the key that authenticates marks of verified ledgers."""
         return self._derive("ledger marks")
 
     def _derive(self, purpose: str) -> bytes:

@@ -47,7 +47,7 @@ def usage(session: Session, owner_id: str, site: str, *, without: str | None = N
 
     Args:
         session: a snapshot or a transaction.
-        owner_id: whose.
+        owner_id: owner of the files.
         site: where.
         without: an upload that is not to be counted.
     """

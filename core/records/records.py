@@ -40,7 +40,7 @@ class StoredRecords:
 
 @dataclass(frozen=True)
 class Encoded:
-    """All records of a dataset under one design; a null record is absent and its numbers are zero."""
+    """All records of a dataset under one design; an excluded row is absent and its numbers are zero."""
 
     features: "npt.NDArray[Any]"
     """Shape (n, p), C order, of the design's `number_type`."""

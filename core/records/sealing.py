@@ -1,4 +1,4 @@
-"""A secret told to one reader through a place that others can read, such as a database.
+"""A secret for one reader, sent through a place that others can read, such as a database.
 
 The reader draws a key pair and shows the public half. The sender draws another, and encrypts under the secret that
 only the two can derive (X25519, HKDF with SHA-256, AES-256-GCM). A reader is used for one secret, and is forgotten

@@ -1,8 +1,8 @@
 """Where encoded records are: a folder, or a prefix of a bucket. Files in it are written once and never changed.
 
-A name appears when its file is whole and durable, and not before. The storage sees encrypted bytes only (but for
-records that were stored before there was encryption, and for public weights), and need not be trusted:
-`core.records.encryption`, and the digest of weights, notice what it loses, mixes up or changes.
+A name appears when its file is whole and durable, and not before. The storage gets encrypted bytes only (except for
+public weights, and records stored unencrypted by old code), and need not be trusted. `core.records.encryption`, and the
+digest of weights, detect losses, exchanges and changes.
 """
 
 import errno

@@ -29,8 +29,8 @@ def check(
         datasets: that the job would read.
 
     Raises:
-        Invalid: a model does not exist for the caller, is kept no more, waits for approval or was rejected, has other
-            parameters, or has seen records that the method must not meet again; with a pointer to each.
+        Invalid: a model does not exist for the caller, is kept no more, waits for approval or was rejected. Or it has
+            other parameters, or was made of records that the method must not read again. Each has a pointer.
     """
     wrong = [
         FieldError(f"/models/{place}", f"{name} {fault}")

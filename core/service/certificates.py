@@ -1,14 +1,14 @@
 """Certificates: a job's draws, price and promise, with their entries in the ledger, signed.
 
-Nothing is signed of a ledger that does not verify now. A writer into the database could otherwise have the
-installation sign any text. Its chain is followed from its last mark on, and has to have the entry that the witness
-knows of; the entries that a certificate speaks of are hashed again, however old. The scope, its budget, the job's
-schedule and payments, and the dataset that a certificate shows are compared with that.
+Nothing is signed of a ledger that does not verify now. A writer into the database could otherwise have the installation
+sign any text. Its chain is followed from its last mark on, and must have the entry that the witness recorded. The
+entries that a certificate names are hashed again, however old. The scope, its budget, the job's schedule and payments,
+and the dataset that a certificate shows are compared with that.
 
 The payload follows from the job's rows and its scope's entries alone. Nothing in it depends on a record but through
 what was paid for: the parameters' digest is one of noised answers, as the parameters are. Everybody who may see a job
-may have its certificate, and two of one job have the same payload, byte for byte, until the ledger says more of it (a
-correction, a reconciliation) or its release is judged. When it was signed, and by which key, stands in the header.
+may have its certificate. Two of one job have the same payload, byte for byte, until the ledger has a new entry about it
+(a correction, a reconciliation) or its release is judged. When it was signed, and by which key, stands in the header.
 """
 
 from hashlib import sha256
@@ -128,7 +128,7 @@ def _result(model: Model | None) -> dict[str, Any] | None:
 
 
 def _of_clients(session: Session, issuer: str, job: Job, grid_seconds: float, ledgers: Ledgers) -> dict[str, Any]:
-    """Return what a federated job's certificate says of its clients: digests, for not everybody sees every client.
+    """Return the sites' part of a federated job's certificate: digests, since not everybody may see every site.
 
     No promise is made to several scopes together, so there is no figure of the whole.
     """

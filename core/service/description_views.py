@@ -1,4 +1,4 @@
-"""What a description shows: each figure was paid for, and each interval follows from what was released."""
+"""View of a description: each figure was paid for, and each interval follows from the release."""
 
 from typing import Any, Literal
 
@@ -36,7 +36,7 @@ class CutMeanView(FigureView):
 
 
 class LostView(View):
-    """How many of these records have no value in the columns of a table."""
+    """Number of these records without a value in the columns of a table."""
 
     records: Paid[float]
     """Their number, as the noise leaves it."""
@@ -45,7 +45,7 @@ class LostView(View):
 
 
 class CellView(LostView):
-    """How many records lie in a cell."""
+    """Number of records in a cell."""
 
     share: Paid[float | None]
     """Of the records with a value; of `missing`, of all records. null: the noise hides it."""
@@ -58,14 +58,14 @@ class CellView(LostView):
 
 
 class ValueView(CellView):
-    """How frequent a value of a category is."""
+    """Frequency of a value of a category."""
 
     value: Declared[str]
     """As it was declared."""
 
 
 class BinView(CellView):
-    """How many records lie in an interval, its lower end included."""
+    """Number of records in an interval, its lower end included."""
 
     lower: Paid[float]
     """Where it begins; a declared bound, a given edge or a learned one."""
@@ -105,7 +105,7 @@ class LookView(View):
 
 
 class ColumnView(View):
-    """One column; what was not asked for is null."""
+    """One column; statistics that were not requested are null."""
 
     name: Declared[str]
     """As declared."""
@@ -164,7 +164,7 @@ class DescriptionView(View):
     level: Operational[float]
     """Of every interval."""
     about: Operational[Literal["population", "records"]]
-    """What intervals are about."""
+    """Meaning of the intervals."""
     claim: Operational[str]
     """The same in words."""
     columns: list[ColumnView]
@@ -174,8 +174,8 @@ class DescriptionView(View):
     correlations: list[CorrelationView]
     """Of each pair of numbers."""
     shares: Declared[dict[str, float]]
-    """How mu squared was divided, before any record was read."""
+    """Division of mu squared, fixed before any record was read."""
     notes: Paid[list[str]]
-    """What a reader must know."""
+    """Notes for the reader."""
     privacy: Paid[dict[str, Any]]
-    """What the job promises."""
+    """The job's promise."""

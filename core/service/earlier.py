@@ -28,8 +28,8 @@ class Earlier:
 
     Attributes:
         due: the digest of what is kept, by dataset; without those of which nothing is kept.
-        left: datasets whose records may be in another scope now: the witness knows that they were erased, and nothing
-            was ever charged to their scope.
+        left: datasets whose records may be in another scope now: the witness recorded their erasure, and nothing was
+            ever charged to their scope.
     """
 
     due: Mapping[str, str]

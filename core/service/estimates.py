@@ -58,14 +58,14 @@ class EstimatedJob:
 
     @cached_property
     def schedule(self) -> Schedule:
-        """What it draws, chunk by chunk, and the allowance beside, with what they cost."""
+        """Its draws, chunk by chunk, and the allowance beside, with their costs."""
         planned = self.planned
         draws = planned.draws
         return Schedule(planned.schedule, planned.spec.retry_allowance, draws=draws.most, whole_runs=draws.runs)
 
     @cached_property
     def cost(self) -> JobCost:
-        """What it costs, before anything of it is spent."""
+        """Its cost, before any of it is spent."""
         schedule, times = self.planned.schedule, self.planned.spec.retry_allowance
         return JobCost(
             reserved=cost_figures(composed(schedule), self.account, at_head=False),

@@ -33,11 +33,11 @@ from core.service.visibility import find_dataset, no_dataset, refuse_unready
 
 @dataclass(frozen=True)
 class FederatedPlan:
-    """A planned federated job; nothing of it ever changes but what the clients' accounts hold."""
+    """A planned federated job; only the amounts in the sites' accounts ever change."""
 
     planned: PlannedFederation
     parts: tuple[EstimatedJob, ...]
-    """The clients' plans by place, each paid for by its own scope."""
+    """The sites' plans by place, each paid for by its own scope."""
 
     @cached_property
     def stored_spec(self) -> dict[str, Any]:
@@ -46,7 +46,7 @@ class FederatedPlan:
 
     @property
     def steps(self) -> int:
-        """The public number of steps, of every client."""
+        """The public number of steps, of every site."""
         return self.parts[0].steps
 
 
@@ -126,7 +126,7 @@ def of_client(refusal: Refusal, place: int, dataset_id: str) -> Refusal:
 
 
 def estimate(context: Context, caller: Caller, spec: EstimateSpec) -> EstimateView:
-    """Return the common plan of a federated job and each client's price; nothing is reserved.
+    """Return the common plan of a federated job and each site's price; nothing is reserved.
 
     Raises:
         NotFound, Conflict, Invalid, AdjacencyMismatch: as `quote` does.

@@ -1,6 +1,6 @@
 """The promise of a job by its ledger; of a federated job, site by site, for viewers of that site.
 
-No promise is made to several scopes together: each client's is its own ledger's, to the people of its own scope. A
+No promise is made to several scopes together: each site's is its own ledger's, to the people of its own scope. A
 federated model therefore has one promise for each site. A viewer who may not see a site reads only that it exists.
 """
 
@@ -50,7 +50,7 @@ def sees_client(session: Session, who: Viewer, client: Job) -> bool:
 
 
 def clients_guarantees(context: Context, caller: Caller, job: Job) -> list[dict[str, Any]]:
-    """Return what each client of a federated job has promised by now, by place; nothing of those not to be seen."""
+    """Return the promise of each site of a federated job by now, by place; nothing of hidden ones."""
     with context.database.read() as session:
         clients: Sequence[Job] = queries.clients_of(session, [job.id])[job.id]
         return [_shown(session, viewer(caller), client) for client in clients]

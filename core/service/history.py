@@ -194,7 +194,7 @@ class Latest:
     points: list[PointView]
     """Oldest first."""
     before: str
-    """What was left before the first of them, as a share."""
+    """Remaining budget before the first of them, as a share."""
     first: int
     """The number of the first of them among all, from 1."""
     by_principal: dict[str, str]

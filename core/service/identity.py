@@ -1,8 +1,8 @@
 """Whether an upload's records have a budget already: compared with its owner's earlier uploads, and with nobody else's.
 
-The same records join the scope that they are in, or leave it while nobody was told of them (decision 23). Where more
-than half of the rows are in another scope, or where that cannot be seen, the owner joins it or says why these are other
-people (decision 31). Only the owner is told any of this.
+The same records join the scope that they are in, or leave it while no answer about them was released (decision 23).
+Where more than half of the rows are in another scope, or where that cannot be seen, the owner joins it or says why
+these are other people (decision 31). Only the owner gets any of this.
 """
 
 from collections.abc import Sequence
@@ -173,7 +173,7 @@ def identity(context: Context, caller: Caller, dataset_id: str) -> IdentityView:
 
 
 def _refuse_same(session: Session, metadata: Metadata, same: Sequence[Known]) -> list[Known]:
-    """Refuse the same records, unless they are declared otherwise in their scope, or leave one that told nothing."""
+    """Refuse the same records, unless declared otherwise in their scope, or leaving one without a released answer."""
     columns = metadata.model_dump(mode="json")["columns"]
     for one in same:
         if one.scope_id == metadata.scope and one.columns == columns and one.state == "ready":
@@ -229,10 +229,10 @@ def _refuse_near(session: Session, metadata: Metadata, near: Sequence[tuple[Know
 
 
 def _is_bound(session: Session, scope_id: str) -> bool:
-    """Tell whether something was told of a scope's people, or somebody has frozen it."""
+    """Return whether an answer about a scope's people was released, or the scope is frozen."""
     return identities.was_paid(session, scope_id) or session.get_one(Scope, scope_id).frozen_reason is not None
 
 
 def _is_free(session: Session, scope_id: str) -> bool:
-    """Tell whether nobody was told anything of a scope's people, and nobody can be."""
+    """Return whether no answer about a scope's people was released, and none can be."""
     return not _is_bound(session, scope_id) and not identities.unerased(session, scope_id)

@@ -1,9 +1,9 @@
 """Where jobs come in: submissions that wait together are admitted one by one, and stored in one transaction.
 
 To store one job takes a dozen statements and two syncs of a disk, the database's and the witness's; to store sixteen
-takes as many. The serving thread hands over all that wait. Locks are taken once for all of them; then each is decided
-alone, in the order in which they came, against what those before it have left: answers, refusals and the ledger are
-what they would be had the jobs come one at a time.
+takes as many. The serving thread hands over all that wait. Locks are taken once for all of them. Then each is decided
+alone, in order of arrival, against the budget that those before it have left. Answers, refusals and the ledger are as
+if the jobs had come one at a time.
 
 `store` decides and stores; `confirm` enters what was stored in the witness, before any answer leaves. They are two
 steps so that the next jobs can be stored meanwhile; `api.routes.jobs` calls one after the other.
@@ -119,11 +119,10 @@ def planned(context: Context, caller: Caller, spec: JobSpec, key: str, route: st
 def store(context: Context, submissions: Sequence[Submission]) -> list[StoredAnswer | Exception]:
     """Queue jobs and reserve the most that each may cost; return an answer or a refusal to each, in order.
 
-    Refusals: Forbidden and NotFound of who may spend what, Conflict and Invalid of the dataset and the models,
-    BudgetExhausted, BudgetReserved and ScopeFrozen of the ledger, IdempotencyKeyReused and IdempotencyKeyInFlight of a
-    key that belongs to another request, RateLimited of too many jobs that have not ended.
-    Where this raises, the submissions that have not been stored may be put to it again; those that have, are answered
-    as before.
+    Refusals: Forbidden and NotFound for missing access, Conflict and Invalid for the dataset and the models. The
+    ledger's are BudgetExhausted, BudgetReserved and ScopeFrozen. IdempotencyKeyReused and IdempotencyKeyInFlight mean a
+    key of another request, RateLimited too many jobs that have not ended. Where this raises, the submissions that have
+    not been stored may be put to it again; those that have, are answered as before.
 
     Raises:
         LedgerFrozen, LedgerBusy, DatabaseAway: nobody's fault among them.
@@ -320,7 +319,7 @@ class _Counter:
 
     @staticmethod
     def _each(draft: _Draft, do: Callable[[Job, EstimatedJob], None]) -> None:
-        """Do something for each client of a job; a refusal of one names its dataset."""
+        """Do something for each site of a job; a refusal of one names its dataset."""
         for place, (payer, part) in enumerate(zip(draft.payers, draft.submission.plan.parts, strict=True)):
             try:
                 do(payer, part)

@@ -14,7 +14,7 @@ from farthing.schemas.provenance import Declared, Drawn, Operational, Paid, Time
 
 
 class CostFigures(View):
-    """What something costs, under the scope's adjacency."""
+    """A cost under the scope's adjacency."""
 
     budget_share: Paid[str]
     """Of the scope's whole budget, from 0 to 1."""
@@ -27,7 +27,7 @@ class CostFigures(View):
 
 
 class EstimateCost(CostFigures):
-    """What a job would cost, and what it would reserve beside that to pay lost chunks again."""
+    """Cost of a planned job, and the reservation beside it that pays lost chunks again."""
 
     retry_allowance: CostFigures
     """Reserved beside the price, and given back where it is not needed."""
@@ -36,7 +36,7 @@ class EstimateCost(CostFigures):
 
 
 class SiteEstimate(View):
-    """What a federated job would cost one site."""
+    """Cost of a planned federated job for one site."""
 
     dataset: Drawn[str]
     """The site's, `ds_...`."""
@@ -45,15 +45,15 @@ class SiteEstimate(View):
     plan: Declared[dict[str, Any]]
     """The method's settings as planned for it."""
     cost: EstimateCost
-    """What its own scope would be charged."""
+    """Charge to its own scope."""
     fits: Paid[bool]
     """Whether its budget admits its part now."""
     jobs_that_still_fit: Paid[int]
-    """How many such, one after the other."""
+    """Number of such draws, one after the other."""
 
 
 class EstimateView(View):
-    """What a job would cost and what the theory predicts; no record was read.
+    """Cost of a planned job, and the theory's predictions; no record was read.
 
     Of a federated job each site has its own price, and the plan is what they have in common. `if_lost` says, in words
     and of a job on one dataset, what becomes of it if its worker is lost.
@@ -66,11 +66,11 @@ class EstimateView(View):
     plan: Declared[dict[str, Any]]
     """The settings that would run, nothing left open."""
     bound: Declared[Bound]
-    """What the method's theorem promises."""
+    """Promise of the method's theorem."""
     fits: Paid[bool]
     """Whether the budget, and the caller's cap, admit it now."""
     jobs_that_still_fit: Paid[int]
-    """How many such, one after the other."""
+    """Number of such draws, one after the other."""
     steps: Declared[int]
     """That it would take."""
     chunks: Declared[int]
@@ -88,13 +88,13 @@ class EstimateView(View):
     prediction: Declared[Forecast | None] = None
     """Interval widths to expect; null without intervals, and of a federated job."""
     excess: Declared[ExcessForecast | None] = None
-    """What is promised of the excess risk; null of methods that promise none."""
+    """Promised excess risk; null of methods that promise none."""
     goal: Declared[Reached | ReachedExcess | None] = None
-    """What the wanted width or excess risk takes; null where none was asked for."""
+    """Needs of the wanted width or excess risk; null where none was requested."""
     if_lost: Declared[str | None] = None
-    """What becomes of it if its worker is lost; null of a federated job."""
+    """Effect of a lost worker on it; null of a federated job."""
     notes: Declared[list[str]] = Field(default_factory=list)
-    """What interactions, an offset or sampling weights change in what coefficients mean; a sentence each."""
+    """Effects of interactions, an offset or sampling weights on the meaning of coefficients; a sentence each."""
 
 
 class ProgressView(View):
@@ -109,7 +109,7 @@ class ProgressView(View):
 
 
 class JobCost(View):
-    """What it costs, what is reserved beside that to pay lost chunks again, and what it has cost so far.
+    """Its cost, the reservation beside it that pays lost chunks again, and its cost by now.
 
     `returned` is what was reserved of the worst case, never drawn, and given back; null until the job has ended.
     """
@@ -119,7 +119,7 @@ class JobCost(View):
     retry_allowance: CostFigures
     """Reserved beside that, to pay lost chunks again."""
     spent: Paid[CostFigures]
-    """So far."""
+    """By now."""
     returned: Paid[CostFigures | None]
     """Of `reserved`, given back for good; null until the job has ended."""
     delta: Declared[str]
@@ -134,10 +134,10 @@ class FailureView(View):
 
 
 class ResultView(View):
-    """What a job released."""
+    """Release of a job."""
 
     model: Drawn[str]
-    """What may be read of it, `mdl_...`."""
+    """Its model, `mdl_...`."""
 
 
 class SiteView(View):
@@ -150,19 +150,19 @@ class SiteView(View):
     dataset: Drawn[str | None]
     """`ds_...`; null where it is not the caller's to see."""
     scope: Drawn[str | None]
-    """Whose budget pays, `sc_...`; null as above."""
+    """Scope that pays, `sc_...`; null as above."""
     site: Operational[str | None]
     """That keeps its records; empty: the service's own; null as above."""
     job: Drawn[str | None]
     """The site's own, `job_...`; null as above."""
     cost: JobCost | None
-    """What its scope pays; null as above."""
+    """Payment of its scope; null as above."""
     error: FailureView | None
     """Why it failed; null where it has not, or as above."""
 
 
 class FederationView(View):
-    """How a job takes part in a federated one: as the job itself, with its sites, or as the site at a place."""
+    """Part of a job in a federated one: the job itself, with its sites, or the site at a place."""
 
     job: Drawn[str]
     """The federated job's id."""
@@ -189,15 +189,15 @@ class JobView(View):
     dataset: Drawn[str | None]
     """That it reads, `ds_...`; null of a federated job."""
     scope: Drawn[str | None]
-    """Whose budget pays, `sc_...`; null of a federated job, whose sites tell theirs."""
+    """Scope that pays, `sc_...`; null of a federated job, whose sites have theirs."""
     site: Operational[str | None]
     """That keeps its records; empty: the service's own; null of a federated job, whose sites tell theirs."""
     owner: Drawn[str]
-    """Who submitted it, `pr_...`."""
+    """Its submitter, `pr_...`."""
     owner_name: Declared[str]
     """The name of the principal who submitted it."""
     model: Declared[dict[str, Any]]
-    """What is fitted, nothing left open."""
+    """The model, with every setting filled."""
     models: Drawn[list[str]]
     """Released ones that it is about, `mdl_...`; mostly none."""
     method: Declared[MethodSource]
@@ -209,13 +209,13 @@ class JobView(View):
     inference: Declared[dict[str, Any]]
     """Which intervals, nothing left open."""
     resources: Declared[dict[str, Any]]
-    """What its trainer may use and how it waits, with what was left out as it is meant."""
+    """Resources of its trainer and its way of waiting, with defaults filled."""
     retry_allowance: Declared[int]
     """Chunks reserved beside the price, to pay again for what is lost with a worker."""
     progress: ProgressView
-    """How far it has come."""
+    """Its progress."""
     cost: JobCost | None
-    """What it costs; null of a federated job, whose sites have one each."""
+    """Its cost; null of a federated job, whose sites have one each."""
     attempt: Operational[int]
     """Times that it was started; 0: not yet."""
     created_at: Timed[str]
@@ -227,17 +227,17 @@ class JobView(View):
     error: FailureView | None
     """Why it failed; null where it has not."""
     result: ResultView | None
-    """What it released; null until it succeeded, and where the caller may not see it."""
+    """Its release; null until it succeeded, and where the caller may not see it."""
     approval: Operational[str | None]
     """not-needed, pending, approved, rejected, retired or retracted; null until something was released."""
     decision: ReleaseDecision | None = None
-    """What the owner said of the release; null where nothing was said. Sites of a federated job have their own."""
+    """The owner's comment on the release; null without one. Sites of a federated job have their own."""
     labels: Declared[dict[str, str]]
     """As submitted."""
     clone_of: Drawn[str | None] = None
     """The job that it repeats, `job_...`; null where it is no clone."""
     federation: FederationView | None = None
-    """How it takes part in a federated job; null: not at all."""
+    """Its part in a federated job; null: none."""
     waits_for: Operational[str | None] = None
     """In words, why a queued job cannot start now; null: it can."""
     failed_for: Paid[str | None] = None
@@ -251,9 +251,9 @@ class EventView(View):
     seq: Paid[int]
     """Its number in the job's history, from 1."""
     kind: Paid[str]
-    """What happened, such as queued, running, progress or succeeded."""
+    """Kind of event, such as queued, running, progress or succeeded."""
     data: Paid[dict[str, Any]]
-    """What belongs to it."""
+    """Data of the event."""
     created_at: Timed[str]
     """When it happened; progress and ends on a coarse grid of time."""
 
@@ -271,7 +271,7 @@ class AttemptView(View):
     ended_at: Timed[str | None]
     """When it ended; null: not yet."""
     outcome: Paid[str | None]
-    """How it ended; null: not yet."""
+    """Its outcome; null: not yet ended."""
 
 
 class ArtifactView(View):

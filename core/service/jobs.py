@@ -155,7 +155,7 @@ def _event(line: JobEvent, *, model_shown: bool, grid_seconds: float) -> EventVi
 
 
 def look(context: Context, wanted: Mapping[str, int | None]) -> dict[str, SeenJob]:
-    """Return how jobs stand, as far as that is to be seen; for the watcher, whose clients' sight was checked.
+    """Return the visible states of jobs; for the watcher, which has checked its readers' access.
 
     Args:
         context: the service.
@@ -260,7 +260,7 @@ def artifacts(context: Context, caller: Caller, job_id: str) -> list[ArtifactVie
 def report(context: Context, caller: Caller, job_id: str) -> dict[str, Any]:
     """Return a job's privacy report: its reservation and spending, their promise, and the head of the ledger.
 
-    A federated job's has one for each client that the caller may see: no promise is made to several scopes together.
+    A federated job's has one for each site that the caller may see: no promise is made to several scopes together.
 
     Raises:
         NotFound: it does not exist for the caller.

@@ -17,9 +17,9 @@ class KeyView(View):
     role: Declared[str]
     """owner, analyst, auditor or admin."""
     principal: Drawn[str]
-    """Who it speaks for, `pr_...`."""
+    """Its principal, `pr_...`."""
     made_by: Drawn[str | None]
-    """Who asked for it and has seen it, `pr_...`; null: the operator, or it is not known."""
+    """Principal who requested it and has seen it, `pr_...`; null: the operator, or unknown."""
     created_at: Timed[str]
     """When it was made."""
     starts_at: Timed[str | None]
@@ -45,7 +45,7 @@ class NewKeyView(View):
     name: Declared[str]
     """That it was given."""
     principal: Drawn[str]
-    """Who it speaks for, `pr_...`."""
+    """Its principal, `pr_...`."""
     expires_at: Timed[str | None]
     """When it ends; null: it does not."""
 
@@ -69,7 +69,7 @@ class PrincipalStateView(View):
 
 
 class PrincipalView(View):
-    """Who a key speaks for."""
+    """Principal of a key."""
 
     id: Drawn[str]
     """`pr_...`."""
@@ -83,7 +83,7 @@ class PrincipalView(View):
 
 
 class UsageView(View):
-    """What the caller's files take on the disk of this service, and may take. In bytes."""
+    """Disk space that the caller's files take and may take on this service. In bytes."""
 
     object: Literal["usage"] = "usage"
     stored_bytes: OwnerOnly[int]

@@ -1,8 +1,8 @@
 """The smallest epsilons of what scopes have spent, looked for off the request path.
 
 Composing privacy loss distributions takes half a second, and every paid chunk makes another composition. A reader gets
-the smallest epsilon if it is ready, and else an upper bound that is worked out at once; a thread of this process looks
-for the smallest of what was read last of each scope, one scope after the other, and later readers get it.
+the smallest epsilon if it is ready, and else an upper bound that is computed at once. A thread of this process looks
+for the smallest one of each scope's last read state, one scope after the other, for later readers.
 """
 
 import threading

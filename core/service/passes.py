@@ -1,4 +1,4 @@
-"""Passes over whole chains that people ask for: beside requests, and told of when they have ended.
+"""Passes over whole chains on request: they run beside requests, and are reported when they have ended.
 
 An answer is never later than `WAIT_SECONDS`: it is the outcome of the pass that was asked for, if that has ended by
 then, and else that of the last one before it. The next request gets the outcome once, and the one after begins another

@@ -115,7 +115,7 @@ class _Waiting:
 
 
 def _client(session: Session, viewer: Viewer, client: Job, view: JobView) -> SiteView:
-    """Return one client as a viewer of the federated job is to see it: an owner is told nothing of another's budget."""
+    """Return one site as a viewer of the federated job may see it: an owner gets no figure of another's budget."""
     place = client.place or 0
     if not sees_client(session, viewer, client):
         return SiteView(

@@ -1,4 +1,6 @@
-"""What leaves the house. Views are made inside the transaction that reads them, so each is one snapshot.
+"""Views: the data that leave the service.
+
+Each view is made inside the transaction that reads it, so it is one snapshot.
 
 Times are RFC 3339 in UTC; figures of privacy are decimal strings; statistics are numbers or null.
 """
@@ -38,11 +40,11 @@ class DatasetView(View):
     state: Operational[str]
     """pending, draft, ready, erasing or erased; jobs read a ready one only, and its owner alone sees a draft."""
     scope: Drawn[str | None]
-    """Whose budget its jobs are charged to, `sc_...`; null until it has records."""
+    """Scope that its jobs are charged to, `sc_...`; null until it has records."""
     unit: Declared[Unit]
-    """Who is protected: a record, or all records of one user."""
+    """Protected unit: a record, or all records of one user."""
     adjacency: Declared[str]
-    """What neighbouring data are: zero_out or replace_one."""
+    """Definition of neighbouring data: zero_out or replace_one."""
     rows: Declared[int | None]
     """Records, by the owner's word; null while pending."""
     columns: Declared[list[Column]]
@@ -67,7 +69,7 @@ class OverlapView(View):
 
 
 class IdentityView(View):
-    """What an upload had in common with earlier ones of its owner's, for the owner alone."""
+    """Overlap of an upload with its owner's earlier ones, for the owner alone."""
 
     object: Literal["identity"] = "identity"
     dataset: Drawn[str]
@@ -75,7 +77,7 @@ class IdentityView(View):
     overlaps: list[OverlapView]
     """The largest shares first; empty: none above a half was found."""
     distinct_because: OwnerOnly[str | None]
-    """What the owner stated when it came; null: nothing."""
+    """The owner's statement at its upload; null: none."""
 
 
 class EpsilonView(View):
@@ -90,7 +92,7 @@ class EpsilonView(View):
 
 
 class SharesView(View):
-    """How a budget is divided at its ledger's present head: decimal strings from 0 to 1, as the ledger counts it."""
+    """Division of a budget at its ledger's present head: decimal strings from 0 to 1, in the ledger's units."""
 
     spent: Paid[str]
     """Drawn and gone."""
@@ -123,17 +125,17 @@ class CapView(View):
     delta: Declared[str]
     """At which the cap is counted."""
     used: SharesView
-    """What is used of the cap, in shares of it; since the access was first given in this scope."""
+    """Used part of the cap, in shares of it, since the access was first given in this scope."""
 
 
 class AccessView(CapView):
-    """Who may see a dataset and send jobs to it, under which cap."""
+    """Access of a principal to a dataset, and its cap."""
 
     object: Literal["access"] = "access"
     dataset: Drawn[str]
     """`ds_...`."""
     principal: Drawn[str]
-    """Who may use it, `pr_...`."""
+    """Principal with access, `pr_...`."""
     name: Declared[str]
     """Of the principal."""
     role: Declared[str]
@@ -141,13 +143,13 @@ class AccessView(CapView):
     disabled: Operational[bool]
     """Whether the principal is shut out of the service."""
     scope: Drawn[str]
-    """Whose budget the cap is a part of, `sc_...`; there is one cap for each scope and principal."""
+    """Scope of the cap, `sc_...`; there is one cap for each scope and principal."""
     datasets: Drawn[list[str]]
     """All of the scope that this principal may use; jobs on any of them count against this cap."""
     given_at: Timed[str]
     """When access to this dataset was given."""
     version: Operational[str]
-    """Changes with the cap; what If-Match takes."""
+    """Changes with the cap; send it in If-Match."""
 
 
 class GapView(View):
@@ -164,20 +166,20 @@ class GapView(View):
 
 
 class BudgetView(View):
-    """What is left of the budget of the people behind a dataset."""
+    """Remaining budget of the people behind a dataset."""
 
     scope: Drawn[str]
-    """Whose budget it is, `sc_...`."""
+    """Scope of the budget, `sc_...`."""
     adjacency: Declared[str]
     """Under which all figures hold."""
     delta: Declared[str]
     """At which the epsilons hold."""
     epsilon: EpsilonView
-    """What is left as epsilons."""
+    """The remaining budget as epsilons."""
     budget_share: SharesView
-    """What is left as the ledger counts it."""
+    """The remaining budget in the ledger's units."""
     rho: RhoView
-    """What is left in zero-concentrated terms."""
+    """The remaining budget as zCDP."""
     entries: Paid[int]
     """Lines of the ledger so far."""
     head: Drawn[str]
@@ -185,11 +187,11 @@ class BudgetView(View):
     frozen: Operational[str | None]
     """Why nothing is admitted now; null: jobs are."""
     unwitnessed: list[GapView]
-    """Where entries may be missing, so that more may have been spent than is told; none: nowhere."""
+    """Ranges where entries may be missing, so that more may have been spent than is shown; empty: none."""
     label: Paid[str]
     """guarantee, or informational where answers decided how much was drawn."""
     implies: Paid[dict[str, Any]]
-    """What the spent figures promise under the other adjacencies."""
+    """Promise of the spent figures under the other adjacencies."""
     cap: CapView | None = None
     """The caller's own cap here; null: the budget is its own, or it has no access."""
 
@@ -203,13 +205,13 @@ class ScopeView(View):
     owner: Drawn[str]
     """The principal whose data it covers, `pr_...`."""
     unit: Declared[Unit]
-    """Who is protected: a record, or all records of one user."""
+    """Protected unit: a record, or all records of one user."""
     adjacency: Declared[str]
-    """What neighbouring data are: zero_out or replace_one."""
+    """Definition of neighbouring data: zero_out or replace_one."""
     units: Declared[int]
-    """How many are protected, by the owner's word."""
+    """Number of protected units, by the owner's statement."""
     epsilon: Declared[str]
-    """All that may ever be spent, at `delta`."""
+    """Total that may ever be spent, at `delta`."""
     delta: Declared[str]
     """At which `epsilon` holds."""
     orders: Declared[list[int]]
@@ -223,7 +225,7 @@ class ScopeView(View):
     frozen: Operational[str | None]
     """Why nothing is admitted now; null: jobs are."""
     unwitnessed: list[GapView]
-    """Where entries may be missing, so that more may have been spent than is told; none: nowhere."""
+    """Ranges where entries may be missing, so that more may have been spent than is shown; empty: none."""
     entries: Paid[int]
     """Lines of its ledger so far."""
     head: Drawn[str]
@@ -252,7 +254,7 @@ class EntryView(View):
     seq: Operational[int]
     """Its number in the scope's chain, from 1."""
     kind: Operational[str]
-    """What it did: open, upload, grant, reserve, read, spend, charge, settle, compensate, freeze, unfreeze,
+    """Kind of entry: open, upload, grant, reserve, read, spend, charge, settle, compensate, freeze, unfreeze,
     reconcile, unwitnessed or accept."""
     job: Drawn[str | None]
     """That it is about; null: none."""
@@ -273,8 +275,8 @@ class EntryView(View):
 class VerificationView(View):
     """Whether a chain and its sums recompute, as the last pass over all of it has found; `running`: another goes on.
 
-    A pass is done beside requests. The answer comes within seconds: with the outcome of the pass that was asked for if
-    it has ended, and else with that of the one before; whoever asks again gets the outcome once it is there.
+    A pass is done beside requests. The answer comes within seconds. It has the outcome of the requested pass if that
+    has ended, and else that of the one before; ask again to get the outcome.
     """
 
     scope: Drawn[str]
@@ -292,9 +294,9 @@ class VerificationView(View):
     first_bad: Operational[int | None]
     """Number of the first line that does not recompute; null: all do."""
     reason: Operational[str | None]
-    """What is wrong with it; null: nothing."""
+    """Its fault; null: none."""
     unwitnessed: list[GapView]
-    """Where entries may be missing: what is left of the chain recomputes, and cannot say what was in it."""
+    """Ranges where entries may be missing: the rest of the chain recomputes, and does not show their content."""
 
 
 class ModelView(View):
@@ -309,15 +311,15 @@ class ModelView(View):
     job: Drawn[str]
     """That released it, `job_...`."""
     dataset: Drawn[str | None]
-    """Whose records it was made of, `ds_...`; null of a federated job's."""
+    """Dataset that it was made of, `ds_...`; null of a federated job's."""
     models: Drawn[list[str]]
     """That its job was about, `mdl_...`; mostly none."""
     approval: Operational[str]
     """not-needed, pending, approved, rejected, retired or retracted."""
     decision: ReleaseDecision | None
-    """What the owner said of the release; null where nothing was said. Sites of a federated job have their own."""
+    """The owner's comment on the release; null without one. Sites of a federated job have their own."""
     release: Paid[dict[str, Any]]
-    """All that was released; of a network all but the parameters themselves."""
+    """The whole release; of a network without the parameters themselves."""
     certificates: Paid[list[dict[str, Any]]]
     """Newest last, each with its model and job."""
     created_at: Timed[str]
@@ -333,7 +335,7 @@ class WeightsView(View):
     name: Declared[str]
     """That the uploader gave them."""
     owner: Drawn[str]
-    """Who uploaded them, `pr_...`."""
+    """Their uploader, `pr_...`."""
     tensors: Declared[dict[str, list[int]]]
     """Shape of each, by name."""
     parameters: Declared[int]
@@ -353,17 +355,17 @@ class AuditView(View):
     """`evt_...`."""
     object: Literal["audit"] = "audit"
     principal: Drawn[str | None]
-    """Who asked, `pr_...`; null: no key was recognised."""
+    """Principal of the request, `pr_...`; null: no key was recognised."""
     action: Operational[str]
     """Method and route."""
     target: Drawn[str | None]
-    """What it was about; null: nothing of its own."""
+    """Object of the request; null: none."""
     status: Operational[int]
     """HTTP status of the answer."""
     code: Operational[str | None]
     """Of the refusal; null where there was none."""
     request_id: Drawn[str]
-    """As the answer told it, for the operator's log."""
+    """As in the answer, for the operator's log."""
     created_at: Timed[str]
     """When it was answered."""
 
@@ -381,7 +383,7 @@ class WorkerView(View):
     gpus: Operational[int]
     """That it has."""
     site: Operational[str]
-    """Whose records it reads; empty: the service's own."""
+    """Site whose records it reads; empty: the service's own."""
     version: Operational[str]
     """Of its code."""
     alive: Operational[bool]

@@ -1,4 +1,4 @@
-"""The witness outside the database: compared at start, told of every movement before anybody relies on it."""
+"""The witness outside the database: compared at start, and sent every movement before it counts."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -36,7 +36,7 @@ def keep(context: Context, job_id: str | None = None, *, entries: Mapping[str, i
 
 
 def ask(context: Context, entries: Mapping[str, int]) -> Trust:
-    """Return what the witness knows of some scopes, once it knows of these entries, and what marks are made with.
+    """Return the witness's state of some scopes, once it has these entries, and the key of marks.
 
     Raises:
         LedgerFrozen: the witness is gone.
@@ -47,7 +47,7 @@ def ask(context: Context, entries: Mapping[str, int]) -> Trust:
 
 
 def erased(context: Context) -> set[str]:
-    """Return the datasets whose records were destroyed, as the witness knows.
+    """Return the datasets whose records were destroyed, by the witness.
 
     Raises:
         LedgerBusy: it does not answer.

@@ -1,9 +1,8 @@
 """A ledger that is relied on at once: verified from its last mark, and in agreement with its witness.
 
 Both lie where writers of the database do not reach: the witness in its own place, and what marks are made with under
-the master key. Rows that are changed for the one moment of a reading are found then: those that
-decide anything are compared with the mark and with the entries since, and a chain that was rewritten does not have the
-entry that the witness has seen.
+the master key. This finds rows that are changed for the moment of a reading. Deciding rows are compared with the mark
+and the entries since, and a rewritten chain lacks the entry that the witness has seen.
 """
 
 import hmac
@@ -77,7 +76,7 @@ class Trusted:
 
 
 def ask_witness(witness: Witness, scopes: Collection[str], keys: Sequence[MarkKey]) -> Trust:
-    """Return what the witness knows of some scopes, before anything of them is read.
+    """Return the witness's state of some scopes, before anything of them is read.
 
     Raises:
         LedgerBusy: the witness does not answer.
@@ -90,7 +89,7 @@ def ask_witness(witness: Witness, scopes: Collection[str], keys: Sequence[MarkKe
 
 
 def follow(session: Session, scope_id: str, trust: Trust, most: float = inf) -> Trusted:
-    """Verify a chain from its last mark on, and demand the entry that the witness knows of.
+    """Verify a chain from its last mark on, and demand the entry that the witness recorded.
 
     Args:
         session: a session of `Database.read`, opened after the witness was asked.

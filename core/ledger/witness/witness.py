@@ -1,12 +1,12 @@
 """The witness: remembers outside the database how far each chain had come, so that a restored backup is noticed.
 
 It keeps, per scope, the last entry seen (number and hash) and the spent + reserved of each account then, durably; and
-which datasets were erased, so that a backup does not bring them back. `guard` runs at start and makes it;
-`Witness.keep` runs after a reservation and again between a claim and the start of its child, and between a payment and
-the reading that it pays for, so that nothing is ever read whose charge only the database knows. If the database turns
-out to be behind, or the witness is gone, is another one or has lost what it knew, the ledger is frozen until an
-operator reconciles. For that the two remember each other: the database the witness's name, and which scopes it has
-written down; this process how far it had come.
+which datasets were erased, so that a backup does not bring them back. `guard` runs at start and makes it.
+`Witness.keep` runs after a reservation, between a claim and the start of its child, and between a payment and the
+reading that it pays for. Nothing is therefore read whose charge is in the database alone. If the database turns out to
+be behind, or the witness is gone, is another one or has lost what it knew, the ledger is frozen until an operator
+reconciles. For that the two remember each other: the database the witness's name, and which scopes it has written down;
+this process how far it had come.
 
 It is a file, or objects in a store where several machines serve. On the same disk as the database it misses a rollback
 of the whole machine: put it elsewhere.

@@ -1,11 +1,11 @@
 """A witness in an object store, for several machines: one object a scope, replaced only by whoever knows it.
 
-Each object is written on the condition that it still is the one its writer has read (If-Match), or that there is none
-(If-None-Match), and its writer reads the database only after it has read the object. In every order of writers that
-stop and go on, an older head never replaces a newer one: the database already held the newer one when the condition's
-tag was read, or the tag is another one by now. The alternative, an object for each writer and the largest on reading,
-needs no conditions, but each trainer is a writer: it would grow with every job, and could not be tidied without them.
-A store that ignores conditions is refused at start.
+Each object is written only if it still is the one that its writer has read (If-Match), or if there is none
+(If-None-Match). Its writer reads the database only after it has read the object. In every order of writers that stop
+and resume, an older head never replaces a newer one. Either the database already had the newer one when the condition's
+tag was read, or the tag has changed. The alternative, an object for each writer and the largest on reading, needs no
+conditions, but each trainer is a writer: it would grow with every job, and could not be tidied without them. A store
+that ignores conditions is refused at start.
 """
 
 import json

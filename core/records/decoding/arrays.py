@@ -1,7 +1,7 @@
 """Columns of arrays: lists in a file become rows of one length, or are missing; nothing fails on a value.
 
-Of a record's array the numbers are kept in C order. Their type depends on the declaration and on the file's
-type, never on a value: bytes where the declared bounds are whole numbers from 0 to 255 and the file's type holds whole
+Of a record's array the numbers are kept in C order. Their type depends on the declaration and on the file's type, never
+on a value. It is bytes where the declared bounds are whole numbers from 0 to 255 and the file's type holds whole
 numbers only, int32 for tokens, float32 otherwise. No single record changes the time of reading the others.
 """
 

@@ -1,12 +1,12 @@
 """From an uploaded file to canonical columns: in a child process of its own, under limits, batch by batch.
 
-The file is a stranger's and the libraries that read it are large, so the process that reads it holds no secret but
-this file's own keys and that of its owner's row hashes, may use so much memory, processor time and disk, and is killed
-when its time is up. Its parent reads one small JSON answer. Its input and its output are encrypted on the disk.
+The file is not trusted and the libraries that read it are large. The process that reads it therefore holds no secret
+but this file's own keys and that of its owner's row hashes. Memory, processor time and disk are limited, and it is
+killed when its time is up. Its parent reads one small JSON answer. Its input and its output are encrypted on the disk.
 
-The canonical file is an uncompressed Arrow IPC file with one column for each declared one, in order, and one row for
-each row of the upload, in order: float64 numbers in the units that enter a model (days since `lower` for dates; NaN:
-missing), int32 codes for categories and int8 for binary columns (-1: missing), and lists of one length for arrays
+The canonical file is an uncompressed Arrow IPC file with one column for each declared one and one row for each row of
+the upload, in order. Numbers are float64 in the units that enter a model (days since `lower` for dates; NaN: missing).
+Categories are int32 codes and binary columns int8 (-1: missing). Arrays are lists of one length
 (`core.records.decoding.arrays`; null: missing).
 """
 

@@ -7,16 +7,16 @@ it.
 multiset of whole rows. Two uploads with the same columns hold the same records where the digests of rows agree. With
 other columns, all that both have must agree, and one of them must vary enough that this is no coincidence.
 
-*Records in common.* Rows are counted in `BUCKETS` buckets by a keyed hash of their cells, for up to 31 sets of columns
-(`column_sets`), so that uploads with some columns of their own have a set in common. Let uploads of n and m rows,
-n <= m, have counts a and b. Of their pairs of rows, across both and within each, these parts are equal:
+*Records in common.* Rows are counted in `BUCKETS` buckets by a keyed hash of their cells. This is done for up to 31
+sets of columns (`column_sets`), so that uploads with some columns of their own share a set. Let uploads of n and m
+rows, n <= m, have counts a and b. Of their pairs of rows, across both and within each, these parts are equal:
 
     c = <a, b>/(n m),   p = (|a|^2 - n)/(n (n - 1)),   q = (|b|^2 - m)/(m (m - 1)),
 
 each then freed of collisions: (B c - 1)/(B - 1) with B buckets. The share of the n rows that are among the m is
-estimated by m (c - sqrt(p q)): equal pairs across, less as many as equal rows within each explain (by Cauchy and
-Schwarz no two unrelated populations have more). This is the sketch of Alon, Gibbons, Matias and Szegedy (1999) in the
-bucketed form of Cormode and Garofalakis (2005).
+estimated by m (c - sqrt(p q)). That is equal pairs across, less the number that equal rows within each explain. (By
+Cauchy and Schwarz no two unrelated populations have more.) This is the sketch of Alon, Gibbons, Matias and Szegedy
+(1999) in the bucketed form of Cormode and Garofalakis (2005).
 
 *Chance.* Let P and Q be p and q before they are freed. Samples of one population differ from it by d/n and e/m, of
 which c has <d, e>/(n m), p has |d|^2/n^2 and q has |e|^2/m^2 beside terms that are linear in d and e. The linear terms

@@ -1,9 +1,9 @@
 """Rows as they were decoded, before bounds and categories, summarized under a key: batch by batch, in bounded memory.
 
-A cell is a number, a day, a text or missing, whatever its column is declared as: "1", " 1.0" and 1 are one number, and
-numbers are compared as single precision holds them, so that a column written with four bytes is still the same. Days
-are those of ISO dates. Each cell gets a 64-bit hash under its column's own key; a row's hash by some columns is the sum
-of theirs. The hashes are fast, not cryptographic: readers cannot see them since all of it is stored sealed.
+A cell is a number, a day, a text or missing, under any declaration of its column: "1", " 1.0" and 1 are one number.
+Numbers are compared in single precision, so that a column written with four bytes is still the same. Days are those of
+ISO dates. Each cell gets a 64-bit hash under its column's own key; a row's hash by some columns is the sum of theirs.
+The hashes are fast, not cryptographic: readers cannot see them since all of it is stored sealed.
 
 Memory holds one batch's hashes, and counts of a fixed size for at most 31 sets of columns
 (`core.records.decoding.likeness`). The time taken does not depend on values, but for texts, each of which is hashed
