@@ -23,7 +23,7 @@ _SPARE_CONNECTIONS: Final = 64
 """Above the limit at which idle connections are closed for new ones: where none is idle, uvicorn answers 503."""
 _SPARE_FILES: Final = 512
 _SWITCH_SECONDS: Final = 0.0005
-"""How long a thread that computes keeps the interpreter while others wait for it; 5 ms unless set."""
+"""Seconds that a computing thread keeps the interpreter while others wait for it; Python's default is 5 ms."""
 
 
 class Server(uvicorn.Server):

@@ -235,8 +235,8 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
 def _suit_generators(schema: Any) -> None:  # noqa: ANN401 - any part of a JSON document
     """Say the same in words that generators of clients parse.
 
-    They refuse a default that is no plain value, so that stands in the description; and of a number that is constant
-    they write code that is none, so it is said to be at least and at most so much.
+    They refuse a default that is no plain value, so that stands in the description. For a constant number they write
+    invalid code, so the schema gives it as minimum and maximum instead.
     """
     if isinstance(schema, list):
         for item in schema:
@@ -253,7 +253,7 @@ def _suit_generators(schema: Any) -> None:  # noqa: ANN401 - any part of a JSON 
 
 
 def _mark_required(parameters: Iterable[dict[str, Any]]) -> None:
-    """Mark headers as required that are: FastAPI is told that they are not, so that their absence has its own code."""
+    """Mark the required headers as required: FastAPI takes them as optional, so that their absence has its own code."""
     for parameter in parameters:
         if parameter["schema"].pop(REQUIRED, False):
             parameter["required"] = True

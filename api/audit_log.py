@@ -23,19 +23,18 @@ _UPLOADS = {
 }
 _OF_THE_FILE = {409, 413, 422}
 _UPLOAD_REFUSED = (422, "upload-refused")
-"""How the audit log, the figures and the log tell of an upload that was refused for what is in it: why is its
-owner's."""
+"""The public code of an upload that was refused for its content; its owner alone sees the reason."""
 
 
 def public_outcome(method: str, route: str, status: int, code: str | None) -> tuple[int, str | None]:
-    """Return status and code of an answer as anybody but its asker is told of them."""
+    """Return status and code of an answer as everybody but its asker sees them."""
     if (method, route) in _UPLOADS and status in _OF_THE_FILE:
         return _UPLOAD_REFUSED
     return status, code
 
 
 def is_upload(method: str, route: str) -> bool:
-    """Tell whether a request brought records, or was about a draft: how long it took tells what became of them."""
+    """Return True if a request brought records or was about a draft: its duration would reveal their fate."""
     return (method, route) in _UPLOADS
 
 

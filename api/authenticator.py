@@ -1,4 +1,4 @@
-"""Authentication: who holds a key, and how often it was used; for all requests that wait at the same time."""
+"""Authentication: finds the holder of a key and counts its use, for all waiting requests at once."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -18,7 +18,7 @@ class Credentials(NamedTuple):
 
 
 class AuthResult(NamedTuple):
-    """Who it is, None where nobody was recognised, and whether there is room for one more request."""
+    """The principal (None if nobody was recognised), and whether the rate allows one more request."""
 
     caller: Caller | None
     hit: Hit

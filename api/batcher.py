@@ -1,9 +1,9 @@
 """Questions that wait at the same time are answered together: one hop to a thread, one transaction, one sync of a disk.
 
-A round begins once the event loop has gone through what has arrived: the first question of an idle service goes at
-once, and where others are about to ask, it goes with them, for a round of one takes nearly as long as one of sixteen.
-It waits for them no longer than half the time that the last round took, and .05 s. Those that arrive during a round
-make up the next one. So an idle service answers as fast as it can, and a busy one with as few steps as it can.
+A round begins once the event loop has gone through the arrived requests. The first question of an idle service goes at
+once. Where others are about to ask, it goes with them: a round of one takes nearly as long as one of sixteen. It waits
+for them no longer than half the time that the last round took, and .05 s. Those that arrive during a round make up the
+next one. An idle service thus answers at once, and a busy one in few rounds.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ MOST: Final = 64
 _DRY_SECONDS: Final = 100e-6
 """Of processor time: a turn of the event loop that took less had nothing to do."""
 _SHARE: Final = 0.5
-"""Of the time of the last round: so long a round waits at most for those who are about to ask."""
+"""Share of the last round's time that a round waits at most for those who are about to ask."""
 LONGEST_SECONDS: Final = 0.05
 """And no longer than this, however long the last one took: it may have waited for a lock."""
 
@@ -35,10 +35,10 @@ class Batcher(Generic[Question, Answer]):
     Args:
         answer_all: called in a thread with the questions of a round; returns an answer to each, in order, or the
             exception that its asker is to see. Where it raises, each question is put to it again, alone, so that one
-            which cannot be answered harms no other. A database that is busy or away would keep each waiting as long
-            as all of them, so all are told.
+            which cannot be answered harms no other. A busy or absent database would keep each caller waiting as long as
+            all of them, so all get the error.
         name: of the thread.
-        behind: whose answers those have just been given who ask here; while it is at work, more are about to ask.
+        behind: the batcher that answered these callers just before; while it works, more are about to ask here.
     """
 
     def __init__(

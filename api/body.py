@@ -1,4 +1,4 @@
-"""Routes behind the gate, whose JSON bodies are read strictly: so many bytes and values, finite numbers, sound text."""
+"""Routes behind the gate. They read JSON bodies strictly: limited bytes and values, finite numbers, valid text."""
 
 import json
 from collections import defaultdict
@@ -21,7 +21,7 @@ from api.scan import MAX_DEPTH, scan
 from core.base.errors import FieldError, Invalid, TooLarge
 
 _FEW_BYTES: Final = 4096
-"""So little is parsed where it stands; a hop to a thread would take longer."""
+"""Bodies up to this many bytes are parsed on the event loop; a thread would take longer."""
 
 
 def _wrong(value: object) -> tuple[str, str] | None:
@@ -119,7 +119,7 @@ class StrictRequest(Request):
 
         Args:
             cost: of the endpoint.
-            adapter: of what the endpoint takes; what it makes stands in the body's place then.
+            adapter: of the endpoint's body; the validated model then stands in the body's place.
 
         Raises:
             TooLarge, Invalid: as `parse_json`.

@@ -27,7 +27,7 @@ LEAST_BYTES_PER_SECOND: Final = 1024
 
 _READ_SECONDS: Final = 2.0
 _MOST_DROPPED_BYTES: Final = 2**20
-"""Of what was sent to a connection that is refused: so long, and so much, until its client has read the refusal."""
+"""Seconds and bytes that a refused connection is still read for, until its client has read the refusal."""
 _MADE_ROOM: Final = 16
 """Connections that are ended at a time where there are too many: a burst of new ones comes before any is gone."""
 

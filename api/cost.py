@@ -1,4 +1,4 @@
-"""What a request may cost, declared as data beside each endpoint; the gate (`api.gate`) holds every request to it.
+"""The cost that a request may cause, declared beside each endpoint. The gate (`api.gate`) enforces it.
 
 An endpoint without a declaration is refused when its route is made, so that none can be forgotten.
 """
@@ -24,7 +24,7 @@ Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
 
 class Work(Enum):
-    """What a request keeps busy while it is answered; each kind has places of its own, some for each principal."""
+    """The part of the service that a request keeps busy. Each kind has its own places, some for each principal."""
 
     LIGHT = "light"
     """Some statements and a page of rows."""
@@ -38,11 +38,11 @@ class Work(Enum):
 
 @dataclass(frozen=True)
 class Cost:
-    """What one request of an endpoint may cost, and who may send it.
+    """The cost of one request to an endpoint, and the roles that may send it.
 
     Attributes:
-        roles: whose keys may; empty: no key is needed.
-        work: what it keeps busy.
+        roles: roles that may send it; empty: no key is needed.
+        work: the part of the service that it keeps busy.
         body_bytes: of its body at most; 0: it takes none, None: as the setting for JSON bodies or uploads says.
         values: of its JSON body at most: numbers, texts, lists and objects, all counted.
         cells: made or changed for its answer at most: rows times columns. 0: the answer is a page or a document.
@@ -72,7 +72,7 @@ def by(*roles: Role) -> frozenset[Role]:
 NOBODY: Final = by()
 """No key is needed."""
 ANYBODY: Final = by("owner", "analyst", "auditor", "admin")
-"""Every key; what exists for it is for the use case to say."""
+"""Every key; the use case decides what that key may see."""
 SUBMITTERS: Final = by("owner", "analyst", "admin")
 OWNERS: Final = by("owner", "admin")
 WATCHERS: Final = by("auditor", "admin")
@@ -80,7 +80,7 @@ WATCHERS: Final = by("auditor", "admin")
 READ: Final = Cost(ANYBODY)
 HEAVY_READ: Final = Cost(ANYBODY, Work.HEAVY)
 CHANGE: Final = Cost(ANYBODY)
-"""Of something named in the path; whose it is decides."""
+"""Something named in the path; its owner decides."""
 POST: Final = Cost(ANYBODY, body_bytes=None, values=FEW_VALUES)
 QUESTION: Final = Cost(ANYBODY, Work.HEAVY, body_bytes=None, values=FEW_VALUES)
 """A body to be computed on."""

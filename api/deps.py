@@ -1,4 +1,4 @@
-"""What endpoints ask for: the service's context, the caller, an idempotency key, a place in a list."""
+"""Dependencies of endpoints: the service's context, the caller, an idempotency key, a place in a list."""
 
 from typing import Annotated, TypeVar
 

@@ -1,4 +1,4 @@
-"""How much parsing one connection may cause: heads and trailers of so many lines, chunks of a least mean size.
+"""Limits on the parsing that one connection may cause: lines of heads and trailers, and a least mean chunk size.
 
 The event loop parses whatever comes, before anybody is asked for a key. A line or a chunk of three bytes takes as long
 as one of a thousand, so what is bounded is their number, and the share of the loop's time that all parsing takes.
@@ -44,7 +44,7 @@ class BoundedConnection(h11.Connection):
     """HTTP/1.1 as a server parses it, in bounds.
 
     Attributes:
-        fault: what was wrong, for the client; None: nothing of what is bounded here.
+        fault: the reason, for the client; None: no limit of this module was passed.
     """
 
     def __init__(self) -> None:

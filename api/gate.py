@@ -1,8 +1,8 @@
-"""The front gate: what every request passes before a byte of its body is read, and what holds while it is answered.
+"""The front gate: checks before a byte of a request's body is read, and limits while it is answered.
 
-In this order: who it is, whether that role may, whether there is room in the minute, whether there is a place for the
-work, whether the owner has disk left. Only then is the body read, under deadlines and to a size. Which endpoint costs
-what stands beside the endpoint (`api.cost`).
+It checks in this order: the principal, its role, the rate of the minute, a place for the work, the owner's disk quota.
+Only then is the body read, under deadlines and to a size. Which endpoint costs what stands beside the endpoint
+(`api.cost`).
 """
 
 import time
@@ -41,7 +41,7 @@ _FREE_SECONDS: Final = 1.0
 _HEAVY_DEBT_SECONDS: Final = 3.5
 """Of long computations no more is remembered, so that one of a minute is not held against its principal for four."""
 _REFUSAL_SECONDS: Final = 0.004
-"""What a refusal is taken to cost: who it is, routes, an answer, a line of the log."""
+"""Seconds that a refusal counts for: authentication, routing, an answer, a log line."""
 _QUEUED_TIMES: Final = 4
 """Short requests of one principal that wait, for each that may be answered."""
 _REFUSAL_SHARE: Final = 0.1
@@ -117,8 +117,8 @@ class Gate:
     def late(self, request: Request) -> float:
         """Return for how many seconds a refusal is kept back: not at all, but for who gets them without a pause.
 
-        What is refused before it has a place is counted nowhere else, and who sends it as fast as it can would take all
-        of the time.
+        A request refused before it has a place is counted nowhere else. A client that sends such requests without pause
+        would take all of the time.
         """
         if hasattr(request.state, "hold"):
             return 0.0

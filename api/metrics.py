@@ -1,7 +1,7 @@
 """Figures for operators, in the Prometheus text format; labels are route templates and codes, never names or ids.
 
-What this process answered is counted here. All else is read from the database when somebody asks, so that it does not
-matter which process, or how many, are asked.
+This module counts the answers of this process. All else is read from the database when somebody asks, so that it does
+not matter which process, or how many, are asked.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,7 +17,7 @@ class Metrics:
     """One registry for each application, so that two may live in one process.
 
     Attributes:
-        agreed: how far the witness was seen to follow each ledger.
+        agreed: the last entry of each ledger that the witness has followed.
     """
 
     def __init__(self) -> None:

@@ -32,8 +32,8 @@ KEPT_BACK = "farthing.kept_back"
 GONE = "farthing.gone"
 """In the scope of a request: an event that is set when its connection ends.
 
-A refusal that waits for nobody would be left behind for each client that hangs up, and a server with too many of them
-answers nobody.
+Without this, each client that hangs up would leave an unread refusal behind, and a server with too many of them answers
+nobody.
 """
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
@@ -181,6 +181,6 @@ async def _keep_back(request: Request, status: int) -> None:
 
 
 def _job_of(request: Request, headers: MutableHeaders) -> str | None:
-    """Return the job that a request is about or has made; what only looks like one is the client's own text."""
+    """Return the job that a request is about or has made; text that only looks like an id is the client's own."""
     named = request.path_params.get("job_id") or headers.get("Location", "").removeprefix("/v1/jobs/")
     return named if re.fullmatch(JOB_ID, named) else None

@@ -1,4 +1,4 @@
-"""How many requests a minute: counted in Redis for all API processes together, in this process where there is none.
+"""Requests a minute: counted in Redis for all API processes together, or in this process without Redis.
 
 Redis is a convenience here. A server that is slow or gone is left alone for a moment, and every process counts for
 itself meanwhile: a request waits for it at most `ANSWER_SECONDS`, and none fails for it.
@@ -17,7 +17,7 @@ log = structlog.get_logger("farthing.api")
 
 WINDOW_SECONDS: Final = 60
 ANSWER_SECONDS: Final = 0.05
-"""What a connection, and an answer, may each take; most requests pay neither, see `AWAY_SECONDS`."""
+"""Seconds that a connection, and an answer, may each take; most requests wait for neither, see `AWAY_SECONDS`."""
 AWAY_SECONDS: Final = 1.0
 """For so long after a failure Redis is not asked again."""
 POLICY: Final = "requests"
@@ -28,13 +28,13 @@ class Hit(NamedTuple):
 
     allowed: bool
     headers: dict[str, str]
-    """What tells the client how many are left."""
+    """The headers that give the number of requests left."""
     wait_seconds: int
     """Until the next minute begins."""
 
 
 class Rate:
-    """So many requests in each minute of the clock for each key, or for each address without one."""
+    """A limit on requests in each minute of the clock for each key, or for each address without a key."""
 
     def __init__(self, per_minute: int, broker_url: str | None = None) -> None:
         """Start counting.

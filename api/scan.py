@@ -1,4 +1,4 @@
-"""A look at JSON before it is parsed: how many values it has and how deeply they are nested, in time of its length.
+"""A look at JSON before it is parsed: counts its values and the depth of their nesting, in linear time.
 
 Everything that parsing makes is in proportion to these two numbers, so a body that passes is one that can be afforded.
 The scan reads a piece at a time and stops at the first piece that passes a limit.
@@ -18,7 +18,7 @@ _NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 
 
 def scan(raw: bytes, most_values: int) -> None:
-    """Refuse a body that has too many values or is nested too deeply; what is no JSON at all may pass.
+    """Refuse a body that has too many values or is nested too deeply; text that is no JSON may pass.
 
     Args:
         raw: the body.

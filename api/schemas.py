@@ -143,7 +143,7 @@ class NewUpload(Body):
 
 
 class AccessRequest(Body):
-    """How much of a scope's budget a principal may use through a dataset."""
+    """The part of a scope's budget that a principal may use through a dataset."""
 
     budget_cap: BudgetCap = Field(description='a part of the budget, such as {"budget_share": "0.1"}, or "all"')
 

@@ -1,7 +1,8 @@
-"""How much of the service's time each principal may take while others ask, for one kind of work.
+"""Shares of the service's time that principals may take while others ask, for one kind of work.
 
-What is short alone is long a hundred times a second. So what each principal takes is counted, less its share of the
-time that has gone by; beyond a moment that is free, whoever takes more waits until that has gone by as well.
+A request that is short alone is long a hundred times a second. The time that each principal takes is therefore counted,
+less its share of the time that has gone by. A short excess is free; beyond it the principal waits until the excess has
+gone by as well.
 """
 
 import time
@@ -10,19 +11,19 @@ from collections.abc import Callable
 from typing import Final
 
 TOGETHER_SECONDS: Final = 2.0
-"""Who has asked within so long is there beside others."""
+"""Seconds for which a principal counts as present after a request."""
 LONGEST_REST_SECONDS: Final = 10.0
 _MOST_TAKEN: Final = 4096
 
 
 class Presence:
-    """Who has asked lately."""
+    """The principals that have asked lately."""
 
     def __init__(self) -> None:
         self._seen: OrderedDict[str, float] = OrderedDict()
 
     def note(self, who: str) -> None:
-        """Note who asks now; who has not for a while is forgotten."""
+        """Note the principal that asks now; forget those who have not asked for a while."""
         now = time.monotonic()
         self._seen[who] = now
         self._seen.move_to_end(who)
@@ -30,18 +31,18 @@ class Presence:
             self._seen.popitem(last=False)
 
     def is_alone(self, who: str) -> bool:
-        """Tell whether nobody else has asked lately: who is alone has all of the service."""
+        """Return True if nobody else has asked lately: a lone principal has all of the service."""
         since = time.monotonic() - TOGETHER_SECONDS
         return not any(at >= since for one, at in self._seen.items() if one != who)
 
 
 class Shares:
-    """What each principal has taken of one kind of work, and how long it is to rest.
+    """The time that each principal has taken of one kind of work, and the rest that it owes.
 
     Args:
         is_alone: tells whether a principal has nobody beside it.
         share: of the time that goes by, for each principal.
-        free_seconds: so much in a row is nobody's harm.
+        free_seconds: seconds in a row that harm nobody.
         most_seconds: more than that is not remembered.
     """
 

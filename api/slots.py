@@ -1,4 +1,4 @@
-"""Places for requests that are being answered: so many at a time in all, so many of one principal, and fair when few.
+"""Places for requests that are being answered: limited in all and for each principal, and shared fairly when scarce.
 
 A request beyond them waits a little for its turn, where its kind of work lets it, and is refused then. Turns go to the
 principal who holds the fewest places, so that no queue of one delays another.
@@ -33,9 +33,9 @@ class Slots:
         what: the work in words, plural, for refusals.
         total: places of all principals together.
         each: places of one principal.
-        wait_seconds: how long a request waits for a place at most; 0: it is refused at once.
+        wait_seconds: seconds that a request waits for a place at most; 0: it is refused at once.
         queued: requests of one principal that may wait at a time.
-        rest_seconds: how long a place stays taken after a principal has held it for so many seconds.
+        rest_seconds: the seconds that a place stays taken, given the seconds that a principal has held it.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Slots:
                 self._leave(principal)
 
     async def _wait(self, principal: str) -> None:
-        """Wait for a turn; whoever gives it has taken the place already."""
+        """Wait for a turn; the giver has taken the place already."""
         queue = self._queues.setdefault(principal, deque())
         if not self._wait_seconds or len(queue) >= self._queued:
             self._forget(principal)

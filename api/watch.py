@@ -1,7 +1,7 @@
 """One reader for every long poll and event stream of this process; a waiting client holds no connection and no thread.
 
-All jobs that somebody waits for are looked at in one query, and the new lines of those that have changed are read once,
-however many follow them: a few times a second for clients of the API, once a second for pages alone.
+One query looks at all jobs that somebody waits for. The new lines of changed jobs are read once, for any number of
+followers: a few times a second for clients of the API, once a second for pages alone.
 """
 
 from bisect import bisect_right
@@ -29,7 +29,7 @@ _SOONEST_SECONDS: Final = 0.02
 
 
 class Feed:
-    """What all who wait for one job share: how it stands, and its history as far as it is to be seen."""
+    """State shared by all who wait for one job: its status, and the visible part of its history."""
 
     def __init__(self) -> None:
         self.head: Head | None = None

@@ -1,4 +1,4 @@
-"""Certificates: what one says of a model, its download, and the check of one that somebody uploads."""
+"""Certificates: the statements of one about a model, its download, and the check of an uploaded one."""
 
 import base64
 import json

@@ -162,7 +162,7 @@ def _within(place: float) -> str:
 
 @dataclass(frozen=True)
 class Paid:
-    """The bar of a job's cost: what is paid, what is held for retries, and a cut for each step."""
+    """The bar of a job's cost: the part paid, the part held for retries, and a cut for each step."""
 
     paid: str
     held_from: str
@@ -244,7 +244,7 @@ class Price:
 
 
 def price_bar(taken: Standing, price: str, held: str) -> Price:
-    """Return the geometry of a budget with one more job; what passes the budget is cut."""
+    """Return the geometry of a budget with one more job; the part beyond the budget is cut."""
     ends = [Decimal(0)]
     for part in (taken.spent, taken.reserved, price, held):
         ends.append(min(ends[-1] + Decimal(part) * 100, Decimal(100)))

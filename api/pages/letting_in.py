@@ -1,4 +1,4 @@
-"""Access to a dataset: who may ask it under which cap, and the owner's deeds of letting in and taking away."""
+"""Access to a dataset: its analysts with their caps, and the owner's forms that grant and withdraw access."""
 
 from collections import Counter
 from dataclasses import dataclass

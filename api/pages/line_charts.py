@@ -53,9 +53,9 @@ def burndown(points: Sequence[PointView], before: str, free: str, reserved: str,
 
     Args:
         points: the ends of jobs, oldest first.
-        before: what was left before the first of them, as a share.
-        free: what is free now.
-        reserved: what jobs that go on hold now; it hangs below the last step.
+        before: the share of the budget that was left before the first of them.
+        free: the budget that is free now.
+        reserved: the budget that unfinished jobs hold now; it hangs below the last step.
         since: when the chart begins, where no point is earlier.
     """
     now = datetime.now(UTC)
@@ -94,7 +94,7 @@ def burndown(points: Sequence[PointView], before: str, free: str, reserved: str,
 
 
 def _down(one: PointView) -> float:
-    """Return how far below the whole budget the line is after a job, in per cent; what is reserved counts as gone."""
+    """Return the line's distance below the whole budget after a job, in per cent; reserved budget is gone."""
     return 100 - 100 * float(one.remaining) - 100 * float(one.reserved)
 
 
@@ -120,7 +120,7 @@ _CURVE_TOP: Final = 10.0
 _CURVE_HIGH: Final = 180.0
 _LEAST_WIDTH: Final = 1.0
 _TIMES_ASKED: Final = 5.0
-"""Of the price that is asked: what costs more is in the table alone."""
+"""Multiple of the asked price; dearer jobs stand in the table alone."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ def curve(points: Sequence[CurvePointView], free: str) -> Curve | None:
 
     Args:
         points: in rising order of price; those without a prediction are left out.
-        free: what is free of the budget, as a share: what costs more does not fit.
+        free: the free share of the budget: a dearer job does not fit.
     """
     asked = next((one for one in points if one.asked and one.ratio is not None), None)
     if asked is None:

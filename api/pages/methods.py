@@ -1,4 +1,4 @@
-"""Methods and models: what may be asked for, and what each of it assumes."""
+"""Methods and models: the choices of a job, each with its assumptions."""
 
 import inspect
 from collections.abc import Mapping

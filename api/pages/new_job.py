@@ -132,7 +132,7 @@ def _bound(value: object) -> str:
 
 
 def _values(form: Form, dataset: DatasetView | None) -> dict[str, Any]:
-    """Return what the fields hold: what was typed, else a question to begin with."""
+    """Return the content of the fields: the typed text, else a question to begin with."""
     if form:
         return {name: value_of(form, name) for name in _TYPED} | {"features": form.get("features", [])}
     columns = [] if dataset is None else dataset.model_dump(mode="json")["columns"]
@@ -245,7 +245,7 @@ def price(request: Request, form: FormFields, caller: Caller, db: Db) -> Respons
 
 
 def _forecast(request: Request, caller: Principal, context: Context, form: Form) -> dict[str, Any]:
-    """Return what the job would cost and give; what is wrong with it where it cannot be priced."""
+    """Return the job's cost and predictions, or the problem where it cannot be priced."""
     try:
         asked = request_of(form)
         view = estimates.estimate(context, caller, spec_of(asked))

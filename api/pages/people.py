@@ -1,4 +1,4 @@
-"""People: who holds keys, for admins; and one's own page, with one's id and keys."""
+"""People: the holders of keys, for admins; and one's own page, with one's id and keys."""
 
 from typing import Annotated, Any, Final
 

@@ -110,7 +110,7 @@ def _show(
 
 
 def _contrast(form: Form, names: list[str]) -> dict[str, Any]:
-    """Return the request that a form stands for; what is left empty is left out."""
+    """Return the request that a form stands for; empty fields are left out."""
     weights = {name: value_of(form, f"weight{place}") for place, name in enumerate(names)}
     if not any(weights.values()):
         raise Invalid("There is nothing to combine.", FieldError("/weights", "give a coefficient a weight"))
@@ -129,7 +129,7 @@ def _contrast(form: Form, names: list[str]) -> dict[str, Any]:
 
 
 def _number(text: str) -> float | str:
-    """Return the number that somebody typed; what is none stays as it is, and is refused as such."""
+    """Return the typed number; other text stays as it is, and validation refuses it."""
     try:
         return float(text.replace(MINUS, "-").replace(",", ""))
     except ValueError:

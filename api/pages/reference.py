@@ -100,7 +100,7 @@ def example(schema: Mapping[str, Any], document: Mapping[str, Any], depth: int =
     Args:
         schema: of the document.
         document: where `$ref` leads.
-        depth: how deep the value stands; below `DEEPEST` it is null.
+        depth: the depth of the value; below `DEEPEST` it is null.
     """
     if depth > DEEPEST:
         return None

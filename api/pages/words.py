@@ -40,7 +40,7 @@ class JobCosts:
     held: str
     """Beside the price, for lost chunks."""
     whole: str
-    """All that was reserved."""
+    """Everything that was reserved."""
     returned: str | None
 
 

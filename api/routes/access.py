@@ -1,4 +1,4 @@
-"""Access to datasets: who may send jobs to one, and how much of its budget each may use."""
+"""Access to datasets: the principals that may send jobs to one, each with a share of its budget."""
 
 from typing import Annotated
 

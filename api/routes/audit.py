@@ -1,4 +1,4 @@
-"""The audit log: who asked for what, and how it was answered."""
+"""The audit log: every request, its principal and its answer."""
 
 import csv
 import io

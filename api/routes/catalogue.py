@@ -1,4 +1,4 @@
-"""The catalogue: what may be asked for. Public, and the same for everybody."""
+"""The catalogue: the methods and models that a job may ask for. Public, and the same for everybody."""
 
 from typing import Annotated, Any
 

@@ -1,4 +1,4 @@
-"""What is signed: certificates of jobs, heads of ledgers, and the public keys that both are checked with."""
+"""Signed statements: certificates of jobs, heads of ledgers, and the public keys that check both."""
 
 from collections.abc import Callable
 from typing import Annotated, Any

@@ -98,9 +98,9 @@ _UPLOAD = problems(*OF_A_FILE)
 async def create_dataset(request: Request, caller: Caller, db: Db, key: MaybeIdempotencyKey = None) -> JSONResponse:
     """Upload records with their declared columns and budget.
 
-    Either multipart, with the part `metadata` before the part `file`, or the metadata alone as JSON; the records then
-    follow by `PUT /v1/datasets/{id}/content`. With `seal` false it is a draft, which its owner alone sees until
-    `POST /v1/datasets/{id}/seal`.
+    Send multipart, with the part `metadata` before the part `file`. Or send the metadata alone as JSON; the records
+    then follow by `PUT /v1/datasets/{id}/content`. With `seal` false it is a draft: its owner alone sees it until `POST
+    /v1/datasets/{id}/seal`.
     """
     kind = request.headers.get("content-type", "")
     if kind.startswith("multipart/form-data"):

@@ -1,4 +1,4 @@
-"""Estimates: what a job would cost and what the theory predicts."""
+"""Estimates: the cost of a job and the predictions of the theory."""
 
 from fastapi import APIRouter
 
@@ -24,9 +24,9 @@ _REFUSALS = problems(Unauthenticated, NotFound, Conflict, Invalid, NotOfferedYet
 def estimate(spec: service.EstimateSpec, caller: Caller, db: Db) -> EstimateView:
     """Price a job and predict its intervals; nothing is reserved and no record is read.
 
-    The body is a job's, or one with a `goal`: without a privacy target the plan is the smallest that is predicted to
-    reach it, with one the answer tells the smallest target and the smallest number of units that would. A federated
-    job's answer has the plan that its sites share, and each site's own price and whether it fits.
+    The body is a job's, or one with a `goal`. Without a privacy target, the plan is the smallest that is predicted to
+    reach the goal. With one, the answer gives the smallest target and the smallest number of units that would. A
+    federated job's answer has the plan that its sites share, and each site's own price and whether it fits.
     """
     if spec.federation is not None:
         return federations.estimate(db, caller, spec)

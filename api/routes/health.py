@@ -26,7 +26,7 @@ class Alive(BaseModel):
 
 
 class Ready(BaseModel):
-    """What requests need, part by part."""
+    """The parts that requests need, and the state of each."""
 
     status: str
     """ready, or degraded while only the broker is away."""
@@ -38,7 +38,7 @@ class Ready(BaseModel):
 
 
 class Version(BaseModel):
-    """What runs here."""
+    """Versions of the service, of Python and of the database's schema."""
 
     version: str
     python: str

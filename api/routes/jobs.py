@@ -61,7 +61,7 @@ JobId = Annotated[str, Path(max_length=60)]
 MAX_WAIT_SECONDS = 60
 _KEEP_ALIVE_SECONDS = 15.0
 _HOLD_SECONDS = 5.0
-"""So long after a key is revoked its streams end, at the latest."""
+"""Seconds after which the streams of a revoked key end, at the latest."""
 _RETRY_MILLISECONDS = 2000
 _STREAM = "text/event-stream"
 _PREFER_WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,6})\"?", re.ASCII)
@@ -225,7 +225,7 @@ async def _ended(watcher: Watcher, job_id: str, seconds: float, holds: Callable[
 @router.post("/{job_id}/cancel", responses=problems(NotFound, Forbidden, LedgerFrozen, LedgerBusy, DatabaseAway))
 @costs(CHANGE)
 def cancel_job(job_id: JobId, caller: Caller, db: Db) -> JobView:
-    """Cancel a job; what it has not spent is given back. An ended job is returned as it is."""
+    """Cancel a job; the unspent part of its reservation is given back. An ended job is returned as it is."""
     return service.cancel(db, caller, job_id)
 
 

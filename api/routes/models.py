@@ -289,7 +289,7 @@ def approve_model(model_id: ModelId, caller: Caller, db: Db, body: MaybeReason |
 @router.post("/{model_id}/reject", responses=problems(Forbidden, Conflict))
 @costs(POST)
 def reject_model(model_id: ModelId, body: WithReason, caller: Caller, db: Db) -> ModelView:
-    """Keep a release from being seen; what it cost stays spent. The reason stays in the ledger."""
+    """Withdraw a release: nobody sees it any more; its cost stays spent. The reason stays in the ledger."""
     return service.judge(db, caller, model_id, "rejected", body.reason)
 
 

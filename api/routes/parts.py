@@ -118,8 +118,8 @@ async def put_part(
 ) -> UploadPartView:
     """Send one part. The same bytes again change nothing; others take the place of those that are there.
 
-    All parts are of the length that the upload says, and the last one has the rest. What is shorter, longer or not of
-    the digest is refused, and the part that is there stays.
+    All parts are of the length that the upload says, and the last one has the rest. A body that is shorter, longer or
+    of another digest is refused, and the stored part stays.
     """
     digest = digest_of(content_digest)
 

@@ -52,7 +52,7 @@ async def create_pretrained(
 ) -> JSONResponse:
     """Upload weights that are public: a safetensors file, tensors named by their layer's place, such as `0.weight`.
 
-    Whoever uploads them says that no record of a dataset here has a part in them; nothing is paid for them.
+    The uploader declares that no record of a dataset here has a part in them; they cost no budget.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in MEDIA:

@@ -1,4 +1,4 @@
-"""Principals: who holds keys, and who is shut out."""
+"""Principals: the holders of keys, and their suspension."""
 
 from typing import Annotated
 

@@ -34,7 +34,7 @@ def get_report(
     accept: Accept = "application/json",
     kind: Kind = None,
 ) -> Response:
-    """Show a job's privacy report: what it spent, what that promises, and where the ledger stands.
+    """Show a job's privacy report: the budget it spent, the guarantee of that, and the state of the ledger.
 
     `format=html` and `format=pdf` are for people: in the terms of NIST SP 800-226.
     """

@@ -1,4 +1,4 @@
-"""The service itself: how it is, for those who run it and those who audit it."""
+"""The service itself: its state, for operators and auditors."""
 
 from fastapi import APIRouter, Request
 

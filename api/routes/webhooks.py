@@ -41,7 +41,7 @@ def list_webhooks(caller: Caller, db: Db, after: After = None, limit: Limit = 20
 @router.delete("/{webhook_id}", status_code=status.HTTP_204_NO_CONTENT, responses=problems(NotFound))
 @costs(CHANGE)
 def remove_webhook(webhook_id: WebhookId, caller: Caller, db: Db) -> None:
-    """Remove a webhook with its deliveries; what waits is not posted any more."""
+    """Remove a webhook with its deliveries; waiting ones are not posted any more."""
     service.remove(db, caller, webhook_id)
 
 

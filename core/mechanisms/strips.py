@@ -136,7 +136,8 @@ class Strips:
         """Return draws by the first bits of their events and their places in a cell, shape (count,).
 
         Words for more are taken in this order: one for each undecided event, then two for each test, its cell's and V.
-        Each failed test takes one, with a new event's first 16 bits and a new place's last ones, and so on with those.
+        Each failed test takes one more: its first 16 bits are the new event's, its last ones the new place's. The same
+        then holds for those.
 
         Args:
             leading: shape (count,).
