@@ -159,7 +159,7 @@ def power(*, full: bool) -> Result:
     )
     return Result(
         "V7b",
-        "What V7 would see if it had to",
+        "V7 with room to fail",
         f"as V7, step size .05, scale .04, no noise for privacy, {replicates} runs of {steps} steps",
         rows,
         "The same count as in V7, where it can fail. Other simulators had another scale: the shares differ by that.",

@@ -124,7 +124,7 @@ def printed_charges(*, full: bool) -> Result:
     rows.append(Row("largest cost over its charge", 13.0, max(shares), 0.2))
     return Result(
         "E11",
-        "What the printed adaptive method charges",
+        "The charge of the printed adaptive method",
         "n = 10,000, d = 100, rho = .5, beta = .05, L0 = 2",
         tuple(rows),
         "A norm that its noise made negative gets the least noise on its gradient and is charged as if it were long. "

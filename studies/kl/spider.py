@@ -248,7 +248,7 @@ def ablation(*, full: bool) -> Result:
     lines = [*_lines("differences", sizes, ours, 0), *_lines("fresh gradients", sizes, fresh, 1)]
     return Result(
         "E2",
-        "What Spider's differences are good for",
+        "The use of Spider's differences",
         "|w - m|^4 (kappa = 4/3), 10 dimensions, rho = 1, calibrated, 20 runs each",
         rows,
         "Fresh gradients cost full sensitivity at every step. At kappa = 2 no round has a difference and both are the "

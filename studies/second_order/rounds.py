@@ -113,7 +113,7 @@ def escape_power(*, full: bool) -> Result:
         rows.append(Row(what, expected, after - before, 0.1 * expected))
     return Result(
         "B1",
-        "How often one round leaves a saddle",
+        "Escapes from a saddle in one round",
         f"F = (-x1^2 + x2^2 + ... + x10^2)/2, step size .05, noise .01, rounds of 100 steps from 0; {ROUNDS:,} rounds "
         f"with fresh noise, as many with one throughout.",
         tuple(rows),

@@ -171,7 +171,7 @@ def scaling(*, full: bool) -> Result:
         rows.append(Row(f"slope in epsilon at delta {delta:g}, beside that of z^2", told, found, 0.1))
     return Result(
         "M1",
-        "How the estimate's error grows",
+        "Growth of the estimate's error",
         f"Mean squared error at the end of fixed paths, {runs} runs each, through the oracles that jobs have; S of "
         "sampling, r_tot of noise.",
         tuple(rows),
