@@ -106,8 +106,9 @@ def test_a_wrong_link_file_or_name_would_be_seen() -> None:
 
 def test_the_map_lists_every_page() -> None:
     listed = {
-        (ROOT / "docs" / link).resolve()
-        for link in re.findall(r"\]\(([\w/.-]+\.md)\)", (ROOT / "docs" / "README.md").read_text())
+        (index.parent / link).resolve()
+        for index in (ROOT / "docs" / "README.md", ROOT / "docs" / "decisions" / "README.md")
+        for link in re.findall(r"\]\(([\w/.-]+\.md)\)", index.read_text())
     }
     assert {page for page in (ROOT / "docs").rglob("*.md") if page.name != "README.md"} <= listed
 
