@@ -268,7 +268,7 @@ class Client(
         return self.train(asked)
 
     def cancel(self, job: str) -> Job:
-        """Cancel a job; the part of its reservation that it has not spent is given back."""
+        """Cancel a job; its unspent reservation is given back."""
         return Job.model_validate(self._wire.post(f"/v1/jobs/{job}/cancel"))
 
     def clone(self, job: str, *, key: str | None = None) -> Job:

@@ -218,7 +218,7 @@ def show(
 
 @app.command()
 def cancel(job: JobId, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
-    """Cancel a job; the part of its reservation that it has not spent is given back."""
+    """Cancel a job; its unspent reservation is given back."""
     with Client(url, secret) as client:
         found = client.cancel(job)
     line(f"{job}: {found.state}" if found.ended else f"{job}: {found.state}, asked to stop")

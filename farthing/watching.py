@@ -106,7 +106,7 @@ def history_table(found: Sequence[PointView]) -> RenderableType:
 
 @app.command()
 def service(*, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
-    """Show how the service is. Its parts, its waiting jobs, its workers and its failures; for admins and auditors."""
+    """Show how the service is. It shows parts, waiting jobs, workers and failures; for admins and auditors."""
     with Client(url, secret) as client:
         found = client.service()
     line(found.model_dump_json()) if as_json else out.print(service_tables(found))

@@ -2,8 +2,8 @@
 
 `python -m workers.supervisor`, with every setting in FARTHING_... Two threads share the work. The main one starts
 children and kills them, and never waits for the database. There are two reasons: the parent-death signal follows the
-thread that created a child, and a child must be stopped in time even while the database does not answer. The other one
-does all that is written: it claims, beats and fails (`workers.lease_loop`).
+thread that created a child, and a child must be stopped in time even while the database does not answer. The other
+thread does all that is written: it claims, beats and fails (`workers.lease_loop`).
 
 A supervisor kills its child three quarters of a lease after it sent its last good beat, by a clock that also counts
 suspension. A child is gone before anybody else can claim its job; if it were not, its fence would be refused.
