@@ -76,13 +76,13 @@ class Kind(Form):
 
 
 class Method(Form):
-    """What of the method is looked at."""
+    """The part of the method that is looked at."""
 
     optimizer: Kind
 
 
 class Result(Form):
-    """What was released."""
+    """The release of a job."""
 
     model: str | None
     approval: str
@@ -110,7 +110,7 @@ class FederatedCertificate(Form):
 
 
 class Dataset(Form):
-    """Whose records; with no entry, the ledger says nothing of them."""
+    """The dataset that was read; with no entry, the ledger says nothing of it."""
 
     id: str
     fingerprint: str | None
@@ -133,7 +133,7 @@ class Scope(Form):
 
 
 class Event(Form):
-    """What was drawn; its other members are the ledger's."""
+    """An event that was drawn; its other members are the ledger's."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -141,7 +141,7 @@ class Event(Form):
 
 
 class Events(Form):
-    """Of the job, as runs: how many, and which."""
+    """Events of the job, as runs: a count, and the event."""
 
     reserved: list[tuple[Count, Event]]
     charged: list[tuple[Count, Event]]
@@ -166,7 +166,7 @@ class Figures(Form):
 
 
 class Promise(Form):
-    """What all that was charged promises."""
+    """The promise of all charges together."""
 
     label: str
     zero_out: Figures | None
@@ -181,7 +181,7 @@ class Source(Form):
 
 
 class Software(Form):
-    """What computed."""
+    """The software that computed."""
 
     farthing: Source
     python: str
@@ -189,7 +189,7 @@ class Software(Form):
 
 
 class Attempt(Form):
-    """What computed an attempt; None: not known."""
+    """The software that computed an attempt; None: not known."""
 
     attempt: Count
     software: Software | None = Field(alias="with")

@@ -1,8 +1,8 @@
 """Certificates and signed heads checked by whoever holds them: no service is asked, and none is trusted.
 
 Each is a JWS in compact form, signed with Ed25519. The public keys are the installation's JWK Set
-(`Client.signing_keys`), which should have come another way than the certificate, or have been kept from before. What
-the text says of itself decides nothing: neither a key in its header nor an algorithm of its choice is looked at.
+(`Client.signing_keys`), which should have come another way than the certificate, or have been kept from before. The
+text's own statements decide nothing: neither a key in its header nor an algorithm of its choice is looked at.
 """
 
 import json
@@ -52,7 +52,7 @@ class Signed:
 
     @property
     def scope(self) -> str | None:
-        """Whose ledger it speaks of; None: of several, as a federated job's."""
+        """The scope of the ledger that it speaks of; None: of several, as a federated job's."""
         if isinstance(self.told, Head):
             return self.told.scope
         return self.told.scope.id if isinstance(self.told, Certificate) else None
@@ -137,8 +137,8 @@ def extends(newer: Signed, older: Signed, entries: Sequence[Entry] | None = None
     """Make sure that one ledger has what both name; with its entries, that it really has.
 
     Args:
-        newer: what was just had.
-        older: what was kept from before; the ledger has to have gone on from there.
+        newer: the signed text that was just received.
+        older: the signed text that was kept from before; the ledger has to have gone on from there.
         entries: all entries of the ledger; None: only what both say themselves is compared.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What a ledger's entries say of a job, compared with what its certificate says of it."""
+"""The comparison of a job's certificate with the ledger's entries of that job."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence

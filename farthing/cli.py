@@ -14,7 +14,7 @@ NO_KEY = (
     "Give the key in FARTHING_KEY, or with --key. The first start of `farthing up` prints an admin's; an admin makes "
     "others by `farthing key NAME --role ROLE`, and `farthing admin-key` another admin's where that one is lost."
 )
-"""What to do without a key that is good."""
+"""The advice to a user whose key is missing or no good."""
 
 __all__ = [
     "app",

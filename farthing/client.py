@@ -92,7 +92,7 @@ class Client(
         return Dataset.model_validate(self._wire.get(f"/v1/datasets/{dataset}"))
 
     def validation(self, dataset: str) -> Validation:
-        """Return the owner's report: how many cells were clamped, unknown or missing."""
+        """Return the owner's report: the numbers of cells that were clamped, unknown or missing."""
         return Validation.model_validate(self._wire.get(f"/v1/datasets/{dataset}/validation"))
 
     def identity(self, dataset: str) -> Identity:
@@ -110,7 +110,7 @@ class Client(
 
         Args:
             dataset: of yours.
-            principal: who gets access.
+            principal: the one who gets access.
             budget_cap: "all", or a part of the budget: ``{"budget_share": "0.1"}``, ``{"epsilon": "1"}`` or
                 ``{"rho": "0.1"}``, the latter two with a ``"delta"`` or the scope's. The cap is one per scope and
                 principal: for a second dataset of the scope, state the same one.
@@ -158,7 +158,7 @@ class Client(
             job: as for `estimate`; without a privacy target the smallest one that finds it is planned.
             coefficient: as estimates and summaries name it.
             size: in declared units.
-            power: how often a two-sided test at the job's level shall find it.
+            power: the wanted probability that a two-sided test at the job's level finds it.
         """
         effect = {"coefficient": coefficient, "size": size, "power": power}
         return self.estimate({**job, "goal": {"effect": effect}})
@@ -184,8 +184,8 @@ class Client(
 
         Args:
             job: dataset, model, optimizer, privacy, and what else a job may say.
-            datasets: of a federated job, one a client, in place of the job's own; each client's scope pays.
-            quorum: clients that must be left for a federated job to go on when one is lost; None: all.
+            datasets: of a federated job, one a site, in place of the job's own; each site's scope pays.
+            quorum: sites that must be left for a federated job to go on when one is lost; None: all.
             models: released ones that the job is about, for methods that take some.
             key: idempotency key; the same key and job again return the same job. Made here unless given.
         """
@@ -237,8 +237,8 @@ class Client(
 
         Args:
             job: as for `submit`.
-            wait_for_approval_seconds: how long to wait for the owner's word where the dataset asks for it; None: not
-                at all. The job is paid for in any case, and `released` waits again.
+            wait_for_approval_seconds: the longest wait for the owner's word where the dataset asks for it; None: no
+                wait. The job is paid for in any case, and `released` waits again.
 
         Raises:
             FarthingError: as of `submit`; nothing was paid.
@@ -268,7 +268,7 @@ class Client(
         return self.train(asked)
 
     def cancel(self, job: str) -> Job:
-        """Cancel a job; what it has not spent is given back."""
+        """Cancel a job; its unspent reservation is given back."""
         return Job.model_validate(self._wire.post(f"/v1/jobs/{job}/cancel"))
 
     def clone(self, job: str, *, key: str | None = None) -> Job:

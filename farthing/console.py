@@ -1,4 +1,4 @@
-"""What the commands share: the application, its streams, its options, and how they read and show."""
+"""Parts that the commands share: the application, its streams, its options, and ways to read and show."""
 
 import json
 import os

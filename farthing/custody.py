@@ -153,7 +153,7 @@ def erase(
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
-    """Erase a dataset's records; the ledger stays. What was spent stays spent."""
+    """Erase a dataset's records; the ledger stays. The budget that was spent stays spent."""
     if not yes:
         typer.confirm(f"Erase the records of {dataset} for good?", abort=True, err=True)
     with Client(url, secret) as client:
@@ -299,7 +299,7 @@ def reject(
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
-    """Keep a release from being seen; what it cost stays spent."""
+    """Keep a release from being seen; its cost stays spent."""
     with Client(url, secret) as client:
         client.reject(model, reason)
     line(f"{model} is rejected")

@@ -21,7 +21,7 @@ def describing(
     bins: int | None = None,
     edges: Mapping[str, Sequence[float]] | None = None,
 ) -> dict[str, Any]:
-    """Return a job's model: what to describe. Its optimizer is `{"kind": "describe"}`.
+    """Return a job's model: the figures to describe. Its optimizer is `{"kind": "describe"}`.
 
     Args:
         columns: to describe; None: all but arrays.
@@ -82,7 +82,7 @@ class Lost(View):
 
 
 class Cell(Lost):
-    """How many records lie in a cell."""
+    """The number of records in a cell."""
 
     share: float | None
     """Of the records with a value; None where the noise hides it."""
@@ -95,14 +95,14 @@ class Cell(Lost):
 
 
 class Value(Cell):
-    """How frequent a value of a category is."""
+    """The frequency of a value of a category."""
 
     value: str
     """As declared."""
 
 
 class Bin(Cell):
-    """How many records lie in an interval, its lower end included."""
+    """The number of records in an interval, its lower end included."""
 
     lower: float
     """Where it begins."""
@@ -142,7 +142,7 @@ class Look(View):
 
 
 class Column(View):
-    """One column; what was not asked for is None."""
+    """One column; None: not asked for."""
 
     name: str
     """As declared."""
@@ -200,7 +200,7 @@ class Description(View):
     level: float
     """Of every interval."""
     about: str
-    """What intervals are about: population or records."""
+    """The subject of intervals: population or records."""
     claim: str
     """The same in words."""
     columns: tuple[Column, ...]
@@ -210,9 +210,9 @@ class Description(View):
     correlations: tuple[Correlation, ...]
     """Of each pair of numbers."""
     shares: dict[str, float]
-    """How mu squared was divided."""
+    """The parts into which mu squared was divided."""
     notes: tuple[str, ...]
-    """What a reader must know."""
+    """Remarks that a reader must know."""
 
     def column(self, name: str) -> Column:
         """Return one column.

@@ -1,4 +1,4 @@
-"""What can go wrong, as the service says it."""
+"""Errors, as the service names them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ class FarthingError(Exception):
     Attributes:
         status: the HTTP status.
         code: the stable code, for programs.
-        detail: what was wrong and what to do, for people.
+        detail: the fault and its remedy, for people.
         retryable: whether the same request may succeed later.
         errors: one mapping a wrong field, with `pointer` and `detail`.
         problem: the whole document.

@@ -1,4 +1,4 @@
-"""What a job would cost, as the service answers, typed."""
+"""Estimates of a job's cost, as the service answers, typed."""
 
 from typing import Annotated, Any
 
@@ -9,19 +9,19 @@ from farthing.views import Method, View
 
 
 class EstimateCost(Cost):
-    """What a job would cost, and what it would reserve beside that to pay for lost chunks again."""
+    """The estimated cost of a job, and the reserve beside it that would pay for lost chunks again."""
 
     retry_allowance: Cost | None = None
     """Reserved beside the price, and given back where it is not needed; None of a federated job."""
     delta: str | None = None
-    """The scope's, at which `epsilon_alone` holds; None: not told."""
+    """The scope's, at which `epsilon_alone` holds; None: not given."""
 
 
 class Bound(View):
-    """What the theory predicts, beside what is known without training."""
+    """The theory's prediction, beside the bound that is known without training."""
 
     quantity: str
-    """What is bounded, in words and units."""
+    """The bounded quantity, in words and units."""
     value: float | None
     """The bound; None where the theorem's conditions are not met."""
     confidence: float | None
@@ -35,7 +35,7 @@ class Bound(View):
 
 
 class PredictedWidth(View):
-    """How wide a coefficient's interval will be, going by public facts, and would be without privacy."""
+    """The width of a coefficient's interval as public facts predict it, with privacy and without."""
 
     name: str
     """The coefficient's."""
@@ -46,7 +46,7 @@ class PredictedWidth(View):
     ratio: float | None
     """The one over the other; None: the mean of counts is unknown."""
     lowest: float | None = None
-    """No median width is below it, whatever the columns are within what is declared; None: not told."""
+    """No median width is below it, whatever the columns are within what is declared; None: not given."""
     highest: float | None = None
     """Nor above it; None: no upper end until something is declared, assumed or learned."""
 
@@ -77,7 +77,7 @@ class Prediction(View):
     coefficients: list[PredictedWidth]
     """One line each."""
     informative: bool | None = None
-    """Whether intervals are at most twice as wide as non-private ones wherever in their ranges; None: not told."""
+    """Whether intervals are at most twice as wide as non-private ones wherever in their ranges; None: not given."""
     flags: list[ForeseenFlag] = Field(default_factory=list)
     """With which the job may end; of methods that check themselves."""
     useful_from: UsefulFrom
@@ -89,10 +89,10 @@ class Prediction(View):
 
 
 class Goal(View):
-    """What a wanted width takes."""
+    """The requirements of a wanted width."""
 
     coefficient: str
-    """Whose interval it is about."""
+    """The coefficient of the interval."""
     at_most: float
     """Width that is wanted, in declared units."""
     predicted: float
@@ -102,7 +102,7 @@ class Goal(View):
     highest: float | None = None
     """Upper end of that width; None: none is known."""
     power: float | None = None
-    """How often the wanted effect is found by the plan that is shown; None: a width was wanted."""
+    """Probability that the plan that is shown finds the wanted effect; None: a width was wanted."""
     detectable: float | None = None
     """Smallest effect that it finds as often as wanted, in declared units; None: a width was wanted."""
     nonprivate_width: float
@@ -114,7 +114,7 @@ class Goal(View):
 
 
 class ExcessGoal(View):
-    """What a wanted excess risk takes."""
+    """The requirements of a wanted excess risk."""
 
     at_most: float
     """That is wanted, in encoded units."""
@@ -131,7 +131,7 @@ class ExcessGoal(View):
 
 
 class Excess(View):
-    """What is promised of the excess risk, beside what is known without training and what no private method beats."""
+    """The promise about the excess risk, beside the trivial bound and the bound that no private method beats."""
 
     value: float | None
     """At most so much above the least mean loss; None: nothing is promised."""
@@ -142,7 +142,7 @@ class Excess(View):
     vacuous: bool
     """Whether it says no more than `trivial`."""
     lower: dict[str, Any] | None = None
-    """What no private method beats; None: none is known of such problems."""
+    """The bound that no private method beats; None: none is known of such problems."""
     rounds: int | None = None
     """Of the method; None: it has none."""
     noise: float | None = None
@@ -152,7 +152,7 @@ class Excess(View):
 
 
 class SiteEstimate(View):
-    """What a federated job would cost one site."""
+    """The cost of a federated job to one site."""
 
     dataset: str
     """The site's, `ds_...`."""
@@ -161,11 +161,11 @@ class SiteEstimate(View):
     plan: dict[str, Any]
     """The method's settings as planned for it."""
     cost: EstimateCost
-    """What its own scope would be charged."""
+    """The charge to its own scope."""
     fits: bool
     """Whether its budget admits its part now."""
     jobs_that_still_fit: int | None = None
-    """How many such, one after the other; None: not told."""
+    """Number of such jobs, one after the other; None: not given."""
 
 
 class Estimate(View):
@@ -174,15 +174,15 @@ class Estimate(View):
     cost: Annotated[EstimateCost, BeforeValidator(lambda cost: cost or {})]
     """At the ledger's present head; without figures for a federated job, whose sites have one each."""
     method: Method | None = None
-    """That would run, the default where the job names none; None: not told."""
+    """That would run, the default where the job names none; None: not given."""
     plan: dict[str, Any]
     """The settings that would run, nothing left open."""
     bound: Bound | None
-    """What the method's theorem promises; None: not told."""
+    """The promise of the method's theorem; None: not given."""
     fits: bool
     """Whether the budget, and the caller's cap, admit it now."""
     jobs_that_still_fit: int | None
-    """How many such, one after the other; None: not told."""
+    """Number of such jobs, one after the other; None: not given."""
     sites: list[SiteEstimate] | None = None
     """Each site's price, by place; None of a job on one dataset."""
     compute: dict[str, float] = Field(default_factory=dict)
@@ -190,12 +190,12 @@ class Estimate(View):
     prediction: Prediction | None = None
     """Interval widths to expect; None without intervals, and of a federated job."""
     excess: Excess | None = None
-    """What is promised of the excess risk; None of methods that promise none."""
+    """The promise about the excess risk; None of methods that promise none."""
     goal: Goal | ExcessGoal | None = None
-    """What the wanted width or excess risk takes; None where none was asked for."""
+    """The requirements of the wanted width or excess risk; None where none was asked for."""
     chunks: int = 0
     """In which it is paid, each before it reads."""
     if_lost: str | None = None
-    """What becomes of it if its worker is lost; None of a federated job."""
+    """Its fate if its worker is lost; None of a federated job."""
     notes: list[str] = Field(default_factory=list)
-    """What interactions, an offset or sampling weights change in what coefficients mean; a sentence each."""
+    """Changes of the coefficients' meaning by interactions, an offset or sampling weights; a sentence each."""

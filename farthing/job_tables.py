@@ -1,4 +1,4 @@
-"""What the command line shows of jobs: one of them, several, and what one has cost."""
+"""Tables of jobs on the command line: one of them, several, and the cost of one."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ from farthing.schemas.models import TrainedModel
 
 
 def jobs(found: Sequence[Job]) -> RenderableType:
-    """Show jobs, one a line; whose sites keep their records, and what they wait for, where some job has any."""
+    """Show jobs, one a line; the sites of their records, and the reasons why they wait, where some job has any."""
     sites = any(map(_site, found))
     waits = any(one.waits_for for one in found)
     rows = [

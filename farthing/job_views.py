@@ -12,7 +12,7 @@ _ASKED: Final = ("models", "optimizer", "privacy", "inference", "resources", "re
 
 
 class Cost(View):
-    """What a job costs: its share of the scope's budget, and figures under the scope's adjacency, as strings."""
+    """The cost of a job: its share of the scope's budget, and figures under the scope's adjacency, as strings."""
 
     budget_share: str | None = None
     """Of the scope's whole budget, from 0 to 1; None of a federated job."""
@@ -32,13 +32,13 @@ class Progress(View):
     steps: int
     """Planned."""
     left: int | None = None
-    """Still to do by the plan; 0 once the job has ended; None: not told."""
+    """Still to do by the plan; 0 once the job has ended; None: not given."""
 
 
 class JobCost(View):
-    """What was reserved, what beside it to pay for lost chunks again, and what was spent.
+    """The reservation, the reserve beside it that pays for lost chunks again, and the spent part.
 
-    `returned` is what was reserved, never drawn, and given back; None until the job has ended.
+    `returned` is the part that was reserved, never drawn, and given back; None until the job has ended.
     """
 
     reserved: Cost
@@ -46,7 +46,7 @@ class JobCost(View):
     retry_allowance: Cost | None = None
     """Reserved beside that, to pay lost chunks again; None of a federated job."""
     spent: Cost
-    """So far."""
+    """Spent up to now."""
     returned: Cost | None = None
     """Of `reserved`, given back for good; None until the job has ended, and of a federated one."""
     delta: str | None = None
@@ -61,10 +61,10 @@ class Failure(View):
 
 
 class Result(View):
-    """What a job released."""
+    """The release of a job."""
 
     model: str
-    """What may be read of it, `mdl_...`."""
+    """The model that may be read, `mdl_...`."""
 
 
 class Site(View):
@@ -77,19 +77,19 @@ class Site(View):
     dataset: str | None = None
     """`ds_...`; None where this key may not see it."""
     scope: str | None = None
-    """Whose budget pays, `sc_...`; None as above."""
+    """The scope that pays, `sc_...`; None as above."""
     site: str | None = None
     """That keeps its records; empty: the service's own; None as above."""
     job: str | None = None
     """The site's own, `job_...`; None as above."""
     cost: JobCost | None = None
-    """What its scope pays; None as above."""
+    """The cost that its scope pays; None as above."""
     error: Failure | None = None
     """Why it failed; None where it has not, or as above."""
 
 
 class Federation(View):
-    """How a job takes part in a federated one: as the job itself, with its sites, or as the site at a place."""
+    """The part of a job in a federated one: the job itself, with its sites, or the site at a place."""
 
     job: str
     """The federated job's id."""
@@ -114,17 +114,17 @@ class Job(View):
     dataset: str | None = None
     """That it reads, `ds_...`; None of a federated job."""
     scope: str | None = None
-    """Whose budget pays, `sc_...`; None of a federated job, whose sites tell theirs."""
+    """The scope that pays, `sc_...`; None of a federated job, each of its sites has its own."""
     site: str | None = None
-    """That keeps its records; empty: the service's own; None of a federated job, whose sites tell theirs."""
+    """That keeps its records; empty: the service's own; None of a federated job, each of its sites has its own."""
     owner: str | None = None
-    """Who submitted it, `pr_...`; None: not told."""
+    """The principal who submitted it, `pr_...`; None: not given."""
     owner_name: str | None = None
-    """The name of the principal who submitted it; None: not told."""
+    """The name of the principal who submitted it; None: not given."""
     models: list[str] = Field(default_factory=list)
     """Released ones that it is about, `mdl_...`; mostly none."""
     method: Method | None = None
-    """That fits it, the default where the request named none; None: not told."""
+    """That fits it, the default where the request named none; None: not given."""
     optimizer: dict[str, Any] = Field(default_factory=dict)
     """The method's settings, nothing left open."""
     privacy: dict[str, Any] = Field(default_factory=dict)
@@ -132,35 +132,35 @@ class Job(View):
     inference: dict[str, Any] = Field(default_factory=dict)
     """Which intervals, nothing left open."""
     resources: dict[str, Any] = Field(default_factory=dict)
-    """What its trainer may use and how it waits, with what was left out as it is meant."""
+    """Resources of its trainer, and its way of waiting for them; values that were left out are filled in."""
     retry_allowance: int | None = None
-    """Chunks reserved beside the price, to pay again for what is lost with a worker; None: not told."""
+    """Chunks reserved beside the price, to pay again for chunks that are lost with a worker; None: not given."""
     progress: Progress
-    """How far it has come."""
+    """Its progress."""
     cost: Annotated[JobCost, BeforeValidator(lambda cost: cost or {"reserved": {}, "spent": {}})]
-    """What it costs; without figures for a federated job, whose sites have one each."""
+    """Its cost; without figures for a federated job, whose sites have one each."""
     attempt: int = 0
     """Times that it was started; 0: not yet."""
     error: Failure | None = None
     """Why it failed; None where it has not."""
     result: Result | None = None
-    """What it released; None until it succeeded, and where the caller may not see it."""
+    """Its release; None until it succeeded, and where the caller may not see it."""
     approval: str | None = None
     """not-needed, pending, approved, rejected, retired or retracted; None until something was released."""
     decision: ReleaseDecision | None = None
-    """What the owner said of the release; None where nothing was said. Sites of a federated job have their own."""
+    """The owner's word on the release; None where nothing was said. Sites of a federated job have their own."""
     labels: dict[str, str] = Field(default_factory=dict)
     """As submitted."""
     clone_of: str | None = None
     """The job that it repeats, `job_...`; None where it is no clone."""
     federation: Federation | None = None
-    """How it takes part in a federated job; None: not at all."""
+    """Its part in a federated job; None: it has none."""
     waits_for: str | None = None
     """In words, why a queued job cannot start now; None: it can."""
     failed_for: str | None = None
     """In words, why it failed and what to do; None where it has not."""
     created_at: str | None = None
-    """When it was submitted; None: not told."""
+    """When it was submitted; None: not given."""
     started_at: str | None = None
     """When it was first claimed; None: not yet."""
     finished_at: str | None = None
@@ -186,9 +186,9 @@ class Job(View):
 
     @property
     def spec(self) -> dict[str, Any] | None:
-        """What was asked, filled: `client.submit` takes it for the same job once more, at a new charge.
+        """The request, filled: `client.submit` takes it for the same job once more, at a new charge.
 
-        None where it cannot be told: of a federated job with sites that this key may not see.
+        None where it is not known: of a federated job with sites that this key may not see.
         """
         told = self.model_dump(mode="json")
         asked = {name: told[name] for name in ("model", *_ASKED) if told.get(name) is not None}
@@ -211,8 +211,8 @@ class Event(View):
     seq: int
     """Its number in the job's history, from 1."""
     kind: str
-    """What happened, such as queued, running, progress or succeeded."""
+    """The event, such as queued, running, progress or succeeded."""
     data: dict[str, Any]
-    """What belongs to it."""
+    """Facts that belong to it."""
     created_at: str
     """When it happened; progress and ends on a coarse grid of time."""

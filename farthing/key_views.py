@@ -11,13 +11,13 @@ class Key(View):
     role: str
     """owner, analyst, auditor or admin."""
     principal: str
-    """Who it speaks for, `pr_...`."""
+    """The principal for whom it speaks, `pr_...`."""
     name: str | None = None
-    """That it was given; None: not told."""
+    """Its name; None: not given."""
     key: str | None = None
     """The secret; None but in the answer that made it."""
     made_by: str | None = None
-    """Who asked for it and has seen it, `pr_...`; None: the operator, or not told."""
+    """The principal who asked for it and has seen it, `pr_...`; None: the operator, or not given."""
     created_at: str | None = None
     """When it was made; None in the answer that made it."""
     starts_at: str | None = None
@@ -31,7 +31,7 @@ class Key(View):
 
 
 class Principal(View):
-    """Who a key speaks for."""
+    """The principal for whom a key speaks."""
 
     id: str
     """`pr_...`."""
@@ -40,9 +40,9 @@ class Principal(View):
     role: str
     """owner, analyst, auditor or admin."""
     key: str = ""
-    """The key that asked, `key_...`; empty: not told."""
+    """The key that asked, `key_...`; empty: not given."""
     created_at: str | None = None
-    """When it was made; None: not told."""
+    """When it was made; None: not given."""
     disabled_at: str | None = None
     """Since when none of its keys opens anything; None: they do."""
     disabled_reason: str | None = None

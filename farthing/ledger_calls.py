@@ -1,4 +1,4 @@
-"""What a client asks of a scope's ledger."""
+"""Calls of a client about a scope's ledger."""
 
 import time
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ class LedgerCalls:
     _wire: Wire
 
     def scope(self, scope: str) -> Scope:
-        """Return a scope: whose people, which terms, and whether it is frozen."""
+        """Return a scope: its people, its terms, and whether it is frozen."""
         return Scope.model_validate(self._wire.get(f"/v1/scopes/{scope}"))
 
     def entries(self, scope: str) -> Iterator[Entry]:

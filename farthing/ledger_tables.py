@@ -1,4 +1,4 @@
-"""What the command line shows of budgets and ledgers: what is left, and what each entry moved."""
+"""Tables of budgets and ledgers on the command line: the amounts that are left, and those that each entry moved."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -17,10 +17,10 @@ SHOWN = len("sha256:") + 12
 
 
 def entries(found: Sequence[Entry]) -> RenderableType:
-    """Show a whole ledger, one entry a line, with what each moved, in per cent of the budget.
+    """Show a whole ledger, one entry a line, with the amount that each moved, in per cent of the budget.
 
-    The per cent are those of `budget`: the least over the orders of the ledger. So they add up, from the first line to
-    the last, to what it shows.
+    The per cent are those of `budget`: the least over the orders of the ledger. They therefore add up, from the first
+    line to the last, to the figure that `budget` shows.
     """
     rows = [
         (

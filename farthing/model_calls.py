@@ -37,7 +37,7 @@ class ModelCalls:
         self.model(model).approve(reason)
 
     def reject(self, model: str, reason: str) -> None:
-        """Keep a release from being seen; what it cost stays spent, and the reason stays in the ledger."""
+        """Keep a release from being seen; its cost stays spent, and the reason stays in the ledger."""
         self.model(model).reject(reason)
 
     def retract(self, model: str) -> TrainedModel:
@@ -52,8 +52,8 @@ class ModelCalls:
 
         Args:
             job: as `wait` returns it.
-            wait_for_approval_seconds: how long to look for the owner's word where the release waits for it; None: not
-                at all.
+            wait_for_approval_seconds: the longest wait for the owner's word where the release waits for it; None: no
+                wait.
 
         Raises:
             ReleaseWithheld: the release still waits for the owner's approval, or was rejected, retired or retracted.

@@ -159,7 +159,7 @@ class Model:
         Args:
             weights: a number for each coefficient.
             level: of the interval.
-            value: what it is tested against.
+            value: the value that it is tested against.
             alternative: `two_sided`, `greater` or `less`.
             margin: also test that it lies within so much of `value`.
             method: `scheffe`: the interval holds together with those of all combinations.
@@ -233,7 +233,7 @@ class Model:
         self._wire.post(self._path("approve"), None if reason is None else {"reason": reason})
 
     def reject(self, reason: str) -> None:
-        """Keep the release from being seen; what it cost stays spent, and the reason stays in the ledger."""
+        """Keep the release from being seen; its cost stays spent, and the reason stays in the ledger."""
         self._wire.post(self._path("reject"), {"reason": reason})
 
     def delete(self) -> TrainedModel:

@@ -1,4 +1,4 @@
-"""What the command line shows of networks and of weights to start from."""
+"""Tables of networks, and of weights to start from, on the command line."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Calls of a client that look on: what was done with a dataset, and what became of its budget."""
+"""Calls of a client that look on: the activity on a dataset, and the history of its budget."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

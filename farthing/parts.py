@@ -52,7 +52,7 @@ class UploadResources:
         Args:
             file: a path to, or an open binary file of, CSV, Parquet, Arrow IPC or NPZ; or NumPy arrays by their
                 columns' names, the rows first. It is sent from its start, and again where no answer comes or the
-                service is busy: what cannot be rewound is kept in a temporary file.
+                service is busy: a file that cannot be rewound is kept in a temporary one.
             metadata: name, columns, and a budget or a scope to join; `"seal": False` makes a draft of it.
             key: idempotency key; made here unless given.
             progress: called after each part with the bytes that are there and those of the whole file.

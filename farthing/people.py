@@ -31,7 +31,7 @@ class PeopleResources:
         """Yield keys without their secrets, newest first: all of them for an admin, one's own otherwise.
 
         Args:
-            principal: `pr_...`, whose keys; None: all that are listed.
+            principal: the principal of the keys, `pr_...`; None: all keys that are listed.
         """
         asked = {} if principal is None else {"principal": principal}
         return map(Key.model_validate, self._wire.pages("/v1/keys", **asked))

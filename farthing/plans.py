@@ -11,12 +11,12 @@ from farthing.views import View
 
 
 class PlannedPrivacy(View):
-    """What a planned run would cost."""
+    """The cost of a planned run."""
 
     scheme: str
-    """How batches are made, such as one_pass or poisson."""
+    """Way of making batches, such as one_pass or poisson."""
     adjacency: str
-    """What neighbouring data are."""
+    """Relation of neighbouring data."""
     accountant: str
     """Which one it was reckoned by."""
     epsilon_spent: str
@@ -28,7 +28,7 @@ class PlannedPrivacy(View):
 
 
 class Solved(View):
-    """What was looked for; the other two are None."""
+    """The figure that was looked for; the other two are None."""
 
     target: float
     """The bound that was wanted."""
@@ -46,7 +46,7 @@ class Plan(View):
     kind: str
     """clipped_sgd."""
     quantity: str
-    """What is bounded: excess_risk or squared_gradient."""
+    """The bounded quantity: excess_risk or squared_gradient."""
     step_size: float
     """With a vacuous certificate safe, and of no use."""
     practical_step_size: float | None = None
@@ -64,7 +64,7 @@ class Plan(View):
     units: int
     """That take part."""
     active_cap: str | None = None
-    """What limits the step size; None: no certificate."""
+    """The cap that limits the step size; None: no certificate."""
     caps: dict[str, float | None]
     """Step sizes by what limits them; None: nothing does."""
     certified_bound: float | None = None
@@ -76,19 +76,19 @@ class Plan(View):
     source: str
     """Paper and theorem."""
     trivial_bound: float
-    """What the start satisfies, untrained."""
+    """The bound that the start satisfies, untrained."""
     vacuous: bool
     """Whether the certificate says no more than that."""
     order: dict[str, Any]
     """The same with all constants one: for comparisons, never a certificate."""
     privacy: PlannedPrivacy | None = None
-    """What it costs; None: without privacy."""
+    """Its cost; None: without privacy."""
     without_privacy: dict[str, Any] | None = None
     """The best plan if nothing were private; None: nothing is certified then either, or none was asked."""
     trained_by: str | None = None
     """The method that runs it here; None: none does."""
     solved: Solved | None = None
-    """What was looked for; None: nothing was."""
+    """The figure that was looked for; None: none was."""
     warnings: list[str]
     """In sentences."""
     assumptions: list[str]
@@ -107,9 +107,10 @@ class EscapePlan(View):
     figures: dict[str, float | int | None]
     """alpha, gamma_star, p_round and what they rest on; None where one does not exist."""
     alpha: float | None = None
-    """Gradients at most so long are looked for, or what a told norm is raised by; None: none can be."""
+    """The largest length of gradients that are looked for, or the amount added to a measured norm; None: none can
+    be."""
     trivial: float
-    """What every gradient satisfies untrained."""
+    """The bound that every gradient satisfies untrained."""
     confidence: float | None = None
     """Probability with which it holds; None: no theorem covers these figures."""
     source: str
@@ -119,9 +120,9 @@ class EscapePlan(View):
     because: str | None = None
     """Why it is vacuous; None: it is not."""
     privacy: dict[str, Any]
-    """What it costs: mu, epsilon, delta."""
+    """Its cost: mu, epsilon, delta."""
     solved: dict[str, Any] | None = None
-    """What was looked for; None: nothing was."""
+    """The figures that were looked for; None: none were."""
 
 
 AnyPlan = Plan | EscapePlan

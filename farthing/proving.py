@@ -41,7 +41,7 @@ FIGURES: Final = ("epsilon", "delta", "rho", "mu")
 
 @commands.command()
 def get(job: JobId, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
-    """Print the certificate of a job that has ended. What it drew and promised, signed; keep it with the model."""
+    """Print the certificate of a job that has ended. It states draws and promises, signed; keep it with the model."""
     with Client(url, secret) as client:
         line(_waited(lambda progress: client.certificate(job, progress=progress)))
 

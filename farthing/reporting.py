@@ -12,7 +12,7 @@ class ReportResources:
     _wire: Wire
 
     def report(self, job: str) -> dict[str, Any]:
-        """Return a job's privacy report: what it spent, what that promises, and where the ledger stands."""
+        """Return a job's privacy report: its spending, the promise of that spending, and the ledger's head."""
         return self._wire.get(f"/v1/jobs/{job}/report")
 
     def dataset_report(self, dataset: str) -> DocumentView:

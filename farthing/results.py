@@ -1,4 +1,4 @@
-"""What a released model says, typed."""
+"""The answers of a released model, typed."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ class Coefficient(View):
     intervals: tuple[Banded, ...] = ()
     """At every level, where several were asked for; else empty."""
     flags: tuple[str, ...] = ()
-    """What a method found wrong with it, in words; all but `clamped` withhold its interval."""
+    """Faults that a method found in it, in words; all but `clamped` withhold its interval."""
     foreseen_error: float | None = None
     """The standard error that the plan foresees with what the job learned; None of methods that learn nothing."""
 
@@ -51,7 +51,7 @@ class Scale(View):
 
 
 class Layer(View):
-    """A layer of a network: what it makes of a record, and how many parameters it has."""
+    """A layer of a network: the shape that it makes of a record, and the number of its parameters."""
 
     place: str
     """Such as `0`, or `2.1` inside a residual."""
@@ -66,7 +66,7 @@ class Layer(View):
 
 
 class SitePromise(View):
-    """What one site of a federated job promises, by its own ledger, to the people of its own scope and to no others.
+    """The promise of one site of a federated job, by its own ledger, to the people of its own scope and to no others.
 
     All but place and state are None where this key may not see the site; `privacy` also where it was asked nothing.
     """
@@ -108,23 +108,23 @@ class Summary(View):
     level: float | None = None
     """Of the intervals in the table; None of a network."""
     levels: tuple[float, ...] = ()
-    """All that were asked for; empty of a network."""
+    """Each level that was asked for; empty of a network."""
     correction: str | None = None
-    """How intervals count the noise of the last steps; None where there is none."""
+    """Way in which intervals count the noise of the last steps; None where there is none."""
     coefficients: list[Coefficient]
     """One line each; none of a network."""
     scale: Scale | None = None
     """Of residuals, where it was estimated; None where it was not."""
     flags: dict[str, Any] = Field(default_factory=dict)
-    """What the fit met on its way, as numbers and truths."""
+    """Events that the fit met on its way, as numbers and truths."""
     notes: tuple[str, ...] = ()
-    """What to be wary of, in sentences."""
+    """Cautions, in sentences."""
     privacy: dict[str, Any] = Field(default_factory=dict)
     """The promise: mu, rho, epsilon, delta, adjacency, and what it implies."""
     sites: tuple[SitePromise, ...] = ()
-    """What each site of a federated job promises, by place; empty of other jobs."""
+    """The promise of each site of a federated job, by place; empty of other jobs."""
     kind: str | None = None
-    """Of the model, such as logistic; None: not told."""
+    """Of the model, such as logistic; None: not given."""
     layers: tuple[Layer, ...] = ()
     """Of a network; else empty."""
     parameters: int | None = None
@@ -132,7 +132,7 @@ class Summary(View):
     trained_parameters: int | None = None
     """Those of them that training changed; None of other models."""
     trained: str | None = None
-    """What training changed, in words; None of other models."""
+    """The parts that training changed, in words; None of other models."""
     start: str | None = None
     """Where a network's training started, in words; None of other models."""
     training: dict[str, Any] = Field(default_factory=dict)
@@ -203,7 +203,7 @@ class Contrast(View):
     equivalence: Equivalence | None = None
     """Whether it lies within a margin; None where none was given."""
     notes: tuple[str, ...] = ()
-    """What to be wary of, in sentences."""
+    """Cautions, in sentences."""
 
 
 class WaldTest(View):
@@ -218,7 +218,7 @@ class WaldTest(View):
     redundant: tuple[int, ...] = ()
     """Places of those that follow from others, from 0."""
     notes: tuple[str, ...] = ()
-    """What to be wary of, in sentences."""
+    """Cautions, in sentences."""
 
 
 class Region(View):
@@ -252,7 +252,7 @@ class Ellipsoid(View):
     shape: list[list[float]]
     """Their covariance, one row a coefficient."""
     degrees_of_freedom: int
-    """How many coefficients."""
+    """Number of coefficients."""
     axes: list[list[float]]
     """Unit vectors."""
     regions: list[Region]
@@ -260,7 +260,7 @@ class Ellipsoid(View):
     point: dict[str, Any] | None = None
     """The asked point, its statistic and p value; None: none was asked."""
     notes: tuple[str, ...] = ()
-    """What to be wary of, in sentences."""
+    """Cautions, in sentences."""
 
 
 class Compared(View):
@@ -294,7 +294,7 @@ class Comparison(View):
     relation: str
     """same_equation, same_people, different_people or no_covariance."""
     assumes: str
-    """What that lets one say, in a sentence."""
+    """The statement that the relation permits, in a sentence."""
     level: float
     """Of the intervals, such as 0.95."""
     models: list[dict[str, Any]]

@@ -36,9 +36,9 @@ FLOOR: Final = 1e-5
 def scattering(images: Any, scales: int = 2, angles: int = 8) -> "Floats":  # noqa: ANN401 - whatever NumPy reads
     """Return the scattering coefficients of orders 0, 1 and 2.
 
-    Channels: the image's local mean; then for each scale and angle the mean length of its wave, coarser scales last;
-    then for each pair of a scale and a coarser one, and each pair of angles, that of the wave of the wave. With 2
-    scales and 8 angles that is 1 + 16 + 64 = 81 channels.
+    The first channel is the image's local mean. Then, for each scale and angle, comes the mean length of its wave,
+    coarser scales last. Then, for each pair of a scale and a coarser one, and each pair of angles, comes that of the
+    wave of the wave. With 2 scales and 8 angles that is 1 + 16 + 64 = 81 channels.
 
     Args:
         images: shape (..., height, width), in whatever units: features are in the same.

@@ -1,4 +1,4 @@
-"""What a service has signed, as it comes; `farthing.certificates` reads and checks it."""
+"""Texts that a service has signed, as they come; `farthing.certificates` reads and checks them."""
 
 import time
 from collections.abc import Callable

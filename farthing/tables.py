@@ -1,4 +1,4 @@
-"""What the command line shows: one function for each answer of the service."""
+"""The command line's tables: one function for each answer of the service."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from farthing.results import Coefficient, Comparison, Ellipsoid, Interval, OddsR
 from farthing.views import Access, Cap, Dataset, Validation, Worker
 
 RATIO_DIGITS = 6
-"""Of ratios: those of a small unit are near 1, and are to be told from it."""
+"""Of ratios: those of a small unit are near 1, and have to differ from it in print."""
 
 
 def _said(text: str) -> Text:
@@ -203,7 +203,7 @@ def workers(found: Sequence[Worker]) -> RenderableType:
 
 
 def keys(found: Sequence[Key]) -> RenderableType:
-    """Show API keys, one a line; who stopped one, or when it stops by itself, under `ends`."""
+    """Show API keys, one a line; the time at which one was revoked, or ends by itself, under `ends`."""
     rows = [
         (
             one.id,

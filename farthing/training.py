@@ -1,4 +1,4 @@
-"""Commands of the analyst: plan and price a job, and run it. What it released is read by `reading`."""
+"""Commands of the analyst: plan and price a job, and run it. Commands that read the release are in `reading`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -200,7 +200,7 @@ def show(
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
-    """Print a job as it stands, and of a federated one its sites. What was asked, its state, what it waits for."""
+    """Print a job as it stands, and of a federated one its sites. It shows request, state and what it waits for."""
     with Client(url, secret) as client:
         if plan:
             chunks = client.job_plan(job)
@@ -218,7 +218,7 @@ def show(
 
 @app.command()
 def cancel(job: JobId, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
-    """Cancel a job; what it has not spent is given back."""
+    """Cancel a job; its unspent reservation is given back."""
     with Client(url, secret) as client:
         found = client.cancel(job)
     line(f"{job}: {found.state}" if found.ended else f"{job}: {found.state}, asked to stop")

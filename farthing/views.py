@@ -1,4 +1,4 @@
-"""What the service answers, typed. Fields that a newer service adds are kept, not refused.
+"""Answers of the service, typed. Fields that a newer service adds are kept, not refused.
 
 Times are RFC 3339 in UTC; figures of privacy are decimal strings, so that none is rounded on its way.
 """
@@ -22,13 +22,13 @@ class Dataset(View):
     name: str
     """That its owner gave it."""
     owner: str | None = None
-    """The principal who uploaded it, `pr_...`; None: not told."""
+    """The principal who uploaded it, `pr_...`; None: not given."""
     scope: str | None = None
-    """Whose budget its jobs are charged to, `sc_...`; None until it has records."""
+    """The scope that its jobs are charged to, `sc_...`; None until it has records."""
     state: str | None = None
-    """pending, draft, ready, erasing or erased; jobs read a ready one only; None: not told."""
+    """pending, draft, ready, erasing or erased; jobs read a ready one only; None: not given."""
     adjacency: str | None = None
-    """What neighbouring data are: zero_out or replace_one; None: not told."""
+    """Relation of neighbouring data: zero_out or replace_one; None: not given."""
     rows: int | None = None
     """Records, by the owner's word; None while pending."""
     fingerprint: str | None = None
@@ -38,7 +38,7 @@ class Dataset(View):
     columns: list[dict[str, Any]] = []
     """As declared, with their bounds and levels."""
     created_at: str | None = None
-    """When it was declared; None: not told."""
+    """When it was declared; None: not given."""
 
 
 class Overlap(View):
@@ -53,18 +53,18 @@ class Overlap(View):
 
 
 class Identity(View):
-    """What an upload had in common with its owner's earlier ones when it came."""
+    """Rows that an upload had in common with its owner's earlier ones when it came."""
 
     dataset: str
     """`ds_...`."""
     overlaps: list[Overlap] = []
     """The largest shares first; empty: none above a half was found."""
     distinct_because: str | None = None
-    """What the owner stated then; None: nothing."""
+    """The owner's statement then; None: nothing."""
 
 
 class ColumnValidation(View):
-    """How the cells of one column were read."""
+    """Counts of one column's cells as they were read."""
 
     name: str
     """The column's."""
@@ -111,11 +111,11 @@ class PretrainedWeights(View):
     digest: str
     """SHA-256 of the file."""
     created_at: str | None = None
-    """When they were uploaded; None: not told."""
+    """When they were uploaded; None: not given."""
 
 
 class Shares(View):
-    """How a budget is divided: decimal strings from 0 to 1, as the ledger counts it."""
+    """The parts of a budget: decimal strings from 0 to 1, as the ledger counts it."""
 
     spent: str
     """Drawn and gone."""
@@ -139,20 +139,20 @@ class Gap(View):
 
 
 class Budget(View):
-    """What is left for everybody who asks about the same people."""
+    """The budget that is left for everybody who asks about the same people."""
 
     scope: str
-    """Whose budget it is, `sc_...`."""
+    """The scope of the budget, `sc_...`."""
     adjacency: str
     """Under which all figures hold."""
     delta: str
     """At which the epsilons hold."""
     epsilon: dict[str, str | None]
-    """What is left as epsilons: total, spent and remaining; None where a figure is not told."""
+    """The budget as epsilons: total, spent and remaining; None where a figure is not given."""
     budget_share: Shares
-    """What is left as the ledger counts it."""
+    """The budget as the ledger counts it."""
     rho: dict[str, str | None] | None = None
-    """What is left in zero-concentrated terms: total, spent, reserved and remaining; None: not told."""
+    """The budget in zero-concentrated terms: total, spent, reserved and remaining; None: not given."""
     entries: int
     """Lines of the ledger so far."""
     head: str
@@ -160,11 +160,11 @@ class Budget(View):
     frozen: str | None = None
     """Why nothing is admitted now; None: jobs are."""
     unwitnessed: tuple[Gap, ...] = ()
-    """Where entries may be missing, so that more may have been spent than is told."""
+    """Where entries may be missing, so that more may have been spent than the figures say."""
     label: str | None = None
-    """guarantee, or informational where answers decided how much was drawn; None: not told."""
+    """guarantee, or informational where answers decided how much was drawn; None: not given."""
     implies: dict[str, Any] = {}
-    """What the spent figures promise under the other adjacencies."""
+    """The promise of the spent figures under the other adjacencies."""
     cap: "Cap | None" = None
     """The caller's own cap here; None: the budget is its own, or it has no access."""
 
@@ -179,16 +179,16 @@ class Cap(View):
     delta: str
     """At which the cap is counted."""
     used: Shares
-    """What is used of the cap, in shares of it."""
+    """The used part of the cap, in shares of it."""
 
 
 class Access(Cap):
-    """Who may see a dataset and send jobs to it, under which cap."""
+    """A principal's access to a dataset: the right to see it and to send jobs to it, under a cap."""
 
     dataset: str
     """`ds_...`."""
     principal: str
-    """Who may use it, `pr_...`."""
+    """The principal who may use it, `pr_...`."""
     name: str
     """Of the principal."""
     role: str
@@ -196,13 +196,13 @@ class Access(Cap):
     disabled: bool = False
     """Whether the principal is shut out of the service."""
     scope: str
-    """Whose budget the cap is a part of, `sc_...`; there is one cap for each scope and principal."""
+    """The scope of the budget that the cap is a part of, `sc_...`; there is one cap for each scope and principal."""
     datasets: list[str] = []
     """All of the scope that this principal may use; jobs on any of them count against this cap."""
     given_at: str
     """When access to this dataset was given."""
     version: str
-    """Changes with the cap; what a change of it names."""
+    """Changes with the cap; a change of the cap names it."""
 
 
 class Scope(View):
@@ -213,11 +213,11 @@ class Scope(View):
     owner: str
     """The principal whose data it covers, `pr_...`."""
     adjacency: str
-    """What neighbouring data are: zero_out or replace_one."""
+    """Relation of neighbouring data: zero_out or replace_one."""
     units: int
-    """How many are protected, by the owner's word."""
+    """Number of protected units, by the owner's word."""
     epsilon: str
-    """All that may ever be spent, at `delta`."""
+    """The most that may ever be spent, at `delta`."""
     delta: str
     """At which `epsilon` holds."""
     approval: bool = False
@@ -238,7 +238,7 @@ class Entry(View):
     seq: int
     """Its number in the scope's chain, from 1."""
     kind: str
-    """What it did: open, upload, grant, reserve, read, spend, charge, settle, compensate, freeze, unfreeze,
+    """Its action: open, upload, grant, reserve, read, spend, charge, settle, compensate, freeze, unfreeze,
     reconcile, unwitnessed, accept, recovery."""
     job: str | None = None
     """That it is about; None: none."""
@@ -262,17 +262,17 @@ class AuditLine(View):
     id: str
     """`evt_...`."""
     principal: str | None
-    """Who asked, `pr_...`; None: no key was recognised."""
+    """The principal who asked, `pr_...`; None: no key was recognised."""
     action: str
     """Method and route."""
     target: str | None
-    """What it was about; None: nothing of its own."""
+    """Its subject; None: nothing of its own."""
     status: int
     """HTTP status of the answer."""
     code: str | None
     """Of the refusal; None where there was none."""
     request_id: str
-    """As the answer told it, for the operator's log."""
+    """As the answer had it, for the operator's log."""
     created_at: str
     """When it was answered."""
 
@@ -300,7 +300,7 @@ class Worker(View):
     gpus: int
     """That it has."""
     site: str = ""
-    """Whose records it reads; empty: the service's own."""
+    """The site whose records it reads; empty: the service's own."""
     version: str
     """Of its code."""
     alive: bool
@@ -319,14 +319,14 @@ class Verification(View):
     ok: bool | None
     """Whether all of it recomputes; None: no pass has ended yet."""
     entries: int | None = None
-    """Lines that were read; None: not told."""
+    """Lines that were read; None: not given."""
     head: str | None = None
-    """SHA-256 of the last line that was read; None: not told."""
+    """SHA-256 of the last line that was read; None: not given."""
     verified_at: str | None = None
-    """When the last line was read; None: not told."""
+    """When the last line was read; None: not given."""
     first_bad: int | None = None
     """Number of the first line that does not recompute; None: all do."""
     reason: str | None = None
-    """What is wrong with it; None: nothing."""
+    """The fault in it; None: none."""
     unwitnessed: tuple[Gap, ...] = ()
     """Where entries may be missing."""

@@ -1,4 +1,4 @@
-"""Commands that look on: what was done with a dataset, and what became of its budget."""
+"""Commands that look on: the activity on a dataset, and the history of its budget."""
 
 from collections.abc import Sequence
 from itertools import islice
@@ -106,7 +106,7 @@ def history_table(found: Sequence[PointView]) -> RenderableType:
 
 @app.command()
 def service(*, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
-    """Show how the service is. What it stands on, what waits, who serves, and what failed; for admins and auditors."""
+    """Show how the service is. It shows parts, waiting jobs, workers and failures; for admins and auditors."""
     with Client(url, secret) as client:
         found = client.service()
     line(found.model_dump_json()) if as_json else out.print(service_tables(found))

@@ -11,7 +11,7 @@ import httpx
 from farthing.errors import FarthingError, Unreachable
 
 SENDS: Final = 5
-"""How often one request is sent at most when no answer comes, or one that asks to come back."""
+"""The most times that one request is sent when no answer comes, or one that asks to come back."""
 FIRST_PAUSE_SECONDS: Final = 0.5
 LONGEST_PAUSE_SECONDS: Final = 10.0
 WAITED_OUT: Final = frozenset(
@@ -83,7 +83,7 @@ class Wire:
         Args:
             method: of HTTP.
             path: below the service's address.
-            sends: how often it is sent at most.
+            sends: the most times that it is sent.
             passing: codes of refusals after which it is sent again.
             request: as httpx takes it.
 

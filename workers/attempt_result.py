@@ -34,7 +34,7 @@ _FAILURES: Final[dict[int, AttemptResult]] = {
     Outcome.PEER_LOST: AttemptResult.PEER_LOST,
 }
 _LOSSES: Final = (AttemptResult.TRAINER_FAILED, AttemptResult.LIMIT_EXCEEDED)
-"""Of a client by itself."""
+"""Of a site by itself."""
 _CANCEL: Final = "asked-to-cancel"
 _OVER_LIMIT: Final = "over-time"
 
@@ -60,7 +60,7 @@ def attempt_result(run: Run, child: Child) -> AttemptResult:
 def endings(run: Run) -> list[tuple[Claim, AttemptResult]]:
     """Return what is to be written of a run whose children have all ended, in this order.
 
-    A federated job's clients that died by themselves are lost, one by one; the others stopped, or were stopped, for
+    A federated job's sites that died by themselves are lost, one by one; the others stopped, or were stopped, for
     that, and wait to go on together. Where they gave up on each other and nobody is to blame, nothing is written: the
     lease runs out, and who sweeps counts the attempt as a lost one.
     """
@@ -74,7 +74,7 @@ def endings(run: Run) -> list[tuple[Claim, AttemptResult]]:
 
 
 def losses(run: Run) -> list[tuple[Claim, AttemptResult]]:
-    """Return the clients of a run with a seat that died by themselves: their own supervisor writes that."""
+    """Return the sites, of a run with a site's session, that died by themselves: their own supervisor writes that."""
     if run.lost or run.cancel or run.over_limit:
         return []
     judged = [(child.claim, attempt_result(run, child)) for child in run.children]
@@ -82,7 +82,7 @@ def losses(run: Run) -> list[tuple[Claim, AttemptResult]]:
 
 
 def said(run: Run) -> str:
-    """Return how the children of a run with a seat have ended, for the seat that concludes from all of them."""
+    """Return the endings of the children of a run with a site's session, for the session that concludes from all."""
     words = {attempt_result(run, child).value for child in run.children}
     flags = {word for word, raised in ((_CANCEL, run.cancel), (_OVER_LIMIT, run.over_limit)) if raised}
     return ",".join(sorted(words | flags))
@@ -96,7 +96,7 @@ def concluded(statuses: Iterable[str]) -> AttemptResult:
 
 
 def _whole(found: set[AttemptResult], *, cancel: bool, over_limit: bool) -> AttemptResult:
-    """Return what becomes of a federated job whose clients ended so."""
+    """Return what becomes of a federated job whose sites ended so."""
     if AttemptResult.LOST in found or found == {AttemptResult.DONE}:
         return min(found, key=lambda one: one is not AttemptResult.LOST)
     if cancel or over_limit:
@@ -104,7 +104,7 @@ def _whole(found: set[AttemptResult], *, cancel: bool, over_limit: bool) -> Atte
     for alike in (
         AttemptResult.DIVERGED,
         AttemptResult.GPU_UNAVAILABLE,
-    ):  # all clients, whether or not they came to say so
+    ):  # all sites, whether or not they came to say so
         if alike in found:
             return alike
     stopped = {*_LOSSES, AttemptResult.STOPPED, AttemptResult.CANCELLED}

@@ -105,7 +105,7 @@ class Service:
 
 
 class Embedded:
-    """The parent: prepares the home and keeps the services alive until it is told to stop."""
+    """The parent: prepares the home and keeps the services alive until it receives the order to stop."""
 
     def __init__(self, settings: ServiceSettings, supervisor: str = SUPERVISOR) -> None:
         port = settings.port or free_port(settings.host)

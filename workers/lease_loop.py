@@ -33,7 +33,7 @@ BROKEN_GPU_REST_SECONDS: Final = 60.0
 """After a job could not use its GPU, so that a broken one does not fail all that wait."""
 
 _AGAIN_SECONDS: Final = 4.0
-"""Before another seat in the same federated job: sites that cannot reach each other need not try at every turn."""
+"""Before another session in the same federated job: sites that cannot reach each other need not try at every turn."""
 _FROZEN_SECONDS: Final = 60.0
 """Between two lines that say that the ledger is frozen: it is asked at every turn, and other questions are answered."""
 _GRAIN: Final = 1000
@@ -53,7 +53,7 @@ class Claimed:
 
 @dataclass
 class _Held:
-    """A seat that a slot is kept free for; times by `clock_seconds`."""
+    """A session of a site that a slot is kept free for; times by `clock_seconds`."""
 
     offer: Offer
     until: float
@@ -265,7 +265,7 @@ class LeaseLoop:
             self._free_seat(slot)
 
     def _shun(self, job_id: str, most_seconds: float) -> None:
-        """Offer no seat in a job for a while, at least half of `most_seconds`."""
+        """Offer no session in a job for a while, at least half of `most_seconds`."""
         self._shunned[job_id] = clock_seconds() + most_seconds * (1 + secrets.randbelow(_GRAIN) / _GRAIN) / 2
 
     def _free_seat(self, slot: Slot) -> None:

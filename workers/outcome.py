@@ -1,7 +1,7 @@
 """Outcomes of a trainer, as exit statuses: a closed list, because an outcome is an output.
 
 Nothing else leaves a trainer but what it writes to the database through its fence: no text, no traceback. The failing
-phases are told apart for the operator's log only; an analyst sees one code for all of them.
+phases differ in the operator's log only; an analyst sees one code for all of them.
 """
 
 from enum import IntEnum
@@ -24,7 +24,7 @@ class Outcome(IntEnum):
     NO_GPU = 15
     """The GPU it was pinned to cannot be used; no record was opened."""
     PEER_LOST = 16
-    """Another client of the federated job has gone, or did not come in time."""
+    """Another site of the federated job has gone, or did not come in time."""
     FAILED_OPENING = 20
     FAILED_TRAINING = 21
     FAILED_PUBLISHING = 22

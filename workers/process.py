@@ -21,7 +21,7 @@ def die_with_parent(parent: int, how: signal.Signals = signal.SIGKILL) -> None:
     """Ask for `how` when the thread that created this process ends, and check that it has not ended already.
 
     Args:
-        parent: process id of the parent, as told by the parent.
+        parent: process id of the parent, as given by the parent.
         how: the signal to get.
 
     Raises:

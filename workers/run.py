@@ -1,4 +1,4 @@
-"""One attempt in the hands of a supervisor: one child, or, of a federated job, one for each client."""
+"""One attempt in the hands of a supervisor: one child, or, of a federated job, one for each site."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class Child:
     ordered: bool = False
     """Killed because it did not stop in time after being asked to."""
     peer_lost: bool = False
-    """Killed because another client had gone, and it did not find that out in time."""
+    """Killed because another site had gone, and it did not find that out in time."""
     pipe: int | None = None
     """Where it tells of a failure, until it has ended."""
     incident: Incident | None = None
@@ -50,15 +50,15 @@ class Run:
     beaten_at: float
     """When the last beat that was answered well was sent."""
     meeting: Path | None = None
-    """The folder where the clients of a federated job meet; None: the job is one child's, or they meet elsewhere."""
+    """The folder where the sites of a federated job meet; None: the job is one child's, or they meet elsewhere."""
     seated: bool = False
-    """Other supervisors run some clients of the federated job: this one beats for its own seat, and leaves it."""
+    """Other supervisors run some sites of the federated job: this one beats for its own session, and leaves it."""
     asked_at: float = 0.0
-    """When the last beat was sent. `beaten_at` is earlier where another seat's beats are older than this one's."""
+    """When the last beat was sent. `beaten_at` is earlier where another session's beats are older than this one's."""
     cancel: bool = False
     """A person asked to cancel."""
     part: bool = False
-    """A person asked to cancel one client of several: the others stop, and wait to go on without it."""
+    """A person asked to cancel one site of several: the others stop, and wait to go on without it."""
     lost: bool = False
     """The job is not, or may no longer be, ours."""
     over_limit: bool = False
@@ -70,7 +70,7 @@ class Run:
 
     @property
     def federated(self) -> bool:
-        """Whether each child is a client of a federated job."""
+        """Whether each child is a site of a federated job."""
         return self.meeting is not None or self.seated
 
     @property

@@ -1,4 +1,4 @@
-"""Where the clients of a federated job meet, under a fresh key: in a folder of their own, or as the database says."""
+"""Where the sites of a federated job meet, under a fresh key: in a folder of their own, or as the database says."""
 
 import os
 import secrets
@@ -17,11 +17,11 @@ _FILE: Final = "file://"
 
 
 def seated(order: TrainerMessage, taken: ClaimedJob, folder: Path | None) -> list[TrainerMessage]:
-    """Return each client's order: its own claim and its own dataset's key, and no key that opens anything else.
+    """Return each site's order: its own claim and its own dataset's key, and no key that opens anything else.
 
     Args:
         order: of the federated job.
-        taken: its clients that this supervisor runs.
+        taken: its sites that this supervisor runs.
         folder: where they meet, for this user only, and for this attempt; None: other supervisors run some, too.
     """
     settings = order.settings.model_copy(update={"master_key": None, "master_key_file": Path(os.devnull)})

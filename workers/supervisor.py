@@ -1,9 +1,9 @@
 """Run trainers: claim, start a fresh child, beat, watch its limits, and end what it leaves open.
 
 `python -m workers.supervisor`, with every setting in FARTHING_... Two threads share the work. The main one starts
-children and kills them and never waits for the database, because the parent-death signal follows the thread that
-created a child, and because a child must be stopped in time even while the database does not answer. The other one
-does all that is written: it claims, beats and fails (`workers.lease_loop`).
+children and kills them, and never waits for the database. There are two reasons: the parent-death signal follows the
+thread that created a child, and a child must be stopped in time even while the database does not answer. The other
+thread does all that is written: it claims, beats and fails (`workers.lease_loop`).
 
 A supervisor kills its child three quarters of a lease after it sent its last good beat, by a clock that also counts
 suspension. A child is gone before anybody else can claim its job; if it were not, its fence would be refused.
@@ -113,7 +113,7 @@ class Supervisor:
         self._orphaned = {group for group in self._orphaned if reap_group(group)}
 
     def _start(self, claimed: Claimed) -> None:
-        """Give the order to a fresh process, or each client's to one of its own; each serves one job only."""
+        """Give the order to a fresh process, or each site's to one of its own; each serves one job only."""
         settings, taken = self._settings, claimed.taken
         resources, gpu = taken.resources, claimed.slot.gpu
         order = TrainerMessage(
@@ -169,7 +169,7 @@ class Supervisor:
             self._ask_to_stop(run, now, self._drain_until)
 
     def _reap(self, run: Run, now: float) -> None:
-        """Take note of children that have ended; the clients of a federated job cannot go on without one that has."""
+        """Take note of children that have ended; the sites of a federated job cannot go on without one that has."""
         for child in run.living:
             status = child.process.poll()
             if status is None:
@@ -195,7 +195,7 @@ class Supervisor:
 
 
 def _forget(run: Run) -> None:
-    """Delete the place where the clients met."""
+    """Delete the place where the sites met."""
     if run.meeting is not None:
         shutil.rmtree(run.meeting, ignore_errors=True)
 

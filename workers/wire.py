@@ -18,7 +18,7 @@ class TrainerMessage(Frozen):
     gpu: str | None = None
     """The GPU, by its UUID, that the trainer is pinned to; None: it computes on the CPU and sees no GPU."""
     seat: SiteConnection | None = None
-    """A client's among those of a federated job; None: the job is one."""
+    """A site's among those of a federated job; None: the job is one."""
 
 
 class RankMessage(Frozen):

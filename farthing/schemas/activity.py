@@ -1,4 +1,4 @@
-"""Activity: what was done with a dataset, one view a request."""
+"""Activity: requests about a dataset, one view each."""
 
 from typing import Literal
 

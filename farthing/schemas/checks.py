@@ -1,4 +1,4 @@
-"""Checks: what holds of a certificate, or of a signed head, that somebody uploaded."""
+"""Checks: the verdict on a certificate, or on a signed head, that somebody uploaded."""
 
 from typing import Any, Literal
 
@@ -7,7 +7,7 @@ from farthing.schemas.provenance import Declared, Drawn, Operational, Paid, Time
 
 
 class CertificateCheckView(View):
-    """What holds of an uploaded certificate or signed head.
+    """The verdict on an uploaded certificate or signed head.
 
     The service checks with its own keys and its own ledger. To trust neither, check offline.
     """
@@ -18,13 +18,13 @@ class CertificateCheckView(View):
     signature: Operational[Literal["good", "bad"]]
     """Whether a key of this installation signed it while the key was in use."""
     signature_fault: Operational[str | None]
-    """What is wrong with the signature; null: it is good."""
+    """The fault of the signature; null: it is good."""
     ledger: Paid[Literal["agrees", "differs", "not-compared"]]
     """Whether the ledger here has the entries that it names, and says what it says."""
     ledger_note: Paid[str | None]
-    """What differs, or why the ledger was not compared; null: it agrees."""
+    """The difference, or the reason why the ledger was not compared; null: it agrees."""
     kind: Declared[Literal["certificate", "head"] | None]
-    """What was signed; null where the signature is bad, as all that follows."""
+    """The kind of text that was signed; null where the signature is bad, like each field below."""
     issuer: Drawn[str | None]
     """Installation that signed it."""
     key: Drawn[str | None]
@@ -38,6 +38,6 @@ class CertificateCheckView(View):
     model: Drawn[str | None]
     """Model that the job released; null: none, or a head."""
     promise: Paid[dict[str, Any] | None]
-    """What it promises, under both adjacencies; null of a head and of a federated job."""
+    """Its promise, under both adjacencies; null of a head and of a federated job."""
     uncovered: Declared[list[str]]
     """Members of the certificate that no entry of the ledger covers, by name."""

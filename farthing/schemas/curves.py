@@ -12,7 +12,7 @@ class CurvePointView(View):
     mu: Declared[str]
     """Privacy target of the job."""
     epsilon_alone: Declared[str]
-    """What it is worth at the scope's delta, had nothing else been drawn."""
+    """Its epsilon at the scope's delta, had nothing else been drawn."""
     budget_share: Declared[str]
     """Price, as a share of the whole budget from 0 to 1."""
     asked: Declared[bool]

@@ -1,4 +1,4 @@
-"""Documents for people: what a page, a file of HTML, a PDF and a text show alike."""
+"""Documents for people: the content that a page, a file of HTML, a PDF and a text show alike."""
 
 from typing import Literal
 
@@ -19,7 +19,7 @@ class ReportTableView(View):
     """A table; the first cell of a row says what the row is about."""
 
     title: Paid[str]
-    """What it shows."""
+    """Subject of the table."""
     columns: Paid[list[str]]
     """Heads."""
     rows: Paid[list[list[str]]]
@@ -47,9 +47,9 @@ class Document(View):
     """A text about one thing: facts at its head, and parts below them."""
 
     title: Paid[str]
-    """What it is about."""
+    """Its subject."""
     facts: list[FactView]
-    """What it is about, by name."""
+    """Facts about its subject, by name."""
     sections: list[SectionView]
     """Its parts."""
 

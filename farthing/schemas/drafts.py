@@ -7,7 +7,7 @@ from farthing.schemas.provenance import Declared, Drawn, OwnerOnly, Timed
 
 
 class CellCounts(View):
-    """How the cells of one column were read; the counts are private."""
+    """Counts of one column's cells as they were read; the counts are private."""
 
     name: Declared[str]
     """The column's."""
@@ -42,6 +42,6 @@ class DraftView(View):
     many_excluded: OwnerOnly[bool]
     """Whether more than 5 % of the records are excluded."""
     columns: OwnerOnly[list[CellCounts]]
-    """How the cells of each column were read; empty until there is a file."""
+    """Counts of each column's cells as they were read; empty until there is a file."""
     expires_at: Timed[str]
     """When the draft is erased, unless it is sealed before."""

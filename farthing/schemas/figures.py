@@ -42,7 +42,7 @@ def _short(share: str, rounding: str) -> str:
 
 
 def statistic(value: float | None) -> str:
-    """Write an estimate with four digits and a real minus; what is None is empty."""
+    """Write an estimate with four digits and a real minus; None is empty."""
     if value is None:
         return ""
     text, mark, exponent = f"{value:.4g}".partition("e")
@@ -69,7 +69,7 @@ def level_words(level: float) -> str:
 
 
 def number(value: str | float | Decimal | None) -> str:
-    """Write a number with commas between thousands and a real minus; what is None is empty."""
+    """Write a number with commas between thousands and a real minus; None is empty."""
     if value is None:
         return ""
     return _grouped(value if isinstance(value, Decimal) else Decimal(str(value)))

@@ -19,7 +19,7 @@ class PointView(View):
     job: Drawn[str]
     """`job_...`; of a federated job its site here."""
     dataset: Drawn[str]
-    """Whose records the job was for, `ds_...`."""
+    """The dataset that the job was for, `ds_...`."""
     principal: Drawn[str]
     """Sender of the job, `pr_...`."""
     name: Operational[str | None]
@@ -27,12 +27,12 @@ class PointView(View):
     method: Operational[str | None]
     """Kind of the optimizer; null: the job is not for this key."""
     held: Paid[str]
-    """What the job reserved at first, its retry allowance included."""
+    """The job's first reservation, its retry allowance included."""
     charged: Paid[str]
-    """What the job spent in all, less what was given back."""
+    """The job's spending in all, less the part that was given back."""
     spent: Paid[str]
-    """What was spent of the budget after it, by all jobs."""
+    """The part of the budget that was spent after it, by all jobs."""
     reserved: Paid[str]
-    """What was reserved then, by jobs that went on."""
+    """The part that was reserved then, by jobs that went on."""
     remaining: Paid[str]
-    """What was left then."""
+    """The part that was left then."""

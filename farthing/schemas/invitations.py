@@ -23,7 +23,7 @@ class InvitationView(View):
     budget_cap: Declared[dict[str, Any] | str | None]
     """Part of that dataset's budget; null: no access."""
     state: Operational[Literal["waiting", "accepted", "withdrawn", "expired"]]
-    """What became of it."""
+    """Its state."""
     created_at: Timed[str]
     """Time at which it was made."""
     expires_at: Timed[str]

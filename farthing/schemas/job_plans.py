@@ -1,4 +1,4 @@
-"""Answers about the plan of a job: what each of its chunks draws and costs."""
+"""Answers about the plan of a job: the draws and the cost of each chunk."""
 
 from typing import Literal
 

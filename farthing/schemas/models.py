@@ -1,4 +1,4 @@
-"""Answers about trained models: what a list shows of each, and what an owner said of a release."""
+"""Answers about trained models: the entry of each in a list, and an owner's word on a release."""
 
 from typing import Literal
 
@@ -7,7 +7,7 @@ from farthing.schemas.provenance import Declared, Drawn, Operational, Timed
 
 
 class Lineage(View):
-    """What a model comes from."""
+    """The origin of a model."""
 
     models: Drawn[list[str]]
     """Models that its job was about, `mdl_...`; mostly none."""
@@ -16,7 +16,7 @@ class Lineage(View):
 
 
 class ReleaseDecision(View):
-    """What an owner said of a release that waited for approval."""
+    """An owner's word on a release that waited for approval."""
 
     outcome: Operational[Literal["approved", "rejected"]]
     """Whether the release may be read."""
@@ -53,7 +53,7 @@ class TrainedModel(View):
     approval: Operational[str]
     """not-needed, pending, approved, rejected, retired or retracted."""
     lineage: Lineage
-    """What it comes from."""
+    """Its origin."""
     created_at: Timed[str]
     """When it was released, on a coarse grid of time."""
     expires_at: Timed[str | None]

@@ -34,7 +34,7 @@ class OfferView(View):
 
 
 class OffersView(View):
-    """What still fits in a dataset's budget, for typical jobs; no record is read."""
+    """The typical jobs that still fit in a dataset's budget; no record is read."""
 
     dataset: Drawn[str]
     """`ds_...`."""

@@ -1,4 +1,4 @@
-"""Where each thing that leaves the house comes from, as a property of its type: what is public is no matter of habit.
+"""The source of each thing that leaves the house, as a property of its type; habit does not decide what is public.
 
 Every field of every view says one of four things, here and in the OpenAPI document (`x-provenance`):
 
@@ -7,10 +7,10 @@ Every field of every view says one of four things, here and in the OpenAPI docum
 * `owner-only`: it may be a function of records, and nobody but their owner is shown it;
 * `operational`: it comes from the service's own doings: identifiers, times, states, settings.
 
-So a function of the records is `paid` or `owner-only`, or it does not leave. A field whose type is a view may leave it
-to its fields; one that says something itself says it for all below it. What is operational and differs each time
-says so (`x-varies`): drawn at random, or a time. `tests/laws/test_provenance.py` compares all that is neither paid nor
-its owner's between two services whose records differ in nothing but their values.
+A function of the records is therefore `paid` or `owner-only`, or it does not leave. A field whose type is a view may
+leave it to its fields; one that says something itself says it for all below it. An operational value that differs each
+time is marked (`x-varies`): drawn at random, or a time. `tests/laws/test_provenance.py` compares all that is neither
+paid nor its owner's between two services whose records differ in nothing but their values.
 """
 
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class Provenance(StrEnum):
 
 @dataclass(frozen=True)
 class Mark:
-    """What a field says of itself."""
+    """The statement of a field about itself."""
 
     provenance: Provenance
     varies: Literal["random", "time"] | None = None

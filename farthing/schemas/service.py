@@ -1,4 +1,4 @@
-"""Service: how it is, in one view for those who run it and those who audit it."""
+"""Service: its state, in one view for those who run it and those who audit it."""
 
 from typing import Literal
 
@@ -145,7 +145,7 @@ class LimitsView(View):
 
 
 class ServiceView(View):
-    """The state of the service: what it stands on, what waits, who serves, and what failed."""
+    """The state of the service: its parts, its waiting jobs, its workers, and its failures."""
 
     object: Literal["service"] = "service"
     status: Operational[Literal["ready", "degraded", "not-ready"]]
@@ -153,7 +153,7 @@ class ServiceView(View):
     trouble: Operational[str | None]
     """Why it is not ready, and what an operator does about it; null: it is."""
     parts: list[PartView]
-    """What it stands on; empty while it is not ready."""
+    """Parts that it stands on; empty while it is not ready."""
     free_disk_bytes: Operational[int]
     """Free on the file system of its home."""
     witness_behind: Operational[int | None]
@@ -177,6 +177,6 @@ class ServiceView(View):
     failures: list[FailureCountView]
     """Failures of the last day, the last first."""
     versions: VersionsView
-    """What runs here."""
+    """Versions that run here."""
     limits: LimitsView
-    """What a principal may ask for."""
+    """Limits of a principal's requests."""
