@@ -3,9 +3,9 @@
 Jobs with noise go through HTTP; by the paper's method, and by the default one, whose weights are those it learned. The
 one with hardly any is run by what a trainer runs, for no budget that the service keeps has room for it.
 
-The reference minimises the same weighted loss: statsmodels' GLM with the public Mallows weights on the encoded
-columns, told in declared units. False alarms of the short run: with honest 95 % intervals, 5 of 21 key coefficients
-outside has probability below 1e-3 if they were independent; more than 7, which fails here, below 1e-5.
+The reference minimises the same weighted loss: statsmodels' GLM with the public Mallows weights on the encoded columns,
+reported in declared units. False alarms of the short run: with honest 95 % intervals, 5 of 21 key coefficients outside
+has probability below 1e-3 if they were independent; more than 7, which fails here, below 1e-5.
 """
 
 import csv

@@ -1,6 +1,6 @@
-"""Certificates for released models through HTTP: what DP-SGD found, a saddle, two clients; Gauss-PSGD on the same law.
+"""Certificates for released models through HTTP: DP-SGD's result, a saddle, two sites; Gauss-PSGD on the same law.
 
-Targets are squares of a margin, (0.95 a)^2 give or take 0.08, a and b being signs: zero is a saddle with curvature -0.9
+Targets are squares of a margin, (0.95 a)^2 give or take 0.08, a and b being signs. Zero is a saddle with curvature -0.9
 in every direction, and the minima, plus and minus 0.95 on either axis, have 1.8. Constants are declared as they are:
 the mean loss has a Hessian that changes by 12 |theta| at most, gradients lie within 0.3 of their mean near the points,
 their changes within 2.

@@ -1,7 +1,7 @@
 """Certificates of a gradient alone, as jobs: of models that rounds of escape cannot look at, by records of others.
 
-One service, one declaration: three classes, a number and its square. What is told is compared with the same mean
-gradient in plain NumPy for the multinomial model, whose released theta and encoding are all that takes.
+One service, one declaration: three classes, a number and its square. The answer is compared with the same mean gradient
+in plain NumPy for the multinomial model. That needs nothing but its released theta and encoding.
 """
 
 import io

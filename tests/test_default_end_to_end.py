@@ -59,7 +59,7 @@ def submit(service: Embedded, dataset: str, **body: Any) -> Any:
 def test_ordinary_data_are_covered_by_the_job_that_names_no_method(service: Embedded, dataset: str) -> None:
     """Of 17 intervals at least 9 hold (3e-8 by the binomial law), none is six standard errors off: 6e-8 in all.
 
-    What stood in every guide before covered 34 % of such coefficients, an intercept of -2.03 +- .03 for -.99 among
+    The earlier default of every guide covered 34 % of such coefficients, an intercept of -2.03 +- .03 for -.99 among
     them, and flagged nothing.
     """
     answer = submit(service, dataset, model=LOGISTIC)
@@ -145,8 +145,8 @@ def test_what_the_default_cannot_fit_is_refused_and_never_fitted_by_another_meth
 def test_an_owner_declares_deviations_and_an_analyst_asks_what_finds_an_effect(service: Embedded) -> None:
     """Before and after: the width lies between the ends, or a fifth beyond.
 
-    Of 40 such jobs standard errors varied by 3 % about what is foreseen, so that a fifth is six deviations (2e-9) for
-    each of 17; so are the ends of .7 and 1.35.
+    Over 40 such jobs, standard errors varied by 3 % about their predictions, so that a fifth is six deviations (2e-9)
+    for each of 17. The ends of .7 and 1.35 are as far.
     """
     own = [{**one, "deviation": 1.0, "typical": 0.0} if one["name"] in NAMES else one for one in COLUMNS]
     named = service.upload(ordinary(), columns=own, budget={"epsilon": "19", "delta": "1e-6"})
@@ -195,7 +195,7 @@ def test_three_owners_fit_one_model_together_with_intervals(service: Embedded) -
 
 
 def test_a_federation_of_several_needs_all_of_its_clients(service: Embedded, dataset: str) -> None:
-    """What was learned from a client that is lost would be part of intervals about the others."""
+    """The answers of a lost site would be part of intervals about the others."""
     other = service.upload(ordinary(), columns=COLUMNS, budget={"epsilon": "8", "delta": "1e-6"})
     named = {"datasets": [dataset, other], "quorum": 1}
     body = {"federation": named, "model": LOGISTIC, "privacy": {"mu": "0.1"}}

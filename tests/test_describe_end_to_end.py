@@ -320,7 +320,7 @@ def test_a_look_that_does_not_fit_is_refused_by_name(
 
 
 def test_a_look_that_waits_for_approval_or_was_rejected_is_refused(service: Embedded) -> None:
-    """Whoever asks for approval decides whether a description may be read, and named."""
+    """An owner who asks for approval decides if a description may be read, and named."""
     owned = service.upload(People().csv(), **DECLARED, budget={"epsilon": "8", "delta": "1e-6"}, approval=True)
     cheap = request(columns=["age"], statistics=["means"]) | {"privacy": {"mu": "0.1"}}
     jobs = [service.wait(service.submit(owned, **cheap)) for _ in range(2)]

@@ -1,4 +1,4 @@
-"""What pages say of the tree is true: links lead somewhere, and every file, name, module and command is there."""
+"""Pages are true of the tree: links lead somewhere, and every file, name, module and command is there."""
 
 import re
 from functools import cache

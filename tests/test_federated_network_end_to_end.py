@@ -11,7 +11,7 @@ from tests.support.federated import SIZES, check, states, submit
 from tests.test_second_order_network_end_to_end import FIGURES
 
 pytestmark = pytest.mark.slow
-"""What it rests on is quick: `tests/workers/test_federation.py`, `tests/training/test_network.py`."""
+"""Quick tests of its parts: `tests/workers/test_federation.py`, `tests/training/test_network.py`."""
 
 LAYERS = [linear(6), activation("tanh"), linear(1)]
 OPTIMIZER = {"kind": "gauss_psgd", **FIGURES, "batch": 60, "difference_batch": 6, "clip": 1.0}

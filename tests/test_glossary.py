@@ -145,8 +145,8 @@ RETIRED = (
 Prose words are here only where they mean nothing else.
 """
 RETIRED_FIELDS = frozenset({"percent", "client", "clients", "grant", "grants"})
-"""Names that fields of requests and answers no longer have: each part of a budget is a `budget_share`, each party to a
-federated job one of its `sites`, and the most that a principal may use a `budget_cap`.
+"""Names that fields of requests and answers no longer have. Each part of a budget is a `budget_share`, and each party
+to a federated job one of its `sites`. The most that a principal may use is a `budget_cap`.
 """
 SIGNED = {"farthing.certificate_forms", "farthing.certificates"}
 """Modules that read signed documents, whose names never change."""
@@ -161,7 +161,7 @@ ALLOWED = {
         "tests/test_migrations.py",
     },
 }
-"""Files that may name one all the same: what refuses a database of before the first release, and why rooms moved."""
+"""Files that may name one: they refuse a database from before the first release, or say why rooms moved."""
 TREES = (
     "api",
     "benchmarks",

@@ -208,7 +208,7 @@ MARKUP = re.compile(
 
 
 def test_markup_is_made_by_templates() -> None:
-    """What templates escape, a string put together by hand may forget to. The planted bug is a cell of a table."""
+    """A string put together by hand may forget an escape that templates make. The planted bug is a cell of a table."""
     rooms = ("core", "workers", "farthing", "public_planner")
     found = [str(path.relative_to(ROOT)) for top in rooms for path in sorted((ROOT / top).rglob("*.py"))
              if MARKUP.search(path.read_text())]  # fmt: skip

@@ -226,7 +226,7 @@ DECLARED: dict[str, dict[str, Any]] = {
     ],
 )
 def test_a_network_is_trained_under_declared_constants(service: Embedded, kind: str, select: str | None) -> None:
-    """Whatever of its loss was declared is told with what it certifies: nobody has checked it."""
+    """The answer gives the declared constants of its loss beside its certificate: nobody has checked them."""
     dataset = service.upload(phases_csv(25_000), columns=PHASES, budget=WEAK)
     optimizer = {"kind": kind, "clip": 2.0, **DECLARED[kind], **({} if select is None else {"select": select})}
     body = {"model": SMALL_NETWORK, "optimizer": optimizer, "privacy": {"mu": "4"}}

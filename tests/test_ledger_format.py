@@ -467,7 +467,7 @@ def reorder(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def pay_after_reading(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The payment is told after the job has ended."""
+    """Move the payment's entry behind the end of its job."""
     payment, end = the(told, "spend"), the(told, "settle")
     rest = [body for body in told if body is not payment]
     place = rest.index(end)
@@ -606,7 +606,7 @@ def settle_more_than_is_left(told: list[dict[str, Any]]) -> None:
 
 
 def pay_again_as_one(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A chunk that was paid twice is told once."""
+    """Leave out one of the two entries of a chunk that was paid twice."""
     gone = the(told, "spend", again=True)
     return [body for body in told if body is not gone]
 
@@ -902,7 +902,7 @@ def test_what_only_a_kept_head_can_tell(lines: list[str], change: Change) -> Non
 
 
 def test_entries_of_version_1_are_held_to_their_own_rules(lines: list[str]) -> None:
-    """What 0.1.0 wrote: no entry said that a job reads, and a correction of a job that read followed.
+    """Entries as 0.1.0 wrote them: none said that a job reads, and a correction of a job that read followed.
 
     A job of one version goes on in the other.
     """

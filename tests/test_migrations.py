@@ -1,4 +1,4 @@
-"""Migrations: what each does to tables, and that what the first release left is read, upgraded and verified."""
+"""Migrations: the effect of each on tables; a database of the first release is read, upgraded and verified."""
 
 import json
 import re

@@ -150,7 +150,7 @@ def test_a_job_goes_on_where_it_was_when_its_supervisor_was_killed(service: Embe
 def test_training_goes_on_from_public_weights(
     client: Client, dataset: str, trained: Model, train: Any, count: int, processes: int
 ) -> None:
-    """The last layer's may be missing, as where there were other classes; what is not trained stays as it was."""
+    """The last layer's may be missing, as where there were other classes; untrained tensors stay as they were."""
     given = {name: at for name, at in load(trained.export("safetensors")).items() if name.startswith("0.")}
     weights = client.pretrained.upload(save(given), "digits")
     assert weights.tensors == {"0.weight": (8, 1, 3, 3), "0.bias": (8,)}

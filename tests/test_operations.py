@@ -160,7 +160,7 @@ class TestRestoringPostgresql:
         cluster.submit()
 
     def test_workers_find_a_database_that_was_put_back_under_them(self, cluster: Cluster, tmp_path: Path) -> None:
-        """Whoever comes first, a claim or a sweep: nothing is read on a ledger that forgot a payment."""
+        """A claim or a sweep may come first: nothing is read on a ledger that forgot a payment."""
         cluster.submit()
         dump = tmp_path / "yesterday.dump"
         tool("pg_dump", "--format=custom", f"--file={dump}", libpq(cluster.url))

@@ -1,4 +1,4 @@
-"""What the guarantee rests on holds under `python -O` too, and the service does not start there at all."""
+"""The checks behind the guarantee hold under `python -O` too, and the service does not start there at all."""
 
 import os
 import subprocess

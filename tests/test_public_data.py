@@ -1,4 +1,4 @@
-"""Public data sets: what is fetched is compared with its digest, kept, and read without a network afterwards."""
+"""Public data sets: each download is compared with its digest, kept, and read without a network afterwards."""
 
 import gzip
 import io

@@ -1,4 +1,4 @@
-"""Models are trained on one dataset and one is selected on others, through HTTP: priced, charged, linked, told."""
+"""Models are trained on one dataset and one is selected on others, through HTTP: priced, charged, linked, reported."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a run leaves behind: logs that hold nothing of the data, and after an erasure not one cell, anywhere."""
+"""Traces of a run: logs that hold nothing of the data, and after an erasure not one cell, anywhere."""
 
 import json
 import logging
@@ -116,7 +116,7 @@ def break_on(cell: float) -> None:
 
 
 class TestAnErrorsText:
-    """Of an exception only its class and its places are told, whoever logs it."""
+    """An exception is logged with its class and its places only, by every logger."""
 
     def test_is_never_written(self, capsys: pytest.CaptureFixture[str]) -> None:
         before = logging.getLogger().handlers[:], logging.getLogger().level

@@ -32,7 +32,7 @@ class Scribe:
 
 
 class Careless(Batcher[int, int]):
-    """The planted bug: what fells a round is told to all of it."""
+    """The planted bug: an error that ends a round is the answer to every question in it."""
 
     def _answers(self, questions: Sequence[int]) -> Sequence[int | Exception]:
         try:

@@ -1,4 +1,4 @@
-"""The route of the check; what holds is tested in `tests/service/test_checks.py`."""
+"""The route of the check; `tests/service/test_checks.py` tests its verdicts."""
 
 import httpx
 

@@ -283,7 +283,7 @@ class TestCap:
             assert upload(client)["rows"] == 400
 
     def test_a_stream_over_the_cap_is_refused_long_before_its_end(self, narrow: Service) -> None:
-        """By a client that listens while it sends; what it sends until then lies in buffers of the two sockets."""
+        """The client listens while it sends; buffers of the two sockets hold everything that it sends until then."""
         host, port = narrow.url.removeprefix("http://").split(":")
         lines = ("POST /v1/datasets HTTP/1.1", f"Host: {host}", f"Authorization: Bearer {narrow.key}")
         lines += (f"Content-Type: {UPLOAD_TYPE}", "Transfer-Encoding: chunked", "", "")

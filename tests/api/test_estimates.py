@@ -1,4 +1,4 @@
-"""What an estimate predicts, and the other way round: goals, as they cross the wire."""
+"""Predictions of an estimate, and the other way round: goals, as they cross the wire."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A disk without room: what is asked then is refused by name, and goes on once there is room."""
+"""A disk without room: requests are refused by name then, and succeed once there is room."""
 
 import time
 from pathlib import Path

@@ -309,7 +309,7 @@ def answer_to(service: Service, sent: bytes) -> tuple[int, dict[str, Any]]:
 
 
 class TestParsing:
-    """What comes is parsed before anybody is asked for a key; `tests.reliability.test_load` has the times."""
+    """Requests are parsed before their keys are checked; `tests.reliability.test_load` has the times."""
 
     def test_a_head_has_so_many_lines_and_bytes(self, service: Service) -> None:
         for lines in (b"".join(b"%x:\r\n" % number for number in range(200)), b"x: " + b"y" * 20_000 + b"\r\n"):

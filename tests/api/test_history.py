@@ -1,4 +1,4 @@
-"""The route and the command of a budget's history; what points say is tested in `tests/service/test_history.py`."""
+"""The route and the command of a budget's history; `tests/service/test_history.py` tests the content of points."""
 
 from typer.testing import CliRunner
 

@@ -1,4 +1,4 @@
-"""What an upload tells of records: nothing to others, and of one owner's uploads, which are of the same people."""
+"""Disclosure by an upload: others learn nothing of its records; an owner learns which uploads hold the same people."""
 
 import csv as csvs
 import gzip
@@ -78,7 +78,7 @@ def leaves(value: Any) -> set[str]:
 
 
 def seen(client: httpx.Client, dataset: dict[str, Any]) -> set[str]:
-    """Return all that a caller is told of a dataset and its scope, with what the headers say; but for times.
+    """Return every value that a caller receives about a dataset and its scope, headers included, times left out.
 
     Entries tell the second in which they were made, and two uploads of one second have it in common.
     """

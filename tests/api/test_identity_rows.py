@@ -1,4 +1,4 @@
-"""Who can write into the database takes away what an owner's uploads are compared with: no second budget for them."""
+"""A writer into the database deletes the rows that uploads are compared with: that gives no second budget."""
 
 import pytest
 from sqlalchemy import text as sql

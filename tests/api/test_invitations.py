@@ -1,4 +1,4 @@
-"""Invitations: who may invite whom, a token that works once, and a principal whose key nobody else has seen."""
+"""Invitations: the rights to invite, a token that works once, and a principal whose key nobody else has seen."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any

@@ -1,4 +1,4 @@
-"""Notices that are sent: what is signed, what is followed, and that none is lost."""
+"""Notices that are sent: they are signed, no redirect is followed, and none is lost."""
 
 import json
 import os
@@ -301,7 +301,7 @@ class TestFailures:
 
     @pytest.mark.parametrize("how", ["revoke", "rotate", "disable"])
     def test_it_ends_with_its_key(self, service: Service, listener: Listener, how: str) -> None:
-        """Whoever had a stolen key hears of nothing once it is revoked."""
+        """The holder of a stolen key hears of nothing once the key is revoked."""
         client, made = service.someone("analyst")
         hook = make(client, listener.url)
         admin = service.client()

@@ -164,7 +164,7 @@ class TestNumbers:
         assert parts_in(service) <= before
 
     def test_a_length_that_is_announced_and_not_sent(self, service: Service) -> None:
-        """A part in chunks has no length to announce: what comes is counted all the same."""
+        """A part in chunks announces no length: its bytes are counted all the same."""
         owner, _ = service.someone("owner")
         content = people(100)
         place = begun(owner, declared(owner), content)

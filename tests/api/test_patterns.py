@@ -1,4 +1,4 @@
-"""Whoever sends a text of the wrong form is told in words what is allowed, with an example: on every such field.
+"""A text of the wrong form is refused with the allowed form in words and an example: on every such field.
 
 The OpenAPI document is walked; for every field with a pattern a request is made in which that field alone is of
 another form, whatever else is missing, and the real service answers it.
@@ -16,7 +16,7 @@ from tests.support.api import Service, job
 
 WRONG = "\x7f not of this form \x7f"
 EXPRESSION = re.compile(r"\^|\$$|\\|\{\d|\[[a-z0-9]|\)\?|pattern|regular expression")
-"""What a regular expression looks like, and nothing that is said in words."""
+"""Signs of a regular expression, none of which plain words contain."""
 JSON = "application/json"
 
 

@@ -142,7 +142,7 @@ def free_bytes(folder: Any) -> int:
 
 @pytest.mark.parametrize("way", ["received", "decoded"])
 def test_an_upload_that_grows_stops_before_the_disk_is_full(tmp_path_factory: pytest.TempPathFactory, way: str) -> None:
-    """What does not say how long it is, or is a thousand times as large once decoded, found the last free byte.
+    """An upload of unannounced length, or a thousand times as large once decoded, once took the last free byte.
 
     At 6675922 both were looked at only as they began: 400 MB went to a disk of which 60 MB were to be used.
     """

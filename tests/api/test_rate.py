@@ -28,7 +28,7 @@ def valkey(tmp_path: Path) -> Iterator[ValkeyServer]:
 
 
 def early_in_a_window() -> None:
-    """Wait where the window is about to end; what is counted after this is counted in one."""
+    """Wait where the window is about to end, so that all later hits fall in one window."""
     while time.time() % WINDOW_SECONDS > WINDOW_SECONDS - 10:
         time.sleep(0.2)
 
@@ -38,7 +38,7 @@ def left(rate: Rate, bucket: str = "ada") -> int:
 
 
 def counted(hit: Hit) -> tuple[bool, str]:
-    """What does not change while the clock runs on."""
+    """The parts of a hit that do not change while the clock runs on."""
     return hit.allowed, hit.headers["RateLimit-Remaining"]
 
 

@@ -163,7 +163,7 @@ class TestPaths:
             assert "location" not in headers
 
     def test_a_slash_is_no_part_of_a_name(self, owner: Owner) -> None:
-        """At 9f63d67 `ds_...%2fbudget` was its budget: who lets `/v1/datasets/*` alone through let that through."""
+        """At 9f63d67 `ds_...%2fbudget` was its budget: a proxy that passes `/v1/datasets/*` alone passed that too."""
         client, _, dataset = owner
         for slash in ("%2f", "%2F"):
             assert client.get(f"/v1/datasets/{dataset['id']}{slash}budget").status_code == 404

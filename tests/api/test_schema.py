@@ -1,4 +1,4 @@
-"""Whatever the OpenAPI document allows, and much that it does not, is answered without a 5xx.
+"""Every request that the OpenAPI document allows, and many that it does not, are answered without a 5xx.
 
 A machine that is busy enough may have the service say so: 503 with a code of its own, and when to come back, is the one
 answer of that kind which is no failure.
@@ -42,9 +42,9 @@ def fell_over(answer: requests.Response) -> bool:
 def attack(service: Service, examples: int, below: str = "/") -> list[str]:
     """Send generated requests to every operation, by an admin and by an analyst; return what went wrong.
 
-    They go to real resources and to invented ones. What is wrong: an answer that is none of those that the document
-    names, or looks otherwise than it says (all of schemathesis' own checks), that comes late, or a 5xx. A request that
-    the schema allows may be refused by 422: a schema cannot say that features are columns, or figures a plan.
+    They go to real resources and to invented ones. An answer is wrong if the document does not name it, if it looks
+    otherwise than the document says (all of schemathesis' own checks), if it comes late, or if it is a 5xx. A request
+    that the schema allows may be refused by 422: a schema cannot say that features are columns, or figures a plan.
     """
     client = service.client()
     made = upload(client, shift=examples)
@@ -165,7 +165,7 @@ def test_only_a_busy_service_may_say_so(status: int, code: str, headers: dict[st
 
 
 def test_a_5xx_would_be_seen(tmp_path: Path) -> None:
-    """The planted bug: what is not there is not looked for."""
+    """The planted bug: the API does not handle a missing resource."""
     (tmp_path / "home").mkdir()
     with running(tmp_path / "home", module="tests.support.naive_api") as naive:
         assert any(" 500 " in line for line in attack(naive, examples=2, below="/v1/jobs/{job_id}/attempts"))

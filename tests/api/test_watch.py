@@ -1,4 +1,4 @@
-"""The one reader of all who wait: how often it looks, and how many statements that is."""
+"""The one reader for all waiting requests: the times at which it looks, and the number of its statements."""
 
 import time
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Webhooks: whose they are, secrets that are shown once, and addresses that are refused."""
+"""Webhooks: their owners, secrets that are shown once, and addresses that are refused."""
 
 import base64
 import sqlite3

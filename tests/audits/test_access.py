@@ -72,7 +72,7 @@ def reserved(client: httpx.Client, dataset: str) -> float:
 
 class TestCap:
     def test_nothing_is_shared_in_silence(self, service: Service) -> None:
-        """Whoever shares a dataset says how much of its budget goes with it."""
+        """Sharing a dataset requires a statement of the share of its budget that goes with it."""
         (owner, _), (ann, who) = service.someone("owner"), service.someone("analyst")
         dataset = upload(owner)
         for body in (None, {}, {"budget_cap": None}, {"budget_cap": "most"}, {"budget_cap": {"budget_share": "2"}}):
@@ -153,7 +153,7 @@ class TestCap:
 
 
 class TestEscalation:
-    """Who may give, take and use: each role, and each owner on another's data."""
+    """The rights to give, take and use access: each role, and each owner on another's data."""
 
     def test_nobody_gives_himself_access(self, service: Service) -> None:
         owner, _ = service.someone("owner")
@@ -430,7 +430,7 @@ def drain(database: Database) -> set[str]:
 
 @pytest.mark.parametrize("change", ["taken away", "narrowed", "disabled"])
 def test_what_changes_at_the_instant_of_a_submission_counts(database: Database, change: str, tmp_path: Path) -> None:
-    """The submission has found the dataset and waits for a lock; whoever holds it changes what it may use, and commits.
+    """The submission has found the dataset and waits for a lock; the lock's holder changes its access, and commits.
 
     On SQLite the submission waits for the whole database, so that it begins afterwards; on PostgreSQL it is in the
     middle.
@@ -473,7 +473,7 @@ def test_what_changes_at_the_instant_of_a_submission_counts(database: Database, 
 
 
 class TestOfOthers:
-    """What keys of others do at the same time, and what they are told of what is not theirs."""
+    """Requests with others' keys at the same time, and the answers to requests for others' things."""
 
     def test_caps_hold_while_two_principals_submit_at_once(self, service: Service) -> None:
         (owner, _), (ann, first), (bob, second) = (service.someone(role) for role in ("owner", "analyst", "analyst"))
@@ -608,7 +608,7 @@ def together(work: list[Callable[[], None]]) -> None:
 
 class TestStreams:
     def test_a_stream_ends_with_its_key_on_every_process(self, service: Service) -> None:
-        """What is open in one process is ended by what another one is asked."""
+        """A request to one process ends the streams that are open in another."""
         with joined(service) as other:
             for way in ("revoke", "disable"):
                 owner, who = service.someone("owner")

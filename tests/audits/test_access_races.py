@@ -108,7 +108,7 @@ def claim_all(scene: Scene) -> None:
 
 
 def test_nothing_begins_once_its_principal_is_disabled(scene: Scene) -> None:
-    """Four workers claim while an admin disables: what began did so before, by the database's clock."""
+    """Four workers claim while an admin disables: all jobs that began did so before, by the database's clock."""
     made = scene.queue(JOBS)
 
     def disable() -> None:
@@ -127,7 +127,7 @@ def test_nothing_begins_once_its_principal_is_disabled(scene: Scene) -> None:
 
 
 def test_nothing_begins_once_access_was_taken_and_given_again(scene: Scene) -> None:
-    """What waited when access went ends, whoever gives access back in that moment; what is new begins."""
+    """Jobs that waited when access was taken end, even if it is given back in that moment; new jobs begin."""
     made = scene.queue(JOBS)
     owner = scene.caller("owner")
     taken_at: list[float] = []

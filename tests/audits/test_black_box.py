@@ -1,10 +1,10 @@
-"""What an attacker makes of returned models alone: methods under the KL condition against the budget they claim.
+"""Attacks on returned models alone: methods under the KL condition against the budget they claim.
 
 Two sets of records differ in one that pulls along the first axis, one way or the other. An attacker guesses which from
-the returned point's first entry by a threshold, found on one half of the runs; on the other half, Clopper-Pearson
+the returned point's first entry by a threshold, found on one half of the runs. On the other half, Clopper-Pearson
 bounds of 1e-4 either side give an epsilon at delta = 1e-3 that surely is not private. It must stay below that of the
 claimed rho, and be above it where noise is a part of what it should be, or the audit is blind. Methods are given few
-answers, so that the point that is returned tells nearly all that they were told. Seeds are fixed.
+answers, so that the returned point reveals nearly all of these answers. Seeds are fixed.
 """
 
 from collections.abc import Callable

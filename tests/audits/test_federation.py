@@ -1,4 +1,4 @@
-"""Each client's own transcript, from real processes, satisfies its own noise law and its own grey-box audit.
+"""Each site's own transcript, from real processes, satisfies its own noise law and its own grey-box audit.
 
 Three owners, trainers that write down what they read and say, real records, ledgers and system noise.
 `tests.support.transcripts` states what is checked, and its false-alarm rate: 5e-7 for an audit of three. The quick
@@ -66,7 +66,7 @@ def test_transcripts_of_real_clients(tmp_path: Path) -> None:
     [("thinned", "full noise", GRADIENTS), ("seeded", "everybody's own", GRADIENTS), ("reread", "read twice", STREAM)],
 )
 def test_a_planted_bug_is_seen(tmp_path: Path, bug: str, seen: str, changes: dict[str, Any]) -> None:
-    """Noise for the mean instead of for each client; one seed for all; a batch that is read by two questions."""
+    """Noise for the mean instead of for each site; one seed for all; a batch that is read by two questions."""
     with embedded(tmp_path / "home", observed={"LISTEN": "1", "BUG": bug}, **QUIET) as service:
         found = transcripts(ended(submit(service, None, **changes), stream=changes is STREAM))
         with pytest.raises(AssertionError, match=seen):  # noqa: PT012 - whichever of them sees it

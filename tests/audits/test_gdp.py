@@ -97,7 +97,7 @@ def area(first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
 
 
 def check(pair: Neighbours) -> None:
-    """Fail where neighbours are told apart better than claimed, or worse than this pair should be."""
+    """Fail where neighbours are distinguished better than claimed, or worse than this pair should be."""
     (first, mean), (second, other) = (
         released(pair, x, y, seed) for x, y, seed in ((pair.x, pair.y, 11), (pair.other_x, pair.other_y, 12))
     )

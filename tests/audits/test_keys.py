@@ -1,4 +1,4 @@
-"""Attacks on keys: what a stolen database tells of them, which ones an operator may choose, and how they end."""
+"""Attacks on keys: the content of a stolen database, the keys that an operator may choose, and the end of keys."""
 
 import base64
 import hashlib

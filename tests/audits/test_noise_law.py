@@ -1,4 +1,4 @@
-"""The noise law: what is drawn is what is priced, and the bugs that break it are seen.
+"""The noise law: the drawn noise is the priced noise, and the bugs that break it are seen.
 
 Each planted bug stays here as a fixture that must fail the same judgement the real noise passes. Seeds are fixed, but
 for draws of the system and of fresh processes: there a judgement is a false alarm in 3e-7 of all runs. At their sizes

@@ -1,6 +1,6 @@
 """Gaussian-location audit of both optimizers: the returned model only, against the mu that was priced.
 
-One record with a gradient as long as its bound is present or zeroed; an attacker sees the last iterate of many seeded
+One record with a gradient as long as its bound is present or zeroed. An attacker sees the last iterate of many seeded
 runs and takes the best linear statistic, found on one half of them. Its separation, in standard deviations, must not
 pass the claimed mu by 4.5 standard errors (false-alarm rate below 1e-5), and must come near it, or the audit is blind.
 """
@@ -72,7 +72,7 @@ def thetas(settings: AnySettings, seed: int, factor: float, *, present: bool) ->
 
 
 def separation(settings: AnySettings, factor: float = 1.0) -> float:
-    """How many standard deviations apart the attacker's best linear statistic puts the two worlds."""
+    """Return the distance of the two worlds in the attacker's best linear statistic, in standard deviations."""
     inside, outside = thetas(settings, 1, factor, present=True), thetas(settings, 2, factor, present=False)
     half = REPLICATES // 2
     within = (np.cov(inside[:half].T) + np.cov(outside[:half].T)) / 2

@@ -1,7 +1,7 @@
-"""What each release tells of one record, against what it is charged: for every question, over oracles' own sums.
+"""Leakage of each release about one record, against its charge: for every question, over oracles' own sums.
 
-The figures are exact, no attack and no sampling; the draws that make a history have fixed seeds. What whole methods
-tell is audited beside each method, by the same harness.
+The figures are exact, no attack and no sampling; the draws that make a history have fixed seeds. The leakage of whole
+methods is audited beside each method, by the same harness.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,8 @@
 """The printed adaptive rule tells many times what it claims, and the audit that sees it passes the corrected one.
 
-Releases are Gaussian given what came before, so log-likelihood ratios between neighbours are exact. Both rules start
-at the minimiser, where half of all noised norms are negative, at d = 10 and rho = 1. Thresholds: a mean of ratios is
-within 4.5 standard errors of what was told, a false alarm in 150,000; all seeds are fixed.
+Releases are Gaussian given what came before, so log-likelihood ratios between neighbours are exact. Both rules start at
+the minimiser, where half of all noised norms are negative, at d = 10 and rho = 1. Thresholds: a mean of ratios is
+within 4.5 standard errors of the leakage, a false alarm in 150,000; all seeds are fixed.
 """
 
 from collections import Counter

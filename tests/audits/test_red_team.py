@@ -254,7 +254,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 @pytest.fixture(scope="module")
 def secrets(service: Service) -> dict[str, str]:
-    """Somebody's dataset, scope, job and model: what nobody else may know to exist."""
+    """Somebody's dataset, scope, job and model, whose existence nobody else may learn."""
     owner, made = service.someone("owner")
     dataset = upload(owner)
     job_id = submit(owner, job(dataset["id"])).json()["id"]

@@ -1,8 +1,8 @@
-"""What an auditor did to sampled lists: records at a kink told a zeroed record in the sample from an absent one.
+"""An auditor's attack on sampled lists: records at a kink revealed a zeroed record in the sample from an absent one.
 
 Forty equal records stand at a kink of a network: with the last bits of a product of matrices, which differ with a
-record's slot, its clipped gradient turns round. Where a list is in the order of the records, whether one of them is in
-the sample moves all that come behind it by one slot, zeroed or not, and the sum by twice what one record may.
+record's slot, its clipped gradient turns round. Where a list is in the order of the records, one record in the sample
+moves all that come behind it by one slot, zeroed or not. That moves the sum by twice the amount that one record may.
 
 Statistics: two-sample chi-squares at p < 1e-4, generators are forced, so a run repeats.
 """
@@ -53,7 +53,7 @@ class Kink:
 
     @property
     def width(self) -> int:
-        """How many numbers either has."""
+        """The number of entries of the record and of the weights."""
         return len(self.record)
 
 

@@ -1,4 +1,4 @@
-"""What a certificate says of the code that a trainer ran."""
+"""Statements of a certificate about the code that a trainer ran."""
 
 from hashlib import sha256
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the comparison beside other libraries says of figures, whatever of them there is; no library is needed here."""
+"""Statements of the comparison with other libraries, with any part of its figures present; it needs no library."""
 
 import subprocess
 import sys

@@ -45,7 +45,7 @@ def _uncorrected(tails: Tails, cut: float, intercept: float | None = None) -> tu
 
 
 def _beyond(side: Side, cut: float, least: float) -> tuple[float, float]:
-    """Add up what was counted beyond a cut, as it was told, of sizes with more than so many deviations of the noise."""
+    """Add up the answered counts beyond a cut, of sizes with more than `least` deviations of the noise."""
     over = np.maximum(np.sqrt(side.edges[1:] * side.edges[:-1]) - cut, 0.0)
     seen = over * (side.shares > least * side.deviation)
     return float(seen @ side.shares), side.deviation**2 * float(seen @ seen)

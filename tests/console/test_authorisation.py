@@ -137,7 +137,7 @@ def test_nobody_else_does_what_is_its_owners(
 
 
 def test_a_page_has_the_roles_of_its_operation() -> None:
-    """What a page is declared for follows from the operation, unless it asks for fewer roles."""
+    """The declared roles of a page follow from its operation, unless it asks for fewer roles."""
     standing = [route for route in ROUTES if route.endpoint in _DEEDS]
     assert len(standing) > 25
     for route in standing:

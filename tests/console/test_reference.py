@@ -22,7 +22,7 @@ def test_every_operation_is_there(service: Service) -> None:
 
 
 def test_the_example_of_a_job_is_a_job(service: Service) -> None:
-    """What the page shows as a body is refused for its dataset alone, which nobody has."""
+    """The body that the page shows is refused for its dataset alone, which nobody has."""
     page = httpx.get(f"{service.url}/docs", timeout=60).text
     found = re.search(r'aria-label="A body for POST /v1/jobs">(.*?)</pre>', page, re.DOTALL)
     assert found is not None

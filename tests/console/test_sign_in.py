@@ -1,4 +1,4 @@
-"""Sign-ins: what a session opens and what ends it, and attacks on it; without a browser."""
+"""Sign-ins: the pages that a session opens, the ends of a session, and attacks on it; without a browser."""
 
 import re
 import sqlite3

@@ -1,4 +1,4 @@
-"""Declarations: what is refused names its field, and everything else survives the wire."""
+"""Declarations: each refusal names its field, and everything else survives the wire."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""What tests of the SDK and the command line ask of the embedded service: real API, real trainer, a real port."""
+"""The embedded service for tests of the SDK and the command line: real API, real trainer, a real port."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What an attacker makes of certificates and signed heads is refused, and by the reader alone: no service is asked."""
+"""The reader alone refuses forged certificates and signed heads: no service is asked."""
 
 import base64
 import hmac
@@ -238,7 +238,7 @@ def mutated(value: Any, data: st.DataObject) -> Any:
 
 
 def is_refused(read: Callable[[], object], refusal: type[Exception]) -> bool:
-    """Say whether a reader refuses, in words; whatever else it raises fails the test."""
+    """Say whether a reader refuses, in words; any other exception fails the test."""
     try:
         read()
     except refusal as refused:

@@ -1,4 +1,4 @@
-"""The command line, run as people run it, against a real service: what it prints, where, and its exit status."""
+"""The command line, run as people run it, against a real service: its output, the stream of that, its exit status."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Federated jobs as the SDK asks for them and the command line shows them: what may not be seen is a dash."""
+"""Federated jobs as the SDK asks for them and the command line shows them: a dash stands for each hidden value."""
 
 from typing import Any
 

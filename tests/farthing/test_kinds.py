@@ -1,4 +1,4 @@
-"""Every kind of model, trained by the real service and read through the SDK: what was asked for is what is told."""
+"""Every kind of model, trained by the real service and read through the SDK: answers are those that were asked for."""
 
 from collections.abc import Callable
 from typing import Any
@@ -119,7 +119,7 @@ def test_classes_have_coefficients_each_and_probabilities_that_add_up(train: Tra
 
 @pytest.mark.slow
 def test_a_redescending_loss_finds_what_a_convex_one_finds_without_outliers(train: Train) -> None:
-    """Balance is 5 + age/10, as above; what the noise adds to the slope is about 0.001, a tenth of what is allowed."""
+    """Balance is 5 + age/10, as above; the noise adds about 0.001 to the slope, a tenth of the allowed error."""
     model = train("geman", GEMAN, intervals=False)
     assert abs(estimates(model)["age"] - 0.1) < 0.02
     assert "Geman-McClure loss (c = 3.787" in model.methods()

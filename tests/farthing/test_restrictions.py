@@ -1,4 +1,4 @@
-"""Hypotheses as text: what they mean, and where they cannot be read."""
+"""Hypotheses as text: their meaning, and the place where one cannot be read."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Scattering features: what theory says of them, and a slow transform written down independently."""
+"""Scattering features against theory, and against a slow transform written down independently."""
 
 from math import cos, pi, sin
 
@@ -58,7 +58,7 @@ def slowly(image: Floats) -> Floats:
 
 
 def test_features_are_those_of_the_transform_written_down_slowly(images: Floats) -> None:
-    """What aliasing between grids of two sizes does is within a fiftieth of each order's largest coefficient."""
+    """The effect of aliasing between grids of two sizes is within a fiftieth of each order's largest coefficient."""
     found, wanted = scattering(images[:1])[0], slowly(images[0])
     for order in ORDERS:
         assert np.abs(found[order] - wanted[order]).max() < 0.02 * wanted[order].max()

@@ -1,4 +1,4 @@
-"""What the command line shows of ledgers, keys, estimates and jobs."""
+"""The command line's tables of ledgers, keys, estimates and jobs."""
 
 import json
 from typing import Any

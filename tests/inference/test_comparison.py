@@ -38,7 +38,7 @@ def test_what_may_be_assumed_follows_from_equation_and_records(
 @pytest.mark.parametrize("correlation", [-1.0, -0.5, 0.0, 0.5, 1.0])
 @pytest.mark.parametrize("records", ["same_dataset", "same_people", "different_people"])
 def test_a_standard_error_is_never_below_the_true_one(records: Records, correlation: float) -> None:
-    """Whatever the sampling errors do that each relation allows."""
+    """This holds for all sampling errors that each relation allows."""
     same = COVARIANCE
     for noises in ((0.2, 3.0), (1.0, 1.0), (5.0, 0.01)):
         one, other = (same + noise * spread(4, seed=40) for noise in noises)

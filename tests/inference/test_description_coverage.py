@@ -191,7 +191,7 @@ def test_tables_and_correlations(units: int, mu: float) -> None:
 
 
 def test_intervals_without_noise_would_be_seen() -> None:
-    """Planted bug: sampling alone is counted. What is left holds the truth in far fewer jobs."""
+    """Planted bug: sampling alone is counted. Such intervals hold the truth in far fewer jobs."""
     column = CategoryColumn(name="x", values=("a", "b"))
     draws, held = np.random.default_rng(2), []
     for _ in range(60):

@@ -1,4 +1,4 @@
-"""What is read from models whose loss is not convex: estimates, notes and predictions, and no intervals anywhere."""
+"""Readings of models whose loss is not convex: estimates, notes and predictions, and no intervals anywhere."""
 
 from typing import Any, Literal
 

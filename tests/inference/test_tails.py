@@ -1,4 +1,4 @@
-"""What noised counts say of a mean's part beyond a cut, against laws of which it is known."""
+"""Bounds from noised counts on a mean's part beyond a cut, against laws of which it is known."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""What the service promises, over HTTP: the same suite for one process tree, a cluster and the compose stack."""
+"""The service's promises, over HTTP: the same suite for one process tree, a cluster and the compose stack."""
 
 import io
 import json

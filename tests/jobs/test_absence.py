@@ -52,7 +52,7 @@ class Waiting:
             return [(row.state, row.error_code) for row in rows]
 
     def balances(self) -> list[tuple[bool, bool]]:
-        """Return of each client's scope whether it has spent anything, and whether anything is reserved."""
+        """Return two flags for each site's scope: True if it has spent anything, and True if anything is reserved."""
         with self.database.read() as session:
             accounts = [balance_of(session.get_one(Account, place.scope_id)) for place in self.places]
             assert all(verification.verify(session, place.scope_id).ok for place in self.places)

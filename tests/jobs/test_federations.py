@@ -27,7 +27,7 @@ CLIENTS: Final = 3
 
 
 class Play:
-    """A federated job, and what may happen to it; what cannot happen now does nothing."""
+    """A federated job, and the events that may happen to it; an event that cannot happen now does nothing."""
 
     def __init__(self, database: Database, quorum: int) -> None:
         self.database = database
@@ -103,7 +103,7 @@ class Play:
             lose_lease(session, self.job_id, LEASE)
 
     def check(self) -> None:
-        """What must hold after every step."""
+        """Check the conditions that must hold after every step."""
         job, clients = self.rows()
         live = [client for client in clients if client.state not in TERMINAL_STATES]
         with self.database.read() as session:
@@ -171,7 +171,7 @@ def test_clients_run_with_fences_of_their_own(database: Database) -> None:
 def test_reconciling_fails_a_federated_job_with_all_of_its_clients(
     database: Database, tmp_path: Path, *, paid: bool
 ) -> None:
-    """Whoever it would have been: each client is charged its whole price, for nobody knows what it has read."""
+    """No site is spared: each is charged its whole price, for nobody knows which records it has read."""
     witness = Witness(tmp_path / "witness")
     assert guard(database, witness) == []
     play = Play(database, 2)

@@ -1,4 +1,4 @@
-"""Who may wait, and which waiting job is next, on SQLite and on PostgreSQL."""
+"""The jobs that may wait, and the waiting job that is next, on SQLite and on PostgreSQL."""
 
 import threading
 import time

@@ -169,7 +169,7 @@ def test_each_seat_learns_one_key_and_no_other_seat_s_message_opens(stage: Stage
 
 
 def test_a_claim_for_some_of_the_sites_would_be_seen(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted bug: whoever offers first does not wait for the others."""
+    """Planted bug: the site that offers first does not wait for the others."""
     genuine = federations.clients_of
     monkeypatch.setattr(seats, "clients_of", lambda session, job_id: genuine(session, job_id)[:1])
     job_id = stage.queue()

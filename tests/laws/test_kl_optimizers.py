@@ -1,7 +1,7 @@
-"""Laws that the methods under the KL condition obey: what they ask may depend on answers, so these are their own.
+"""Laws of the methods under the KL condition: their questions may depend on answers, so the laws are their own.
 
-Each is planned for logistic regression with declared constants. What the other optimizers obey beside these presumes
-that every step asks the same.
+Each is planned for logistic regression with declared constants. The other laws of the other optimizers presume that
+every step asks the same.
 """
 
 from collections import Counter

@@ -134,7 +134,7 @@ def alone(case: Case, x: Tensor, y: Tensor) -> list[LinearProblem]:
 
 
 def terms(case: Case, at: Tensor, problems: list[LinearProblem]) -> Tensor:
-    """Return what is told of each record alone, in the question's units: entries on and above a diagonal."""
+    """Return the answer about each record alone, in the question's units: entries on and above a diagonal."""
     public = known(1, Adjacency.ZERO_OUT, case.loss)
     found = torch.stack([one.bounded_sum(case.question, public, at) for one in problems])
     found = torch.cat((found, torch.zeros_like(found[:1])))  # of a null record
@@ -235,7 +235,7 @@ def test_cells_that_share_a_record_are_refused(cells: tuple[tuple[int, ...], ...
 
 
 def everything(oracle: Oracle) -> Tensor:
-    """Ask every question, each of what the one before was told: all that leaves depends on all before it."""
+    """Ask every question, each at a point made of the answer before it: every answer depends on all before it."""
     at = torch.tensor(np.vstack((np.zeros(WIDTH), np.eye(WIDTH))))
     told = 0.0
     for case in CASES:
@@ -289,7 +289,7 @@ def test_noise_law(case: Case, adjacency: Adjacency) -> None:
 
 
 def test_counts_are_exact_on_the_lattice() -> None:
-    """A count is told in part steps as it is, whatever its size, and rounds to the nearest step."""
+    """A count of any size is answered in part steps as it is, and rounds to the nearest step."""
     draws = np.random.default_rng(2)
     x, y = torch.tensor(draws.uniform(-1, 1, (20_000, WIDTH))), torch.tensor(draws.integers(0, 2, 20_000).astype(float))
     public, present = known(20_000, Adjacency.ZERO_OUT), torch.tensor(draws.random(20_000) < 0.9)

@@ -1,4 +1,4 @@
-"""How smooth, how far from convex and how high a mean loss is: no claim is passed, and claims are reached."""
+"""Claims on a mean loss's smoothness, distance from convexity and height: none is passed, and all are reached."""
 
 from math import inf, log
 from typing import Any
@@ -229,7 +229,7 @@ def test_weighted_rows_are_as_long_as_claimed(weights: Mallows | Schweppe | Clip
 
 
 def gradients(body: dict[str, Any], x: Tensor, y: Tensor, points: Tensor) -> Tensor:
-    """What the oracle sums of each record at each point, shape (points, records, p)."""
+    """Return the summand of each record at each point in the oracle's sum, shape (points, records, p)."""
     model, design, facts = made(body)
     loss, present = encoded_loss(model, design), torch.ones(len(x), 1, dtype=torch.bool)
     single = make_problem(x.clone().unsqueeze(1), y.unsqueeze(1), present, loss, model.weights)

@@ -1,8 +1,8 @@
 """Nothing that leaves is a function of records but what was paid for, and what its owner alone sees.
 
-The first law reads the labels: whatever an answer holds says where it comes from. The second one does not believe them.
-Two services get the same requests; their records differ in values alone. All that is labelled neither `paid` nor
-`owner-only` must be equal, but for identifiers and times, which are replaced by what they are.
+The first law reads the labels: each value of an answer says where it comes from. The second one does not believe them.
+Two services get the same requests; their records differ in values alone. Every value that is labelled neither `paid`
+nor `owner-only` must be equal, but for identifiers and times, which are replaced by their kinds.
 """
 
 import json
@@ -47,9 +47,9 @@ NAMES = (
     (re.compile(r'"at":\d+\.\d+'), '"at"'),
     (re.compile(r"https?://127\.0\.0\.1:\d+"), "here"),
 )
-"""What is drawn at random, or is a time; a digest by any other name is compared as it is."""
+"""Values that are drawn at random, or are times; a digest by any other name is compared as it is."""
 PROCESSES = {"/v1/workers", "/v1/service", "/readyz", "/v1/jobs/{job_id}/events", "/.well-known/jwks.json"}
-"""Answers about processes and the keys of this installation, and one that is told as things happen."""
+"""Answers about processes and the keys of this installation, and one that streams events."""
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +139,7 @@ def plain(value: Any) -> Any:
 
 
 def fits(openapi: Schema, schema: Schema, value: Any) -> bool:
-    """Tell whether a value may be of a schema, as far as it has to be told from others beside it."""
+    """Return True if a value may be of a schema; it is checked only as far as the alternatives beside it differ."""
     schema = resolved(openapi, schema)
     if value is None or schema.get("type") == "null":
         return value is None and schema.get("type") == "null"
@@ -181,7 +181,7 @@ def shown(
 
 
 def is_now(value: Any) -> bool:
-    """Tell whether a value is a time of today: whatever else stands in a field of times is compared as it is."""
+    """Return True if a value is a time of today: any other value of a field of times is compared as it is."""
     if not isinstance(value, str) or NAMES[3][0].fullmatch(value) is None:
         return False
     return abs(time.time() - datetime.fromisoformat(value).timestamp()) < 86_400
@@ -212,7 +212,7 @@ def told(openapi: Schema, method: str, path: str, answer: httpx.Response, hidden
 def everything(
     openapi: Schema, client: httpx.Client, names: dict[str, str], hidden: frozenset[Provenance]
 ) -> Iterator[tuple[str, Any]]:
-    """Yield what each reading request is told, where all names in its path are there."""
+    """Yield the answer to each reading request for which all names in its path are there."""
     for path, operations in openapi["paths"].items():
         wanted = re.findall(r"\{(\w+)\}", path)
         if "get" not in operations or not all(name in names for name in wanted):
@@ -223,7 +223,7 @@ def everything(
 
 
 def played(openapi: Schema, url: str, key: str, content: bytes, *, trains: bool) -> dict[tuple[str, str], Any]:
-    """Send one service a fixed list of requests; return what each of five people was told."""
+    """Send one service a fixed list of requests; return the answers that each of five people received."""
     with ExitStack() as stack:
 
         def connect(key: str) -> httpx.Client:
@@ -368,7 +368,7 @@ def test_a_count_of_cells_is_seen(openapi: Schema, tmp_path: Path, monkeypatch: 
 
 
 def marks_of_two_uploads(home: Path) -> tuple[set[str], set[str]]:
-    """Upload the same file twice, the first erased in between; return what is told of each that looks random."""
+    """Upload the same file twice, the first erased in between; return the values about each that look random."""
     settings = ServiceSettings(home=home)
     database = Database(settings.url)
     database.migrate()

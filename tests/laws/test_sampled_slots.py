@@ -1,8 +1,8 @@
-"""Zeroed is distributed as absent: the law of a sampled list's sum does not tell a null record from padding.
+"""Zeroed is distributed as absent: the law of a sampled list's sum is the same for an excluded row as for padding.
 
-What subsampling is priced by: given everybody else's coins, a zeroed record in the sample gives the law that an absent
-one does. Here it holds exactly: shuffled lists are one to one with the orders of their slots, with x zeroed in one of
-them the slots hold what they hold with x absent, and sums are functions of what slots hold.
+The price of subsampling rests on this: given everybody else's coins, a zeroed record in the sample gives the law that
+an absent one does. Here it holds exactly. Shuffled lists are one to one with the orders of their slots. With x zeroed
+in one of them, the slots hold the same as with x absent, and sums are functions of the slots' content.
 """
 
 from collections import Counter

@@ -165,7 +165,7 @@ def test_values_that_are_not_cut_would_be_seen() -> None:
 @every
 @pytest.mark.parametrize("value", [nan, inf, -inf, 1e308, -1e308, 5e-324])
 def test_no_value_makes_a_sum_pass_its_bound(case: Case, value: float) -> None:
-    """Whatever stands in the records, each counts by its bound at most."""
+    """Each record counts by its bound at most, for any content."""
     rows, public = records(np.random.default_rng(0), 3), known(24, Adjacency.ZERO_OUT)
     for place in range(WIDTH):
         hostile = rows.clone()

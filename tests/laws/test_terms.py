@@ -169,7 +169,7 @@ def sums(problem: LinearProblem, public: Facts) -> list[Tensor]:
 
 
 def test_a_record_of_weight_zero_is_distributed_as_an_absent_one() -> None:
-    """The same integers, whatever else the record holds, for every question: so the same law."""
+    """The integers are the same for every content of the record and every question, and with them the law."""
     x, y, given = scene(300)
     public, here = known(300, Adjacency.ZERO_OUT), torch.ones(300).bool()
     zeroed = {**given, "sampling": given["sampling"].clone()}
@@ -216,7 +216,7 @@ def test_lists_of_records_carry_both() -> None:
 
 
 def everything(oracle: Oracle) -> Tensor:
-    """Ask every question, each of what the one before was told."""
+    """Ask every question, each at a point made of the answer before it."""
     at = torch.tensor(np.vstack((np.zeros(WIDTH), np.eye(WIDTH))))
     for question in QUESTIONS:
         assert isinstance(question, Looked)

@@ -48,7 +48,7 @@ def check_mallows(norm: float, t: float) -> None:
 
 
 def steepest(loss: Loss) -> float:
-    """How far from the target the score of a loss that redescends is largest; 1 for others."""
+    """Return the distance from the target at which the score of a loss that redescends is largest; 1 for others."""
     if isinstance(loss, GemanMcClure):
         return loss.scale * loss.c / sqrt(3)
     return loss.scale * loss.c if isinstance(loss, Cauchy) else 1.0
@@ -95,8 +95,9 @@ class TestWeights:
 class TestSensitivity:
     """An adversary's best pair of records, with everything else their choice, against what is claimed.
 
-    Rows on the axes and next to them, in both directions, small, as long as the weights allow, and huge; targets on the
-    margin, on the kinks and far off; points at zero, far off, and where curvatures peak. All pairs are compared.
+    Rows lie on the axes and next to them, in both directions, small, as long as the weights allow, and huge. Targets
+    lie on the margin, on the kinks and far off. Points lie at zero, far off, and where curvatures peak. All pairs are
+    compared.
     """
 
     AXES = torch.eye(3, dtype=torch.float64)

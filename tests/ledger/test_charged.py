@@ -1,4 +1,4 @@
-"""Sums of what was charged stand beside the chain: whoever writes, whatever is given back, they are the entries'."""
+"""Sums of charges stand beside the chain: they equal the entries' sums, for every writer and every refund."""
 
 import threading
 from collections import Counter

@@ -113,7 +113,7 @@ def test_a_cap_s_jobs_draw_no_more_than_its_part_of_the_room(database: Database)
 
 
 def test_a_cap_larger_than_the_budget_has_all_its_room(database: Database) -> None:
-    """So a cap of a large epsilon leaves the scope's own budget as the only limit."""
+    """A cap of a large epsilon thus leaves the scope's own budget as the only limit."""
     place, wide = make_place(database), plan_orders(Decimal(100), Decimal("1e-6"))
     assert most_draws(wide) == 0
     with database.write() as session:
@@ -145,7 +145,7 @@ def test_draws_are_given_back_that_no_attempt_can_have_made(database: Database, 
 
 @pytest.mark.parametrize("chunks", [1, 3, 4])
 def test_a_cancelled_job_of_an_analyst_gives_his_cap_its_unused_draws_back(database: Database, chunks: int) -> None:
-    """Whatever part of its first run it made: an attempt counts as a whole run."""
+    """An attempt counts as a whole run, even if it made only a part of its first run."""
     place, sampled = make_place(database), (Sampled(numerator=2**55, sigma=8.0),) * 4
     with database.read() as session:
         scope = ledger.balance(session, place.scope_id).terms
@@ -201,7 +201,7 @@ def test_each_attempt_that_could_read_counts_as_a_run(database: Database, attemp
 
 
 def test_a_reservation_that_says_no_runs_is_one_run(database: Database) -> None:
-    """A stream's attempts together are one run; so are those of a reservation from before runs were said."""
+    """A stream's attempts together are one run, and those of a reservation from before entries named runs are too."""
     place = make_place(database)
     with database.write() as session:
         job = submit(session, place, runs=1)

@@ -205,7 +205,7 @@ def no_spend(bodies: Bodies) -> None:
 
 
 def larger_compensation(bodies: Bodies) -> None:
-    """More is given back than the job was charged: what others paid."""
+    """More is given back than the job was charged: a part of others' payments."""
     moved(of(bodies, "compensate"))["spent"][0] -= 1000
 
 

@@ -1,4 +1,4 @@
-"""What is read per request does not grow with the history: counted in SQLite's own steps, not in seconds."""
+"""The reading work of a request does not grow with the history: counted in SQLite's own steps, not in seconds."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

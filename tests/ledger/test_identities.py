@@ -1,4 +1,4 @@
-"""What is kept of an owner's uploads: sealed, for comparisons within one owner; and what was told of them."""
+"""Digests of an owner's uploads: sealed, for comparisons within one owner; and the payments for answers about them."""
 
 from decimal import Decimal
 from fractions import Fraction

@@ -431,7 +431,7 @@ class TestCompensation:
             self.compensate(database, place, queued, Fraction(3, 2))
 
     def test_no_column_that_nobody_verifies_gives_back_what_was_read(self, database: Database, place: Place) -> None:
-        """Whoever can write into the database forgets when records were opened: the chain does not."""
+        """A writer into the database can remove the time when records were opened: the chain still has it."""
         for end in ("model", "failure"):
             submit_alone(database, place)
             claim = claim_one(database)

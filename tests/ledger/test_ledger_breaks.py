@@ -1,4 +1,4 @@
-"""What a second look found: rules that every entry obeyed, and that were not all the rules there are.
+"""Findings of a second look: damage by entries that obeyed every rule, for a rule was missing.
 
 Each test did its damage before the rule that now stands against it; the module's history says with which figure.
 """
@@ -161,7 +161,7 @@ MOMENTS: dict[str, Callable[[Session, Place, Job], object]] = {
 def test_an_attempt_begins_with_nothing_but_what_the_ledger_says(
     database: Database, place: Place, tmp_path: Path, flip: Callable[[Session, Place, Job], object]
 ) -> None:
-    """For one moment, as the trainer looks: what is put back before the next sweep is never seen by it."""
+    """The change lasts one moment, as the trainer looks: it is undone before the next sweep, which never sees it."""
     witness = Witness(tmp_path / "elsewhere" / "witness.jsonl")
     assert guard(database, witness) == []
     with database.write() as session:

@@ -1,4 +1,4 @@
-"""An attempt's start relies on a mark and on the witness: who writes into the database changes rows, chain or mark.
+"""An attempt's start relies on a mark and on the witness: a forger of the database changes rows, chain or mark.
 
 Each forger here owns the whole database for the moment in which the trainer reads, and has neither the master key nor
 the witness.
@@ -159,7 +159,7 @@ def test_rows_changed_for_one_moment_begin_no_attempt_though_the_mark_holds(
 
 
 def test_balances_changed_with_old_rows_are_not_those_of_the_mark(database: Database, witness: Witness) -> None:
-    """What an old payment moved is made less, in its entry and in the account, and the head is left alone."""
+    """The amount of an old payment is made less, in its entry and in the account, and the head is left alone."""
     place = history(database)
     claim = begun(database, witness, place, marked=True)
     with database.write() as session:

@@ -1,9 +1,9 @@
 """The ledger under random histories: reserve, spend, repeat, keep, settle, cancel, crash, lose a lease, wake up again,
 freeze, change a principal's cap, put a backup back, reconcile with the witness or without, accept.
 
-After every step: nothing is negative, spent + reserved is within some cap, the entries alone sum to the balances and
-the chain verifies, and a model of the same history that knows nothing of the code agrees with every balance and with
-the events that are told as charged.
+After every step, nothing is negative, spent + reserved is within some cap, the entries alone sum to the balances, and
+the chain verifies. A model of the same history that knows nothing of the code agrees with every balance and with the
+events that are reported as charged.
 """
 
 from collections import Counter
@@ -84,10 +84,10 @@ def fits(taken: Sequence[int], cost: Sequence[int], terms: Terms) -> bool:
 
 
 class Model:
-    """What a job should be, by the rules alone.
+    """The state that a job should have, by the rules alone.
 
     Args:
-        schedule: what it draws.
+        schedule: its draws.
         times: its allowance.
         payers: the accounts that it pays from, and their orders.
     """
@@ -166,7 +166,7 @@ class Model:
 
 @dataclass
 class Facts:
-    """What a scope should be, by the rules alone; put back as one."""
+    """The state that a scope should have, by the rules alone; a restore puts all of it back."""
 
     jobs: dict[str, Model] = field(default_factory=dict)
     stale: list[Claim] = field(default_factory=list)
@@ -177,7 +177,7 @@ class Facts:
     gap: int | None = None
     """The entry that waits for its owner."""
     raised: dict[str, Price] = field(default_factory=dict)
-    """What reconciliations charged, by account."""
+    """Charges of reconciliations, by account."""
     raised_draws: dict[str, int] = field(default_factory=dict)
     forgotten: Counter[Event] = field(default_factory=Counter)
     """The same as events of the scope."""
@@ -597,7 +597,7 @@ def test_the_ledger_keeps_its_promises_for_long(machine: type[Ledger]) -> None:
 def test_the_machine_sees_a_refund_of_one_chunk_too_many(
     machine: type[Ledger], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The planted bug: whatever was paid counts as one chunk less."""
+    """The planted bug: every payment counts as one chunk less."""
     honest = ledger.total_at
 
     def forgetful(job: Job, account_id: str, chunks: int) -> list[int]:

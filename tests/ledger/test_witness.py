@@ -241,7 +241,7 @@ def test_reconciling_never_passes_a_cap_but_exhausts_the_budget(
 
 
 def test_a_cap_that_was_changed_since_is_raised_at_the_orders_that_it_has(database: Database, tmp_path: Path) -> None:
-    """The backup's cap has two orders; what was spent of the later one was seen at four, and unused slots stay 0."""
+    """The backup's cap has two orders; spending from the later cap was seen at four, and unused slots stay 0."""
     small, witness = plan_orders(Decimal("1.3"), Decimal("1e-6")), Witness(tmp_path / "elsewhere" / "witness.jsonl")
     place = make_place(database, small)
     assert guard(database, witness) == []

@@ -1,4 +1,4 @@
-"""A witness in a real object store over HTTP: what a file promises, for several machines and in spite of races."""
+"""A witness in a real object store over HTTP keeps a file's promises, for several machines and in spite of races."""
 
 import threading
 from collections.abc import Callable
@@ -177,7 +177,7 @@ def test_a_writer_that_was_stopped_never_replaces_a_newer_head(
 def test_without_the_condition_it_would(
     database: Database, place: Place, witness: Witness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Planted bug: whoever writes last wins."""
+    """Planted bug: the last writer wins."""
     assert race(database, place, witness, Slow(witness, monkeypatch, conditional=False)) == 3
 
 

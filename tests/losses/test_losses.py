@@ -61,7 +61,7 @@ def worth(formula: str | None, fields: Mapping[str, Any]) -> float | None:
 
 
 def close(figure: float | None) -> object:
-    """What equals a figure up to roundings, or None."""
+    """Return a value that equals a figure up to roundings, or None."""
     return None if figure is None else pytest.approx(figure, rel=1e-12)
 
 

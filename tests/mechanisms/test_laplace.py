@@ -124,8 +124,8 @@ class TestAboveThreshold:
     def largest_loss(self, score_factor: float) -> float:
         """Return the largest change of a log-probability, over neighbours whose scores move by as much as may be.
 
-        The extremes: so many scores far below the threshold that only a low threshold keeps all of them from passing,
-        and a last one far above it, which moves against them.
+        The extremes are scores far below the threshold, and a last one far above it, which moves against them. The low
+        scores are so many that only a low threshold keeps all of them from passing.
         """
         worst = 0.0
         for scores in ([0, 0], [40, -5], [-20, 8], [-30] * 60 + [60]):

@@ -132,7 +132,7 @@ class TestLists:
 
     @pytest.mark.parametrize(("rate", "units"), [(0.01, 4003), (0.2, 1001), (2.0**-40, 800), (0.4, 64)])
     def test_hold_the_sample_that_a_mask_of_the_same_bits_does(self, rate: float, units: int) -> None:
-        """What is decided by leading bits is the same units; the others are compared by the tests of the law."""
+        """Leading bits decide on the same units in both; the tests of the law compare the undecided units."""
         parts = rate_parts(rate)
         length = padded_length(parts, units)
         for seed in range(50):

@@ -1,4 +1,4 @@
-"""What is told of noised sums, compiled and by NumPy, whether their last part is integers yet or not."""
+"""Answers made of noised sums, compiled and by NumPy, with their last part in integers already or not yet."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The gradient estimate: whose noise it has, what it reads, when it starts again, and what its branches depend on.
+"""The gradient estimate: the source of its noise, its readings, its restarts, and the inputs of its branches.
 
 Noise tests force their generators, so that a run repeats; stated tolerances are at least 3 standard errors.
 """
@@ -294,7 +294,7 @@ class TestSingleUse:
         assert event == (one if read <= 1200 else Repeated(event=one, times=2))
 
     def test_a_place_in_the_stream_that_goes_back_with_a_round_is_seen(self) -> None:
-        """Planted: what a round begins with holds the place in the stream too."""
+        """Planted: the state that a round begins with holds the place in the stream too."""
 
         class Rewound(AdaSpider):
             def snapshot(self) -> Any:

@@ -219,7 +219,7 @@ class TestARidge:
 class Scripted:
     """A oracle to an adversary: norms are what a list says, and each gradient moves theta by one along the first axis.
 
-    What is told depends on the place alone, and on the attempt, as fresh noise would.
+    Its answers depend on the place alone, and on the attempt, as fresh noise would.
     """
 
     def __init__(
@@ -486,7 +486,7 @@ def test_a_bug_in_its_figures_is_seen(bug: type[AdaptiveGradientDescent]) -> Non
 
 
 def unchecked(settled: AdaptiveGradientDescent, oracle: Oracle, question: Gradient | GradientNorm) -> bool:
-    """A bug: whatever it costs."""
+    """A bug: every question is affordable, at any cost."""
     del settled, oracle, question
     return True
 
@@ -556,7 +556,7 @@ class TestTheChoice:
         assert reached <= estimate.certificate.value
 
     def test_is_paid_however_often_it_was_lost(self) -> None:
-        """What is before it never takes more than all slices, and its own chunk is the last."""
+        """The questions before it never take more than all slices, and its own chunk is the last."""
         settled = method(select="exponential", selection_share=0.9)
         norms = [0.9, 0.2, -1.0]
         _, plain = through_kills(settled, norms, [])

@@ -1,4 +1,4 @@
-"""Long vectors stand in two buffers in turn: nothing that is told, kept or returned is any other for it."""
+"""Long vectors stand in two buffers in turn: no answered, kept or returned value changes by that."""
 
 import pytest
 import torch

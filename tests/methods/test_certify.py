@@ -1,4 +1,4 @@
-"""Certify: rounds at a given point and no descent; what it says of minima and of saddles, and what it never says."""
+"""Certify: rounds at a given point and no descent; its claims on minima and saddles, and those it never makes."""
 
 from collections import Counter
 from typing import Any
@@ -47,7 +47,7 @@ def check_long(module: Any) -> None:
 
 
 def check_escape(module: Any) -> None:
-    """The round that moves away ends it, and is told."""
+    """The round that moves away ends the run, and its outcome says so."""
     stays, leaves = [[1.0, 0.0]] * 4, [[20.0, 0.0], SHORT]
     outcome, counted, script = walked([SHORT, *stays, *leaves], module)
     assert (outcome, counted) == ("escaped", {"phases": 1, "rounds": 2, "escapes": 1, "step": 6})
@@ -234,10 +234,10 @@ def planned_alone(point: list[float], units: int = 200_000, **figures: float) ->
 
 
 def test_planning_alone_gives_figures_that_certify_where_sampling_dominates() -> None:
-    """A point near a minimum, and a saddle of curvature -.9: what they take is what was planned for.
+    """A point near a minimum and a saddle of curvature -.9 take no more units than were planned.
 
-    With kappa where the noise of both questions is equal, as it once was planned, a round takes several fresh gradients
-    on its way to the minimum, and all of them more units than there are.
+    An earlier plan set kappa where the noise of both questions is equal. A round then takes several fresh gradients on
+    its way to the minimum, and all of them take more units than there are.
     """
     near = [ROOT + 0.006, 0.0]
     outcome, taken = planned_alone(near)

@@ -174,8 +174,8 @@ RUNS, DRAWN, SPREAD = 2000, 400, 0.5
 def misses(tolerance: Any = norms.Tolerance) -> float:
     """Return how often a claim is false, of targets that are as spread as was declared.
 
-    The intercept alone, at a point where its probability is .7 and the truth .5: units' gradients are .2 give or take
-    .5, which no law of numbers so spread passes; the noise on a norm is .3 of what sampling leaves.
+    The model is the intercept alone, at a point where its probability is .7 and the truth .5. Units' gradients are .2
+    give or take .5; no law of numbers so spread passes that. The noise on a norm is .3 of the sampling error.
     """
     weights = Mallows(bound=1.0)
     public = facts(DRAWN, 1, weights=weights)
@@ -338,10 +338,10 @@ def test_clients_tell_their_gradients_for_a_mean_of_norms_is_no_norm_of_a_mean()
 
 
 def test_noise_across_is_taken_away_as_far_as_is_sure() -> None:
-    """Of a gradient four of its noises long in 500 entries, told without sampling: false in 1 of 20 at most.
+    """A gradient of four noises' length in 500 entries, answered without sampling: false in 1 of 20 at most.
 
-    What is taken away with no room for chance makes a third of all claims false, and is seen. And it is worth it: the
-    told length is 22 noises and more, what is left of it 12 at most.
+    Taking noise away with no room for chance makes a third of all claims false, and is seen. And it is worth it: the
+    answered length is 22 noises and more; 12 at most are left of it.
     """
     drawn = np.random.default_rng(3).normal(size=(RUNS, 500))
     drawn[:, 0] += 4.0

@@ -157,7 +157,7 @@ class TestNoise:
 
 
 class TestFunctionalPrivacy:
-    """K full samples on worst-case neighbours: how far the sum of all answers tells them apart is sqrt(K) S/sw."""
+    """K full samples on worst-case neighbours: the sum of all answers separates them by sqrt(K) S/sw deviations."""
 
     steps, sigma, replicates, units = 4, 2.0, 100_000, 4
 
@@ -220,7 +220,7 @@ def test_a_sampled_sum_is_divided_by_the_expected_size() -> None:
 
 
 def test_nothing_is_asked_but_one_gradient_a_step() -> None:
-    """No best iterate, no loss, no norm: what is returned is made of K answers about samples."""
+    """No best iterate, no loss, no norm: the returned point is made of K answers about samples."""
     known = facts(2000, 4)
     settings = ClippedSgd(steps=9, batch=100).plan(known, 1.0)
     oracle = Changed(Simulation(problem(2000, 4), known, SimulationGenerator(1), sampling=settings.sampling(known)))

@@ -1,4 +1,4 @@
-"""What second-order jobs are compared with: plain private gradients, their last and a random iterate, and DIFF2."""
+"""Baselines of second-order jobs: plain private gradients, their last and a random iterate, and DIFF2."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Describing columns: what is asked is what was priced, in that order, and no answer moves a price."""
+"""Describing columns: the questions are those that were priced, in that order, and no answer moves a price."""
 
 from collections import Counter
 from collections.abc import Sequence

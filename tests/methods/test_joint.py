@@ -164,7 +164,7 @@ def test_the_sandwich_divides_by_the_scale_and_covers() -> None:
 
 @pytest.mark.parametrize("ridge", [0.0, RIDGE])
 def test_the_sandwich_is_made_of_the_whole_hessian(ridge: float) -> None:
-    """Without noise: sigma * Hessian as told, over sigma, the ridge on coefficients alone, all (p + 1)^2 of it."""
+    """Without noise: sigma * Hessian as answered, over sigma, the ridge on coefficients alone, all (p + 1)^2 of it."""
     found = without_noise(SCALED, 2.0, ridge)
     oracle = simulation(public(ridge=ridge), noiseless=True)
     inference = Inference(curvature_sigma=1.0, score_sigma=1.0, curvature_floor=1e-9, score_floor=1e-12)

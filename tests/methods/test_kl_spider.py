@@ -158,7 +158,7 @@ class Keeping(LastState):
 
 
 class Resumed(Blind):
-    """Tells what was told after a state, and that state."""
+    """Gives again the answers after a state, and that state."""
 
     def __init__(self, facts: Facts, releases: list[Told], state: dict[str, Tensor]) -> None:
         super().__init__(facts, releases, UnlimitedFilter())
@@ -170,7 +170,7 @@ class Resumed(Blind):
 
 
 class OneReplicate:
-    """Tells one replicate of a recorded run what it was told there; what only other replicates asked is passed over."""
+    """Gives one replicate of a recorded run its answers again; skips questions that only other replicates asked."""
 
     def __init__(self, recorded: Recording, replicate: int) -> None:
         self.facts, self._left, self._replicate = recorded.facts, list(recorded.releases), replicate
@@ -247,7 +247,7 @@ class TestNoise:
 
 
 class TestPrivacy:
-    """The audit that is exact: what each release tells of one record beside what it was charged."""
+    """The exact audit: the leakage of each release about one record, beside its charge."""
 
     @pytest.mark.parametrize("adjacency", list(Adjacency))
     @pytest.mark.parametrize("kappa", [2.0, 1.5])
@@ -285,7 +285,7 @@ class TestPrivacy:
             assert total <= 1.0 if budget_kept else total > 1.99
 
     def test_the_likelihood_ratio_of_whole_runs_keeps_the_budget(self) -> None:
-        """Over 400 runs its mean is what the runs told, and at most rho; 4.5 standard errors each."""
+        """Over 400 runs its mean is the leakage of the runs, and at most rho; 4.5 standard errors each."""
         records, changed = canaries(units=2000, dimension=4, distance=1.5)
         facts = facts_of(records, bound=1.0, start_gap=1.0).model_copy(update={"smoothness": 0.5})
         settings = KlSpider(condition=KlCondition(gamma=1.0, kappa=1.5), variant="calibrated").plan(facts, sqrt(2))

@@ -1,7 +1,7 @@
 """Noisy gradient descent on losses that are not convex: it finds what made the records, from where it may start.
 
-Rows are within the unit ball and noise is that of mu = 10 on 4,000 units. All seeds are fixed; what is allowed is three
-times or more what was found when the tests were written.
+Rows are within the unit ball and noise is that of mu = 10 on 4,000 units. All seeds are fixed; allowed errors are three
+times or more those found when the tests were written.
 """
 
 import pytest
@@ -34,7 +34,7 @@ def records(seed: int = 3) -> Tensor:
 
 
 def targets(loss: Loss, x: Tensor, *, wrong: float = 0.0) -> Tensor:
-    """What the model at the truth says, with a little noise, and a part of it turned and far off."""
+    """Return the targets of the model at the truth, with a little noise, and a part of them turned and far off."""
     generator, margin = torch.Generator().manual_seed(4), x @ TRUTH
     if isinstance(loss, Brier):
         return (torch.rand(UNITS, generator=generator, dtype=torch.float64) < torch.sigmoid(3 * margin)).double()

@@ -103,7 +103,7 @@ def check_wait(module: Any) -> None:
 
 
 def check_sum(module: Any) -> None:
-    """What is compared with three radii is the estimate with its disturbance."""
+    """The estimate with its disturbance is compared with three radii."""
     _, script, _ = walked([SHORT] * 3, module, frozen_steps=0)
     assert [at for at, _ in script.disturbed] == [2], "3.5 and .5 are longer than 3"
 
@@ -171,7 +171,7 @@ def real_oracle(units: int, records: Any = None, payments: CountingFilter | None
 
 
 class Through:
-    """An oracle that writes down what it answers, with seeded coins, and may be told to stop as a worker that dies."""
+    """An oracle that writes down its answers, with seeded coins, and may stop on request as a worker that dies."""
 
     def __init__(self, own: Oracle, randomness: Any, die_after: int = 10**9, kept: State | None = None) -> None:
         self._own, self.randomness, self._die_after = own, randomness, die_after

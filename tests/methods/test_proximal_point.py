@@ -270,7 +270,7 @@ def test_a_real_oracle_says_the_same_and_is_paid_what_was_priced() -> None:
 
 
 class TestPathwise:
-    """What each answer tells of one record, exactly (audits A1, A2 and A5)."""
+    """The exact leakage of each answer about one record (audits A1, A2 and A5)."""
 
     SETTINGS = ProximalPoint(
         condition=KlCondition(gamma=1.0, kappa=2), pace="practical", inner_steps="practical", max_inner=6

@@ -1,4 +1,4 @@
-"""What a lazy implementation of Gauss-PSGD skips: every item is planted somewhere, or cannot be written here.
+"""Steps that a lazy implementation of Gauss-PSGD skips: each is planted somewhere, or cannot be written here.
 
 Two tables. Mistakes that are planted here stand in MUTANTS, each beside the guard that sees it. GUARDED says of each of
 the others which test plants it, or which one shows that there is no place where it could be made.
@@ -53,7 +53,7 @@ def with_controller(old: str, new: str) -> Any:
 
 
 def peeked(oracle: Any, theta: Tensor) -> float:
-    """Return what nobody may know: how long the mean gradient of the records is, without noise."""
+    """Return a figure that nobody may know: the length of the records' mean gradient, without noise."""
     told = oracle._problem._records.bounded_sum(Gradient(sigma=1.0), facts(UNITS, 3), theta)
     return float(told.norm()) / UNITS
 
@@ -198,7 +198,7 @@ def test_guards_pass_what_is_right(guard: Callable[[Any], None]) -> None:
 
 @pytest.mark.parametrize("mistake", MUTANTS)
 def test_every_mistake_is_seen(mistake: str) -> None:
-    """A replay has no records: what looks at some fails there, if it does not come to other questions or answers."""
+    """A replay has no records: code that looks at some fails there, or comes to other questions or answers."""
     made, guard = MUTANTS[mistake]
     wrong = made()
     with pytest.raises((AssertionError, AttributeError)) as seen:
@@ -213,5 +213,5 @@ def test_the_others_have_a_guard(mistake: str) -> None:
 
 
 def test_an_answer_tells_a_value_and_its_scale_and_nothing_of_clipping() -> None:
-    """So nothing that a clip did reaches a log: an oracle has no other way out."""
+    """Nothing that a clip did thus reaches a log: an oracle has no other way out."""
     assert [one.name for one in fields(Answer)] == ["value", "scale"]

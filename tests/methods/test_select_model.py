@@ -141,7 +141,7 @@ class TestSelection:
         }.get(mode, 10)
 
     def test_gradients_alone_take_the_first_that_is_short_and_claim_no_curvature(self) -> None:
-        """The maximum at zero passes: whoever asks for a gradient alone is told of nothing else."""
+        """The maximum at zero passes: a request for a gradient alone gets no claim on curvature."""
         payments = CountingFilter()
         settings = narrow(planned("gradient", mu=1e4))
         oracle = Simulation(records(), FACTS, SimulationGenerator(1), noiseless=True, payments=payments)

@@ -228,7 +228,7 @@ JOBS: Final = 30
 @pytest.mark.parametrize(("kind", "units", "mu"), [("logistic", 8000, 2.0), ("linear", 8000, 2.0)])
 def test_intervals_cover_over_fresh_data_sets(kind: str, units: int, mu: float) -> None:
     """All three together, at .95. Mean coverage of a job's ten coefficients varies by at most .1 from job to job, so
-    the mean of 30 lies below .88 in 1e-4 of all draws where it is .95; no coefficient lies six errors off (1e-8). The
+    the mean of 30 lies below .88 in 1e-4 of all draws where it is .95. No coefficient lies six errors off (1e-8). The
     noise follows from the test's name, so that a run repeats.
     """
     planned = plan(units, mu, model=model_of(kind, shifted=True, weighted=True, crossed=True))

@@ -46,7 +46,7 @@ every = pytest.mark.parametrize("name", CELLS)
 
 
 class Noting:
-    """An oracle that notes what it is asked and told, and may die."""
+    """An oracle that notes its questions and answers, and may die."""
 
     def __init__(self, oracle: FullOracle, die_after: int | None = None) -> None:
         self._oracle, self._left = oracle, die_after
@@ -143,7 +143,7 @@ class Kept:
 @pytest.mark.parametrize("name", ["logistic", "huber"])
 @pytest.mark.parametrize("lost", [0, 1, 9, 17, 20, 33, 36, 40])
 def test_it_goes_on_from_wherever_it_was_lost(name: str, lost: int) -> None:
-    """Answers paid for are told again, one chunk is paid twice, and the release is that of one run without a break."""
+    """Answers paid for are given again, one chunk is paid twice, and the release is that of one run without a break."""
     scene = Scene(replace(CELLS[name], units=500, mu=5.0))
     schedule: tuple[Event, ...] = scene.plan.schedule
     if lost >= len(schedule):

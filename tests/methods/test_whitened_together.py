@@ -1,4 +1,4 @@
-"""Whitened Newton over several clients: what all records together say, with the same intervals."""
+"""Whitened Newton over several sites: the result of all records together, with the same intervals."""
 
 from collections import Counter
 from dataclasses import replace
@@ -39,7 +39,7 @@ def shards(scene: Scene) -> list[tuple[Tensor, Tensor, Tensor]]:
 
 
 def by_clients(scene: Scene, *, weighted: bool = True) -> Estimate:
-    """Fit it with every client at an oracle of its own, with noise of its own."""
+    """Fit it with every site at an oracle of its own, with noise of its own."""
     owned = shards(scene)
 
     def work(peers: PeerGroup) -> Estimate:

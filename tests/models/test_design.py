@@ -49,7 +49,7 @@ def cell(column: Column, value: float) -> Any:
 
 
 def declared_features(design: Design, values: dict[str, float]) -> list[float]:
-    """1, numbers as they are, and 0/1 indicators: what an analyst would multiply declared coefficients with."""
+    """Return the factors of declared coefficients: 1, numbers as they are, and 0/1 indicators."""
     return [
         1.0
         if feature.column is None
@@ -191,7 +191,7 @@ WITH_ARRAYS = TypeAdapter(Columns).validate_python(
 
 
 def network(*features: str, target: str = "label") -> NetworkModel:
-    """A network; what its layers are is nothing to a design."""
+    """Return a network; its layers do not matter to a design."""
     return NetworkModel(target=target, features=features or None, layers=(Linear(units=3),))
 
 

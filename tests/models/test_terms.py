@@ -60,7 +60,7 @@ def encoded(design: Design, values: dict[str, float]) -> Any:
 
 
 def plain(feature: Feature, values: dict[str, float]) -> float:
-    """What an analyst would multiply a declared coefficient with: plain products, as patsy makes them."""
+    """Return the factor of a declared coefficient: a plain product, as patsy makes it."""
     if feature.column is None:
         return 1.0
     parts = [(one.column, one.code) for one in feature.factors] or [(feature.column, feature.code)]
@@ -266,7 +266,7 @@ def test_sites_must_declare_weights_offset_and_factors_alike() -> None:
 
 
 def foreseen(**model: Any) -> Any:
-    """What an estimate says, by coefficient."""
+    """Return the forecast of an estimate, by coefficient."""
     spec = JobSpec.model_validate(
         {
             "dataset": "ds_" + "0" * 26,

@@ -1,4 +1,4 @@
-"""What is kept for a while only goes in time, in batches, and nothing else goes with it."""
+"""Rows with a retention time are deleted in time, in batches, and nothing else is deleted with them."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A site's login to the shared database: what its own processes need is allowed, and what is another's is not."""
+"""A site's login to the shared database allows all that its own processes need, and nothing that is another's."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

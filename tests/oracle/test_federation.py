@@ -117,7 +117,7 @@ class TestOneClient:
 
 
 def errors(size: int, built: Callable[[int, SiteFilter], Oracle], asked: int = 60) -> float:
-    """Return the mean squared error of answers at zero about the mean of the clients' gradients."""
+    """Return the mean squared error of answers at zero about the mean of the sites' gradients."""
     exact = torch.stack([exact_gradient(place) for place in range(size)]).mean(0)
 
     def work(peers: ThreadPeerGroup) -> float:
@@ -212,7 +212,7 @@ class TestMean:
 
 
 def noises(mail: Mail, asked: int) -> list[Tensor]:
-    """Return the noise that each client's own messages carry, in standard deviations, shape (asked, p)."""
+    """Return the noise that each site's own messages carry, in standard deviations, shape (asked, p)."""
     found = []
     for place in range(mail.size):
         answers = [message[41:] for message in mail.sent_by(place) if message[8] == 2]
@@ -238,7 +238,7 @@ class Thinned:
 
 
 def check_own_noise(built: Callable[[int, SiteFilter], Oracle], size: int = 4, asked: int = 150) -> None:
-    """Fail unless every client's messages have its full noise, and nobody else's."""
+    """Fail unless every site's messages have its full noise, and nobody else's."""
     mail = Mail(size)
 
     def work(peers: ThreadPeerGroup) -> None:
@@ -258,7 +258,7 @@ def check_own_noise(built: Callable[[int, SiteFilter], Oracle], size: int = 4, a
 
 
 class TestOwnNoise:
-    """H3: each client's transcript alone satisfies the noise law, whatever the mean's noise is."""
+    """H3: each site's transcript alone satisfies the noise law, whatever the mean's noise is."""
 
     def test_every_message_has_full_noise(self) -> None:
         check_own_noise(full_oracle)
@@ -277,7 +277,7 @@ class TestOwnNoise:
 
 
 class TestHeterogeneity:
-    """H4: only the mean of the clients' functions matters, where nothing is clipped."""
+    """H4: only the mean of the sites' functions matters, where nothing is clipped."""
 
     def trajectory(self, spread: float) -> list[Tensor]:
         """Descend on the mean of clients with moments Sigma + spread A_j, the A_j adding up to nothing."""
@@ -308,7 +308,7 @@ class TestHeterogeneity:
         assert max(float((one - other).abs().max()) for one, other in pairs) < 1e-9
 
     def test_noise_of_these_trajectories_shows(self) -> None:
-        """So that agreement says something: it is far above the tolerance."""
+        """The agreement above thus means something: the noise is far above the tolerance."""
         assert float((self.trajectory(0.0)[-1]).abs().max()) > 1e-6
 
 
@@ -316,7 +316,7 @@ class TestOthersRecords:
     """H5: a record of one client moves nothing that the others compute, given the same broadcasts."""
 
     def run(self, data: int) -> tuple[Mail, list[list[Tensor]]]:
-        """Return all messages, and the means that each client heard, when the last client has other records."""
+        """Return all messages, and the means that each site heard, when the last site has other records."""
         mail = Mail(3)
         points = [ZERO + 0.1 * step for step in range(4)]
 
@@ -402,7 +402,7 @@ class TestLockstep:
 
     @pytest.mark.parametrize(("boundaries", "stops"), [((2, 2, 2), 2), ((2, 4, 2), 4), ((1, 3, 2), None)])
     def test_all_stop_where_it_costs_nobody_anything(self, boundaries: tuple[int, ...], stops: int | None) -> None:
-        """One is asked to stop; whose chunks end with every `boundaries` questions."""
+        """One site is asked to stop; the chunks of each end with every `boundaries` questions."""
         filters = [Stopping(every) for every in boundaries]
 
         def work(peers: ThreadPeerGroup) -> int:

@@ -80,7 +80,7 @@ def attempt(
 def after_a_loss(answers: int, left: int, module: Any = gauss_psgd, **options: Any) -> list[tuple[list[str], Estimate]]:
     """Have three clients answer so often, until the last is lost; `left` of them go on; return what they end with.
 
-    What those that go on know of the mean of three is made a number that spoils whatever it enters.
+    For the sites that go on, the mean of three is replaced by a number that spoils any result that it enters.
     """
     filters = [CountingFilter() for _ in range(3)]
 

@@ -1,4 +1,4 @@
-"""How long a choice takes tells nothing of the records: what depends on un-noised values ends at public deadlines."""
+"""The duration of a choice reveals nothing of the records: work on un-noised values ends at public deadlines."""
 
 import sys
 import time
@@ -49,7 +49,7 @@ def crafted(*, slow: bool) -> LinearProblem:
 
 CORE = str(Path(full.__file__).parents[1])
 PRIVATE_WORK = {"integer_norm", "least_eigenvalue", "choose", "first_below"}
-"""What takes a time of its own, by the names of its functions."""
+"""The functions whose time depends on the records, by name."""
 
 
 def asking(name: str, *, slow: bool) -> Callable[[], object]:

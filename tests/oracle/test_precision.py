@@ -1,4 +1,4 @@
-"""Networks are asked and told in single precision, all else in double: the same integers, rounded once more."""
+"""Networks get questions and answers in single precision, all else in double: the same integers, rounded once more."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -110,7 +110,7 @@ def test_only_networks_are_asked_in_single_precision() -> None:
 
 
 def test_clients_and_studies_stay_in_double_precision() -> None:
-    """What machines round otherwise adds up in single precision; see `core.oracle.points`."""
+    """Differences between machines' roundings add up in single precision; see `core.oracle.points`."""
     own = real_oracle()
     payments = SiteFilter(UnlimitedFilter(), MessageRounds(Alone()))
     federation = FederatedOracle(own, payments, "fed_test")

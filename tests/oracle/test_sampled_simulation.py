@@ -1,4 +1,4 @@
-"""Simulations of samples and of streams: who is read, what it divides by, and what it is priced at."""
+"""Simulations of samples and of streams: the records that are read, the divisor, and the price."""
 
 from math import sqrt
 
@@ -81,8 +81,11 @@ class TestSamples:
         assert event == Repeated(event=Sampled(numerator=2**62, sigma=2.0), times=2)
 
     def test_sums_divide_by_the_expected_size_and_by_no_other(self) -> None:
-        """A sample mean of v over n units at rate q has variance |v|^2 (1 - q)/(n q) along v, and zero if it divided by
-        the size that was drawn; |z| < 4.5 is passed by chance in one of 150 000 cases."""
+        """A sample mean of v over n units at rate q has variance |v|^2 (1 - q)/(n q) along v.
+
+        It would be zero if the sum were divided by the size that was drawn. |z| < 4.5 is passed by chance in one of
+        150 000 cases.
+        """
         replicates, units, rate = 4000, 200, 0.25
         table = RegressionTable(SkewedPareto(1.6, 1e-9), replicates, units, torch.zeros(2, dtype=torch.float64),
                                 SimulationGenerator(2))  # fmt: skip

@@ -102,7 +102,7 @@ def test_the_integers_are_those_of_one_process(group: ProcessGroup, scene: dict[
 
 @pytest.mark.parametrize("units", [5, PART_UNITS, 2 * PART_UNITS + 9])
 def test_counts_and_sums_over_reencoded_rows_are_those_of_one_process(group: ProcessGroup, units: int) -> None:
-    """All that whitened Newton asks; of 5 units all processes but one hold nothing."""
+    """Every question of whitened Newton; with 5 units, all processes but one hold nothing."""
     scene: dict[str, object] = {"units": units, "dimension": 4}
     kinds = ("constant", "number", "number", "two")
     ranges = Ranges(kinds=kinds, lower=(1, -3, -3, -1), upper=(1, 3, 3, 1), target=(0, 1))
@@ -161,7 +161,7 @@ def test_shards_are_runs_of_whole_parts_and_miss_no_row(units: int, size: int) -
 
 
 def test_shards_cut_inside_a_part_would_be_seen() -> None:
-    """Planted bug: rows are divided evenly. What is rounded is then not what one process rounds."""
+    """Planted bug: rows are divided evenly. The rounded sums are then not those that one process rounds."""
     scene = {"units": 3 * PART_UNITS, "dimension": 30, "loss": "logistic"}
     public, theta = facts(3 * PART_UNITS, 30), point(30, 0)
     step = grid_for(QUESTIONS[0], public, public.units).part_step

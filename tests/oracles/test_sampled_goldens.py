@@ -1,4 +1,4 @@
-"""What samples and streams cost, to the digits of two implementations, and the wrong prices they tell apart.
+"""Costs of samples and streams, to the digits of two implementations, and the wrong prices that these reveal.
 
 Figures at delta 1e-5 were worked out with dp-accounting 0.6.0, which reports use; a release of it that counts
 otherwise shows here. The formula at integer orders is written a second time, from Mironov, Talwar and Zhang (2019).

@@ -1,4 +1,4 @@
-"""What one Gaussian answer is worth, against dp-accounting: streams are priced by nothing else.
+"""The price of one Gaussian answer, against dp-accounting: streams are priced by nothing else.
 
 Its Renyi accountant is not tight for one answer, and neither accountant doubles a sensitivity for replaced records:
 multipliers here are noise over the sensitivity of the scope's own adjacency.

@@ -1,4 +1,4 @@
-"""What the planner chooses by predicted widths: shares and steps, against simulation replicates of the paper's designs.
+"""The planner's choices by predicted widths: shares and steps, against replicates of the paper's designs.
 
 Data and noise seeds are fixed and the same for what is compared, so that widths differ by their plans alone: a median
 over REPLICATES replicates then errs by less than 2 %. The coverage of REPLICATES replicates and four coefficients has a

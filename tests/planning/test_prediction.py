@@ -1,8 +1,8 @@
 """Widths predicted from public facts against simulation replicates that run the code of jobs.
 
 Data and noise seeds are fixed. A median width over REPLICATES replicates has a standard error below 2.5 % (a
-replicate's own deviation is below 20 %, times 1.25/sqrt(REPLICATES)); with predictions within 10 % of the truth the
-band of 20 % is passed by chance with probability below 1e-4 for each of the numbers that are compared.
+replicate's own deviation is below 20 %, times 1.25/sqrt(REPLICATES)). With predictions within 10 % of the truth, the
+band of 20 % is passed by chance with probability below 1e-4 for each of the compared numbers.
 """
 
 from dataclasses import replace

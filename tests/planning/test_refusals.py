@@ -1,4 +1,4 @@
-"""Losses that are not convex: what may be asked of them is planned whole, what may not is refused by name."""
+"""Losses that are not convex: allowed requests are planned whole, others are refused by name."""
 
 from decimal import Decimal
 from typing import Any

@@ -264,7 +264,7 @@ def test_no_deviation_is_declared_that_the_bounds_do_not_allow(
 
 
 def test_what_predictions_are_made_of_is_no_part_of_a_plan() -> None:
-    """So old trainers read it, and clients of a federation may declare each their own."""
+    """Old trainers can thus read the plan, and each site of a federation may declare its own."""
     cell = CELLS["logistic"]
     data = drawn(cell, 0)
     columns = declared_columns(data, cell.outcome)

@@ -93,8 +93,8 @@ FULL = Zcdp(rho=0.01)
     [("8", 100, 22, 18), ("3", 18, 2, 1)],
 )
 def test_jobs_admitted(epsilon: str, full: int, sampled: int, both: int) -> None:
-    """Measured with the final orders: 100.6 full-batch jobs of rho .01 at (8, 1e-6) and 18.0 at (3, 1e-6), 22.2 and
-    2.2 of 500 sampled steps with q = .01 and noise 1, 18.2 and 1.9 of one of each.
+    """Measured with the final orders: 100.6 full-batch jobs of rho .01 at (8, 1e-6) and 18.0 at (3, 1e-6). There are
+    22.2 and 2.2 of 500 sampled steps with q = .01 and noise 1, and 18.2 and 1.9 of one of each.
     """
     terms = plan_orders(Decimal(epsilon), DELTA)
     nothing = (0,) * len(terms.orders)

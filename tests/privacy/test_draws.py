@@ -1,4 +1,4 @@
-"""How many draws a budget has room for: on the safe side of the proof's inequality, and hardly beside it."""
+"""The number of draws that fit in a budget: on the safe side of the proof's inequality, and close to it."""
 
 from decimal import Decimal
 
@@ -21,7 +21,7 @@ budgets = st.builds(
 
 
 def delta_spent(terms: Terms, draws: int) -> mpf:
-    """All that caps and so many draws take of delta, by the proof's formulas, with 100 digits."""
+    """Return the part of delta that caps and a number of draws take, by the proof's formulas, with 100 digits."""
     epsilon = mpf(str(terms.epsilon))
     spent = (1 + mp.exp(epsilon)) * draws * mpf(2) ** -108
     for order, cap in zip(terms.orders, terms.caps_nano, strict=True):
@@ -54,7 +54,7 @@ def test_a_budget_far_above_has_room_for_none(epsilon: str) -> None:
 
 
 def test_budgets_whose_weights_add_up_to_one_have_a_little_room() -> None:
-    """What was promised before there was a count: 1e12 draws at (1, 1e-10), by what rounding caps down leaves."""
+    """The promise from before there was a count: 1e12 draws at (1, 1e-10), in the room left by rounding caps down."""
     old = Terms(
         epsilon=Decimal(1),
         delta=Decimal("1e-10"),

@@ -104,8 +104,8 @@ def test_closed_forms(event: Event, order: int, nats: Fraction) -> None:
 def exact_choice(epsilon: float, order: int) -> float:
     """The largest Renyi divergence of an exponential mechanism of bounded range epsilon, over two outputs.
 
-    Its likelihood ratios are e^(epsilon - t) and e^-t for some t in [0, epsilon], and both laws add up to one, so the
-    first output has probability (1 - e^-t)/(e^(epsilon - t) - e^-t) under the second law; all t are tried.
+    Its likelihood ratios are e^(epsilon - t) and e^-t for some t in [0, epsilon], and both laws add up to one. The
+    first output thus has probability (1 - e^-t)/(e^(epsilon - t) - e^-t) under the second law; all t are tried.
     """
     worst = 0.0
     for step in range(1, 2000):

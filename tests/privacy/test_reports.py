@@ -1,4 +1,4 @@
-"""What people are told: valid, tight, and silent where nothing is known."""
+"""Reports to people are valid, tight, and silent where nothing is known."""
 
 from decimal import Decimal
 from math import exp

@@ -1,4 +1,4 @@
-"""What each scheme takes in noise: golden values, a factor of two between relations, one pass that composes nothing."""
+"""The noise of each scheme: golden values, a factor of two between relations, one pass that composes nothing."""
 
 from itertools import pairwise
 from math import sqrt

@@ -115,7 +115,7 @@ GRADIENT: dict[str, Any] = {"units": 20_000, "settings": {"claims": "gradient"}}
 
 
 def test_a_gradient_alone_is_planned_and_solved_for() -> None:
-    """As the page about planning has it; what is found is enough, and one unit in a hundred less is not."""
+    """As the page about planning has it: the solution is enough, and one unit in a hundred less is not."""
     found = told(**GRADIENT)
     assert found.alpha == found.figures["tolerance"]
     assert (found.vacuous, found.confidence, found.privacy.compositions) == (False, 0.95, 1)

@@ -1,4 +1,4 @@
-"""What holds of every problem that sums by blocks: errors, clipping, null records, replicates, rows that never meet."""
+"""Laws of every problem that sums by blocks: errors, clipping, excluded rows, replicates, rows that never meet."""
 
 from fractions import Fraction
 from math import inf, nan, sqrt
@@ -20,7 +20,7 @@ from tests.support.situations import ASKED, SITUATIONS, Situation, ask, named
 each = pytest.mark.parametrize(("situation", "question"), ASKED, ids=named)
 every = pytest.mark.parametrize("situation", SITUATIONS, ids=named)
 ROWS = 51
-"""So many norms, each four powers of ten above the last."""
+"""The number of norms, each four powers of ten above the last."""
 
 
 def points(situation: Situation, question: Question) -> Point:
@@ -199,7 +199,7 @@ def test_any_point_gives_a_bounded_sum(situation: Situation, question: Question)
 
 @each
 def test_a_row_touches_no_other(situation: Situation, question: Question) -> None:
-    """Bit for bit: what each other row's numbers are is the same whatever stands in row 17."""
+    """Each other row's numbers are the same, bit for bit, for any content of row 17."""
     public, at = situation.facts(60), points(situation, question)
     kept = [index for index in range(60) if index != 17]
 

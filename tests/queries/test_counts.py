@@ -74,7 +74,7 @@ def test_the_hessian_is_the_derivative_of_the_mean_score(loss: CutPoisson) -> No
 
 @every
 def test_no_record_passes_the_bounds(loss: CutPoisson) -> None:
-    """Whatever the margin and the count, and at the corners where something is cut."""
+    """This holds for every margin and count, and at the corners where something is cut."""
     draws = np.random.default_rng(5)
     corners = [log(loss.rate_cap) + shift for shift in (-30, -5, -1e-9, 0, 1e-9, 3, 30)]
     margins = torch.tensor([*corners, -800.0, 800.0, *draws.normal(log(loss.rate_cap), 2, 300)]).unsqueeze(-1)
@@ -91,7 +91,7 @@ def test_no_record_passes_the_bounds(loss: CutPoisson) -> None:
 
 @pytest.mark.parametrize("value", [nan, inf, -inf])
 def test_a_margin_that_is_no_number_makes_no_error(value: float) -> None:
-    """What it makes is left out later: see `core.queries.sums.looking`."""
+    """Its results are left out later: see `core.queries.sums.looking`."""
     records = CutPoissonRecords(LOSSES["usual"])
     at = torch.tensor([value], dtype=torch.float64)
     assert records.score(at, torch.ones(1).double()).shape == records.curvature(at, torch.ones(1).double()).shape

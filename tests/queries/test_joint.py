@@ -1,4 +1,4 @@
-"""Huber regression with its scale: what autograd, exact arithmetic and closed forms say of the sums."""
+"""Huber regression with its scale: the sums against autograd, exact arithmetic and closed forms."""
 
 from fractions import Fraction
 from math import inf, nan
@@ -138,7 +138,7 @@ def test_constants_are_the_printed_ones() -> None:
 
 
 def test_rows_without_features_still_tell_of_the_scale() -> None:
-    """Without an intercept x may be zero: nothing along x, an ordinary entry for the scale, and no null record."""
+    """Without an intercept x may be zero: nothing along x, an ordinary entry for the scale, and no excluded row."""
     x = torch.zeros(2, 3, dtype=torch.float64)
     records = CASES[0].problem((x, torch.tensor([0.0, 5.0], dtype=torch.float64), torch.tensor([True, False])))
     theta = torch.tensor([1.0, 1.0, 1.0, 2.0], dtype=torch.float64)

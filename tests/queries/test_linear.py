@@ -1,4 +1,4 @@
-"""What is a linear problem's own; what it shares with the others is asked of all of them in `test_blocks`."""
+"""Laws of linear problems alone; `test_blocks` tests the laws that they share with the others."""
 
 from functools import partial
 from math import inf
@@ -107,7 +107,7 @@ def test_order_and_blocks_change_nothing_beyond_the_error(question: Question, lo
 class TestShortGradients:
     """A gradient over one block has a way of its own: the integers are those of the walk over blocks.
 
-    By NumPy: what is compiled is compared with it in `test_rows`, up to what is charged.
+    NumPy does it here; `test_rows` compares compiled code with it, up to the charged error.
     """
 
     @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""Multinomial regression: what autograd, exact arithmetic and two classes say of the sums."""
+"""Multinomial regression: the sums against autograd, exact arithmetic and the case of two classes."""
 
 from fractions import Fraction
 

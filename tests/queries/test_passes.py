@@ -190,7 +190,7 @@ def test_past_its_public_bound_any_thread_s_part_ends_the_sum(clip: float | None
 
 @pytest.mark.parametrize("spoilt", [nan, inf, 1e300])
 def test_a_record_moves_its_part_alone(spoilt: float) -> None:
-    """What is no number is zero by selection: the sum is that without the record, to the last bit."""
+    """A value that is no number is zero by selection: the sum is that without the record, to the last bit."""
     place = 3 * PART_UNITS + 77
     for question in QUESTIONS:
         sums = []

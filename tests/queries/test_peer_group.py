@@ -1,4 +1,4 @@
-"""What clients tell each other over a wire that anybody may reach: who has no key says nothing, and nothing twice."""
+"""Messages between sites over a wire that anybody may reach: none is accepted without the key, and none twice."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ SAID = (b"one", b"two", b"")
 
 
 class Sent:
-    """What is under way arrives."""
+    """A message under way, which arrives."""
 
     def wait(self, patience: timedelta | None = None) -> None:
         del patience
@@ -27,7 +27,7 @@ class Sent:
 
 @dataclass
 class Wire:
-    """A wire between two clients, in the place of gloo; what goes over it lies open, each message in two pieces."""
+    """A wire between two sites, in the place of gloo; all messages on it lie open, each in two pieces."""
 
     pieces: deque[bytes] = field(default_factory=deque)
 
@@ -112,7 +112,7 @@ def test_nothing_is_heard_twice(wire: Wire) -> None:
 
 @pytest.mark.parametrize("speaker", [client(0, bytes(32)), client(1)], ids=["without the key", "the hearer itself"])
 def test_nobody_speaks_for_another(wire: Wire, speaker: DistributedPeerGroup) -> None:
-    """Without the key nobody does; and what a client has said is not told back to it as another's."""
+    """Without the key nobody does; and a site does not accept its own message back as another's."""
     speaker.send(b"one")
     assert len(wire.pieces) == 2
     with pytest.raises(PeerLost):

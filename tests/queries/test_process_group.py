@@ -1,4 +1,4 @@
-"""Who carries a group's integers: gloo between CPUs, NCCL between GPUs, and the sum is the same."""
+"""The carrier of a group's integers: gloo between CPUs, NCCL between GPUs, and the sum is the same."""
 
 import os
 import subprocess

@@ -52,7 +52,7 @@ PROCESSORS = {
         "#define FUSES 0": "#define FUSES 1",
     },
 }
-"""What is planted in the sources so that they take other instructions than this processor's best."""
+"""Changes planted in the sources, so that they take other instructions than this processor's best."""
 
 
 def fused(a: NDArray, b: NDArray, c: NDArray) -> Array:

@@ -1,4 +1,4 @@
-"""Gradients of linear predictors in single precision: what is charged for them holds, record by record."""
+"""Gradients of linear predictors in single precision: their charged bounds hold, record by record."""
 
 from fractions import Fraction
 from math import sqrt
@@ -28,7 +28,7 @@ GRADIENT = Gradient(sigma=1.0, clip=0.7)
 
 @pytest.fixture(autouse=True)
 def by_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is compiled is compared with this in `test_rows`, and float by float with what its text says."""
+    """Use NumPy; `test_rows` compares compiled code with it, and float by float with the order in the code's text."""
     monkeypatch.setattr(compiled, "KERNELS", None)
 
 
@@ -102,7 +102,7 @@ def test_a_limit_that_forgets_what_rounding_adds_is_caught(monkeypatch: pytest.M
 
 
 def test_sums_in_half_precision_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted bug: what tensor cores do."""
+    """Planted bug: products are rounded to bfloat16, as tensor cores do."""
     genuine = np.matmul
 
     def half(first: np.ndarray, second: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Arrays: whatever a file holds, a record's numbers come back as they were declared, or the record is null."""
+"""Arrays: for any file, a record's numbers come back as they were declared, or the record counts as excluded."""
 
 import math
 from pathlib import Path

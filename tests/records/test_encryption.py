@@ -1,4 +1,4 @@
-"""Records at rest: whatever is done to the stored bytes is noticed, and they tell nothing of what they hold."""
+"""Records at rest: every change of the stored bytes is noticed, and the bytes reveal nothing of their content."""
 
 import io
 from pathlib import Path

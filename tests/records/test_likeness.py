@@ -1,4 +1,4 @@
-"""What two summaries say: shares of rows, with errors, false alarms and misses; and the canonical form of cells."""
+"""Comparison of two summaries: shares of rows, with errors, false alarms and misses; the canonical form of cells."""
 
 import itertools
 from datetime import date

@@ -193,7 +193,7 @@ class TestBombs:
             stored(tmp_path, self.zeros(300), self.columns)
 
     def test_a_directory_that_lies_about_the_size_is_found_out(self, tmp_path: Path) -> None:
-        """It says that the array is short, as its header does; what is more stays unread and is refused."""
+        """It says that the array is short, as its header does; the bytes beyond stay unread and are refused."""
         bomb = self.zeros(100).replace(b"(100, 1000", b"(3, 1000  ").replace(b"1000  , 1000", b"1000, 1000  ")
         size = struct.pack("<I", 128 + 10**8 + 1)
         assert bomb.count(size) >= 1

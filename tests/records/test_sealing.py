@@ -1,4 +1,4 @@
-"""A secret told through a database: one reader opens it, and nobody else, nor it about anything else."""
+"""A secret sent through a database: one reader opens it, and nobody else, nor it about anything else."""
 
 import base64
 

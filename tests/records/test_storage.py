@@ -1,4 +1,4 @@
-"""Records' places: what is stored is whole, comes back, is listed, and goes; a place that is away says so."""
+"""Records' places: stored files are whole, come back, are listed, and go; a place that is away says so."""
 
 import os
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """Each promise that keeps a crash from costing anything twice, and the plainer code that breaks it.
 
 One scenario is run twice: by our code, which must pass, and by a naive variant of the one line that matters, which
-must not. So each of these tests can fail, and says what its line is for.
+must not. Each of these tests can thus fail, and shows the purpose of its line.
 """
 
 import threading
@@ -226,7 +226,7 @@ class TestALostNotification:
 
 
 class Hasty(FencedLedgerWriter):
-    """The planted bug: what fails once has failed."""
+    """The planted bug: one failure is final."""
 
     def _insist(self, act: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return act(*args, **kwargs)

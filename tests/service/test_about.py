@@ -1,4 +1,4 @@
-"""Jobs about released models: which may be named, how long they stay, and what a trainer is told of them."""
+"""Jobs about released models: the models that may be named, their lifetime, and the parts that a trainer receives."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -215,7 +215,7 @@ def test_a_certificate_stands_with_the_model_that_it_is_about_and_with_no_other(
 
 @on_one_database
 def test_one_dataset_makes_no_claim_as_if_others_had_answered_too(house: House) -> None:
-    """Errors of a mean of m clients are smaller by the root of m; who is alone has none to average with."""
+    """Errors of a mean of m sites are smaller by the root of m; a single site has none to average with."""
     seen, fresh = house.dataset(), house.dataset()
     named = house.model(seen)
     select = {"kind": "select_model", "alpha": 0.02, "gamma_star": 0.1, "smoothness": 1.0}

@@ -1,4 +1,4 @@
-"""Releases that wait for an owner: what the ledger says of them, whatever somebody writes into the database."""
+"""Releases that wait for an owner: the ledger decides on them, for any text that somebody writes into the database."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The notifier over a real Redis-protocol server: what is sent, and that nobody ever waits for it."""
+"""The notifier over a real Redis-protocol server: its messages, and that nobody ever waits for it."""
 
 import json
 import signal

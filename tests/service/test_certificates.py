@@ -1,4 +1,4 @@
-"""Certificates and signed heads of the service: what they say, who may have them, and that they stay what they were.
+"""Certificates and signed heads of the service: their statements, the right to read them, and that they never change.
 
 They are read as their holders read them, by `farthing.certificates`, which shares no code with what makes them.
 """

@@ -1,4 +1,4 @@
-"""What an estimate says of a worker that may be lost, and a failed job of why: the same words before and after."""
+"""An estimate on a worker that may be lost and a failed job on its cause: the same words before and after."""
 
 from typing import Any
 from uuid import uuid4

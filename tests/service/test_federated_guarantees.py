@@ -1,4 +1,4 @@
-"""What a federated model promises: client by client, as each ledger has charged, to whoever may see that client."""
+"""Promises of a federated model: site by site, as each ledger has charged, to everybody who may see that site."""
 
 from decimal import Decimal
 from typing import Any
@@ -111,7 +111,7 @@ def test_a_client_s_figures_are_at_its_own_scope_s_delta(context: Context, three
 
 
 def test_what_all_promise_at_least_is_implied_by_each() -> None:
-    """The largest epsilon beside the smaller delta, as it was told, is a promise that nobody has made."""
+    """The largest epsilon beside the smaller delta, as reports once had it, is a promise that nobody has made."""
     one = report(Gaussian(sigma=1.0), plan_orders(Decimal(8), Decimal("1e-9")), Adjacency.ZERO_OUT, declared=True)
     other = report(Gaussian(sigma=1.2), plan_orders(Decimal(8), Decimal("1e-5")), Adjacency.ZERO_OUT)
     for reports in ((one, other), (other, one)):
@@ -132,7 +132,7 @@ def test_what_all_promise_at_least_is_implied_by_each() -> None:
 def test_a_job_in_which_a_client_was_misled_ends_at_what_was_spent(
     context: Context, three: Owners, lost: int | None
 ) -> None:
-    """Its last line says who was told by whom, by their places in the job; nothing stays reserved for it."""
+    """Its last line names the misled site and the liar, by their places in the job; nothing stays reserved for it."""
     made = submit(context, three.analyst, federated(three.datasets, 2))
     claim = take(context.database)
     pay(context.database, claim, 0)

@@ -131,7 +131,7 @@ def take(database: Database) -> FederationClaim:
 
 
 def pay(database: Database, claim: FederationClaim, chunk: int) -> None:
-    """Have every client pay for a chunk, and keep what it was told before."""
+    """Have every site pay for a chunk, and keep the answers that it received before."""
     for client in claim.clients:
         database.run(ledger.spend, client.claim, chunk, b"kept", chunk)
 
@@ -255,7 +255,7 @@ def test_one_client_short_of_budget_refuses_the_job(context: Context, three: Own
 
 
 class Halfway(reserving.Reservation):
-    """Planted: reserves for each client as it is admitted, before the next one is asked."""
+    """Planted: reserves for each site as it is admitted, before the next one is asked."""
 
     def add(self, job: Job, schedule: ledger.Schedule) -> None:
         super().add(job, schedule)
@@ -541,7 +541,7 @@ def test_every_scope_that_asks_approves(context: Context, someone: Someone) -> N
 
 @pytest.mark.parametrize("asked", [True, False])
 def test_a_lost_client_that_was_asked_still_approves(context: Context, someone: Someone, asked: bool) -> None:
-    """What it told is in the model; of a client that was asked nothing, nothing is."""
+    """Its answers are in the model; a site that was asked nothing has no part in it."""
     three = make(context, someone, ({}, {"approval": True}, {}))
     made = submit(context, three.analyst, federated(three.datasets, 2))
     if asked:

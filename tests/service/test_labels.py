@@ -1,4 +1,4 @@
-"""The smallest epsilon of what was spent is looked for off the request path; what a reader gets until then holds."""
+"""The smallest epsilon of the spending is searched off the request path; the figure shown until then is valid."""
 
 import time
 from collections import Counter

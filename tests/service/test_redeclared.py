@@ -1,4 +1,4 @@
-"""The same bytes, declared otherwise: within their scope at any time, elsewhere only while nobody was told of them."""
+"""The same bytes, declared otherwise: within their scope at any time, elsewhere only while no answer used them."""
 
 import threading
 from typing import Any
@@ -20,7 +20,7 @@ from tests.support.api import COLUMNS, csv, job, metadata
 pytestmark = pytest.mark.parametrize(
     "database_url", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True
 )
-"""What is kept of records is looked at on both in tests/ledger/test_identities.py."""
+"""tests/ledger/test_identities.py tests the kept digests of records on both."""
 
 BYTES = csv(100)
 WIDER = [{**COLUMNS[0], "upper": 120}, *COLUMNS[1:]]

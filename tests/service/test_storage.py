@@ -26,7 +26,7 @@ MARKER = "54.20731"
 pytestmark = pytest.mark.parametrize(
     "database_url", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True
 )
-"""What is stored, and what is not, hangs on neither."""
+"""The stored files do not depend on the database."""
 
 
 def rows(number: int = 0) -> bytes:

@@ -1,6 +1,6 @@
 """An upload runs the same statements whether another owner has its records or not: counted, so that no load matters.
 
-How long uploads take is measured in `tests/api/test_identity.py`, marked `timing`.
+`tests/api/test_identity.py` measures the duration of uploads, marked `timing`.
 """
 
 from typing import Any

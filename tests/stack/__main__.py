@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _test(found: Engine, arguments: list[str]) -> int:
-    """Build, start and test; whatever was built or started is gone afterwards."""
+    """Build, start and test; everything that was built or started is gone afterwards."""
     composes = found.composes()
     if not composes:
         raise NoEngineError("a container engine answers, but there is no compose")

@@ -1,4 +1,4 @@
-"""What runs here needs the stack that `make test-stack` starts; `make test` leaves it out."""
+"""The tests here need the stack that `make test-stack` starts; `make test` leaves them out."""
 
 import os
 

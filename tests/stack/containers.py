@@ -28,7 +28,7 @@ def inspected(service: str, project: str = PROJECT) -> dict[str, Any]:
 
 
 def run_python(program: str, *arguments: str, service: str, project: str = PROJECT) -> str:
-    """Run a program inside a container, with what its processes are told; return what it prints."""
+    """Run a program inside a container, with the environment of its processes; return its output."""
     return docker("exec", "--interactive", container(service, project), "python", "-", *arguments, told=program).stdout
 
 

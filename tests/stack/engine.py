@@ -1,7 +1,7 @@
 """A container engine for the stack's tests: the one that answers, or one of our own that leaves nothing behind.
 
-Where none answers and this is root on Debian with apt, Debian's packages are installed and a daemon is started with
-its data, state and socket in a folder that is removed at the end; no image, network or volume of anybody else is seen.
+Where none answers and this is root on Debian with apt, Debian's packages are installed and a daemon is started. Its
+data, state and socket are in a folder that is removed at the end; no image, network or volume of anybody else is seen.
 """
 
 import os
@@ -32,7 +32,7 @@ class NoEngineError(Exception):
 
 @dataclass(frozen=True)
 class Engine:
-    """How to reach an engine: its client and what that needs in the environment."""
+    """The access to an engine: its client and the environment that the client needs."""
 
     client: str
     folder: Path

@@ -1,4 +1,4 @@
-"""What only containers can show: who they run as, what they can write and read, and what a restart does to a job."""
+"""Facts that only containers can show: their user, the files they can write and read, a restart's effect on a job."""
 
 import json
 import os

@@ -1,7 +1,7 @@
 """A federated job of three sites in containers of their own, which share a network, a database and nothing else.
 
-What processes on one machine cannot show: sites without a common disk or loopback interface, that find each other by
-name, talk over the network, and are lost with all that is in their container.
+They show things that processes on one machine cannot: sites without a common disk or loopback interface. The sites find
+each other by name, talk over the network, and are lost with all that is in their container.
 """
 
 import json
@@ -25,7 +25,7 @@ from tests.workers.test_federation import SEARCH
 pytestmark = pytest.mark.timeout(1800)
 ROWS = {"north": 1500, "south": 750, "west": 900}
 STEPS = 500
-"""So many that a site can be lost in the middle of them."""
+"""Steps enough that a site can be lost in the middle of them."""
 PATIENCE_SECONDS = 900.0
 """Many times what it takes on an idle machine."""
 MU = "0.5"
@@ -131,7 +131,7 @@ def end(client: Client, job: str) -> Job:
 
 
 def clients(admin: Client, job: str) -> list[tuple[str, str | None, str | None]]:
-    """Return the site, the state and the failure of each client."""
+    """Return the name, the state and the failure of each site."""
     federation = admin.job(job).federation
     assert federation is not None
     assert federation.sites is not None
@@ -139,7 +139,7 @@ def clients(admin: Client, job: str) -> list[tuple[str, str | None, str | None]]
 
 
 def jobs_of(admin: Client, job: str) -> list[str]:
-    """Return the clients' own jobs, by place."""
+    """Return the sites' own jobs, by place."""
     federation = admin.job(job).federation
     assert federation is not None
     assert federation.sites is not None

@@ -3,8 +3,8 @@
     found = run_chaos(home, Plan(jobs=100))
     assert found.unpaid == found.double_runs == found.overspent == 0
 
-The verdicts of `audit` come from two places that know nothing of each other: the rows of the database, and a file to
-which each trainer writes what it is about to read, and who it is.
+The verdicts of `audit` come from two sources that know nothing of each other. One is the rows of the database. The
+other is a file to which each trainer writes its name and the records that it is about to read.
 """
 
 import itertools
@@ -45,12 +45,12 @@ GREEDY: Final[dict[str, Any]] = {"model": LOGISTIC, "privacy": {"budget_share": 
 """A job for a dataset that only a few of them fit into, each with its allowance."""
 LOOK_SECONDS: Final = 0.25
 PATIENCE_SECONDS: Final = 120.0
-"""How long a client tries to be answered."""
+"""Seconds for which a submitter tries to get an answer."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is submitted, and what is done to the cluster meanwhile.
+    """The jobs to submit, and the disturbances of the cluster meanwhile.
 
     Attributes:
         jobs: accepted jobs.
@@ -80,7 +80,7 @@ class Plan:
 
 @dataclass
 class Found:
-    """What was done, and what came of it; the last five must be 0."""
+    """The disturbances that were made, and their results; the last five must be 0."""
 
     states: Counter[str] = field(default_factory=Counter)
     codes: Counter[str] = field(default_factory=Counter)
@@ -191,7 +191,7 @@ class Harm:
         self._wrong: set[str] = set()
 
     def until_all_ended(self, sent: Sequence["Future[str]"]) -> None:
-        """Go on until every client is served and every job has ended, or the plan's time is up."""
+        """Go on until every submitter is served and every job has ended, or the plan's time is up."""
         deadline = time.monotonic() + self._plan.limit_seconds
         ended = 0
         while time.monotonic() < deadline:
@@ -252,7 +252,7 @@ def is_wrong(account: Account) -> bool:
 
 
 def audit(running: Cluster, found: Found) -> None:
-    """Fill in all that can be told of a cluster at rest."""
+    """Fill in all figures that a cluster at rest gives."""
     read = readings(running.home)
     database = running.database()
     with database.read() as session:

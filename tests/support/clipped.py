@@ -1,6 +1,6 @@
-"""What the theory of clipped descent is tested with: its golden cases, random problems, and what is printed wrongly.
+"""Material to test the theory of clipped descent: golden cases, random problems, and formulas printed wrongly.
 
-The printed forms are kept for tests alone: what was corrected must be seen to matter.
+The printed forms are kept for tests alone: they show that each correction matters.
 """
 
 from dataclasses import dataclass, replace

@@ -271,7 +271,7 @@ def cluster(
         home: an empty folder, or none yet.
         workers: Celery workers, each with one trainer at a time unless `settings` has `workers_each`.
         apis: API processes.
-        queues: what the workers take.
+        queues: the queues that the workers take jobs from.
         observed: asks for trainers that write down what they read; it holds their options, see `observed_trainer`.
         environment: more variables, of every process.
         settings: of `ServiceSettings`; leases and sweeps are short unless given. `workers_each` trainers a worker.

@@ -27,7 +27,7 @@ PATIENCE_SECONDS: Final = 120.0
 
 @dataclass
 class Made:
-    """What the pictures are of."""
+    """The subjects of the pictures."""
 
     keys: dict[str, str]
     dataset: str

@@ -1,7 +1,7 @@
 """The whole embedded service on a free port with a temporary home: API, supervisor and trainers, as `farthing up` does.
 
-With `observed` the trainers run the real code and write each payment and each reading to a file first, so that a
-test can compare what was read with what was paid, whoever is killed in between.
+With `observed` the trainers run the real code and write each payment and each reading to a file first. A test can thus
+compare readings with payments, whichever process is killed in between.
 """
 
 import csv
@@ -47,9 +47,9 @@ CONNECTIONS = httpx.Limits(keepalive_expiry=1.0)
 LEASE_SECONDS = 8.0
 """Twenty beats: at a load of thirty a supervisor that lives has gone without one for three seconds."""
 START_SECONDS = 120.0
-"""How long an API that was killed may stay away: its longest pause, and a start on a machine that is busy."""
+"""Seconds that a killed API may stay away: its longest pause, and a start on a machine that is busy."""
 PATIENCE_SECONDS = 240.0
-"""How long a job may take: many times what it needs alone. Only a failure takes so long."""
+"""Seconds that a job may take: many times its time on an idle machine. Only a failure takes so long."""
 
 
 def toy_csv(rows: int = 2000, *, seed: int) -> bytes:
@@ -139,8 +139,9 @@ class Running:
     def converged(self, model: str) -> bool:
         """Say whether a job of the default method has converged; one in 10,000 has not, by chance, and says so.
 
-        Its last step is compared with what 999 in 1,000 are at most, by the chi-squared law of three coefficients or
-        more: 1.3 times that are taken for a step that leads on (1e-4), and 2.2 times (8e-8) fail the test.
+        Its last step is compared with a length that 999 in 1,000 do not pass, by the chi-squared law of three
+        coefficients or more. A step of 1.3 times that length is taken for one that leads on (1e-4), and 2.2 times
+        (8e-8) fail the test.
         """
         checks = self.get(f"/v1/models/{model}")["release"]["checks"]
         assert checks["gradient_excess"] < 2.2, checks

@@ -30,7 +30,7 @@ class Federation:
     service: Running
     id: str
     clients: list[str]
-    """By place, the clients' jobs."""
+    """By place, the sites' jobs."""
     authorization: str = ""
     """The header of who submitted it, who may spend from each dataset."""
 
@@ -154,7 +154,7 @@ def unpaid(job: Federation) -> bool:
 
 
 def states(ended: dict[str, Any]) -> list[tuple[str, str | None]]:
-    """Return how each client ended, and by which code it failed."""
+    """Return the final state of each site, and its error code."""
     return [
         (client["state"], None if client["error"] is None else client["error"]["code"])
         for client in ended["federation"]["sites"]

@@ -1,7 +1,7 @@
 """Real followers for tests of sharded problems: `python -m tests.support.followers RANK SIZE PLACE`.
 
-Each takes part of the same synthetic records, which the leader names, and sums when told to. Its bug, if any, is named
-with the records.
+Each takes part of the same synthetic records, which the leader names, and sums on its message. Its bug, if any, is
+named with the records.
 """
 
 import json
@@ -140,7 +140,7 @@ def gathered(size: int, folder: Path) -> Iterator[ProcessGroup]:
 def forget_groups() -> None:
     """Have this process lead its next group as if it were its first.
 
-    Torch names a group by the count of those before it, the ones that never met among them: followers, which are new
+    Torch names a group by the count of those before it, the ones that never met among them. Followers, which are new
     processes, would look for it under another name, and one time-out would fail every test after it.
     """
     torch.distributed.distributed_c10d._world.group_count = 0

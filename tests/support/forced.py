@@ -1,8 +1,8 @@
 """Noise that repeats: in test processes a system generator's key follows from the test's name, not from the system.
 
 `tests/conftest.py` names each fixture and each test before it runs, so that a run repeats the draws of the last one and
-no test of this process fails by chance. Tests marked `statistical` judge fresh draws and keep the system's keys. So do
-forked children and the processes that tests start.
+no test of this process fails by chance. Tests marked `statistical` judge fresh draws and keep the system's keys. Forked
+children and the processes that tests start keep them too.
 """
 
 import hashlib
@@ -43,7 +43,7 @@ def keys_of(name: str | None) -> Iterator[None]:
     """Put a name in force for a while; the one before goes on where it was.
 
     Args:
-        name: what the keys follow from; None for the system's own.
+        name: the keys follow from it; None for the system's own.
     """
     before = _KEYS.name, _KEYS.drawn
     _KEYS.name, _KEYS.drawn = name, 0

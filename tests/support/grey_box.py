@@ -2,7 +2,7 @@
 place.
 
 If everything that leaves the oracle is a function of integer sums, public values and coins, the replay releases the
-very same bytes; whatever else depends on records shows up as a difference in what is asked or released.
+very same bytes. Any other dependence on records shows up as a difference in questions or releases.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,8 +1,8 @@
 """A process that sends one request again and again, on some connections at a time, and says which statuses it got.
 
-Apart from the test that starts it, so that what it takes is not taken from the honest client that is timed there:
-`python -m tests.support.hammer HOST PORT CONNECTIONS`, the request on standard input until its end. It ends, and prints
-the statuses as JSON, when SIGTERM comes. Ten `@` in the request are another number each time.
+It is apart from the test that starts it, so that it takes no time from the honest tenant that is timed there. Run it as
+`python -m tests.support.hammer HOST PORT CONNECTIONS`, with the request on standard input until its end. It ends, and
+prints the statuses as JSON, when SIGTERM comes. Ten `@` in the request are another number each time.
 """
 
 import json

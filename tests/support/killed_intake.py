@@ -1,6 +1,6 @@
 """Takes four submissions and is killed before their commit: `... URL HOME PRINCIPAL DATASET [halfway]`.
 
-With `halfway`, the planted bug: what was written so far is committed first.
+With `halfway`, the planted bug: the rows written so far are committed first.
 """
 
 import os

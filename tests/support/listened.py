@@ -1,8 +1,8 @@
-"""What a client's trainer reads and says, written down by itself, and bugs that an audit of these transcripts must see.
+"""A site's trainer that writes down its own readings and messages, and bugs that an audit of these must see.
 
 `transcripts.jsonl` beside OBSERVED has a line for each sum of records (question, points, rows), for each total of what
-several processes summed, and for each message that leaves. BUG plants one: `thinned` divides each client's noise by the
-root of their number, `seeded` gives all of them one seed, and `reread` has every second batch of a stream read the
+several processes summed, and for each message that leaves. BUG plants one. `thinned` divides the noise of all sites by
+the root of their number, and `seeded` gives all of them one seed. `reread` has every second batch of a stream read the
 records of the one before it.
 """
 

@@ -1,4 +1,4 @@
-"""What an attacker does to an API over bare sockets, and how long an honest tenant waits meanwhile.
+"""Attacks on an API over bare sockets, and the waiting time of an honest tenant meanwhile.
 
 Times are ratios: rounds without and with the attack take turns on one service, so that what else the machine does meets
 both. All of it is bounded in count and in time, and stays on the loopback address.
@@ -24,7 +24,7 @@ ROUNDS = 2
 SAMPLES = 50
 """Of one round."""
 LONGEST_SECONDS = 20.0
-"""What an honest request waits at most; it counts as so much then."""
+"""The longest wait of an honest request; a longer one counts as this."""
 
 
 def address_of(service: Service) -> tuple[str, int]:

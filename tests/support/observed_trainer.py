@@ -1,13 +1,13 @@
 """`workers.trainer`, with a file that says what is about to be read: it adds lines and, if asked, delays, nothing else.
 
 OBSERVED names the file. SLOW delays each reading, in seconds. A file `halt` beside it, such as `paid 3` or `told 3`,
-has the first attempt at a job write a file `halted`, and stand still, once chunk 3 is paid, or once an answer out of it
-is given. A file `starve` names a job that runs out of memory at its next reading. NAIVE and FREE plant the bugs that
-the kill tests must see: the ledger is paid after the reading, and a chunk that was lost is read again for its first
-payment. UNFENCED has it pay and publish whoever holds its job by now, and HASTY has it fail where a payment fails once.
-A file `liar` names a client that claims to have kept more means than there are, and a state without anything in it.
-TWICE has a client say everything twice, STALE say the first thing again after everything, and LISTEN writes down what
-it reads and says (see `listened`). WRITES names a file for what the trainer writes to.
+stops the first attempt at a job. Once chunk 3 is paid, or once an answer out of it is given, the attempt writes a file
+`halted` and stands still. A file `starve` names a job that runs out of memory at its next reading. NAIVE and FREE plant
+the bugs that the kill tests must see: the ledger is paid after the reading, and a chunk that was lost is read again for
+its first payment. UNFENCED has it pay and publish whoever holds its job by now, and HASTY has it fail where a payment
+fails once. A file `liar` names a client that claims to have kept more means than there are, and a state without
+anything in it. TWICE has a client say everything twice, STALE say the first thing again after everything, and LISTEN
+writes down what it reads and says (see `listened`). WRITES names a file for what the trainer writes to.
 """
 
 import json
@@ -112,7 +112,7 @@ def observe_sums(rank: int) -> None:
 
 
 def lie_where_told() -> None:
-    """Have the client that the file names, if there is one, claim what nobody was told."""
+    """Have the site that the file names, if there is one, claim an answer that nobody received."""
     place, plain = Path(os.environ["OBSERVED"]).with_name("liar"), federated.furthest
 
     def furthest(rounds: Any, kept: bytes | None, most: int) -> tuple[bytes | None, int]:
@@ -151,7 +151,7 @@ def halt_where_told() -> None:
 
 
 def pay_once() -> None:
-    """Plant a bug: whatever some attempt has paid for, a later one reads without paying."""
+    """Plant a bug: a later attempt reads without paying all that an earlier one has paid for."""
     plain = LedgerFilter.__init__
 
     def make(self: LedgerFilter, *arguments: Any, **options: Any) -> None:
@@ -175,7 +175,7 @@ def say_again(*, first: bool) -> None:
 
 
 def act_once(_: FencedLedgerWriter, act: Any, *arguments: Any, **options: Any) -> Any:
-    """Do what the ledger writer does, and do not try again: what fails once has failed."""
+    """Act as the ledger writer does, and do not try again: one failure is final."""
     return act(*arguments, **options)
 
 

@@ -101,12 +101,12 @@ class Recording:
 class Blind:
     """An oracle without records: it tells again what was released, and fails where it is asked anything else.
 
-    What a method does behind it can only follow from released values and public ones.
+    The actions of a method behind it can only follow from released values and public ones.
 
     Args:
         facts: as of the recorded run.
-        releases: what was told there.
-        payments: like that of the recorded run, and fresh: what is affordable follows from public figures too.
+        releases: the answers of that run.
+        payments: like that of the recorded run, and fresh; the affordable questions follow from public figures too.
     """
 
     def __init__(self, facts: Facts, releases: Sequence[Told], payments: PrivacyFilter) -> None:
@@ -220,14 +220,14 @@ class CanaryProblem:
     """n - 1 equal records, smooth and convex, and one that pulls as hard as it may, with a sign.
 
     The others' loss is |w - centre|^2 / 2, linear from the distance of the clip on. The canary's gradient is as long as
-    the clip and along theirs, now with it and now against it, by a rule that half of all pairs of points are told apart
-    by, however near; with the other sign it does the opposite. So gradients, their norms where they are long, half of
-    their changes, and choices among points differ between two such sets by what replacing a record can change at most.
+    the clip and along theirs, now with it and now against it. The rule for this separates half of all pairs of points,
+    however near; with the other sign it does the opposite. Gradients, their norms where they are long, half of their
+    changes, and choices among points thus differ between two such sets by the most that replacing a record can change.
 
     Args:
         units: n.
         centre: of the others, shape (p,).
-        sign: of the canary: 1 or -1; 0 for a null record.
+        sign: of the canary: 1 or -1; 0 for an excluded row.
     """
 
     replicates = None

@@ -14,7 +14,7 @@ GONE = None
 """In the mail of a client that has ended: nothing more comes."""
 
 Post = Callable[[bytes], Sequence[bytes]]
-"""What becomes of a message on its way."""
+"""Turns a sent message into the messages that arrive."""
 
 
 @dataclass
@@ -72,7 +72,7 @@ class ThreadPeerGroup:
 
 
 class Clients(Generic[T]):
-    """Threads, one for each client, run to their ends."""
+    """Threads, one for each site, run to their ends."""
 
     def __init__(self, mail: Mail, work: Callable[[ThreadPeerGroup], T]) -> None:
         self.endings: list[T | Exception] = [AssertionError("it has not ended")] * mail.size

@@ -113,7 +113,7 @@ class Pulled:
 
 @dataclass(frozen=True)
 class Audited:
-    """What the printed rule's runs tell of the pull's sign, one entry a run."""
+    """Leakage of the printed rule's runs about the pull's sign, one entry a run."""
 
     ratio: Floats
     """Log-likelihood ratio of what was released."""

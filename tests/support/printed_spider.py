@@ -1,4 +1,4 @@
-"""KL-Spider as it is printed, for tests alone: what was corrected must be seen to matter.
+"""KL-Spider as it is printed, for tests alone: it shows that each correction matters.
 
 Source: Menart, Ullah, Arora, Bassily and Guzman (2024), algorithm 1, letter by letter: one update more than T_k, a
 difference after the last one, and the point before a round's last as the next round's first. The start stands where
@@ -37,7 +37,7 @@ def printed_walk(course: SpiderSchedule, start: Tensor, oracle: Oracle, *, corre
 def fresh_walk(course: SpiderSchedule, start: Tensor, oracle: Oracle) -> Tensor:
     """Return the last points, shape (R, p), of rounds that ask a gradient after each step where they ask differences.
 
-    What differences are worth is seen without them. Every gradient has the noise of a round's first.
+    The value of differences shows in rounds without them. Every gradient has the noise of a round's first.
     """
     theta = start
     for one in course.rounds:

@@ -1,8 +1,9 @@
 """Adaptive noisy gradient descent on a function of the distance alone, followed by the distance alone.
 
-With g(r) the slope and z, chi independent, a step of length eta on a gradient with noise sigma in each of d coordinates
-takes r to sqrt((r - eta (g + sigma z))^2 + (eta sigma chi_{d-1})^2): exact in law, at a cost that depends on neither d
-nor n. Written from the recursion and not from the optimizer; only the plan's figures are shared. Runs go side by side.
+Let g(r) be the slope, and z and chi independent. A step of length eta on a gradient with noise sigma in each of d
+coordinates takes r to sqrt((r - eta (g + sigma z))^2 + (eta sigma chi_{d-1})^2). This is exact in law, at a cost that
+depends on neither d nor n. Written from the recursion and not from the optimizer; only the plan's figures are shared.
+Runs go side by side.
 """
 
 from dataclasses import dataclass

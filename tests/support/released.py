@@ -1,4 +1,4 @@
-"""Released models of every kind, made of known numbers: what people read from them is arithmetic on these."""
+"""Released models of every kind, made of known numbers: people's readings of them are arithmetic on these."""
 
 from collections import Counter
 from decimal import Decimal

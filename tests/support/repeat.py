@@ -2,8 +2,8 @@
 
     python -m tests.support.repeat --times 30 --busy 10 -m 'statistical and not slow' -- -n 2
 
-The log has one line a run: how many tests passed, failed and were skipped, and how long it took. It names each failure.
-Exits with 1 where a run failed, or ran nothing.
+The log has one line a run: the numbers of tests that passed, failed and were skipped, and the duration. It names each
+failure. Exits with 1 where a run failed, or ran nothing.
 """
 
 import argparse
@@ -77,7 +77,7 @@ def run(tier: str, given: Sequence[str]) -> Run:
 
     Args:
         tier: as of pytest's -m.
-        given: what else pytest is given.
+        given: further arguments for pytest.
     """
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"

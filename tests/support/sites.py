@@ -163,7 +163,7 @@ class Ground:
         return "\n".join(f"{path.name}: {path.read_text()[-1500:]}" for path in sorted(self.home.glob("*.log")))
 
     def told(self, site: str) -> dict[str, str]:
-        """Return the environment of a site's processes, which are told that site's settings and nobody else's."""
+        """Return the environment of a site's processes, which get that site's settings and nobody else's."""
         settings = self.contexts[site].settings
         told = {name: value for name, value in os.environ.items() if not name.startswith("FARTHING_")}
         for name in settings.model_fields_set - {"admin_key"}:

@@ -1,6 +1,6 @@
 """One problem of every kind that answers questions, with records to ask about; every draw has a fixed seed.
 
-What must hold of all of them is tested of all of them, over these.
+Laws of all of them are tested on all of them, over these problems.
 """
 
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ class Situation:
 
     @property
     def questions(self) -> list[Question]:
-        """All that may be asked here."""
+        """Every question that may be asked here."""
         asked: list[Question] = [Gradient(sigma=1.0), Gradient(sigma=1.0, clip=0.5), Secant(sigma=1.0)]
         asked += [GradientDifference(sigma=1.0, cap=0.3), GradientDifference(sigma=1.0, cap=0.3, clip=0.4)]
         if not isinstance(self.weights, Clip):

@@ -30,7 +30,7 @@ from tests.support import networks
 from tests.support.situations import SITUATIONS, Situation
 
 STRANGE = (torch.nan, torch.inf, 5e-324, -1e300)
-"""What must not matter: no number, infinity, a denormal number, and a huge one."""
+"""Values that must not matter: no number, infinity, a denormal number, and a huge one."""
 
 BOTH_SIGNS = [
     Situation("phase", SmoothPhase(cap=3.0), Clip(bound=0.8)),

@@ -212,7 +212,7 @@ def queue_federated(
 ) -> str:
     """Reserve for a federated job with a client at each place, and queue it; `sites` are theirs, by default one's own.
 
-    Each client has `chunks` times `STEP` to do.
+    Each site has `chunks` times `STEP` to do.
     """
     for place in places:
         if place.principal_id != places[0].principal_id:

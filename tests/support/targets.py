@@ -1,4 +1,4 @@
-"""What the integration suite runs against: the embedded service, a cluster of processes, or the compose stack.
+"""Targets of the integration suite: the embedded service, a cluster of processes, or the compose stack.
 
 With FARTHING_STACK_URL in the environment it is that stack and nothing else (`make test-stack` sets it); without, the
 two that this machine can start by itself.

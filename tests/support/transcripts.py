@@ -1,10 +1,10 @@
-"""Audits of what each client of a federated job has really said: its noise, its questions, its readings, its payments.
+"""Audits of each site's real messages in a federated job: its noise, its questions, its readings, its payments.
 
-From what its trainer wrote down (see `listened`), the records as they are stored, and the ledger. Each client is judged
-alone and with the full noise of its own question; `check_own_noise` compares clients with each other.
+From what its trainer wrote down (see `listened`), the records as they are stored, and the ledger. Each site is judged
+alone and with the full noise of its own question; `check_own_noise` compares sites with each other.
 
-False alarms, with noise from the system: 1e-7 for each client's law (variance and distribution at p < 5e-8 each), and
-2.1e-8 for each z-score beyond 5.6, of which there are two a client and one a pair: 5e-7 for an audit of three.
+False alarms, with noise from the system: 1e-7 for each site's law (variance and distribution at p < 5e-8 each), and
+2.1e-8 for each z-score beyond 5.6. There are two such scores a site and one a pair: 5e-7 for an audit of three.
 """
 
 import json
@@ -47,7 +47,7 @@ QUESTION: TypeAdapter[Question] = TypeAdapter(Question)
 
 @dataclass(frozen=True)
 class Asked:
-    """One sum of records: what was asked, where, and about which rows."""
+    """One sum of records: the question, its points, and its rows."""
 
     question: Question
     theta: Tensor
@@ -74,7 +74,7 @@ class Transcript:
 
 
 def transcripts(job: Federation) -> list[Transcript]:
-    """Return what each client of a job that was not disturbed has read and said."""
+    """Return the readings and messages of each site of a job that was not disturbed."""
     told = [json.loads(line) for line in (job.service.home / "transcripts.jsonl").read_text().splitlines()]
     database, found = job.service.database(), []
     for name in job.clients:
@@ -108,7 +108,7 @@ def _asked(line: dict[str, object]) -> Asked:
 
 
 def check_transcripts(job: Federation) -> None:
-    """Fail unless every client's transcript is what it was charged for, whatever the others' are."""
+    """Fail unless every site's transcript is worth its charge, whatever the others' are."""
     found = transcripts(job)
     for one in found:
         check_single_use(one)
@@ -131,7 +131,7 @@ def noise(one: Transcript) -> NDArray[np.float64]:
 
 
 def check_own_noise(found: Sequence[Transcript]) -> None:
-    """The noise law, of each client alone; and no two have noise in common."""
+    """Check the noise law of each site alone, and that no two have noise in common."""
     noises = [noise(one) for one in found]
     for drawn in noises:
         below = float(stats.chi2.cdf((drawn**2).sum(), drawn.size))
@@ -198,7 +198,7 @@ def check_neighbours(one: Transcript, most: int = 4) -> None:
 
 
 class Told:
-    """An oracle without records: it tells means that were told before, and notes what is asked and where."""
+    """An oracle without records: it gives recorded means again, and notes each question and its points."""
 
     def __init__(self, facts: Facts, means: Sequence[Answer]) -> None:
         self.facts, self._means, self.precision = facts, iter(means), torch.float64
@@ -222,7 +222,7 @@ class Told:
 
 
 def check_replay(found: Sequence[Transcript]) -> None:
-    """From the messages alone, and no record, each client's method asks the same questions at the same points."""
+    """Check that each site's method asks the same questions at the same points from messages alone, without records."""
     means = list(_means(found))
     units = sum(one.planned.facts.units for one in found)
     for one in found:

@@ -1,4 +1,4 @@
-"""What a verification finds in the end: on a busy host an answer comes before it, with `running`."""
+"""The final result of a verification: on a busy host an answer comes before it, with `running`."""
 
 import time
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a trainer's processor does with the smallest numbers: nothing that takes longer for some records."""
+"""A trainer's processor on the smallest numbers: no step takes longer for some records."""
 
 import platform
 import subprocess

@@ -1,4 +1,4 @@
-"""What an attempt draws is counted before it is drawn, against what its job has reserved."""
+"""An attempt's draws are counted before they are made, against its job's reservation."""
 
 from contextlib import suppress
 from typing import Any
@@ -72,7 +72,7 @@ def test_every_method_draws_within_what_its_job_reserves(name: str) -> None:
 
 
 def test_an_attempt_draws_no_more_than_was_reserved_whatever_was_paid() -> None:
-    """The count holds across attempts: what was told before is counted, what is told again is not."""
+    """The count holds across attempts: earlier answers are counted, answers that are given again are not."""
     count = DrawCount(most=10, dimension=3)
     count.begin(4)
     count.add(Gradient(sigma=1.0), 1)

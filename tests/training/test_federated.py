@@ -45,7 +45,7 @@ class Killed(Exception):
 
 @dataclass
 class Client:
-    """A client's rows: what is kept, what it was charged, and what it has drawn."""
+    """A site's rows: its kept state, its charges and its draws."""
 
     place: int
     dies: list[tuple[str, int]] = field(default_factory=list)
@@ -208,7 +208,7 @@ def told_of(count: int, value: float = 0.0, *, since: int = 0) -> bytes:
 def test_what_a_client_can_see_to_be_untrue_is_blamed_on_who_told_it(
     own: bytes | None, most: int, claimed: bytes, known: bool
 ) -> None:
-    """Nobody can know a mean that has no answer of this client's, nor another mean than the one that it was told."""
+    """Nobody can know a mean without an answer of this site, nor another mean than the one that the site received."""
 
     def work(peers: ThreadPeerGroup) -> tuple[bytes | None, int]:
         if peers.place:
@@ -252,7 +252,7 @@ def test_what_does_not_go_with_the_method_is_blamed_until_the_oracle_is_asked(
 
 @dataclass
 class Ledgered:
-    """What a client's own ledger says of it."""
+    """The figures of a site's own ledger."""
 
     kept: bytes | None
     kept_chunks: int

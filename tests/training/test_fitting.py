@@ -1,4 +1,4 @@
-"""The row that a job leaves: what was fitted, as the model was filled."""
+"""The row that a job leaves: the fitted model, with its fields filled in."""
 
 from collections import Counter
 from decimal import Decimal

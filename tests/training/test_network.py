@@ -130,7 +130,7 @@ def test_a_released_network_is_a_point_that_makes_the_same_network_again(train: 
 
 
 def test_methods_of_a_streamed_network_speak_of_no_samples() -> None:
-    """Planted before: a batch without a rate was told with its sampling noise, of which a stream has none."""
+    """Planted before: a batch without a rate was reported with its sampling noise, of which a stream has none."""
     job = planned()
     told = report(Gaussian(sigma=1.0), plan_orders(Decimal(3), Decimal("1e-6")), Adjacency.ZERO_OUT, declared=True)
     released = describe_network(job, merged(job, {}, torch.zeros(job.facts.dimension)), "finished", 5, None, told)

@@ -1,4 +1,4 @@
-"""The oracle a job's method needs: what it reads, what pays, and what is refused before anything is reserved."""
+"""The oracle a job's method needs: its readings, its payer, and refusals before anything is reserved."""
 
 from collections import Counter
 from decimal import Decimal
@@ -159,7 +159,7 @@ ONE_STEP: dict[str, Any] = {"kind": "certified_clipped_sgd", "steps": 1}
 
 
 def test_a_stream_of_one_chunk_is_paid_and_read_again() -> None:
-    """There is nothing to go on with: what is lost of it is lost as other methods' chunks are."""
+    """There is nothing to go on with: a loss in it is like a loss of other methods' chunks."""
     planned = plan(ONE_STEP)
     assert len(planned.schedule) == 1
     assert not is_stream(Schedule(planned.schedule, draws=0).chunks)

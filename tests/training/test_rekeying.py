@@ -32,7 +32,7 @@ class _Pair:
         self.point = torch.zeros(self.planned.facts.dimension, dtype=torch.float64)
 
     def capture(self) -> None:
-        """Force the same key on both generators, with nothing drawn ahead: all that a captured state holds."""
+        """Force the same key on both generators, with nothing drawn ahead: a captured state holds no more."""
         for generator in self.generators:
             generator.rekey()
             stream = Cipher(algorithms.AES(bytes(32)), modes.CTR(bytes(16))).encryptor()
@@ -53,7 +53,7 @@ class _Pair:
 
     @property
     def paid(self) -> int:
-        """How many chunks each has paid."""
+        """The number of chunks that each has paid."""
         counts = {len(writer.chunks) for _, _, writer, _ in self.opened}
         assert len(counts) == 1
         return counts.pop()
@@ -103,7 +103,7 @@ def test_the_key_is_new_once_the_payment_is_committed_and_before_anything_is_rea
 
 
 def test_rekeying_leaves_the_law_of_what_is_drawn() -> None:
-    """What is dropped was drawn for a reason that no draw has a part in: |z| < 4.5, one alarm in 147,000."""
+    """No draw has a part in the reason to drop draws: |z| < 4.5, one alarm in 147,000."""
     generator, told = SystemGenerator(), []
     for _ in range(3000):
         told.append(generator.ahead(1.0, 3, lambda many: (generator.bits(many) >> np.uint64(63)).astype(np.int64)))

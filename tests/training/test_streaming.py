@@ -1,7 +1,7 @@
 """Streams through losses: no record is read twice, nothing is read unpaid, and all attempts pay for one answer.
 
-The ledger, its writer, the filter, the oracle and the method are the real ones; an attempt is lost by an exception at a
-place that a test chooses, as a killed worker leaves it: payments stand, and what was told since is gone.
+The ledger, its writer, the filter, the oracle and the method are the real ones. An attempt is lost by an exception at a
+place that a test chooses, as a killed worker leaves it. Payments stand, and later answers are gone.
 """
 
 from collections import Counter
@@ -334,7 +334,7 @@ class TestLedger:
     def test_a_single_step_that_is_lost_is_paid_and_read_again(
         self, database: Database, place: Place, tmp_path: Path
     ) -> None:
-        """All is one chunk: skipping it would leave nothing. What both answers cost was reserved."""
+        """All is one chunk: skipping it would leave nothing. The cost of both answers was reserved."""
         assert guard(database, Witness(ServiceSettings(home=tmp_path).witness_path)) == []
         once = SETTINGS.model_copy(update={"batch": UNITS, "steps": 1})
         schedule = tuple(once.schedule(facts(UNITS, 3)))

@@ -129,7 +129,7 @@ def test_whatever_is_lost_no_record_is_read_twice_in_a_pass_or_unpaid(
 
 
 def test_an_attempt_that_goes_on_a_chunk_too_early_is_seen() -> None:
-    """Planted: what was paid last counts as not read."""
+    """Planted: the last paid chunk counts as not read."""
     writer, recorder, asked = Paper(), Recorder(UNITS), settings(1)
     recorder.lose_at = ("after", 5)
     with pytest.raises(Lost):

@@ -1,4 +1,4 @@
-"""What an ended child means, for every outcome and order."""
+"""The meaning of an ended child, for every outcome and order."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ CLAIM = Claim("job_1", 1, "epoch", 1)
 
 
 def a_run(statuses: Sequence[int], known: Mapping[str, object], meeting: Path | None = None) -> Run:
-    """Return a run whose children have ended so; what is known of it or, as `ordered`, of all its children."""
+    """Return a run whose children have ended so; `known` is about the run or, as `ordered`, about all its children."""
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
     claims = [CLAIM] if meeting is None else [Claim(f"job_{place}", 1, "epoch", 1) for place in range(len(statuses))]

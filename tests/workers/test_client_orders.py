@@ -1,4 +1,4 @@
-"""What each client of a federated job is told: its own claim and its own key, and nothing that opens more."""
+"""The orders of each site of a federated job: its own claim and its own key, and nothing that opens more."""
 
 import os
 from pathlib import Path

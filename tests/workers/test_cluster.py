@@ -30,7 +30,7 @@ RING_SECONDS = 1.0
 
 @pytest.fixture(scope="module")
 def quiet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A cluster whose workers hardly ever look by themselves: what starts soon was notified."""
+    """A cluster whose workers hardly ever look by themselves: a job that starts soon was notified."""
     patience = {"poll_seconds": 300.0, "sweep_seconds": 300.0, "lease_seconds": 300.0, "beat_seconds": 1.0}
     with cluster(tmp_path_factory.mktemp("quiet"), workers=2, observed=SLOW, **patience) as running:
         yield running

@@ -1,4 +1,4 @@
-"""How the embedded service starts, what it says, and that nothing of it outlives it."""
+"""The embedded service: its start, its output, and that nothing of it outlives it."""
 
 import os
 import signal

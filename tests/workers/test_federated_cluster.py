@@ -39,7 +39,7 @@ def test_it_ends_and_three_ledgers_are_charged(running: Cluster) -> None:
 
 @pytest.mark.parametrize("reading", [1, STEPS // 2])
 def test_a_killed_worker_is_replaced_by_another(running: Cluster, reading: int) -> None:
-    """With it die its supervisor and all clients' trainers; none of them is lost for that."""
+    """With it die its supervisor and all sites' trainers; no site is lost for that."""
     job = submit(running, None)
     job.until_read(0, reading)
     number = holder(running, job)

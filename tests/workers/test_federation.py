@@ -1,6 +1,6 @@
-"""Federated jobs by real processes: three owners, three ledgers; clients killed, starved and told twice.
+"""Federated jobs by real processes: three owners, three ledgers; sites killed, starved and sent messages twice.
 
-What clients read is written to a file by themselves, just before they read it (see `tests.workers.test_kills`).
+Sites write their readings to a file by themselves, just before each reading (see `tests.workers.test_kills`).
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What a supervisor hears of a trainer's failure: class and places, never text, and nothing of another form."""
+"""A supervisor's report of a trainer's failure: class and places, never text, and nothing of another form."""
 
 import json
 import os

@@ -1,7 +1,7 @@
 """`kill -9` of trainer, supervisor and API at random points: nothing is read unpaid, every sum holds, every job ends.
 
-What trainers read is written to a file by the trainers themselves, just before they read it, so a kill can only make
-the file say too much, never too little: a job whose readings are worth more than it was charged was read unpaid.
+Trainers write their readings to a file themselves, just before each reading, so a kill can only make the file say too
+much, never too little. A job whose readings are worth more than its charge was read unpaid.
 """
 
 import json

@@ -36,7 +36,7 @@ def told(state: bytes | None) -> tuple[int | None, list[float]] | None:
 
 
 class Paper:
-    """A ledger writer that writes down what it is told, and what was kept last."""
+    """A ledger writer that writes down its calls, and the state that was kept last."""
 
     def __init__(self) -> None:
         self.spent: list[tuple[int, Any, int]] = []
@@ -294,7 +294,7 @@ class Killed(Exception):
 
 
 class Ledger(Paper):
-    """A ledger writer that charges whatever is paid, and dies when it is told to."""
+    """A ledger writer that charges every payment, and dies at the moments that a test sets."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -432,7 +432,7 @@ def test_a_resume_that_does_not_pay_again_would_be_seen() -> None:
 
 
 class Careless(LedgerFilter):
-    """The planted bug: what was paid before a kept state and not used may be used by each attempt after it."""
+    """The planted bug: each attempt after a kept state may use payments that were made before it and not used."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -519,7 +519,7 @@ def test_an_answer_of_several_slices_that_was_lost_leaves_less_to_draw() -> None
 
 
 class Forgetful(LedgerFilter):
-    """The planted bug: what is told again would have to be afforded again."""
+    """The planted bug: an answer that is given again would have to be afforded again."""
 
     def affords(self, total: Event) -> bool:
         return self._within(self._price(total), len(self._schedule))

@@ -1,4 +1,4 @@
-"""What different owners share: an operator's command finds it, and the audit log says that somebody looked."""
+"""Records that different owners share: an operator's command finds them, and the audit log names the search."""
 
 import json
 import re

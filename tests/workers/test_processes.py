@@ -176,7 +176,7 @@ def test_a_drained_job_goes_on_elsewhere(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_paying_after_reading_would_be_seen_in_every_process(tmp_path: Path) -> None:
-    """Planted bug: payments are told, and committed later."""
+    """Planted bug: payments are announced, and committed later."""
     with embedded(tmp_path / "home", observed={"SLOW": "0.1", "NAIVE": "1"}, max_processes=2) as service:
         job = service.submit(service.upload(toy_csv(ROWS, seed=70_003)), retry_allowance=0, **TWO)
         service.wait_until(job, lambda view: view["progress"]["step"] > 2)

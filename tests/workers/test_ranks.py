@@ -1,4 +1,4 @@
-"""A real follower and what it may be told: it opens once, sums what is paid for, and nothing else."""
+"""A real follower and the messages that it accepts: it opens once, makes sums that are paid for, and nothing else."""
 
 import json
 import os
@@ -278,7 +278,7 @@ def stream_oracles(scene: Scene, name: str = "job_1") -> tuple[list[StreamOracle
 
 
 def test_a_streams_batches_are_summed_as_one_process_does_and_only_once_paid(tmp_path: Path) -> None:
-    """A follower knows the order itself, and sums a batch only once its chunk was told to be paid."""
+    """A follower knows the order itself, and sums a batch only after the message that its chunk is paid."""
     with followed(tmp_path) as scene:
         oracles, question, theta = stream_oracles(scene)
         for chunk in range(2):
@@ -366,7 +366,7 @@ def test_nothing_comes_before_the_records_are_opened(tmp_path: Path) -> None:
 
 
 def test_a_stranger_cannot_lead(tmp_path: Path) -> None:
-    """Whoever has not the key fails to meet, and the follower ends before it was told anything."""
+    """A leader without the key fails to meet, and the follower ends before it receives any message."""
     with pytest.raises(AssertionError, match="key"), followed(tmp_path, key=bytes(31) + b"x") as scene:
         raise AssertionError(scene)
     torch.distributed.destroy_process_group()
@@ -374,7 +374,7 @@ def test_a_stranger_cannot_lead(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_what_the_leader_does_not_tell_is_not_done(tmp_path: Path) -> None:
-    """The same message twice: what counts is what the leader tells now."""
+    """The same message twice: only the leader's current message counts."""
     with followed(tmp_path) as scene:
         scene.tell(scene.opened)
         scene.group._told -= 1  # as if the last message was sent again

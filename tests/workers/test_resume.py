@@ -61,7 +61,7 @@ class Killed(Exception):
 
 @dataclass
 class Job:
-    """A job's rows: what is kept, and what was charged."""
+    """A job's rows: its kept state and its charges."""
 
     schedule: tuple[Event, ...]
     kills: list[tuple[str, int]] = field(default_factory=list)
@@ -69,7 +69,7 @@ class Job:
     state: bytes | None = None
     chunks: int = 0
     answers: int = 0
-    """How many answers of the whole job are in the state."""
+    """The number of answers of the whole job in the state."""
     charged: Counter[Event] = field(default_factory=Counter)
 
     def die_if(self, moment: str, number: int) -> None:
@@ -79,7 +79,7 @@ class Job:
 
 
 class Told:
-    """An oracle that notes what the method was told, in which place of the whole job, and what was drawn for it."""
+    """An oracle that notes each answer to the method, its place in the whole job, and the draws for it."""
 
     def __init__(self, job: Job, seed: int, replicates: int | None = None) -> None:
         totals = tuple(tuple(total) for total in prefix_costs(job.schedule, ORDERS))
@@ -157,7 +157,7 @@ def run(settings: AnySettings, kills: list[tuple[str, int]]) -> tuple[Job, list[
 
 
 def check_replay(settings: AnySettings, attempts: list[Told], release: Release[Fitted], schedule: Any) -> None:
-    """Assert that the release is that of one run without a break, told what the attempts were told in the end."""
+    """Assert that the release is that of one run without a break that receives the attempts' final answers."""
     script: dict[int, Answer] = {}
     for attempt in attempts:
         script |= attempt.answers
@@ -208,7 +208,7 @@ def test_losing_several_workers_costs_a_chunk_each(settings: AnySettings) -> Non
 
 @pytest.mark.parametrize("moment", ["paid", "told"])
 def test_a_line_search_goes_on_from_wherever_it_was_lost(moment: str) -> None:
-    """How many comparisons are made, and when, is up to the answers: whatever is drawn is paid, at every order."""
+    """The answers decide on the number and times of comparisons: every draw is paid, at every order."""
     search = NoisyNewton(steps=3, memory=0, line_search=LineSearch(evaluations=4), start=(3.0, -3.0, 3.0))
     settings = search.plan(FACTS, 3.0)
     lost = 0
@@ -252,7 +252,7 @@ def run_alone(settings: AnySettings, kills: list[tuple[str, int]]) -> tuple[Job,
 
 @pytest.mark.parametrize("settings", KL_METHODS.values(), ids=KL_METHODS.keys())
 def test_a_method_under_the_kl_condition_goes_on_from_wherever_it_was_lost(settings: AnySettings) -> None:
-    """What was told is told again, draws stay within payments, and nothing but the lost chunk is paid twice."""
+    """Earlier answers are given again, draws stay within payments, and nothing but the lost chunk is paid twice."""
     whole, (undisturbed,), _ = run_alone(settings, [])
     told, paid = len(undisturbed.answers), sum(whole.charged.values())
     moments = [("told", number) for number in {*range(min(told, 6)), told // 2, told - 1}]

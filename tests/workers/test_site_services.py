@@ -93,7 +93,7 @@ def test_an_upload_is_kept_where_it_came_and_another_site_s_api_says_so(three: T
 
 
 def nothing_of_the_others(three: Three, site: str) -> None:
-    """Assert that a site's API was told no other site's key, and opened no file of another's."""
+    """Assert that a site's API was given no other site's key, and opened no file of another's."""
     process = three.ground.processes[f"api-{site}"]
     told = str(process.environ()) + str(process.cmdline())
     for other in set(NAMES) - {site}:

@@ -30,7 +30,7 @@ def schedule(row: Job) -> Counter[Event]:
 
 
 def held(ground: Ground, job: Federation) -> list[tuple[list[int], list[int]]]:
-    """Return what each client's scope has spent and reserved."""
+    """Return the spent and the reserved budget of each site's scope."""
     database = ground.database()
     with database.read() as session:
         accounts = [session.get_one(Account, session.get_one(Job, name).scope_id) for name in job.clients]
@@ -40,7 +40,7 @@ def held(ground: Ground, job: Federation) -> list[tuple[list[int], list[int]]]:
 
 
 def nothing_else_is_known(ground: Ground, job: Federation, site: str) -> None:
-    """Assert that a site's processes were given no other site's key: not in what they are told, nor where they look."""
+    """Assert that a site's processes have no other site's key in environment and arguments, nor another's open file."""
     keys = {name: load_master_keys(ground.contexts[name].settings) for name in NAMES}
     database = ground.database()
     with database.read() as session:

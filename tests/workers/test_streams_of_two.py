@@ -1,4 +1,4 @@
-"""Streams of disjoint batches over two processes, in the running service: whoever is killed in the middle of one.
+"""Streams of disjoint batches over two processes, in the running service: either may be killed in the middle of one.
 
 Both processes write down which records they are about to read, and the leader each total, so that a test can compare
 the integers with those of one process, and the readings with the payments.

@@ -103,7 +103,7 @@ class TestGoldenValues:
         assert question.sigma * self.sensitivity == pytest.approx(0.25 / length, rel=1e-12)
 
     def test_one_record_zeroed_out_costs_a_quarter(self) -> None:
-        """The noise is as printed under both adjacencies; what it costs is not."""
+        """The noise is as printed under both adjacencies; its cost is not."""
         settings = PAPER.plan(facts(adjacency=Adjacency.ZERO_OUT), 1.0)
         assert settings.norm_price == pytest.approx(1.41421356e-4 / 4, rel=1e-8)
         question = settings.gradient_question(0.5, facts(adjacency=Adjacency.ZERO_OUT))

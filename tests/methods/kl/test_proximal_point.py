@@ -1,4 +1,4 @@
-"""The proximal-point settings: what a plan fills, charges, claims and refuses; nothing is run."""
+"""The proximal-point settings: values that a plan fills, its charges, claims and refusals; nothing is run."""
 
 from collections import Counter
 from math import sqrt
@@ -101,7 +101,7 @@ def test_a_schedule_of_millions_takes_no_room() -> None:
 
 
 class TestKnown:
-    """What follows from the loss and the ridge, and what has to be said."""
+    """Constants that follow from the loss and the ridge, and constants that must be declared."""
 
     def test_a_ridge_above_the_weak_convexity_makes_a_condition(self) -> None:
         facts = FACTS.model_copy(update={"ridge": 0.5, "weak_convexity": 0.3})
@@ -208,7 +208,7 @@ def test_less_noise_than_the_budget_allows_is_refused_and_more_is_charged_as_it_
 
 
 class TestClaims:
-    """What a certificate says, and when it says that nothing is proved."""
+    """Statements of a certificate, and the cases where it says that nothing is proved."""
 
     def test_the_last_target_is_certified_where_the_theorem_covers_everything(self) -> None:
         planned = COVERED.plan(SMALL, MU)

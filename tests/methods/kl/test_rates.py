@@ -1,4 +1,4 @@
-"""What is predicted grows less with units and budget, is found again by the inverse searches, and stands beside F0."""
+"""Predicted excess falls with units and budget, is found again by the inverse searches, and stands beside F0."""
 
 from math import inf, log
 

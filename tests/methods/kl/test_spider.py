@@ -1,4 +1,4 @@
-"""KL-Spider's settings: what is planned from the facts, what is refused and with which way out, what is claimed."""
+"""KL-Spider's settings: plans made of the facts, refusals with a way out of each, and claims."""
 
 from math import log, sqrt
 

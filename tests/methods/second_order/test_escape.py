@@ -1,4 +1,4 @@
-"""How likely a saddle is left: closed forms against the figures they were derived with, and against simulated walks."""
+"""Probability of leaving a saddle: closed forms against the figures of their derivation and simulated walks."""
 
 from math import log, log2, sqrt
 

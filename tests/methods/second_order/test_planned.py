@@ -1,4 +1,4 @@
-"""What is open is filled once and for all, and what allows no claim is refused with figures and fields."""
+"""Planning fills open settings once and for all, and refuses those that allow no claim, with figures and fields."""
 
 from collections import Counter
 from typing import Any
@@ -122,7 +122,7 @@ def test_given_figures_are_checked_and_kept() -> None:
 
 
 def test_the_claim_says_what_it_is() -> None:
-    """Certified is a word of the theorem; calibrated figures are told as what was seen, without a confidence."""
+    """Certified is a word of the theorem; calibrated figures are reported as observations, without a confidence."""
     known = facts()
     counts = dict.fromkeys(("phases", "rounds", "escapes", "restarts", "differences"), 1)
     filled = settings(preset="fast", escape_distance=0.1).plan(known, 0.27)

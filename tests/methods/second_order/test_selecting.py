@@ -154,7 +154,7 @@ def test_phase_retrieval_with_a_smooth_loss_has_a_hessian_of_either_sign() -> No
 
 @pytest.mark.parametrize("mode", ["above_threshold", "exponential"])
 def test_scores_are_made_by_one_process(mode: str) -> None:
-    """A follower pays for each sum that it is told of, and one choice is paid for once, of however many sums."""
+    """A follower pays for each sum that it is asked for, and one choice is paid for once, of however many sums."""
     spec = planned(mode=mode).spec
 
     def several(kind: str) -> PlannedJob:

@@ -1,4 +1,4 @@
-"""Runs as they are certified (V7, V7b, V10): what the proofs bound is kept, by a count that can fail.
+"""Runs as they are certified (V7, V7b, V10): they keep the proofs' bounds, by a count that can fail.
 
 As many runs may fail as 99.9 % of binomial draws with beta = .05 allow; the theorems' slack makes it none.
 """

@@ -1,6 +1,6 @@
 """Where clipped descent settles (V3, V3b, V4, V8, V9): exact fixed points, and planted bugs that miss them.
 
-The criteria of V3 are three standard errors and .004 for the drift; errors are asserted to be below two thirds of that,
+The criteria of V3 are three standard errors and .004 for the drift. Errors are asserted to be below two thirds of that,
 so chance alone reaches 4.5 standard errors in one of 150 000 cases. All seeds are fixed.
 """
 

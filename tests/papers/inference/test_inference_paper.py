@@ -1,7 +1,7 @@
 """Avella-Medina, Bradshaw and Loh (2023): stationary laws (S1, S2) and coverage (S7, S8) under replace_one.
 
 Data and noise seeds are fixed, so a verdict repeats. At other seeds a true coverage of .95 leaves [.93, .97] with
-probability 4e-5 a coefficient (2000 replicates: 4.1 standard errors) and [.925, .975] with 3e-7; the band of 10 %
+probability 4e-5 a coefficient (2000 replicates: 4.1 standard errors) and [.925, .975] with 3e-7. The band of 10 %
 around each of the four variances of S1 and S2 is left with probability 8e-6, and that of a correlation with 7e-6.
 """
 
@@ -138,7 +138,7 @@ class TestCoverage:
         ("damping", "units", "steps"), [(0.5, 1000, 17), slow(0.5, 2000, 18), slow(1.0, 2000, 18), slow(1.0, 4000, 19)]
     )
     def test_newton_with_the_late_hessians_averaged(self, damping: float, units: int, steps: int) -> None:
-        """What jobs do. Not for pure steps at 1000 units: 6 % of those diverge, and the planner damps them.
+        """Jobs do this. Not for pure steps at 1000 units: 6 % of those diverge, and the planner damps them.
 
         A diverged replicate's last Hessian alone is floored nearly everywhere, so its interval covers by being endless;
         an average of several is not, and there the coverage of the third coefficient is .926.

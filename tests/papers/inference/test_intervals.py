@@ -1,8 +1,8 @@
 """Avella-Medina, Bradshaw and Loh (2023): intervals with an unknown scale, widths, regions and tests (S7, S9 to S11).
 
 Data and noise seeds are fixed, so a verdict repeats. At other seeds a true coverage of .95 leaves [.93, .97] with
-probability 4e-5 a coefficient (2000 repetitions: 4.1 standard errors); the band of .03 around the reference
-simulations' plain coverages is 3.3 standard errors or more; a test of size .05 leaves [.03, .07] with 4e-5.
+probability 4e-5 a coefficient (2000 repetitions: 4.1 standard errors). The band of .03 around the reference
+simulations' plain coverages is 3.3 standard errors or more. A test of size .05 leaves [.03, .07] with 4e-5.
 """
 
 from dataclasses import replace

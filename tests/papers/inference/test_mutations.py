@@ -1,7 +1,8 @@
 """Mistakes that the paper's own text and code invite: each is planted here and seen to fail by the test that guards it.
 
-Those that are planted beside their guard are not repeated: 2B for B, one for the square root of two, matrices averaged
-with their transpose, e^mu for e^epsilon, too small a budget for many steps, a forgotten scale in Newton's Hessian.
+Those that are planted beside their guard are not repeated. They are 2B for B, one for the square root of two, matrices
+averaged with their transpose, e^mu for e^epsilon, too small a budget for many steps, and a forgotten scale in Newton's
+Hessian.
 """
 
 from collections.abc import Callable
@@ -302,7 +303,7 @@ class TestCorrections:
 
 
 class TestSearchAndScale:
-    """What a line search pays for, and the floor under an unknown scale."""
+    """The payments of a line search, and the floor under an unknown scale."""
 
     RULE = LineSearch(evaluations=3, shrink=0.5, alpha=0.4, share=0.5)
 

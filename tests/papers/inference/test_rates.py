@@ -1,8 +1,8 @@
 """Avella-Medina, Bradshaw and Loh (2023): rates, noise floors and the price of privacy (S3 to S6, S18 and S19).
 
 Data and noise seeds are fixed, so a verdict repeats. Slopes of medians over 60 to 200 data sets have standard errors of
-.02 to .03, so a band of .1 is left with a probability below 1e-3 at other seeds; S18's shares are binomial with a
-mean of .999 or more, and 2 % of 500 is passed with less than 1e-8.
+.02 to .03, so a band of .1 is left with a probability below 1e-3 at other seeds. S18's shares are binomial with a mean
+of .999 or more, and 2 % of 500 is passed with less than 1e-8.
 """
 
 from math import log
@@ -110,8 +110,8 @@ class TestStepsToTheFloor:
     """S5: Newton needs at most 8 steps, gradient descent 40 to 80, for 9 of 10 seeds: to where half of the last are.
 
     The paper's figure is of one data set of D1. From zero, exact pure Newton steps converge on one in twelve, on few of
-    these for nine of ten seeds of the noise; so it is asked about one of those, which ten seeds had found and these
-    fifty others confirm, and about any data set from where steps converge.
+    these for nine of ten seeds of the noise. The test thus uses one of those, which ten seeds had found and these fifty
+    others confirm. It also uses any data set from where steps converge.
     """
 
     WORTH = 2 / 18**0.5 * (2 * 60) ** 0.5

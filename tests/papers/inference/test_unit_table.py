@@ -1,8 +1,8 @@
 """Avella-Medina, Bradshaw and Loh (2023): unit tests stated in the paper's own symbols, n, K, mu, B and Bbar.
 
-The noise of every release for a grid of K, mu and n; how shares compose; the two worst neighbours told apart exactly as
-often as claimed; the minimiser of an independent solver; floors. Seeds are fixed. The audit's band of 4 standard errors
-has a false-alarm rate of 6e-5.
+They cover the noise of every release for a grid of K, mu and n, and the composition of shares. The two worst neighbours
+are distinguished exactly as often as claimed. The minimiser is that of an independent solver; floors are covered too.
+Seeds are fixed. The audit's band of 4 standard errors has a false-alarm rate of 6e-5.
 """
 
 from math import sqrt

@@ -165,7 +165,7 @@ class Flipped(GroupedProblem):
     """z^2/(1 + z^2) of residuals on rows of length 1, three labels in ten with the wrong sign: smooth, no KL condition.
 
     Args:
-        copies: how many times over each of 3,000 rows counts.
+        copies: the number of times that each of 3,000 rows counts.
     """
 
     ROWS, COLUMNS = 3000, 20

@@ -1,4 +1,4 @@
-"""Problems with known constants: what they promise holds with equality where it shall, and false promises are seen."""
+"""Problems with known constants: their promises hold, with equality where they should, and false ones are seen."""
 
 import pytest
 import torch

@@ -2,10 +2,11 @@
 
 F(w) = |w - m|^p to the right of m and 4 |w - m|^p to the left, equal for all units, has kappa = p/(p-1). The claim is
 an excess of x^kappa up to constants, x = gamma L0 sqrt(T d)/(n sqrt(rho)). An independent simulation gave slopes of log
-median excess in log x of 1.91, 2.88 and 3.90 for kappa = 2, 3, 4 with the scheduled weight, and 1.80 and 1.84 for 3 and
-4 with the printed one, whose excess over x^kappa drifts. Rounds, steps and noise are the extensions that those runs
-used. Runs are replicates of one; seeds are fixed. A run takes 4 n^2/d steps, so the quick study has few units, and that
-of many follows the recursion alone, which is held against the optimizer by two samples (a false alarm in ten thousand).
+median excess in log x of 1.91, 2.88 and 3.90 for kappa = 2, 3, 4 with the scheduled weight. It gave 1.80 and 1.84 for 3
+and 4 with the printed one, whose excess over x^kappa drifts. Rounds, steps and noise are the extensions that those runs
+used. Runs are replicates of one; seeds are fixed. A run takes 4 n^2/d steps, so the quick study has few units. The
+study of many units follows the recursion alone, which is compared with the optimizer by two samples (a false alarm in
+ten thousand).
 """
 
 from dataclasses import dataclass, field
@@ -37,7 +38,7 @@ REPLICATES, STEEPNESS, MU = 41, 4.0, sqrt(2)
 """rho = 1."""
 QUICK, FULL = (60, 200), (60, 200, 600, 2000)
 SLACK, DRIFT, FAILING = 0.3, 4.0, 2.3
-"""How far a slope may be from kappa, by what factor the excess over x^kappa may change, and what no right slope is."""
+"""A slope's largest distance from kappa, the largest change of excess over x^kappa, and a wrong slope's bound."""
 
 
 class SteeperToTheLeft:
@@ -82,7 +83,7 @@ class Study:
         return float(quotients.max() / quotients.min())
 
     def keeps_the_rate(self) -> bool:
-        """Say whether excess falls as x^kappa: what the printed weight, silence and shuffled units must fail."""
+        """Return True if excess falls as x^kappa: the printed weight, silence and shuffled units must fail this."""
         return abs(self.slope - self.kappa) <= SLACK and self.drift < DRIFT
 
 

@@ -5,8 +5,8 @@ x_K = gamma L0 sqrt(K d log(1/beta'))/(n sqrt(rho)). Slopes are least squares of
 are replicates of one. Seeds are fixed.
 
 Rounds end where an estimate is short, noised or not, so a run without noise ends near the target that the noise was
-planned for: a slope alone does not tell that the noise is there. What does is how much of the error that each round
-allows is used. Together they are the check that silence and shuffled numbers of units must fail.
+planned for. A slope alone does not show that the noise is there. The used part of the error that each round allows
+shows it. Together they are the check that silence and shuffled numbers of units must fail.
 """
 
 from dataclasses import dataclass, replace
@@ -32,7 +32,7 @@ from tests.support.printed_spider import fresh_walk
 
 REPLICATES, BETA = 41, 0.05
 MOST_FALSE = int(binom.isf(1e-4, REPLICATES, BETA))
-"""So many of the runs may exceed their certificate by chance, but for one study in ten thousand."""
+"""The number of runs that may exceed their certificate by chance, but for one study in ten thousand."""
 UNITS = (30_000, 100_000, 300_000, 1_000_000, 3_000_000, 10_000_000)
 LARGE = 1_000_000
 SMALL, WIDE = (5, 20, 80, 320), (320, 1280, 5120, 20_480)
@@ -49,7 +49,7 @@ class Point:
     """x_K."""
     median: float
     target: float
-    """What the last round certifies."""
+    """The bound that the last round certifies."""
     false: int
     """Replicates above it."""
     used: Tensor

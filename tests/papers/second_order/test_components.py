@@ -1,4 +1,4 @@
-"""Certificates of the rank-one problem from the origin, with other gaps, and at minima: what they exclude is excluded.
+"""Certificates of the rank-one problem from the origin, with other gaps, and at minima: their exclusions are true.
 
 Seeds are fixed. A quick run is one level above records; full ones read them.
 """

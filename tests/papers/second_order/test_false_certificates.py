@@ -1,4 +1,4 @@
-"""How often a phase at a saddle ends without an escape, by what its rounds begin with: fresh ones may be trusted.
+"""Rates of phases at a saddle that end without an escape, by the start of their rounds: fresh ones may be trusted.
 
 The optimizer's own controller and estimator, over the mean gradient of rank-one PCA, |u|^2 u - Sigma u, and noise of a
 stated size: N(0, r1^2) on a fresh gradient, N(0, (r2 |D|)^2) on a change. The start is beyond the strict saddle

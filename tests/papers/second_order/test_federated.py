@@ -93,7 +93,7 @@ class TestOneClient:
 
 
 class TestOneAlone:
-    """H5: what a client computes is a function of its own records and of what it was told."""
+    """H5: a site's results are a function of its own records and of the messages that it received."""
 
     def run(self, changed: int | None = None) -> tuple[Mail, list[CountedRecords]]:
         """Run three clients; those of one of them may have other records."""
@@ -112,7 +112,7 @@ class TestOneAlone:
         assert all(one.sizes == counted[0].sizes for one in counted), "everybody is asked the same"
 
     def test_given_what_it_was_told_a_client_says_the_same_whatever_others_hold(self) -> None:
-        """The recorded messages of the others are told again; of whose records they were is not to be seen."""
+        """The recorded messages of the others are sent again; nothing shows whose records they were made of."""
         mail, _ = self.run(changed=2)
 
         class Repeated:
@@ -147,7 +147,7 @@ class TestHeterogeneity:
     """H4: oracle level, four clients of the rank-one problem, equal noise."""
 
     def path(self, clients: Sequence[LevelClient]) -> list[Tensor]:
-        """Return the points of all clients' runs from the saddle, told in a real federation."""
+        """Return the points of all sites' runs from the saddle, with the answers of a real federation."""
         settings = settings_of(len(clients), steps=120)
 
         def work(peers: PeerGroup) -> list[Tensor]:
@@ -180,7 +180,7 @@ class TestHeterogeneity:
 
 
 class TestClientsCount:
-    """H6: what is certified, and how sharp that is, by the number of clients."""
+    """H6: the certified outcome and its sharpness, by the number of sites."""
 
     def check(self, clients: int, settings: GaussPsgd, oracle: Oracle) -> None:
         """Fail unless a run certifies a minimum at the stated sharpness."""
@@ -272,11 +272,11 @@ class TestScaling:
         assert slope({size: private_error(size, 640) for size in (1, 4, 16)}) == pytest.approx(-1, abs=0.1)
 
     def test_private_error_falls_as_the_square_of_the_units(self) -> None:
-        """So that its root falls as sqrt(m) n, with the line above."""
+        """Its root thus falls as 1/(sqrt(m) n), with the test above."""
         assert slope({units: private_error(2, units) for units in (640, 2560, 10_240)}) == pytest.approx(-2, abs=0.1)
 
     def test_one_seed_for_all_is_seen(self) -> None:
-        """Planted: what is noised alike does not average out."""
+        """Planted: noise that is the same at all sites does not average out."""
         assert slope({size: private_error(size, 640, shared=True) for size in (1, 4)}) > -0.3
 
     @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What one round does: how often it leaves a saddle, against closed forms, and that it leaves nothing else.
+"""One round: the rate at which it leaves a saddle, against closed forms, and that it leaves nothing else.
 
 The optimizer's own rounds, over an oracle that knows the mean gradient. Seeds are fixed; a threshold of 4.5 standard
 errors is passed by chance in less than one of 100 000 seeds.
@@ -110,5 +110,5 @@ class TestWeakSaddles:
         assert weak_rate(1.0, 15, sampling=False) == 0
 
     def test_far_below_it_they_are(self) -> None:
-        """So the rate above is one of rounds that leave, not of a controller that never certifies."""
+        """The rate above is thus one of rounds that leave, not of a controller that never certifies."""
         assert weak_rate(0.1, 2, sampling=True) == 1

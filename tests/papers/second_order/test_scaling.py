@@ -1,8 +1,8 @@
-"""How the error of the gradient estimate grows, behind real oracles, along fixed paths.
+"""Growth of the gradient estimate's error, behind real oracles, along fixed paths.
 
-Generators are forced, so that a verdict repeats. Of 40 runs in 10 dimensions a point's mean square is 7 % off, a slope
-over a factor of 8 by 0.045 (0.049 over eight keys): 0.18 is four standard errors, and of 120 runs 0.1 is as many, a
-false alarm in 10,000.
+Generators are forced, so that a verdict repeats. Over 40 runs in 10 dimensions, a point's mean square is 7 % off, and a
+slope over a factor of 8 is 0.045 off (0.049 over eight keys). Thus 0.18 is four standard errors, and over 120 runs 0.1
+is as many, a false alarm in 10,000.
 """
 
 import pytest

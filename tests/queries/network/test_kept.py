@@ -1,4 +1,4 @@
-"""What a trainer of a network holds is the same after every step: its memory is bounded whatever the number of steps.
+"""A trainer of a network holds the same after every step: its memory is bounded for any number of steps.
 
 The process's memory would tell the same, much later. Python's collector is off while tensors are counted: a step that
 leaves a circle of references behind, with all its layers made in it, lives on until the collector comes. Trainers of

@@ -79,7 +79,7 @@ def bad_subject(subject: str) -> bool:
 
 
 class Findings:
-    """What each rule found in the project: places, and the figures made of them."""
+    """The findings of each rule in the project: places, and the figures made of them."""
 
     def __init__(self, paragraphs: Iterable[Paragraph]) -> None:
         """Read every paragraph once."""

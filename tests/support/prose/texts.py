@@ -172,7 +172,7 @@ class _Blocks(HTMLParser):
 
 
 def of_template(text: str, name: str) -> Iterator[Paragraph]:
-    """Yield the blocks of a template's text; what it fills in counts as a word."""
+    """Yield the blocks of a template's text; each filled-in value counts as a word."""
     blocks = _Blocks()
     text = re.sub(r"\{% *el(se|if)\b.*?%\}", ". ", text)  # another sentence stands in its place
     bare = re.sub(r"\{#.*?#\}|\{%.*?%\}", lambda found: "\n" * found[0].count("\n"), text, flags=re.DOTALL)
