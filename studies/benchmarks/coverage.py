@@ -1,10 +1,9 @@
-"""What nominal 95 % intervals cover, and how wide they are; how long a thousand repetitions take.
+"""Coverage and width of nominal 95 % intervals, and the time that a thousand repetitions take.
 
 `python -m studies.benchmarks.coverage [repetitions [seed]]` repeats fit and inference, 2,000 times by default, in
 replicates at mu = 1 under replace_one, with the designs, steps and shares of Avella-Medina, Bradshaw and Loh (2023),
-figures 5(a) and 6. Every coefficient must be covered within [.93, .97] by the stationary correction, and 1,000
-repetitions with 1,000 units and 56 steps of gradient descent with an unknown scale must take less than 60 seconds on
-two cores.
+figures 5(a) and 6. Every coefficient must be covered within [.93, .97] by the stationary correction. 1,000 repetitions
+with 1,000 units and 56 steps of gradient descent with an unknown scale must take less than 60 seconds on two cores.
 """
 
 import sys

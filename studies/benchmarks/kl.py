@@ -1,12 +1,13 @@
 """Utility under the KL condition, side by side in one run: the same records, the same rho, many draws of the noise.
 
 `python -m studies.benchmarks.kl [runs]` prints, for each kind of problem, the median excess risk of each method beside
-that of plain noisy gradient descent (equal noise on T gradients, steps 1/L1) and of DP-SGD (Poisson samples of a
-hundredth, clipped at L0, steps of a share of 1/L1). Both rivals are shown at their best setting of a public grid,
-chosen on the result, which nobody paid for. DP-SGD is calibrated to the epsilon of rho at delta = 1e-6 by Renyi
-accounting for adding or removing a record, the weaker notion: replacing one is what the others are private for.
+those of two rivals. One is plain noisy gradient descent (equal noise on T gradients, steps 1/L1). The other is DP-SGD
+(Poisson samples of a hundredth, clipped at L0, steps of a share of 1/L1). Both rivals are shown at their best setting
+of a public grid, chosen on the result, which nobody paid for. DP-SGD is calibrated to the epsilon of rho at delta =
+1e-6 by Renyi accounting for adding or removing a record, the weaker notion: replacing one is what the others are
+private for.
 
-A run beyond its certificate in more than a tenth of the runs is a failure; who wins is not.
+More than a tenth of the runs beyond their certificate are a failure; a win of a rival is none.
 """
 
 import sys
@@ -35,7 +36,7 @@ SHARES_OF_STEP = (1.0, 0.3, 0.1)
 
 
 def practical(instance: Power, weight: str) -> KlSettings:
-    """Return the proximal-point method at a practical pace, its rounds as long as that takes."""
+    """Return the proximal-point method with its `practical` options, its rounds as long as these take."""
     plain_settings = settings_for("proximal_point", instance.constants)
     asked = {"prox_weight": weight, "pace": "practical", "inner_steps": "practical", "max_inner": 10**7}
     return with_options(plain_settings, **asked)

@@ -1,9 +1,10 @@
-"""What the planner's division of mu^2 between estimate and matrices is worth: equal, planned and optimised shares.
+"""The worth of the planner's division of mu^2 between estimate and matrices: equal, planned and optimised shares.
 
 `python -m studies.benchmarks.shares [replicates]` simulates each at mu = 1 on the designs of Avella-Medina, Bradshaw
-and Loh (2023), 1,000 replicates by default, the same records and seeds for the three, seeds that nothing was tuned on:
-median widths and coverage of nominal 95 % intervals. Optimised shares must be narrower than equal ones by more than 1 %
-on average, with the paper's Newton each time by more than 1 %, nowhere wider by more than 1 %, and cover .93 or more.
+and Loh (2023), 1,000 replicates by default. The three have the same records and seeds, and nothing was tuned on these
+seeds. Compared are median widths and coverage of nominal 95 % intervals. Optimised shares must be narrower than equal
+ones by more than 1 % on average, with the paper's Newton each time by more than 1 %, nowhere wider by more than 1 %,
+and cover .93 or more.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""What is certified, run as certified: V7 with its power check V7b, and V10 on averages.
+"""Certified methods, run as certified: V7 with its power check V7b, and V10 on averages.
 
 Settings are planned by the method itself from declared constants, so the step sizes are the theorem's to the last bit.
 """
@@ -31,7 +31,7 @@ MU = 400.0
 
 
 class Sums:
-    """What the proofs bound, replicate by replicate."""
+    """The quantities that the proofs bound, replicate by replicate."""
 
     def __init__(self, problem: NoisySlope, clip: float) -> None:
         self._problem, self._clip = problem, clip
@@ -55,7 +55,7 @@ class Sums:
 
 @dataclass(frozen=True)
 class Certified:
-    """Planned runs: what was promised and what came of it."""
+    """Planned runs: their promises and their outcomes."""
 
     settings: CertifiedClippedSgd
     guarantee: Guarantee

@@ -1,7 +1,7 @@
 """Noise with heavy tails of which everything is known: moments, tails, and where clipped descent settles in it.
 
-A law has a tail index a: its moments of order below a are finite, all others are not. So a theorem that asks for a
-moment of order alpha holds for alpha strictly below a only, and close below it the moment is finite and useless.
+A law has a tail index a: its moments of order below a are finite, all others are not. A theorem that asks for a moment
+of order alpha therefore holds for alpha strictly below a only, and close below it the moment is finite and useless.
 
 Fixed points. With gradients grad f(x) + xi, xi of mean zero, descent on gradients clipped at lam moves no more where
 grad f(x) = u with E clip(u + xi, lam) = 0. Laws symmetric about zero have u = 0: they show nothing of what clipping
@@ -109,7 +109,7 @@ class SkewedPareto:
         """Return E |xi|^order.
 
         With y = U^(-1/a) = m/w the part above the mean is a m^(order - a) B(a - order, order + 1), B Euler's beta
-        function; the part below it, with y = m v, is a m^(order - a) times the integral of (1 - v)^order v^(-a - 1)
+        function. The part below it, with y = m v, is a m^(order - a) times the integral of (1 - v)^order v^(-a - 1)
         over v from 1/m to 1.
         """
         a, m = self.tail, self.mean

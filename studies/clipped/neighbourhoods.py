@@ -1,7 +1,7 @@
 """Where clipped descent settles at a fixed clip: V3, V3b, V4, V8 and V9.
 
-Skewed noise throughout, for symmetric noise shows no bias and passes for any code (V3b says so). What is compared with
-is exact: the fixed points of `studies.clipped.heavy_tails`.
+Skewed noise throughout, for symmetric noise shows no bias and passes for any code (V3b says so). The reference values
+are exact: the fixed points of `studies.clipped.heavy_tails`.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from studies.inference.results import Result, Row
 
 SKEWED = SkewedPareto(tail=1.5)
 DRIFT = 0.004
-"""What a step size of .005 moves the stationary mean by, at most."""
+"""A step size of .005 moves the stationary mean by this much at most."""
 
 
 def settled(problem: Population, clip: float, *, step_size: float, steps: int, seed: int) -> Measured:
@@ -86,9 +86,9 @@ def symmetric(*, full: bool) -> Result:
 def tradeoff_theory(law: SkewedPareto, clip: float, noise: float, step_size: float, dimension: int) -> float:
     """Return the stationary mean of |x|^2/2: (u^2 + v0 + (d - 1) v1)/2, to first order in the noise.
 
-    v = g V/(2 h - g h^2) is the variance of a linear recursion with contraction h: on the noisy coordinate h is the
-    probability that nothing is clipped and V the clipped law's variance with privacy's; on the others h is what
-    clipping leaves of a coordinate in the mean, and V privacy's noise alone.
+    v = g V/(2 h - g h^2) is the variance of a linear recursion with contraction h. On the noisy coordinate h is the
+    probability that nothing is clipped, and V the clipped law's variance with privacy's. On the others h is the part of
+    a coordinate that clipping leaves in the mean, and V privacy's noise alone.
     """
     u = law.fixed_point(clip)
     kept, factor = law.unclipped(u, clip), law.mean_factor(u, clip)

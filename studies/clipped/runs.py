@@ -22,11 +22,11 @@ FAR = 1e15
 """A radius that no iterate of these studies leaves, unclipped ones included."""
 
 See = Callable[[int, Tensor], None]
-"""What watches iterates: called with k and x^k, shape (R, d), for k from 0."""
+"""An observer of iterates: called with k and x^k, shape (R, d), for k from 0."""
 
 
 class Watch(LastState):
-    """An answer log that looks at the iterates which a method keeps: what a simulation may and a job may not."""
+    """An answer log that looks at the iterates which a method keeps: a simulation may do that, a job may not."""
 
     def __init__(self, see: See) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class Descent:
 
 
 def facts_of(problem: Population | FixedRecords, clip: float = UNCLIPPED) -> Facts:
-    """Return what an oracle is told of a population; a unit is zeroed."""
+    """Return the facts of a population that an oracle receives; neighbours differ by a zeroed unit."""
     return Facts(
         units=problem.units,
         dimension=problem.dimension,
@@ -79,7 +79,7 @@ def descend(descent: Descent, problem: Population, seed: int, see: See | None = 
     """Run `certified_clipped_sgd` and return the averages of x^0 to x^K, shape (R, d).
 
     Args:
-        descent: what to run.
+        descent: the run's settings.
         problem: with as many units as the run reads, at least.
         seed: of records and noise.
         see: watches every iterate.

@@ -1,4 +1,4 @@
-"""How bad the bad runs are: V5, V6 and V15. Quantiles over runs throughout, never means."""
+"""The excess of the bad runs: V5, V6 and V15. Quantiles over runs throughout, never means."""
 
 from collections.abc import Callable
 from math import log
@@ -102,7 +102,7 @@ def averaged_root(law: Law, clip: float, step_size: float, steps: int, replicate
 
 
 def rates(*, full: bool) -> Result:
-    """V6: what rates remain at a fixed clip, at one that grows, and with a bias."""
+    """V6: the rates that remain at a fixed clip, at one that grows, and with a bias."""
     replicates = 1000 if full else 400
     steps = tuple(250 * 2**power for power in range(6 if full else 4))
     alpha = 1.45

@@ -1,4 +1,4 @@
-"""E5, E6 and E7: what the intervals and a joint region cover (figures 5 and 6).
+"""E5, E6 and E7: coverage of the intervals and of a joint region (figures 5 and 6).
 
 Budgets are the paper's: one mu for the estimate and both matrices, equal shares of mu/sqrt(K + 2), or sqrt(2 K + 2) for
 Newton's method. The noise on matrices is the tight one, sqrt(2) times the bound, as everywhere in Farthing.

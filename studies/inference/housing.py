@@ -1,7 +1,7 @@
 """E10: a surrogate of the housing sales (table 1, figures 8 and 9a), whose records cannot be had any more.
 
 286,537 synthetic sales with the table's coefficients, the counties' shares, log-normal areas, five years of sales and
-t-distributed errors with five degrees of freedom. What must hold is what the paper says in words: errors fall as 1/n
+t-distributed errors with five degrees of freedom. The paper's claims in words must hold: errors fall as 1/n
 towards the non-private ones, and at full size every |z| is above 40.
 """
 

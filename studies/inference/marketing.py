@@ -32,7 +32,7 @@ EXACT = {500: 3.24, 750: 2.65, 1000: 2.29, 2000: 1.61, 5000: 1.03, 10_000: 0.73,
 WEIGHTS = Mallows(bound=5.0)
 MU = 0.25
 EXACT_STEPS = 500
-"""So many steps of 1 define the reference estimate, which has not converged by then."""
+"""Number of steps of size 1 that define the reference estimate, which has not converged by then."""
 
 
 def prepared() -> tuple[Tensor, Tensor, list[tuple[float, float]]]:

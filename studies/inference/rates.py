@@ -1,4 +1,4 @@
-"""E1, E2, E4 and E8: how fast the methods get there and where the noise stops them (figures 1 to 4).
+"""E1, E2, E4 and E8: the methods' rates of convergence, and the level at which noise stops them (figures 1 to 4).
 
 The paper draws one noise path about one data set; here lines are medians over seeds, so that they repeat.
 """
@@ -36,7 +36,7 @@ def median(lines: Tensor) -> Tensor:
 
 
 def lines(named: dict[str, Tensor], last: int) -> list[Series]:
-    """Return one line for each method; what is called private is solid."""
+    """Return one line for each method; those called non-private are dashed, the others solid."""
     return [
         Series(name, list(range(last + 1)), line[: last + 1].tolist(), dashed="non-private" in name)
         for name, line in named.items()

@@ -1,4 +1,4 @@
-"""What an experiment leaves behind: numbers beside those of the paper, a note and a figure."""
+"""The results of an experiment: numbers beside those of the paper, a note and a figure."""
 
 import json
 import re

@@ -97,7 +97,7 @@ CLIPPED_LIMIT = (1.806, 1.274, -1.278, 0.636)
 
 
 def mallows_or_clip(*, full: bool) -> Result:  # noqa: ARG001 - one length is enough; all experiments have one face
-    """E9: what clipping does to a logistic model."""
+    """E9: the effect of clipping on a logistic model."""
     repetitions = 400
     rows: list[Row] = []
     drawn: dict[str, list[float]] = {}
@@ -140,7 +140,7 @@ def clipped_limit(bound: float = 1.0) -> Tensor:
     """Return where logistic regression with clipped gradients goes on D3 as records grow, shape (4,), to 1e-6.
 
     Its features are isotropic, so the slopes keep the truth's direction: the limit is an intercept a and a length b
-    along it, and where the mean clipped gradient vanishes is two integrals, over the features' part u along the
+    along it. The mean clipped gradient vanishes where two integrals do. They run over the features' part u along the
     direction, standard normal, and over their length t across it, of density t exp(-t^2/2).
     """
     intercept, *slopes = D3.truth

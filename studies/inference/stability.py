@@ -91,10 +91,10 @@ def joint_newton(*, full: bool) -> Result:
 
 @dataclass(frozen=True)
 class Searched:
-    """What line searches did in R runs of K steps."""
+    """The results of line searches in R runs of K steps."""
 
     shrinks: Tensor
-    """How often each step was halved, shape (K, R)."""
+    """Number of halvings of each step, shape (K, R)."""
     errors: Tensor
     """Distance from the truth, shape (R,)."""
     premature: Tensor

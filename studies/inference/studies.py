@@ -164,7 +164,7 @@ def sharing(
 
 @dataclass(frozen=True)
 class Intervals:
-    """What R repetitions said of p coefficients: distances from the truth and covariances by kind of correction."""
+    """Results of R repetitions for p coefficients: distances from the truth and covariances by kind of correction."""
 
     errors: Tensor
     """Estimates less the truth, shape (R, p)."""

@@ -99,7 +99,7 @@ def _medians(found: Sequence[Runs]) -> list[float]:
 
 
 def printed_charges(*, full: bool) -> Result:
-    """E11: what the printed rule charges for a step, and what its two releases cost."""
+    """E11: the printed rule's charge for a step, and the cost of its two releases."""
     del full  # arithmetic
     units, dimension, rho, beta, lipschitz = 10_000, 100, 0.5, 0.05, 2.0
     logarithm = log(units * sqrt(rho) / beta)

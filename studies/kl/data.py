@@ -86,7 +86,7 @@ def public_gamma(instance: Rows, within: float, smoothness: float, seed: int = 5
 
     Args:
         instance: simulated.
-        within: how far from w*.
+        within: the largest distance from w*.
         smoothness: of the mean loss.
         seed: of the points.
 
@@ -206,7 +206,7 @@ def _generic(instance: Rows, starts: int) -> Row:
 
 
 class Watched:
-    """An oracle that remembers where norms were asked for; what it keeps is not private."""
+    """An oracle that remembers the points at which norms were asked for; its memory is not private."""
 
     def __init__(self, oracle: Simulation) -> None:
         self.facts, self.randomness, self.precision = oracle.facts, oracle.randomness, oracle.precision

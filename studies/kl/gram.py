@@ -1,9 +1,9 @@
 """Least squares known by its Gram matrix: a gradient costs d^2, for any number of units.
 
-Proof that nothing is clipped. A unit's gradient is (x.w - y) x, of norm at most (r |w| + Y) r for |x| <= r and
-|y| <= Y, and its change from w to v is x.(v - w) x, of norm at most r^2 |v - w|. Where these are within the bounds that
-are asked for, no unit's term is cut, and the sum of cut terms is the plain one, n (G w - b). Elsewhere an aggregate
-knows too little, and says so by an assertion: a study whose clipping binds is no study of the method's theorem.
+Proof that nothing is clipped. A unit's gradient is (x.w - y) x, of norm at most (r |w| + Y) r for |x| <= r and |y| <=
+Y. Its change from w to v is x.(v - w) x, of norm at most r^2 |v - w|. Where both norms are within the bounds that are
+asked for, no unit's term is cut, and the sum of cut terms is the plain one, n (G w - b). Elsewhere an aggregate knows
+too little, and says so by an assertion: a study whose clipping binds is no study of the method's theorem.
 """
 
 import torch
@@ -25,7 +25,7 @@ class GramProblem:
     Args:
         features: float64, shape (n, d); only their products are kept.
         labels: float64, shape (n,).
-        copies: how many times over each record counts.
+        copies: the number of times that each record counts.
     """
 
     replicates = None

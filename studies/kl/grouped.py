@@ -1,12 +1,12 @@
 """Problems of few different units, each so many times over: a sum costs the same for ten units and ten million.
 
-How many units there are enters a private method only through its noise, so rates in n are studied on these, through
-the very code that jobs run. Each kind's gradient is clipped as a unit's would be, and differences are capped likewise.
-A gradient that is not finite counts as zero.
+The number of units enters a private method only through its noise, so rates in n are studied on these, through the very
+code that jobs run. Each kind's gradient is clipped as a unit's would be, and differences are capped likewise. A
+gradient that is not finite counts as zero.
 
 Integers. The float64 sum over K kinds, each times how many units of it are read, is rounded once. In norm it errs by at
-most gamma_{K+2} m C for m units (Higham 2002, section 3.1), which is within what the lattice charges for parts of
-PART_UNITS units where K + 2 is no more than that; so kinds may not be more. One rounding of one part is charged too.
+most gamma_{K+2} m C for m units (Higham 2002, section 3.1). Where K + 2 is at most PART_UNITS, this is within the
+lattice's charge for parts of PART_UNITS units; more kinds are refused. One rounding of one part is charged too.
 """
 
 from abc import ABC, abstractmethod
@@ -25,7 +25,7 @@ class GroupedProblem(ABC):
     """Records behind an oracle: see `core.queries.sums.SyntheticProblem`. Units are numbered kind after kind.
 
     Args:
-        counts: how many units there are of each kind, shape (kinds,).
+        counts: the number of units of each kind, shape (kinds,).
         dimension: p.
     """
 

@@ -1,4 +1,4 @@
-"""How the KL condition, growth around the minimisers, and other conditions of their kind follow from each other.
+"""Implications among the KL condition, growth around the minimisers, and other conditions of their kind.
 
 F has (rate, power)-growth when F(w) - F* >= rate^power |w - w_p|^power, w_p the nearest minimiser. Constants lost on
 the way from one condition to another and back are those of the lemmas.

@@ -19,9 +19,9 @@ class HardPair(GroupedProblem):
     """One of two data sets that differ in 1/epsilon of n records, with minimisers a and -a on the line.
 
     With tau = kappa/(kappa - 1), r = 1/(n epsilon) and a = r^(1/(tau - 1))/2, a record +1 has the loss a - w up to a
-    and (w - a)^tau beyond it, a record -1 the mirror image; (1 + r)/2 of all are +1, or in the other set -1.
-    The least mean loss is (1 - r) a, at a (at -a). Between them the slope is r, so the other's minimiser is
-    2 a r = r^kappa too high.
+    and (w - a)^tau beyond it. A record -1 has the mirror image. A share of (1 + r)/2 of all are +1, or in the other set
+    -1. The least mean loss is (1 - r) a, at a (at -a). Between them the slope is r, so the other's minimiser is 2 a r =
+    r^kappa too high.
 
     Args:
         units: n.
@@ -54,8 +54,8 @@ class HardPair(GroupedProblem):
     def constants(self, start_gap: float) -> Constants:
         """Return what holds for both sets alike, the start's gap being whatever is declared.
 
-        Between the minimisers the excess is at most 2 a r = r^kappa where the slope is r; beyond either, up to
-        |w| = 1/2, the excess is at most 1 and the slope at least (1 - r)/2. So gamma = 2/(1 - r) for both.
+        Between the minimisers the slope is r, and the excess is at most 2 a r = r^kappa. Beyond either, up to |w| =
+        1/2, the excess is at most 1 and the slope at least (1 - r)/2. Therefore gamma = 2/(1 - r) for both.
         """
         return Constants(
             lipschitz=1.0,
@@ -90,9 +90,9 @@ class HardPair(GroupedProblem):
 class LinearFamily(GroupedProblem):
     """Linear losses of a few sign vectors, beside a regulariser that keeps the minimiser within a public distance.
 
-    Record i < N has the loss (L0/2) x_i.w, x_i a sign vector over sqrt(d), the others have none; all have mu h(w) with
-    h = |w|^2 up to 4 D and 8 D |w| - 16 D^2 beyond. With mu = N L0/(4 n D) the minimiser is -D times the mean of the
-    x_i, at most D long, and 8 D mu <= L0/2 for N <= n/4, so every loss is L0-Lipschitz.
+    Record i < N has the loss (L0/2) x_i.w, x_i a sign vector over sqrt(d); the others have none. All records have mu
+    h(w) with h = |w|^2 up to 4 D and 8 D |w| - 16 D^2 beyond. With mu = N L0/(4 n D) the minimiser is -D times the mean
+    of the x_i, at most D long, and 8 D mu <= L0/2 for N <= n/4, so every loss is L0-Lipschitz.
 
     Args:
         units: n, at least 4 N.
@@ -118,7 +118,7 @@ class LinearFamily(GroupedProblem):
 
     @property
     def constants(self) -> Constants:
-        """What is known: within 4 D the mean loss is mu |w - w*|^2 plus a constant, so PL with gamma^2 = 1/(4 mu)."""
+        """Constants: within 4 D the mean loss is mu |w - w*|^2 plus a constant, so PL with gamma^2 = 1/(4 mu)."""
         return Constants(
             lipschitz=self._lipschitz,
             smoothness=2 * self._strength,

@@ -60,7 +60,7 @@ def facts_of(units: int, kappa: float) -> Facts:
 
 
 def planned(units: int, kappa: float, weight: ProxWeight, rho: float = 1.0) -> ProximalPoint:
-    """Return settings at a practical pace, their noise spending all of the budget."""
+    """Return settings with the `practical` options, their noise spending all of the budget."""
     asked = ProximalPoint(
         condition=KlCondition(gamma=(kappa - 1) / kappa, kappa=kappa),
         prox_weight=weight,

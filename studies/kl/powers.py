@@ -48,7 +48,7 @@ class PowerProblem(GroupedProblem):
 
     @property
     def constants(self) -> Constants:
-        """What is known of it, for a start at zero."""
+        """The known constants, for a start at zero."""
         return power(self._exponent, coefficient=self._coefficient, radius=self._radius, steepness=self._steepness)
 
     def excess(self, theta: Tensor) -> Tensor:

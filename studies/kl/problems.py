@@ -15,7 +15,7 @@ from core.privacy.facts import Adjacency, Facts, Frozen
 
 
 class Constants(Frozen):
-    """What is known of a problem before any record of it is read."""
+    """Constants of a problem that are known before any record of it is read."""
 
     lipschitz: float = Field(gt=0, description="L0: no unit's gradient is longer")
     smoothness: float | None = Field(description="L1, a unit's; null: its gradient jumps")
@@ -33,7 +33,7 @@ class Constants(Frozen):
         return KlCondition(gamma=self.gamma, kappa=self.kappa)
 
     def facts(self, units: int, dimension: int, adjacency: Adjacency = Adjacency.REPLACE_ONE) -> Facts:
-        """Return what an oracle is told of so many units of such a problem."""
+        """Return the facts that an oracle receives about a number of units of such a problem."""
         return Facts(
             units=units,
             dimension=dimension,
@@ -83,9 +83,9 @@ def least_squares(
 ) -> Constants:
     """Return the constants of (x.w - y)^2/2 for |x| <= row_bound, |y| <= label_bound, |w| <= radius, started at zero.
 
-    A unit's gradient is (x.w - y) x and its Hessian x x^T. With G = X^T X/n the mean loss is a quadratic, and on the
-    range of G, where all gradients lie, |G v|^2 >= lambda v.G v for its smallest eigenvalue that is not zero: PL with
-    gamma = 1/sqrt(2 lambda), strongly convex or not. At zero the loss is at most label_bound^2/2.
+    A unit's gradient is (x.w - y) x and its Hessian x x^T. With G = X^T X/n the mean loss is a quadratic. On the range
+    of G, where all gradients lie, |G v|^2 >= lambda v.G v for lambda, its smallest eigenvalue that is not zero. This is
+    PL with gamma = 1/sqrt(2 lambda), strongly convex or not. At zero the loss is at most label_bound^2/2.
 
     Args:
         eigenvalue: a public lower bound on the smallest eigenvalue of G that is not zero.
@@ -155,8 +155,8 @@ def monotone_link(
     * its Hessian (s'^2 + r s'') x x^T is at most b^2 + b |x| |w - w*| sup|s''|, and at least the negative of the second
       term, times |x|^2: not convex;
     * along v = w - w*, v.grad F = mean r s' (u - u*) >= a^2 v.G v for G = X^T X/n, while F <= b^2/2 v.G v and
-      v.G v >= lambda |v|^2. So |grad F| >= a^2 sqrt(lambda v.G v): PL with gamma^2 = b^2/(2 a^4 lambda), very loose.
-      And a step along the gradient comes closer to w*, so nearness to w* lasts.
+      v.G v >= lambda |v|^2. Therefore |grad F| >= a^2 sqrt(lambda v.G v): PL with gamma^2 = b^2/(2 a^4 lambda), very
+      loose. And a step along the gradient comes closer to w*, so nearness to w* lasts.
 
     Args:
         eigenvalue: lambda, a public lower bound on the least eigenvalue of G.
@@ -186,10 +186,10 @@ def phase_retrieval(
     """Return the constants of ((x.w)^2 - (x.w*)^2)^2/4 near w*, for rows that fill a sphere of radius sqrt(d).
 
     With u = x.w, |x| <= A and |w|, |w*| bounded, the gradient is (u^2 - u*^2) u x and the Hessian (3 u^2 - u*^2) x x^T,
-    whose negative part is at most A^4 |w*|^2. Over the sphere E (x.v)^2 (x.w)^2 = (|w|^2 |v|^2 + 2 (v.w)^2) d/(d + 2),
-    so at w = w* + e with |e| <= c|w*| the mean Hessian is at least (3 (1 - c)^2 - 1 - 3 c^2) = 2 - 6 c times |w*|^2
-    d/(d + 2): the least, over how far v leans towards w*, of 3 |w|^2 + 6 (v.w)^2 - |w*|^2 - 2 (v.w*)^2. For c < 1/3 the
-    mean loss is strongly convex there, and PL. At zero it has a saddle, where no condition holds.
+    whose negative part is at most A^4 |w*|^2. Over the sphere E (x.v)^2 (x.w)^2 = (|w|^2 |v|^2 + 2 (v.w)^2) d/(d + 2).
+    At w = w* + e with |e| <= c|w*| the mean Hessian is therefore at least (3 (1 - c)^2 - 1 - 3 c^2) = 2 - 6 c times
+    |w*|^2 d/(d + 2). This is the least of 3 |w|^2 + 6 (v.w)^2 - |w*|^2 - 2 (v.w*)^2 over the directions of v. For c <
+    1/3 the mean loss is strongly convex there, and PL. At zero it has a saddle, where no condition holds.
 
     Args:
         dimension: d.
@@ -220,7 +220,7 @@ def robust_phase_retrieval(
     It is |x.v| |x.z| with v = w - w* and z = w + w*. Over the sphere E |x.v| |x.z| >= (2/pi) |v| |z|, the value of
     orthogonal ones, so the mean loss rises from w* by at least m = (2/pi) (2 - c) |w*| for each unit of way. A
     subgradient is 2 (x.w) x times a sign; adding d |w|^2 to a unit's loss makes it convex, and adding |w|^2
-    the mean's, for E x x^T = I. So for |v| <= c |w*| a subgradient g of the mean has |g| >= (F - |v|^2)/|v|
+    the mean's, for E x x^T = I. Therefore, for |v| <= c |w*|, a subgradient g of the mean has |g| >= (F - |v|^2)/|v|
     >= m - c |w*|. A slope that is bounded below is a KL condition of every exponent, gamma = F0^(1/kappa)/slope.
 
     Args:

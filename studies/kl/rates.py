@@ -4,7 +4,7 @@
 * `crossover_units(first, second, facts, rho)`: from which n on one method is promised less excess than another;
 * `rates(constants, ...)`: the theorems' rates as printed, without constants: exponents, and which regime decides.
 
-What a plan promises with its constants is in `core.methods.kl.rates`.
+The promises of a plan, with its constants, are in `core.methods.kl.rates`.
 
 Source: Menart, Ullah, Arora, Bassily and Guzman (2024), theorems 4, 8 and 13.
 """

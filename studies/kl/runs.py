@@ -1,4 +1,4 @@
-"""Methods under the KL condition behind simulated oracles, many runs of each: what they leave above the least loss."""
+"""Methods under the KL condition behind simulated oracles, many runs of each: their excess over the least loss."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Instance(Protocol):
 
     @property
     def units(self) -> int:
-        """How many records there are, n."""
+        """The number of records, n."""
 
     @property
     def dimension(self) -> int:
@@ -36,7 +36,7 @@ class Instance(Protocol):
 
     @property
     def problem(self) -> SyntheticProblem:
-        """What is behind the oracle."""
+        """The problem behind the oracle."""
 
     @property
     def constants(self) -> Constants:
@@ -48,7 +48,7 @@ class Instance(Protocol):
 
 @dataclass(frozen=True)
 class Runs:
-    """What so many runs of a filled method left."""
+    """The results of several runs of a filled method."""
 
     excess: Tensor
     """Shape (R,)."""
@@ -78,7 +78,7 @@ class Runs:
 
 
 class Purse(UnlimitedFilter):
-    """A privacy filter that holds rho and covers no more: what an account does, without its chunks."""
+    """A privacy filter that holds rho and covers no more: an account without chunks."""
 
     def __init__(self, rho: float) -> None:
         super().__init__()
@@ -152,7 +152,7 @@ def _one_by_one(
     *,
     noiseless: bool,
 ) -> Runs:
-    """Run a method whose course depends on what it is told."""
+    """Run a method whose course depends on the answers it receives."""
     excess, steps, spent = [], [], 0.0
     for seed in seeds:
         purse = Purse(rho)

@@ -140,8 +140,8 @@ def _other_figures(*, full: bool) -> tuple[list[Row], dict[str, str]]:
 class FreshGradients:
     """An oracle that answers a difference by a fresh gradient at the new point, at full sensitivity.
 
-    What a method without differences would know: the estimate after each step is a gradient there, with noise of its
-    own. All answers have one noise multiplier.
+    The estimate after each step is a gradient there with noise of its own, as in a method without differences. All
+    answers have one noise multiplier.
 
     Args:
         oracle: behind it.
@@ -156,7 +156,7 @@ class FreshGradients:
         self.block, self.release = oracle.block, oracle.release
 
     def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:
-        """Return a gradient, or what it has changed by since the last one that was told."""
+        """Return a gradient, or its change since the last one that was answered."""
         if not isinstance(question, GradientDifference):
             fresh = self._oracle.ask(self._gradient, theta)
             self._known = fresh.value

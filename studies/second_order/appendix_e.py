@@ -1,11 +1,11 @@
 """One run of the paper's appendix E on images that packages ship, each run at the epsilon it is honestly accounted at.
 
-From the paper: one hidden layer of 128 rectified units, softmax cross-entropy, chi = .01, kappa = .1, Gamma = 10,
-Q = 3, delta = 1e-5, steps of .001 (MNIST) and .01 (there CIFAR-10), m clients of {1, 2, 5, 10}, 6,000 records.
-Declared by us, since the paper says nothing of it: R, the clip G, M and rho, both batches, one pass, the partitions,
-and all that the baseline of prior work takes. CIFAR-10 is in no package: Fashion-MNIST stands in its place, with its
-step. Of MNIST packages ship the first 10,000 images only, 8,000 of them to train on: enough for 6,000 records in all
-(reading B) and not for 6,000 a client (reading A).
+From the paper: one hidden layer of 128 rectified units, softmax cross-entropy, chi = .01, kappa = .1, Gamma = 10, Q =
+3, delta = 1e-5. Also from it: steps of .001 (MNIST) and .01 (there CIFAR-10), m sites (its clients) of {1, 2, 5, 10},
+6,000 records. Declared by us, since the paper says nothing of it: R, the clip G, M and rho, both batches, one pass, the
+partitions, and all that the baseline of prior work takes. CIFAR-10 is in no package: Fashion-MNIST stands in its place,
+with its step. Of MNIST packages ship the first 10,000 images only, 8,000 of them to train on: enough for 6,000 records
+in all (reading B) and not for 6,000 a site (reading A).
 
 A run is one cell, method and seed; `appendix_grid` makes and reports them.
 """
@@ -47,7 +47,7 @@ STEPS: Final = {"mnist": 0.001, "fashion": 0.01, "digits": 0.01}
 SMOOTHNESS: Final = 1.0
 """M and rho, declared: cross-entropy of rectified units has neither. Changes are cut to M times the distance."""
 FRESH_PARTS, CHANGE_PARTS = 12, 120
-"""Of a client's records: b1 and b2, the largest with which a certificate could be paid twice, in ten to one."""
+"""Of a site's records: b1 and b2, the largest with which a certificate could be paid twice, in ten to one."""
 PLAIN_PARTS: Final = 60
 """As many batches of plain gradients."""
 ESCAPE: Final = 0.1
@@ -81,14 +81,14 @@ class Cell:
 
     @property
     def units(self) -> int:
-        """Of each client: 6,000, or its part of them."""
+        """Of a site: 6,000, or its part of them."""
         whole = UNITS if self.data != "digits" else 1200
         return whole if self.reading == "A" else whole // self.clients
 
 
 @dataclass(frozen=True)
 class Run:
-    """What one run did."""
+    """The results of one run."""
 
     cell: Cell
     method: Method
@@ -98,12 +98,12 @@ class Run:
     random_iterate: tuple[float, float] | None
     """Accuracy and loss of an iterate that coins chose, of plain gradients."""
     counts: Mapping[str, int]
-    """Phases, rounds, restarts, changes, disturbances and steps, as far as a method has them; records of a client."""
+    """Phases, rounds, restarts, changes, disturbances and steps, as far as a method has them; records of a site."""
     ended_by: str
 
     @property
     def key(self) -> str:
-        """What tells it from other runs."""
+        """A text that distinguishes it from other runs."""
         return key_of(self.cell, self.method, self.seed)
 
 
@@ -133,7 +133,7 @@ def pictures(data: str) -> Pictures:
 
 
 def settings(cell: Cell, method: Method, facts: Facts) -> AnySettings:
-    """Return a method's settings at each client, nothing open."""
+    """Return a method's settings at a site, nothing open."""
     mu = gdp_mu(cell.epsilon, DELTA)
     common: dict[str, Any] = {"mu": mu, "clip": cell.clip, "radius": FAR}
     spider = common | {
@@ -219,7 +219,7 @@ class _Watched:
 
     @property
     def records(self) -> int:
-        """Read of each client until now."""
+        """Read of a site until now."""
         if isinstance(self._planned, CertifiedClippedSgd):
             return int(self.last["step"]) * (self._planned.batch or 0)
         assert isinstance(self._planned, GaussPsgd | PerturbedSpider), "one of the three"

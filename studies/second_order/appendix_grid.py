@@ -94,7 +94,7 @@ def go_on(asked: Iterable[Asked], path: Path | None, minutes: float | None = Non
 
     Args:
         asked: which ones.
-        path: where runs are stored, each when it is done: whoever is interrupted goes on from there. None: nowhere.
+        path: where runs are stored, each when it is done: an interrupted process goes on from there. None: nowhere.
         minutes: of this process's time, after which no further run begins; None: all of them.
 
     Raises:

@@ -117,7 +117,7 @@ def egg_carton(*, full: bool) -> Result:
 
 @dataclass(frozen=True)
 class Plain:
-    """What one run of plain private gradients did."""
+    """The results of one run of plain private gradients."""
 
     gradient: float
     """Length of the mean gradient at the end."""
@@ -155,7 +155,7 @@ def component_grid(seeds: int) -> dict[int, list[Plain]]:
 
 
 def plain_component(*, full: bool) -> Result:
-    """C2: what plain private gradients do there, over a grid of batches."""
+    """C2: plain private gradients on the rank-one problem, over a grid of batches."""
     seeds = SEEDS if full else 2
     grid = component_grid(seeds) if full else {at: [component_run(at, seed) for seed in range(2)] for at in SIMULATED}
     rows: list[Row] = []

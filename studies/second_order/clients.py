@@ -1,8 +1,8 @@
-"""Clients in one process: what a federation's oracle computes, with seeds; and how images are divided among them.
+"""The sites of a federated job (here: clients) in one process, with seeds; and the division of images among them.
 
-A client is a simulated oracle of its own to its own records, with noise and a filter of its own. Their mean is taken in
-the order of their places, so it is what a `core.oracle.federation.FederatedOracle` gives every client, without
-its messages; a test compares the two bit for bit.
+A site is a simulated oracle of its own to its own records, with noise and a filter of its own. Their mean is taken in
+the order of their places. It is therefore the answer that a `core.oracle.federation.FederatedOracle` gives every site,
+without its messages; a test compares the two bit for bit.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,16 +21,16 @@ from studies.inference.designs import uniform
 T = TypeVar("T")
 State = dict[str, Tensor]
 Partition = Literal["iid", "dirichlet", "shards"]
-"""At random; by proportions of classes drawn from Dirichlet(1/2) for each client; or two runs of sorted labels each."""
+"""At random; by proportions of classes drawn from Dirichlet(1/2) for each site; or two runs of sorted labels each."""
 
 
 class Clients:
-    """The unweighted mean of several clients' noised answers.
+    """The unweighted mean of several sites' noised answers.
 
     Args:
-        oracles: each client's own.
+        oracles: one of each site.
         seed: of the coins.
-        seen: is told each state that the method keeps.
+        seen: called with each state that the method keeps.
     """
 
     def __init__(self, oracles: Sequence[Oracle], seed: int, seen: Callable[[State], None]) -> None:
@@ -40,7 +40,7 @@ class Clients:
         self.precision = torch.float64
 
     def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:
-        """Return the mean of all clients' answers; its scale is that of the mean."""
+        """Return the mean of all sites' answers; its scale is that of the mean."""
         answers = [one.ask(question, theta, other) for one in self._oracles]
         total = answers[0].value
         for answer in answers[1:]:
@@ -48,11 +48,11 @@ class Clients:
         return Answer(total / len(answers), hypot(*(one.scale for one in answers)) / len(answers))
 
     def affords(self, question: Question, then: Question | None = None) -> bool:
-        """Say whether all clients afford it."""
+        """Say whether all sites afford it."""
         return all(one.affords(question, then) for one in self._oracles)
 
     def block(self, name: str) -> NoReturn:
-        """Refuse: clients have no blocks here."""
+        """Refuse: sites have no blocks here."""
         raise AssertionError(f"no client has a block {name!r}")
 
     def resume(self, initial: State) -> State:
@@ -60,25 +60,25 @@ class Clients:
         return initial
 
     def keep(self, state: State, step: int) -> None:
-        """Tell the state."""
+        """Pass the state on to `seen`."""
         del step
         self._seen(state)
 
     def release(self, value: T, status: Status) -> Release[T]:
-        """Close all oracles; what was drawn is the first one's, and all drew the same."""
+        """Close all oracles; the event drawn is the first one's, and all drew the same."""
         released = [one.release(value, status) for one in self._oracles]
         assert all(one.event == released[0].event for one in released), "all were asked the same"
         return released[0]
 
 
 def shares(labels: Tensor, clients: int, units: int, partition: Partition, seed: int) -> list[Tensor]:
-    """Return which records each client has, `units` of them each and none of two clients, in the order they are read.
+    """Return the records of each site, `units` of them each and none of two sites, in the order they are read.
 
     Args:
         labels: of all records, shape (n,), whole numbers.
         clients: m.
-        units: of each client; m times as many are there.
-        partition: how they are divided.
+        units: of each site; m times as many are there.
+        partition: the kind of division.
         seed: of the division, which no noise depends on.
     """
     generator = SimulationGenerator(seed)
@@ -98,7 +98,7 @@ def shares(labels: Tensor, clients: int, units: int, partition: Partition, seed:
 def _by_proportions(
     labels: Tensor, mixed: Tensor, clients: int, units: int, generator: SimulationGenerator
 ) -> list[Tensor]:
-    """Divide by proportions of classes; who finds a class used up takes of what is left."""
+    """Divide by proportions of classes; a site that finds a class used up takes from those left."""
     classes = int(labels.max()) + 1
     pools = [mixed[labels[mixed] == label].tolist() for label in range(classes)]
     found = []

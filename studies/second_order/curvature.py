@@ -71,8 +71,9 @@ def least_eigenvalue(product: Product, dimension: int, precision: float = PRECIS
 def least_by_power(product: Product, dimension: int, precision: float = PRECISION) -> float:
     """Return the smallest eigenvalue by two power iterations: for the largest in size, c, and then on c I - H.
 
-    Slow where the two smallest are close, relative to c; the same arguments and errors as `least_eigenvalue`. c is of
-    H twice, for H may have two largest eigenvalues, one on each side of 0: a network that starts at zero has.
+    Slow where the two smallest are close, relative to c; the same arguments and errors as `least_eigenvalue`. The
+    iteration for c applies H twice, for H may have two largest eigenvalues, one on each side of 0: a network that
+    starts at zero has.
     """
     squared = _dominant(lambda vector: product(product(vector)), dimension, precision)
     size = sqrt(abs(squared)) * (1 + precision)

@@ -1,7 +1,7 @@
-"""H4, H6 and H7: clients that are not alike, errors that fall with their number, and when to ask for a fresh gradient.
+"""H4, H6 and H7: sites that are not alike, errors that fall with their number, and when to ask for a fresh gradient.
 
-A client knows its own mean gradient and adds its own noise, sampling and privacy apart; what a method is told is the
-mean of all, as in a federated job. It has so many units and no more, as each question reads them.
+A site (here: a client) knows its own mean gradient and adds its own noise, sampling and privacy apart. A method
+receives the mean of all, as in a federated job. It has so many units and no more, as each question reads them.
 """
 
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ STATED_GRADIENTS = {1: 0.011, 2: 0.009, 4: 0.013, 16: 0.017}
 
 
 class LevelClient:
-    """One client of the rank-one problem: its own covariance, its own noise, its own stream of units.
+    """One site of the rank-one problem: its own covariance, its own noise, its own stream of units.
 
     Args:
         covariance: Sigma_j, shape (p, p).
@@ -95,7 +95,7 @@ class LevelClient:
 
 
 def level_facts(units: int = UNITS) -> Facts:
-    """Return what is public about a client."""
+    """Return what is public about a site."""
     return Facts(
         units=units,
         dimension=DIMENSION,
@@ -113,13 +113,13 @@ def saddle() -> Tensor:
 
 
 def radius_of(clients: int) -> float:
-    """Return chi = 1.5 psi of so many clients, psi^2 twice the squared error of a fresh gradient."""
+    """Return chi = 1.5 psi of so many sites, psi^2 twice the squared error of a fresh gradient."""
     noise = Gradient(sigma=1 / mu_of(), batch=BATCH).sensitivity(level_facts()) / mu_of()
     return 1.5 * sqrt(2 * (SPREAD**2 / BATCH + DIMENSION * noise**2) / clients)
 
 
 def settings_of(clients: int, **changed: object) -> GaussPsgd:
-    """Return the figures of H6 for so many clients."""
+    """Return the figures of H6 for so many sites."""
     figures: dict[str, object] = {
         "mode": "given",
         "mu": mu_of(),
@@ -152,7 +152,7 @@ def tilts(clients: int) -> list[Tensor]:
 
 
 def level_clients(clients: int, seed: int, spread: float = 0.0, units: int = UNITS) -> list[LevelClient]:
-    """Return clients whose covariances are Sigma + h A_j."""
+    """Return sites whose covariances are Sigma + h A_j."""
     return [
         LevelClient(SIGMA + spread * tilt, level_facts(units), 1000 * seed + place)
         for place, tilt in enumerate(tilts(clients))
@@ -179,7 +179,7 @@ def points_of(clients: Sequence[LevelClient], settings: GaussPsgd) -> list[Tenso
 
 
 def heterogeneity(*, full: bool) -> Result:
-    """H4: only the mean of the clients' functions matters, unless clipping acts."""
+    """H4: only the mean of the sites' functions matters, unless clipping acts."""
     clients, seeds = 4, range(5 if full else 1)
     settings = settings_of(clients)
     apart = [
@@ -213,7 +213,7 @@ def heterogeneity(*, full: bool) -> Result:
 
 
 def clipping_bias(clip: float | None, spread: float, records: int) -> float:
-    """Return how far the mean of four clients' clipped mean gradients is from the mean gradient."""
+    """Return the distance of the mean of four sites' clipped mean gradients from the mean gradient."""
     at = 0.9 * saddle()
     at[0] = 0.3
     told = []
@@ -233,7 +233,7 @@ def clipping_bias(clip: float | None, spread: float, records: int) -> float:
 
 
 def clients_count(*, full: bool) -> Result:
-    """H6: errors, and with them what is certified, shrink with the root of the number of clients."""
+    """H6: errors, and with them what is certified, shrink with the root of the number of sites."""
     rows, seeds = [], range(5 if full else 1)
     for clients in (1, 2, 4, 16):
         settings = settings_of(clients)
@@ -273,7 +273,7 @@ class WatchedFederation(AdaSpider):
 
     Args:
         settings: filled.
-        oracle: the clients' mean.
+        oracle: the mean of the sites.
         state: nothing known.
     """
 

@@ -1,8 +1,8 @@
 """An oracle that knows a mean gradient and adds noise of a stated size: the optimizers' own code, without records.
 
-What a method's rounds do depends on the mean gradient and on the noise alone, so what takes thousands of runs is
-studied here, one level above records. Fresh gradients have noise N(0, fresh^2) on each coordinate, changes one of
-N(0, (change |D|)^2) over a distance |D|.
+A method's rounds depend on the mean gradient and on the noise alone, so studies of thousands of runs are made here, one
+level above records. Fresh gradients have noise N(0, fresh^2) on each coordinate, changes one of N(0, (change |D|)^2)
+over a distance |D|.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -92,7 +92,7 @@ class Level:
 
 @dataclass(frozen=True)
 class Phase:
-    """How the first phase of rounds ended."""
+    """The end of the first phase of rounds."""
 
     escaped: bool
     rounds: int
@@ -152,10 +152,10 @@ def paths(
 ) -> Tensor:
     """Return where the first rounds of many seeds go if nothing ends them, shape (Gamma, rounds, p).
 
-    They are the steps of `first_phase`, until one is farther away than the distance it escapes
-    by: made at once by the same controller and estimator, as one round of one point whose parts are the seeds' points.
-    No coordinate of a step depends on another one's, and what does look at all of them is kept from deciding anything:
-    the first gradient is short, no distance is an escape, and the drift is never or always enough to start again.
+    They are the steps of `first_phase`, until one is farther away than the distance it escapes by. The same controller
+    and estimator make them at once, as one round of one point whose parts are the seeds' points. No coordinate of a
+    step depends on another one's. Checks that look at all of them are kept from deciding anything: the first gradient
+    is short, no distance is an escape, and the drift is never or always enough to start again.
 
     Args:
         settings: filled; a phase has to begin at the start, and every question or none after a round's first is fresh.

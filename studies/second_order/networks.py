@@ -1,6 +1,6 @@
 """Small networks: K1 starts on a saddle that is known exactly, K2 is handwritten digits, tanh 64-16-10.
 
-The networks, oracles' sums and optimizers are those of jobs; noise has seeds. What is said of a point is said on
+The networks, oracles' sums and optimizers are those of jobs; noise has seeds. Statements about a point are made on
 records that nobody trained on.
 """
 

@@ -1,8 +1,9 @@
 """N1: phase retrieval by Gauss-PSGD where nothing is said but the model and the privacy; all figures are planned.
 
-Laws with declared ranges of -1 to 1: x of two signs, whose mean loss bends down by .9 at zero and up by 1.8 at its
-minima, and x that fills its ranges evenly, where it bends by a third of that and less. y is (.95 x1)^2 and a little
-noise. What a run returns is held against the mean gradient and Hessian of fresh records.
+The laws have declared ranges of -1 to 1. In one, x has two signs: its mean loss bends down by .9 at zero and up by 1.8
+at its minima. In the other, x fills its ranges evenly: its mean loss bends by a third of that and less. The target y is
+(.95 x1)^2 and a little noise. The point that a run returns is compared with the mean gradient and Hessian of fresh
+records.
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,12 +35,12 @@ TERMS = plan_orders(Decimal(100), Decimal("1e-6"))
 FRESH = 400_000
 """Records that a point is judged by."""
 CASES = (("signs", 1), ("signs", 2), ("signs", 3), ("even", 1), ("even", 2))
-"""How features are distributed, and how many there are."""
+"""The distribution of features, and their number."""
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a run ended, and the truth about the point it returned."""
+    """The end of a run, and the truth about the point it returned."""
 
     outcome: str
     gradient: float
@@ -51,7 +52,7 @@ def planned(dimension: int, units: int, epsilon: str = "1") -> PlannedJob:
     """Return the job as it is planned from the model, the privacy and public counts.
 
     Raises:
-        Invalid: so many units allow no claim.
+        Invalid: this number of units allows no claim.
     """
     columns = [NumberColumn(name=f"x{place}", lower=-1, upper=1) for place in range(dimension)]
     spec = JobSpec.model_validate(
@@ -112,7 +113,7 @@ def run(job: PlannedJob, how: str, seed: int) -> Ended:
 
 
 def planned_alone(*, full: bool) -> Result:
-    """N1: what planning alone leads to."""
+    """N1: the results of planning alone."""
     seeds = range(8 if full else 1)
     rows: list[Row] = []
     rows.append(Row("the fewest units of which two features' job is not refused", None, float(_fewest(2))))

@@ -1,7 +1,7 @@
 """Populations whose mean loss has strict saddles that are known exactly: principal components, and an egg carton.
 
-What is private is never looked at to say whether a point is a saddle; of these laws everything is known, so what a
-method claims of a point can be held against the truth. For simulations only.
+Private records are never looked at to say whether a point is a saddle. Of these laws everything is known, so a method's
+claims about a point can be compared with the truth. For simulations only.
 
 Source: Tao, Zhang, Yu, Cheng, Dressler and Wang, Second-order convergence in private stochastic non-convex optimization
 (preprint), for the conditions; the two laws are ours.
@@ -76,7 +76,7 @@ class PrincipalComponent(SaddlePopulation):
     curvature is -lambda_1, and sqrt(lambda_i) v_i, where it is lambda_i - lambda_1 for i > 1: saddles. The minima are
     plus and minus sqrt(lambda_1) v_1, with least curvature min(lambda_1 - lambda_2, 2 lambda_1).
 
-    All records have one length, |w|^2 = tr Sigma, so that within |u| <= B the gradient |u|^2 u - w (w.u) is at most
+    All records have one length, |w|^2 = tr Sigma. Within |u| <= B, therefore, the gradient |u|^2 u - w (w.u) is at most
     B^3 + B tr, its change a unit of distance 3 B^2 + tr, and the Hessian's 6 B.
 
     Args:
@@ -139,7 +139,7 @@ class EggCarton(SaddlePopulation):
         dimension: p.
         units: of each replicate.
         tau: in [0, 1), how much records differ in steepness.
-        sigma: how much they pull to either side.
+        sigma: the strength of their pull to either side.
         replicates: R.
     """
 

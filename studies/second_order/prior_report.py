@@ -1,4 +1,4 @@
-"""What J1 and J2 found: both sides' gradients and curvatures, and the paper's claim as a hypothesis, in pairs."""
+"""The findings of J1 and J2: both sides' gradients and curvatures, and the paper's claim as a hypothesis, in pairs."""
 
 from collections.abc import Sequence
 from statistics import median

@@ -1,9 +1,9 @@
 """J1 and J2: the prior work, as we reconstruct it, where saddles are known; with and without a private selection.
 
 That Gauss-PSGD does better is the paper's claim. It is tested as a hypothesis: twenty seeds in pairs, one budget of
-records and one epsilon for both sides. The other side keeps a fifth of its records back, from which AboveThreshold
-takes the first of its iterates that passes; what its last one and one at random are worth stands beside that, for they
-need no records.
+records and one epsilon for both sides. The other side keeps a fifth of its records back; on these AboveThreshold
+selects the first of its iterates that passes. The worth of its last iterate and of a random one stands beside that, for
+they need no records.
 """
 
 import argparse
@@ -61,7 +61,7 @@ class HeldOut:
     Their signs are the bits of words, so that means of signs, and of products of two, are counts.
 
     Args:
-        law: whose.
+        law: of the records.
         units: n, a multiple of 64.
         generator: of the records.
     """
@@ -101,7 +101,7 @@ class HeldOut:
         return self.units * (self.bend(theta) if isinstance(question, Hessian) else self.slope(theta))
 
     def integer_sum(self, *_: object, **__: object) -> Tensor:
-        """Refuse: what is read in full is summed in floats."""
+        """Refuse: records that are read in full are summed in floats."""
         raise AssertionError("held-out records are read in full")
 
 
@@ -112,7 +112,7 @@ def _mean(words: NDArray[np.uint64]) -> float:
 
 @dataclass(frozen=True)
 class Point:
-    """What is true of a point."""
+    """The truth about a point."""
 
     gradient: float
     curvature: float
@@ -120,7 +120,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Rival:
-    """What prior work gave in one run."""
+    """The results of prior work in one run."""
 
     last: Point
     random: Point
@@ -134,7 +134,7 @@ class Rival:
 
 @dataclass(frozen=True)
 class Ours:
-    """What Gauss-PSGD gave."""
+    """The results of Gauss-PSGD."""
 
     at: Point
     found: bool

@@ -1,4 +1,4 @@
-"""What rounds do, one level above records: B1 how often one leaves, E1 what they share, F2 and F3 controls."""
+"""Rounds, one level above records: B1 how often one leaves, E1 what they share, F2 and F3 controls."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -31,7 +31,7 @@ LONGER = 400
 GROUP = 1000
 """Rounds that are walked at once."""
 ROUNDS, WITHIN = 20_000, 0.015
-"""How many of them, and how near the closed forms a share has to be."""
+"""Their number, and the largest distance allowed between a share and the closed forms."""
 FALSE = {
     (100, 0.0): (0.200, 0.448, 0.448),
     (120, 0.0): (0.015, 0.208, 0.208),
@@ -39,8 +39,8 @@ FALSE = {
     (140, 0.02): (0.008, 0.043, 0.008),
     (140, 0.11): (0.005, 0.633, 0.530),
 }
-"""By Gamma and r2: how often a first phase at a saddle ended without an escape, of 400 runs of another simulation, with
-rounds that are fresh, rewind and continue."""
+"""By Gamma and r2: the share of first phases at a saddle that ended without an escape, of 400 runs of another
+simulation, with rounds that are fresh, rewind and continue."""
 FIRST_FRESH = 4e-4
 GATED = 140
 """Steps of a round from which on fresh ones may certify a saddle in 3 of 100 phases at most."""
@@ -95,7 +95,7 @@ def steps_until_half(sizes: Sequence[float], runs: int) -> list[float]:
 
 
 def escape_power(*, full: bool) -> Result:
-    """B1: how often a round leaves, against closed forms."""
+    """B1: the share of rounds that leave, against closed forms."""
     expected = chance_beyond(0.2, independent_deviation(SIZE, STEP, 1.0, ROUND))
     what = "fresh noise in every step: leaves R = 0.2 at any step, full norm"
     rows = [Row(what, expected, left(0.2, ROUNDS), WITHIN)]
@@ -128,10 +128,10 @@ def saddle_phases(mode: str, steps: int, second: float, runs: int) -> list[Phase
     """Return first phases at the saddle of the rank-one problem, begun short of it.
 
     Args:
-        mode: what rounds begin with.
+        mode: the beginning of rounds, one of `MODES`.
         steps: Gamma.
         second: r2, the noise of a change over the distance.
-        runs: how many, with seeds from 0.
+        runs: their number, with seeds from 0.
     """
     law = component(10**6)
     start = law.stationary(1)
@@ -159,7 +159,7 @@ def rounds_to_escape(phases: Sequence[Phase]) -> float:
 
 
 def false_certificates(*, full: bool) -> Result:
-    """E1: what a phase at a saddle finds, by what its rounds begin with."""
+    """E1: the findings of a phase at a saddle, by the beginning of its rounds."""
     runs = 400 if full else 40
     rows = []
     for (steps, second), references in FALSE.items():

@@ -1,4 +1,4 @@
-"""Runs that take long, stored one by one as lines of JSON: whoever is interrupted goes on from there."""
+"""Runs that take long, stored one by one as lines of JSON: an interrupted process goes on from there."""
 
 import json
 import time

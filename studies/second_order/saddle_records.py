@@ -70,15 +70,15 @@ class ComponentMoments:
 class ComponentRecords:
     """f(u; w) = |u|^4/4 - (w.u)^2/2 for given w; see `studies.second_order.populations.PrincipalComponent`.
 
-    A record's gradient is |u|^2 u - w (w.u), its Hessian |u|^2 I + 2 u u^T - w w^T, a difference of two semidefinite
-    matrices, so that its operator norm is at most max(3 |u|^2, |w|^2): where that is above M the Hessian, and a
+    A record's gradient is |u|^2 u - w (w.u), its Hessian |u|^2 I + 2 u u^T - w w^T. The Hessian is a difference of two
+    semidefinite matrices, so its operator norm is at most max(3 |u|^2, |w|^2). Where that is above M the Hessian, and a
     product, are multiplied by M over it. Where no record can be above its bound, sums follow from that of w w^T alone.
 
     Args:
         rows: w, float64, shape (n, p).
 
     Attributes:
-        moments: what they are where nothing is cut; it holds on to no record.
+        moments: of the records where nothing is cut; they hold on to no record.
     """
 
     replicates = None

@@ -1,7 +1,7 @@
 """Runs on populations whose saddles are known, their certificates held against the truth.
 
-Plain private stochastic gradients at the same noise, step size and number of records stand beside them: what they do
-not give is a certificate.
+Plain private stochastic gradients at the same noise, step size and number of records stand beside them; they give no
+certificate.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ FAR = 1e3
 
 @dataclass(frozen=True)
 class Seen:
-    """What one run returned, and what is true of that point."""
+    """The result of one run, and the truth about its point."""
 
     found: SecondOrder
     gradient: float
@@ -41,7 +41,7 @@ class Seen:
 
 
 def mu_of(epsilon: float = EPSILON, delta: float = DELTA) -> float:
-    """Return 1/z: what one Gaussian answer is worth, exactly, at epsilon and delta."""
+    """Return 1/z: the exact mu of one Gaussian answer at epsilon and delta."""
     return gdp_mu(epsilon, delta)
 
 

@@ -1,6 +1,6 @@
-"""How the error of the gradient estimate grows: M1, along fixed paths, behind the oracles that jobs have.
+"""Growth of the error of the gradient estimate: M1, along fixed paths, behind the oracles that jobs have.
 
-Records are (f, y) with f made of signs over sqrt(p), y = 1/2 or -1/2, and the loss (f.x - y)^2/2 wherever paths go: a
+Records are (f, y) with f made of signs over sqrt(p), y = 1/2 or -1/2. The loss is (f.x - y)^2/2 wherever paths go: a
 gradient is at most 1/2 + |x| long and changes by at most the distance. The spread of a record's gradient at 0 is 1/2,
 that of a change |D| sqrt((1 - 1/p)/p).
 """
@@ -40,7 +40,7 @@ class ScalingPoint:
     batch: int = 64
     difference_batch: int = 2
     drift: float = 0.0
-    """kappa: what the path's squared moves come to, or just below; none: one fresh gradient."""
+    """kappa: the path's squared moves add up to this, or just below; none: one fresh gradient."""
     multiplier: float = 1e-6
     """z."""
 
@@ -78,7 +78,7 @@ def squared_error(point: ScalingPoint, runs: int, generator: SystemGenerator) ->
     """Return the mean squared error of the estimate at the end of a path, over runs behind oracles of their own.
 
     Args:
-        point: what is asked, and with how much noise.
+        point: the question, and the amount of noise.
         runs: each with the same records in another order.
         generator: of the oracles' noise.
     """
@@ -112,7 +112,7 @@ def private_points(delta: float) -> list[ScalingPoint]:
 
 @dataclass(frozen=True)
 class ScalingSlope:
-    """What is varied, along what, and how the mean squared error should grow with it."""
+    """The varied points, their abscissa, and the exponent by which the mean squared error should grow with it."""
 
     points: Sequence[ScalingPoint]
     along: Callable[[ScalingPoint], float]

@@ -1,7 +1,7 @@
 """I3 to I5: private selection of a model among candidates, on held-out records of the rank-one problem.
 
-I3: how often each mode selects the only minimum among saddles; I5: the same by ten clients together. I4: how many
-records it takes to train, then to select, beside Gauss-PSGD. Saddles and minima are known of the law, so every choice
+I3: the rate at which each mode selects the only minimum among saddles; I5: the same by ten sites together. I4: the
+number of records to train, then to select, beside Gauss-PSGD. Saddles and minima are known of the law, so every choice
 is held against the truth.
 """
 
@@ -34,7 +34,7 @@ MODES = ("sound", "printed", "hessian_products", "above_threshold", "exponential
 MODES_TOGETHER = ("sound", "printed", "hessian_products")
 """Scores are for one machine."""
 ALPHA, GAMMA_STAR = 0.028, 0.43
-"""What Gauss-PSGD claims in C1."""
+"""The claims of Gauss-PSGD in C1."""
 TESTS = ("sound", "above_threshold")
 BATCH = 4000
 """Of the plain gradients that train candidates."""
@@ -82,7 +82,7 @@ def asked_of(law: PrincipalComponent, mode: str, gamma_star: float = 0.2, client
 def selected(
     law: PrincipalComponent, records: Sequence[ComponentMoments], mode: str, seed: int
 ) -> tuple[Lineup, int | None]:
-    """Return a line-up and which of it was selected, by one machine or by several clients together."""
+    """Return a line-up and which of it was selected, by one machine or by several sites together."""
     candidates, settings = lineup(law, 900 + seed), asked_of(law, mode, clients=len(records))
     oracles = [
         Simulation(own, facts_of(law), SimulationGenerator(seed + 1000 * place), noiseless=mode == "no privacy")
@@ -96,7 +96,7 @@ def selected(
 
 
 def correctness(*, full: bool) -> Result:
-    """I3: how often the minimum is selected."""
+    """I3: the rate at which the minimum is selected."""
     rows: list[Row] = []
     runs = 40 if full else 8
     for dimension in SIZES if full else SIZES[:1]:
@@ -121,7 +121,7 @@ def correctness(*, full: bool) -> Result:
 
 
 def together(*, full: bool) -> Result:
-    """I5: the same by ten clients."""
+    """I5: the same by ten sites."""
     rows: list[Row] = []
     runs = 10 if full else 2
     for dimension in SIZES_TOGETHER if full else SIZES_TOGETHER[:1]:

@@ -1,7 +1,8 @@
-"""I2: the noise of a private selection, predicted over dimensions, candidates and clients, and measured.
+"""I2: the noise of a private selection, predicted over dimensions, candidates and sites, and measured.
 
-Measured are ten clients' mean answers about records of zeros, which are noise alone; and of AboveThreshold how often a
-score is accepted, which says how wide its noise is, times what a score's unit is worth in curvature.
+Measured are the mean answers of ten sites about records of zeros, which are noise alone. Of AboveThreshold the rate of
+accepted scores is measured. It gives the width of its noise, to be multiplied by the worth of a score's unit in
+curvature.
 """
 
 from math import ceil, exp
@@ -25,7 +26,7 @@ UNITS = 100_000
 SWEEP_BOUNDS = (5.3, 7.47)
 """G and M of the sweep."""
 PREDICTED = {20: (0.008, 0.10, 0.036), 100: (0.018, 0.50, 0.081), 1000: (0.056, 5.0, 0.255)}
-"""Noise norms of a gradient, a Hessian and a product, for 100 candidates and ten clients, worked out elsewhere."""
+"""Noise norms of a gradient, a Hessian and a product, for 100 candidates and ten sites, worked out elsewhere."""
 EDGES = {20: 1.88, 100: 1.96, 1000: 1.99}
 """Mean operator norms of symmetric matrices of standard normal entries, over the root of the dimension."""
 SLACK = 0.0099
@@ -96,7 +97,7 @@ def noise(*, full: bool) -> Result:
 
 
 def measured(dimension: int) -> list[Row]:
-    """Return the noise of ten clients' mean answers about records of zeros, over what is predicted."""
+    """Return the noise of ten sites' mean answers about records of zeros, over the prediction."""
     facts, at = sweep_facts(dimension, 100), torch.zeros(dimension, dtype=torch.float64)
     sound, products = (sweep_settings(dimension, mode, 100, 10, 100) for mode in ("sound", "hessian_products"))
     zeros = ComponentRecords(torch.zeros(100, dimension, dtype=torch.float64)).moments
@@ -128,8 +129,8 @@ def measured(dimension: int) -> list[Row]:
 def measured_threshold(dimension: int, choices: int) -> tuple[float, float]:
     """Return AboveThreshold's noise over what it should be, and what a score of 1 is worth in curvature.
 
-    One candidate is accepted where its score and noise of scale 2s are below the slack and noise of scale s, s = sigma:
-    2s above the slack with probability (4 e^-1 - e^-2)/6, from whose frequency s follows.
+    One candidate is accepted where its score and noise of scale 2s are below the slack and noise of scale s, s = sigma.
+    At 2s above the slack its probability is (4 e^-1 - e^-2)/6; s follows from the frequency.
     """
     facts = sweep_facts(dimension)
     (question,) = sweep_settings(dimension, "above_threshold", 100, 1).questions()

@@ -1,4 +1,4 @@
-"""What the tests that gate a change start with, the studies' tests start with too."""
+"""The fixture that tests that gate a change start with, for the studies' tests too."""
 
 from tests.conftest import grids_anew
 

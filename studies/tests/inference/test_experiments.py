@@ -1,8 +1,8 @@
-"""Avella-Medina, Bradshaw and Loh (2023): what its other experiments claim (S12 to S17, E15), by `studies.inference`.
+"""Avella-Medina, Bradshaw and Loh (2023): claims of its other experiments (S12 to S17, E15), by `studies.inference`.
 
 Data and noise seeds are fixed, so a verdict repeats. Medians of 250 repetitions have standard errors of .004 to .007
-(S12), means of errors over 40 resamples 2 to 3 % (S13), shares of 60 or 200 runs at most .06 and .035 (S14, S15), mean
-errors over 400 repetitions 2 to 3 % (S16, S17): each claim is 4 of them or more away from what was seen.
+(S12), means of errors over 40 resamples 2 to 3 % (S13). Shares of 60 or 200 runs have at most .06 and .035 (S14, S15),
+mean errors over 400 repetitions 2 to 3 % (S16, S17). Each claim is 4 standard errors or more away from the figure seen.
 """
 
 import json

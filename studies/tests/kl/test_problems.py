@@ -1,4 +1,5 @@
-"""Menart, Ullah, Arora, Bassily and Guzman (2024): what holds on real losses, by `studies.kl`, and what must fail.
+"""Menart, Ullah, Arora, Bassily and Guzman (2024): claims that hold on real losses, by `studies.kl`, and that must
+fail.
 
 Data and noise seeds are fixed, so a verdict repeats; bands are those of the experiments.
 """

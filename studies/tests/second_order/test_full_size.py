@@ -1,4 +1,4 @@
-"""What takes hours of the studies of rounds, of false certificates, and of how errors grow: full sizes."""
+"""The studies of rounds, of false certificates, and of the growth of errors in full size, which takes hours."""
 
 from math import sqrt
 from statistics import mean

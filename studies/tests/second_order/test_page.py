@@ -20,7 +20,7 @@ def test_a_study_leaves_numbers_behind(tmp_path: Path) -> None:
 TOLD = [json.loads(path.read_text()) for path in PAPER.folder.glob("[a-z][0-9]*.json")]
 STORED = {told["experiment"]: told for told in TOLD}
 LONG = {"J1", "J2", "L1"}
-"""Whose runs take hours, one after the other: stored as far as they went, and said to be."""
+"""Studies with runs that take hours, one after the other: stored as far as they went, and marked as such."""
 
 
 @pytest.mark.parametrize("name", STORED)
@@ -41,7 +41,7 @@ def test_every_study_is_stored_or_said_not_to_be(name: str) -> None:
 
 @pytest.mark.parametrize("line", [*(f"A{number}" for number in range(1, 13)), *"BCDEFGHIJLM", "K1", "K2", "traps"])
 def test_every_line_has_an_answer(line: str) -> None:
-    """Held by a test, told as a figure, or said not to hold, and why."""
+    """Each is held by a test, given as a figure, or said not to hold, and why."""
     answers = re.findall(rf"^\| {line}\d* \| .* \| (.*) \|$", PAGE, flags=re.MULTILINE)
     assert answers
     assert all(re.match(r"\*{0,2}(held|told|not)\b", answer) for answer in answers)
