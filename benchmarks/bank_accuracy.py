@@ -51,7 +51,7 @@ TIGHT = BOUNDS | {
 }
 RARE_FIRST = {"month": "jan", "job": "unknown"}
 """Baselines that few records have: every coefficient of these columns is a contrast with one of them."""
-TYPICAL = {"age": 40, "balance": 1000, "day": 16, "duration": 200, "campaign": 2, "pdays": -1, "previous": 0}
+CENTRES = {"age": 40, "balance": 1000, "day": 16, "duration": 200, "campaign": 2, "pdays": -1, "previous": 0}
 KEY = {"age", "duration", "campaign", "housing", "loan", "marital"}
 
 
@@ -80,7 +80,7 @@ def read() -> dict[str, list[str]]:
 def declare(
     data: dict[str, list[str]],
     bounds: dict[str, tuple[int, int]] = BOUNDS,
-    typical: dict[str, int] | None = None,
+    centres: dict[str, int] | None = None,
     first: dict[str, str] | None = None,
 ) -> tuple[Column, ...]:
     """Return what an owner would declare; `first` names other baselines than the alphabetically first values."""
@@ -90,7 +90,7 @@ def declare(
         values = () if name in bounds else tuple(sorted(set(cells), key=lambda value: (value != baseline, value)))
         if name in bounds:
             lower, upper = bounds[name]
-            columns.append(NumberColumn(name=name, lower=lower, upper=upper, typical=(typical or {}).get(name)))
+            columns.append(NumberColumn(name=name, lower=lower, upper=upper, centre=(centres or {}).get(name)))
         elif values == ("no", "yes"):
             columns.append(BinaryColumn(name=name, values=("no", "yes")))
         else:
@@ -177,22 +177,22 @@ def main(jobs: int) -> None:
     """Print the tables."""
     data = read()
     units = len(data["y"])
-    for label, bounds, typical, first in (
+    for label, bounds, centres, first in (
         ("exact bounds", BOUNDS, None, None),
         ("exact bounds, rare baselines", BOUNDS, None, RARE_FIRST),
-        ("exact bounds, typical values", BOUNDS, TYPICAL, None),
+        ("exact bounds, declared centres", BOUNDS, CENTRES, None),
         ("tight bounds", TIGHT, None, None),
         ("generous bounds", GENEROUS, None, None),
-        ("generous bounds, typical values", GENEROUS, TYPICAL, None),
+        ("generous bounds, declared centres", GENEROUS, CENTRES, None),
     ):
-        seen = study(plan(declare(data, bounds, typical, first), units, "1"), data, jobs)
+        seen = study(plan(declare(data, bounds, centres, first), units, "1"), data, jobs)
         print(f"\n{label}, mu = 1, {jobs} jobs: coverage, median width ratio to the non-private interval")
         print(f"  key coefficients {seen.coverage[seen.key].mean():.3f}  {np.median(seen.ratio[seen.key]):.2f}")
         print(f"  all coefficients {seen.coverage.mean():.3f}  {np.median(seen.ratio):.2f}")
         least, widest = int(seen.coverage.argmin()), int(seen.ratio.argmax())
         print(f"  covered least: {seen.names[least]} {seen.coverage[least]:.2f};", end=" ")
         print(f"widest: {seen.names[widest]} {seen.ratio[widest]:.1f}")
-        if bounds is BOUNDS and typical is None and first is None:
+        if bounds is BOUNDS and centres is None and first is None:
             for name, covered, ratio in zip(seen.names, seen.coverage, seen.ratio, strict=True):
                 print(f"    {name:24s} {covered:5.2f} {ratio:8.2f}")
     loud = study(plan(declare(data), units, "1000"), data, 1)

@@ -24,7 +24,12 @@ DECLARED: Final[dict[str, Any]] = {"smoothness": 1.75, "distance": 4.0, "moment"
 RHO: Final = {"rho": "0.03125"}
 MU: Final = {"mu": "0.25"}
 SAMPLES: Final[dict[str, Any]] = {"kind": "clipped_sgd", "batch": 2000, "steps": 400}
-ADAM: Final[dict[str, Any]] = {**SAMPLES, "rule": {"kind": "adam"}, "pace": "cosine", "average": {"kind": "none"}}
+ADAM: Final[dict[str, Any]] = {
+    **SAMPLES,
+    "rule": {"kind": "adam"},
+    "learning_rate_schedule": "cosine",
+    "average": {"kind": "none"},
+}
 METHODS: Final[dict[str, dict[str, Any]]] = {
     "noisy gradient descent": {"model": MODEL, "optimizer": {"kind": "noisy_gd"}, "privacy": MU},
     "clipped, samples": {"model": MODEL, "optimizer": SAMPLES, "privacy": RHO},

@@ -20,11 +20,11 @@ UNITS: Final = 40_000
 SMOKERS: Final = 0.5
 """Of the sample; of the population a fifth."""
 COLUMNS: Final[list[dict[str, Any]]] = [
-    {"name": "age", "type": "number", "lower": 18, "upper": 100, "typical": 50, "deviation": 12},
+    {"name": "age", "type": "number", "lower": 18, "upper": 100, "centre": 50, "deviation": 12},
     {"name": "smoker", "type": "binary", "values": ["no", "yes"]},
-    {"name": "years", "type": "number", "lower": 0.5, "upper": 10, "typical": 3},
-    {"name": "weight", "type": "number", "lower": 0, "upper": 4, "typical": 2.2, "deviation": 1.5},
-    {"name": "visits", "type": "integer", "lower": 0, "upper": 60, "typical": 1.5},
+    {"name": "years", "type": "number", "lower": 0.5, "upper": 10, "centre": 3},
+    {"name": "weight", "type": "number", "lower": 0, "upper": 4, "centre": 2.2, "deviation": 1.5},
+    {"name": "visits", "type": "integer", "lower": 0, "upper": 60, "centre": 1.5},
 ]
 MODEL: Final = {
     "kind": "poisson",
@@ -67,7 +67,7 @@ def show(client: Client) -> None:
     for note in estimate.notes:
         sys.stdout.write(f"{note}\n")
     for one in estimate.prediction.coefficients:
-        assert one.width is not None, "typical says about how many visits there are"
+        assert one.width is not None, "the declared centre says about how many visits there are"
         sys.stdout.write(f"{one.name}: {one.width:.3g} wide, {one.nonprivate_width:.3g} without privacy\n")
     model = client.train(job)
     sys.stdout.write(f"\n{model.summary()}\n")

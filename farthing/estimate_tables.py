@@ -149,7 +149,7 @@ def _prediction(found: Prediction) -> list[RenderableType]:
     if found.unknown_rate is not None:
         text = (
             f"{found.unknown_rate}: nobody has said what its mean is, so widths are known between two ends alone. Give "
-            'base_rate in the job\'s "assume", or declare typical with the column.'
+            'base_rate in the job\'s "assume", or declare centre with the column.'
         )
         said += [Text(text), ""]
     for one in found.flags:

@@ -65,7 +65,12 @@ class TestPractical:
         [
             PRACTICAL,
             pytest.param(
-                {**PRACTICAL, "rule": {"kind": "adam"}, "pace": "cosine", "average": {"kind": "ema", "decay": 0.95}},
+                {
+                    **PRACTICAL,
+                    "rule": {"kind": "adam"},
+                    "learning_rate_schedule": "cosine",
+                    "average": {"kind": "ema", "decay": 0.95},
+                },
                 marks=pytest.mark.slow,
             ),
         ],

@@ -148,7 +148,7 @@ def test_an_owner_declares_deviations_and_an_analyst_asks_what_finds_an_effect(s
     Over 40 such jobs, standard errors varied by 3 % about their predictions, so that a fifth is six deviations (2e-9)
     for each of 17. The ends of .7 and 1.35 are as far.
     """
-    own = [{**one, "deviation": 1.0, "typical": 0.0} if one["name"] in NAMES else one for one in COLUMNS]
+    own = [{**one, "deviation": 1.0, "centre": 0.0} if one["name"] in NAMES else one for one in COLUMNS]
     named = service.upload(ordinary(), columns=own, budget={"epsilon": "19", "delta": "1e-6"})
     assert [one.get("deviation") for one in service.get(f"/v1/datasets/{named}")["columns"][:2]] == [1.0, 1.0]
     body = {"dataset": named, "model": LOGISTIC, "assume": {"base_rate": 0.3}}

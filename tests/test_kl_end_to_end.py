@@ -130,7 +130,7 @@ def test_several_processes_answer_differences_norms_and_choices_together(
 @pytest.mark.slow
 def test_a_proximal_point_job_spends_what_its_rounds_ask(service: Embedded) -> None:
     dataset = service.upload(budget=WEAK)
-    optimizer = {"kind": "proximal_point", "pace": "practical", "inner_steps": "practical", "max_inner": 40}
+    optimizer = {"kind": "proximal_point", "round_schedule": "practical", "inner_steps": "practical", "max_inner": 40}
     quoted, job, release = run(service, dataset, model=RIDGE, optimizer=optimizer)
     assert quoted["bound"]["value"] is None, "no theorem covers what is practical"
     assert spent(job) == spent(job, "reserved")
@@ -209,7 +209,7 @@ DECLARED: dict[str, dict[str, Any]] = {
         "condition": CONDITION,
         "weak_convexity": 0.5,
         "start_gap": 0.5,
-        "pace": "practical",
+        "round_schedule": "practical",
         "inner_steps": "practical",
         "max_inner": 20,
     },

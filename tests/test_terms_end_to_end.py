@@ -17,7 +17,7 @@ from tests.support import federated
 from tests.support.embedded import KEY, SEEDS, Embedded
 
 COLUMNS: list[dict[str, Any]] = [
-    {"name": "age", "type": "number", "lower": 18, "upper": 95, "typical": 50},
+    {"name": "age", "type": "number", "lower": 18, "upper": 95, "centre": 50},
     {"name": "smoker", "type": "binary", "values": ["no", "yes"]},
     {"name": "job", "type": "category", "values": ["a", "b", "c"]},
     {"name": "years", "type": "number", "lower": 0.5, "upper": 8},

@@ -102,9 +102,9 @@ def _asked(column: Any, typed: str) -> Asked:  # noqa: ANN401 - of any type but 
     if column.type in {"category", "binary"}:
         return Asked(column.name, "", tuple(column.values), "choice", typed or column.values[0])
     if column.type == "date":
-        first = column.typical or column.lower
+        first = column.centre or column.lower
         return Asked(column.name, f"{column.lower} to {column.upper}", (), "date", typed or str(first))
-    middle = column.typical if column.typical is not None else (column.lower + column.upper) / 2
+    middle = column.centre if column.centre is not None else (column.lower + column.upper) / 2
     hint = f"{number(column.lower)} to {number(column.upper)}; others are cut to it"
     first = f"{round(middle) if column.type == 'integer' else middle:.6g}"
     return Asked(column.name, hint, (), "number", typed or first)

@@ -27,7 +27,11 @@ _SAID: Final[Mapping[str, str]] = {
     **dict.fromkeys(("float_type", "float_parsing"), _NUMBER),
     **dict.fromkeys(("bool_type", "bool_parsing"), _TRUTH),
 }
-_RENAMED: Final[Mapping[str, str]] = {"clients": "sites", "grant": "budget_cap"}
+_RENAMED: Final[Mapping[str, str]] = {
+    "clients": "sites",
+    "grant": "budget_cap",
+    "pace": "learning_rate_schedule (of clipped_sgd) or round_schedule (of proximal_point)",
+}
 """New names of renamed fields, by their names in 0.1.0."""
 _FORMED: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
     "literal_error": lambda context: f"must be {context['expected']}",

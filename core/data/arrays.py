@@ -1,6 +1,6 @@
 """Meaning of a record's array under its declared column, and its encoding for a network.
 
-Numbers enter as (value - centre)/scale in single precision, with the centre `typical` (or the middle of the bounds)
+Numbers enter as (value - centre)/scale in single precision, with the centre `centre` (or the middle of the bounds)
 and half the declared range as scale, as ordinary columns do; tokens enter as they are. The array's own order, C order,
 is kept.
 """

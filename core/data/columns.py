@@ -11,7 +11,7 @@ from datetime import date
 from math import isfinite, prod
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
 from core.privacy.facts import Frozen
@@ -83,7 +83,9 @@ Finite = Annotated[float, Field(strict=True, allow_inf_nan=False), AfterValidato
 Whole = Annotated[int, Field(strict=True, ge=-MAX_INTEGER, le=MAX_INTEGER)]
 Day = Annotated[date, BeforeValidator(_iso_date)]
 
-_TYPICAL = "a public guess of the middle of this column; features are centred there, for tighter intervals"
+_CENTRE = "a public guess of the middle of this column; features are centred there, for tighter intervals"
+_STORED_CENTRE = AliasChoices("centre", "typical")
+"""Rows that 0.1.0 stored say `typical`; requests that do are refused (`core.data.datasets`)."""
 _DEVIATION = "a public guess of this column's standard deviation (of dates, in days): for predictions, never for a fit"
 Deviation = Annotated[
     Finite | None,
@@ -105,7 +107,7 @@ def _above(upper: Any, info: ValidationInfo) -> Any:  # noqa: ANN401 - numbers o
 
 
 def _within(value: Any, info: ValidationInfo) -> Any:  # noqa: ANN401 - numbers or dates
-    """Refuse a typical or fill value outside the bounds; wrong bounds have been named already."""
+    """Refuse a centre or fill value outside the bounds; wrong bounds have been named already."""
     lower, upper = info.data.get("lower"), info.data.get("upper")
     if value is not None and lower is not None and upper is not None and not lower <= value <= upper:
         raise ValueError(f"must lie within the declared bounds, {lower} to {upper}")
@@ -131,12 +133,12 @@ class NumberColumn(Frozen):
     lower: Finite
     upper: Finite
     missing: Codes = ()
-    typical: Finite | None = Field(default=None, description=_TYPICAL)
+    centre: Finite | None = Field(default=None, validation_alias=_STORED_CENTRE, description=_CENTRE)
     fill: Finite | None = Field(default=None, description=_FILL)
     deviation: Deviation = None
 
     _above = field_validator("upper")(_above)
-    _within = field_validator("typical", "fill")(_within)
+    _within = field_validator("centre", "fill")(_within)
     _within_range = field_validator("deviation")(_within_range)
 
 
@@ -148,12 +150,12 @@ class IntegerColumn(Frozen):
     lower: Whole
     upper: Whole
     missing: Codes = ()
-    typical: Finite | None = Field(default=None, description=_TYPICAL)
+    centre: Finite | None = Field(default=None, validation_alias=_STORED_CENTRE, description=_CENTRE)
     fill: Whole | None = Field(default=None, description=_FILL)
     deviation: Deviation = None
 
     _above = field_validator("upper")(_above)
-    _within = field_validator("typical", "fill")(_within)
+    _within = field_validator("centre", "fill")(_within)
     _within_range = field_validator("deviation")(_within_range)
 
 
@@ -165,12 +167,12 @@ class DateColumn(Frozen):
     lower: Day
     upper: Day
     missing: Codes = ()
-    typical: Day | None = Field(default=None, description=_TYPICAL)
+    centre: Day | None = Field(default=None, validation_alias=_STORED_CENTRE, description=_CENTRE)
     fill: Day | None = Field(default=None, description=_FILL)
     deviation: Deviation = None
 
     _above = field_validator("upper")(_above)
-    _within = field_validator("typical", "fill")(_within)
+    _within = field_validator("centre", "fill")(_within)
     _within_range = field_validator("deviation")(_within_range)
 
 
@@ -249,10 +251,10 @@ class ArrayColumn(Frozen):
     missing: tuple[Finite, ...] = Field(
         default=(), max_length=100, description="numbers that mean `not known`: an array that holds one is missing"
     )
-    typical: Finite | None = Field(default=None, description=_TYPICAL)
+    centre: Finite | None = Field(default=None, validation_alias=_STORED_CENTRE, description=_CENTRE)
 
     _above = field_validator("upper")(_above)
-    _within = field_validator("typical")(_within)
+    _within = field_validator("centre")(_within)
 
     @field_validator("shape")
     @classmethod
@@ -365,9 +367,9 @@ def bounds_of(column: Ordered | ArrayColumn) -> tuple[float, float]:
 
 
 def centre_of(column: Ordered | ArrayColumn) -> float:
-    """Return the declared typical value, or the middle of the bounds, in the units that enter a model."""
-    if column.typical is not None:
-        return column.typical if isinstance(column, ArrayColumn) else number_of(column, column.typical)
+    """Return the declared centre, or the middle of the bounds, in the units that enter a model."""
+    if column.centre is not None:
+        return column.centre if isinstance(column, ArrayColumn) else number_of(column, column.centre)
     lower, upper = bounds_of(column)
     return lower / 2 + upper / 2
 

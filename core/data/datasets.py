@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from pydantic import Field, StringConstraints, ValidationError, model_validator
+from pydantic import Field, StringConstraints, ValidationError, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from core.base.errors import FieldError, Invalid
@@ -60,6 +60,17 @@ class Metadata(Frozen):
         description="upload the file although more than 5 % of its rows have a missing or unreadable cell and are "
         "excluded; nobody else sees it",
     )
+
+    @field_validator("columns", mode="before")
+    @classmethod
+    def _present_names(cls, columns: object) -> object:
+        """Refuse the name that stored columns may still have."""
+        for place, column in enumerate(columns) if isinstance(columns, list) else ():
+            if isinstance(column, dict) and "typical" in column:
+                raise PydanticCustomError(
+                    "renamed", "there is no such field here; give centre in its place", {"field": f"{place}/typical"}
+                )
+        return columns
 
     @model_validator(mode="after")
     def _seal_accepts(self) -> "Metadata":

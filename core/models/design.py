@@ -1,7 +1,7 @@
 """From declared columns to the numbers a model sees, and back: public arithmetic on declared values only.
 
 A row becomes the encoded features x, the intercept's 1 first. Numbers, integers and dates enter as (value -
-centre)/scale, with the centre `typical` (or the middle of the bounds) and half the declared range as scale. A category
+centre)/scale, with the centre `centre` (or the middle of the bounds) and half the declared range as scale. A category
 enters as one feature for each value but the first, its baseline, and a binary column as one for its second value. The
 feature is (indicator - centre)/scale. The public centre and scale spread the values as far apart as vectors of norm at
 most 1 allow (-1 and 1 for two values). An ordinary column thus adds at most 1 to the squared norm of a row, and noise
@@ -158,7 +158,7 @@ class Design(Frozen):
     def norm_bound(self) -> float:
         """The largest euclidean norm of an encoded row.
 
-        The intercept adds 1 to its square, a column at most 1, and more where `typical` is off the middle.
+        The intercept adds 1 to its square, a column at most 1, and more where `centre` is off the middle.
         """
         if self.array is not None:
             return norm_of(self.array)
@@ -174,14 +174,14 @@ class Design(Frozen):
 
     @property
     def ordinary_norm(self) -> float:
-        """A norm that rows pass only where numbers lie further from `typical` than half their declared range."""
+        """A norm that rows pass only where numbers lie further from `centre` than half their declared range."""
         return sqrt(
             len(self.columns) + self.intercept + len(product_reaches(self.features, (*self.columns, *self.aside)))
         )
 
     @property
     def target_reach(self) -> float:
-        """The largest size of an encoded target: 1, and more where `typical` is off the middle of its bounds."""
+        """The largest size of an encoded target: 1, and more where `centre` is off the middle of its bounds."""
         return max(map(abs, self.target_bounds))
 
     @property

@@ -106,7 +106,7 @@ class SamplingCoding(Frozen):
             deviation: as declared or assumed.
         """
         lower, upper = bounds_of(self.column)
-        known = deviation is not None and (mean is not None or self.column.typical is not None)
+        known = deviation is not None and (mean is not None or self.column.centre is not None)
         mean = min(max(centre_of(self.column) if mean is None else mean, (upper - lower) * LEAST_MEAN), upper)
         spread = (upper - lower) * UNIFORM if deviation is None else deviation
         return Sampling(mean=mean / upper, effect=1 + (spread / mean) ** 2, known=known)
@@ -244,7 +244,7 @@ def make_offset(
         raise Invalid(f"The exposure `{name}` may be 0 or negative.", FieldError("/model/exposure", fix))
     unit = target_scale if isinstance(model, LinearModel) else 1.0
     coding = OffsetCoding(column=column, log=exposure is not None, centre=0.0)
-    middle = sum(coding.bounds) / 2 if column.typical is None else coding.of(float(column.typical))
+    middle = sum(coding.bounds) / 2 if column.centre is None else coding.of(float(column.centre))
     return coding.model_copy(update={"centre": middle if centred else 0.0, "unit": unit})
 
 

@@ -16,7 +16,7 @@ class Assumed(Frozen):
     """Beside what was declared; in declared units."""
 
     means: dict[Name, _Number] = Field(
-        default_factory=dict, max_length=500, description="of numbers with a deviation; others: `typical` or the middle"
+        default_factory=dict, max_length=500, description="of numbers with a deviation; others: `centre` or the middle"
     )
     deviations: dict[Name, _Positive] = Field(
         default_factory=dict, max_length=500, description="standard deviations of numbers; others spread over the range"

@@ -113,7 +113,7 @@ class Forecast(Frozen):
     useful_from: UsefulFrom
     unknown_rate: str | None = Field(
         default=None,
-        description="target of counts whose mean nobody has said: widths are given as ranges alone until `typical` is "
+        description="target of counts whose mean nobody has said: widths are given as ranges alone until `centre` is "
         "declared with it, or `base_rate` assumed",
     )
     spread: tuple[str, ...] = Field(
@@ -322,7 +322,7 @@ def reach(asker: Asker, wanted: WantedWidth | WantedEffect, *, privacy_given: bo
     if widths is None:
         raise unreachable(pointer, "no widths are predicted of such a job: ask for intervals, of a smaller model")
     if (target := asker.unknown_rate(planned)) is not None:
-        raise unreachable(pointer, f"hangs on the mean of {target}: assume its base_rate, or declare its typical value")
+        raise unreachable(pointer, f"hangs on the mean of {target}: assume its base_rate, or declare its centre")
     place = next((place for place, one in enumerate(widths) if one.name == wanted.coefficient), None)
     if place is None:
         names = ", ".join(one.name for one in widths[:10])

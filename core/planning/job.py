@@ -71,12 +71,15 @@ def _method_may_be_left_out(schema: dict[str, Any]) -> None:
 
 
 def present_names(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a stored job's settings under the names that requests have: 0.1.0 said `percent` and `clients`."""
+    """Return a stored job's settings under the names that requests have: 0.1.0 said `percent`, `clients` and `pace`."""
     privacy, optimizer = dict(stored["privacy"]), dict(stored["optimizer"])
     if "percent" in privacy:
         privacy["budget_share"] = write_share(Decimal(privacy.pop("percent")))
     if "clients" in optimizer:
         optimizer["sites"] = optimizer.pop("clients")
+    if "pace" in optimizer:
+        present = "round_schedule" if optimizer["kind"] == "proximal_point" else "learning_rate_schedule"
+        optimizer[present] = optimizer.pop("pace")
     return {**stored, "privacy": privacy, "optimizer": optimizer}
 
 

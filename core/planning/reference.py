@@ -1,10 +1,10 @@
 """The public reference design: plausible records by the declaration and the assumptions alone.
 
 No record is read. Columns are independent. A number, integer or date is uniform on its declared range, unless a
-deviation is assumed: then normal around its assumed mean (or `typical`, or the middle), cut to the range. Values of a
+deviation is assumed: then normal around its assumed mean (or `centre`, or the middle), cut to the range. Values of a
 category or binary column are equally frequent, unless frequencies are assumed. Residuals are normal with the assumed
 residual scale, or that of the loss. Events have the assumed base rate, or one half, and counts the assumed mean, or the
-target's `typical` or middle. Classes are equally frequent. Features thus do not explain the target, where a logistic
+target's `centre` or middle. Classes are equally frequent. Features thus do not explain the target, where a logistic
 model's curvature is largest.
 
 Hessians and scores are averaged over POINTS fixed points whose columns all have exact margins: a Latin hypercube, its

@@ -144,7 +144,7 @@ def ranged(
 def unknown_rate(design: Design, model: RegressionModel, assumed: Assumed) -> str | None:
     """Return the target of counts whose mean is neither declared nor assumed; None: it is, or it is no count."""
     column = design.target_column
-    said = assumed.base_rate is not None or getattr(column, "typical", None) is not None
+    said = assumed.base_rate is not None or getattr(column, "centre", None) is not None
     return column.name if isinstance(model, PoissonModel) and not said else None
 
 
@@ -209,8 +209,8 @@ def outcome_of(outlook: Outlook, design: Design, loss: Loss, assumed: Assumed) -
             assert loss.cap is not None, "plan first"
             usual = Signal(mean, loss.cap, events=mean)
             most = Signal(loss.cap, loss.cap, events=loss.cap)
-            typical = getattr(design.target_column, "typical", None) is not None
-            return Outcome(usual, usual, usual) if assumed.base_rate or typical else Outcome(usual, most, None)
+            centre = getattr(design.target_column, "centre", None) is not None
+            return Outcome(usual, usual, usual) if assumed.base_rate or centre else Outcome(usual, most, None)
         case AbstractRobust():
             usual = Signal(NORMAL_CURVATURE, loss.c)
             if assumed.residual_scale is not None:
@@ -280,7 +280,7 @@ def _known(design: Design, assumed: Assumed) -> list[bool]:
 
     def placed(name: str) -> bool:
         column = columns[name]
-        return isinstance(column, Coded) or name in assumed.means or column.typical is not None
+        return isinstance(column, Coded) or name in assumed.means or column.centre is not None
 
     everything = all(spread(name) and placed(name) for name in columns)
     sampling = sampling_of(design, assumed)

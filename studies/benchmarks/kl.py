@@ -38,7 +38,7 @@ SHARES_OF_STEP = (1.0, 0.3, 0.1)
 def practical(instance: Power, weight: str) -> KlSettings:
     """Return the proximal-point method with its `practical` options, its rounds as long as these take."""
     plain_settings = settings_for("proximal_point", instance.constants)
-    asked = {"prox_weight": weight, "pace": "practical", "inner_steps": "practical", "max_inner": 10**7}
+    asked = {"prox_weight": weight, "round_schedule": "practical", "inner_steps": "practical", "max_inner": 10**7}
     return with_options(plain_settings, **asked)
 
 

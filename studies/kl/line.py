@@ -64,7 +64,7 @@ def planned(units: int, kappa: float, weight: ProxWeight, rho: float = 1.0) -> P
     asked = ProximalPoint(
         condition=KlCondition(gamma=(kappa - 1) / kappa, kappa=kappa),
         prox_weight=weight,
-        pace="practical",
+        round_schedule="practical",
         inner_steps="practical",
         noise="exact",
         max_inner=10_000_000,

@@ -79,7 +79,7 @@ def floor_of_all(*, full: bool) -> Result:
         bound = lower_bounds.sharp(units, epsilon, kappa)
         assert bound is not None, "the theorem covers it"
         settings: dict[str, KlSettings | NoisyGradientDescent] = {
-            "proximal point": ProximalPoint(pace="practical", inner_steps="practical", max_inner=2000),
+            "proximal point": ProximalPoint(round_schedule="practical", inner_steps="practical", max_inner=2000),
             "noisy gradient descent": NoisyGradientDescent(steps=400, step_size=0.02, radius=10.0),
         }
         for name, method in settings.items():

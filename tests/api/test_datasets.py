@@ -69,7 +69,7 @@ class TestUpload:
         made = post(admin, meta, npz(image=images, label=labels), "application/x-npz")
         assert made.status_code == 201, made.text
         assert made.json()["rows"] == 200
-        assert made.json()["columns"][0] == {**columns[0], "of": "number", "missing": [], "typical": None}
+        assert made.json()["columns"][0] == {**columns[0], "of": "number", "missing": [], "centre": None}
         nested = pa.table({"image": images[:, None].tolist(), "label": labels})
         owner, _ = service.someone("owner")
         other = post(owner, meta, parquet(nested), "application/vnd.apache.parquet")

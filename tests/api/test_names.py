@@ -4,8 +4,10 @@ from pathlib import Path
 
 import httpx
 import pytest
+from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
+from core.data.columns import Column, centre_of
 from core.db.tables import Job
 from core.planning.job import present_names
 from core.service.failure_messages import failure_code
@@ -78,6 +80,33 @@ def test_a_method_s_old_setting_is_told_the_present_one(admin: httpx.Client, dat
     answer = admin.post("/v1/estimates", json=job(dataset, optimizer=method))
     (wrong,) = (one for one in answer.json()["errors"] if one["pointer"] == "/optimizer/clients")
     assert (answer.status_code, wrong["detail"]) == (422, "there is no such field here; give sites in its place")
+
+
+def test_a_columns_old_field_is_refused_with_the_present_one(admin: httpx.Client) -> None:
+    column = {"name": "age", "type": "number", "lower": 18, "upper": 95, "typical": 40}
+    body = {"name": "toy", "budget": {"epsilon": "1"}, "columns": [{**column, "name": "x", "centre": 40}, column]}
+    body["columns"][0].pop("typical")
+    answer = admin.post("/v1/datasets", json=body, headers={"Idempotency-Key": "typical"})
+    (wrong,) = answer.json()["errors"]
+    assert (answer.status_code, wrong["pointer"]) == (422, "/columns/1/typical")
+    assert wrong["detail"] == "there is no such field here; give centre in its place"
+
+
+@pytest.mark.parametrize("kind", ["number", "integer", "date", "array"])
+def test_a_stored_column_is_read_under_its_present_name(kind: str) -> None:
+    bounds = ["2003-01-01", "2003-01-31", "2003-01-11"] if kind == "date" else [0, 30, 10]
+    stored = {"type": kind, "name": "x", "lower": bounds[0], "upper": bounds[1], "typical": bounds[2]}
+    column = TypeAdapter(Column).validate_python(stored | ({"shape": [2]} if kind == "array" else {}))
+    assert centre_of(column) == 10
+    assert "typical" not in column.model_dump()
+
+
+@pytest.mark.parametrize(
+    ("method", "present"), [("clipped_sgd", "learning_rate_schedule"), ("proximal_point", "round_schedule")]
+)
+def test_a_stored_pace_is_shown_by_its_present_name(method: str, present: str) -> None:
+    shown = present_names({"privacy": {"mu": "1"}, "optimizer": {"kind": method, "pace": "cosine"}})
+    assert shown["optimizer"] == {"kind": method, present: "cosine"}
 
 
 def test_a_stored_method_and_a_stored_code_are_shown_by_present_names() -> None:

@@ -79,7 +79,7 @@ def proximal(runs: int, sign: float) -> Floats:
     records, public = pull(1000, sign, 1.0)
     settings = ProximalPoint(
         condition=KlCondition(gamma=1.0, kappa=2.0),
-        pace="practical",
+        round_schedule="practical",
         inner_steps="practical",
         noise="exact",
         rounds=1,

@@ -41,7 +41,7 @@ def pointers(body: object) -> list[str]:
         ({**AGE, "upper": 1e101}, "/columns/0/upper"),
         ({**AGE, "lower": 1e15, "upper": 1e15 + 1}, "/columns/0/upper"),
         ({**AGE, "lower": True}, "/columns/0/lower"),
-        ({**AGE, "typical": 17}, "/columns/0/typical"),
+        ({**AGE, "centre": 17}, "/columns/0/centre"),
         ({**AGE, "fill": 96}, "/columns/0/fill"),
         ({**AGE, "name": ""}, "/columns/0/name"),
         ({**AGE, "name": "a\nb"}, "/columns/0/name"),
@@ -55,7 +55,7 @@ def pointers(body: object) -> list[str]:
         ({**SEEN, "upper": "2002-12-31"}, "/columns/0/upper"),
         ({**SEEN, "upper": 1167523200}, "/columns/0/upper"),
         ({**SEEN, "upper": "2006-13-31"}, "/columns/0/upper"),
-        ({**SEEN, "typical": "2010-01-01"}, "/columns/0/typical"),
+        ({**SEEN, "centre": "2010-01-01"}, "/columns/0/centre"),
         ({**JOB, "values": ["a"]}, "/columns/0/values"),
         ({**JOB, "values": ["a", "a"]}, "/columns/0/values"),
         ({**JOB, "other": "none"}, "/columns/0/other"),
@@ -74,7 +74,7 @@ def pointers(body: object) -> list[str]:
         ({**IMAGE, "upper": 1e31}, "/columns/0/upper"),
         ({**IMAGE, "upper": 1e-40}, "/columns/0/upper"),
         ({**IMAGE, "of": "pixel"}, "/columns/0/of"),
-        ({**IMAGE, "typical": 256}, "/columns/0/typical"),
+        ({**IMAGE, "centre": 256}, "/columns/0/centre"),
         ({**IMAGE, "missing": ["x"]}, "/columns/0/missing/0"),
         ({**IMAGE, "fill": 0}, "/columns/0/fill"),
         ({**TOKENS, "lower": -1}, "/columns/0/lower"),
@@ -133,10 +133,10 @@ def test_missing_codes_may_be_numbers_or_texts() -> None:
 
 
 def test_dates_count_days_since_the_lower_bound() -> None:
-    seen, typical = TypeAdapter(Columns).validate_python([SEEN, {**SEEN, "name": "t", "typical": "2003-01-11"}])
-    assert seen.type == typical.type == "date"
+    seen, centred = TypeAdapter(Columns).validate_python([SEEN, {**SEEN, "name": "t", "centre": "2003-01-11"}])
+    assert seen.type == centred.type == "date"
     assert bounds_of(seen) == (0, 1460)
-    assert (centre_of(seen), centre_of(typical)) == (730, 10)
+    assert (centre_of(seen), centre_of(centred)) == (730, 10)
 
 
 def test_arrays_say_how_large_they_are_and_whether_bytes_hold_them() -> None:
@@ -154,12 +154,12 @@ def test_arrays_say_how_large_they_are_and_whether_bytes_hold_them() -> None:
 finite = st.floats(-1e100, 1e100)
 
 
-@given(lower=finite, upper=finite, typical=finite)
-def test_bounds_are_kept_or_refused(lower: float, upper: float, typical: float) -> None:
-    body = {**BANK, "columns": [{"type": "number", "name": "x", "lower": lower, "upper": upper, "typical": typical}]}
-    if lower <= typical <= upper and upper - lower > 1e-8 * max(abs(lower), abs(upper)):
+@given(lower=finite, upper=finite, centre=finite)
+def test_bounds_are_kept_or_refused(lower: float, upper: float, centre: float) -> None:
+    body = {**BANK, "columns": [{"type": "number", "name": "x", "lower": lower, "upper": upper, "centre": centre}]}
+    if lower <= centre <= upper and upper - lower > 1e-8 * max(abs(lower), abs(upper)):
         columns = parse_metadata(body).columns
         adapter = TypeAdapter(Columns)
         assert adapter.validate_json(adapter.dump_json(columns)) == columns
-    elif not lower < upper or not lower <= typical <= upper:
-        assert set(pointers(body)) <= {"/columns/0/upper", "/columns/0/typical"}
+    elif not lower < upper or not lower <= centre <= upper:
+        assert set(pointers(body)) <= {"/columns/0/upper", "/columns/0/centre"}

@@ -6,7 +6,7 @@ Noise seeds are fixed; the thresholds are those promised or stricter, and the pl
 import numpy as np
 import pytest
 
-from benchmarks.bank_accuracy import BOUNDS, GENEROUS, RARE_FIRST, TYPICAL, declare, plan, read, study
+from benchmarks.bank_accuracy import BOUNDS, CENTRES, GENEROUS, RARE_FIRST, declare, plan, read, study
 from core.models.design import Design
 
 UNITS = 45_211
@@ -25,22 +25,22 @@ def test_with_almost_no_noise_estimates_agree_to_three_digits(data: dict[str, li
 
 
 @pytest.mark.parametrize(
-    ("bounds", "typical", "first"),
+    ("bounds", "centres", "first"),
     [
         pytest.param(BOUNDS, None, None, marks=pytest.mark.slow),
         (BOUNDS, None, RARE_FIRST),
-        pytest.param(BOUNDS, TYPICAL, None, marks=pytest.mark.slow),
+        pytest.param(BOUNDS, CENTRES, None, marks=pytest.mark.slow),
         pytest.param(GENEROUS, None, None, marks=pytest.mark.slow),
     ],
-    ids=["exact", "rare baselines", "typical", "generous"],
+    ids=["exact", "rare baselines", "centres", "generous"],
 )
 def test_intervals_cover_and_are_no_wider_than_promised(
     data: dict[str, list[str]],
     bounds: dict[str, tuple[int, int]],
-    typical: dict[str, int] | None,
+    centres: dict[str, int] | None,
     first: dict[str, str] | None,
 ) -> None:
-    seen = study(plan(declare(data, bounds, typical, first), UNITS, "1"), data, 20, seed=1000)
+    seen = study(plan(declare(data, bounds, centres, first), UNITS, "1"), data, 20, seed=1000)
     assert seen.coverage[seen.key].mean() >= 0.95
     assert np.median(seen.ratio[seen.key]) <= 1.8
     assert seen.coverage.mean() >= 0.92

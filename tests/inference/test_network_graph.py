@@ -18,7 +18,7 @@ from core.models.network.model import NetworkModel, trace
 from core.planning.networks import fill_network
 from core.queries.sums.network.modules import ForwardPass
 
-IMAGE = {"name": "x", "type": "array", "shape": [4, 9, 9], "lower": -3, "upper": 5, "typical": 0}
+IMAGE = {"name": "x", "type": "array", "shape": [4, 9, 9], "lower": -3, "upper": 5, "centre": 0}
 SEQUENCE = {"name": "x", "type": "array", "shape": [6, 8], "lower": -1, "upper": 1}
 TOKENS = {"name": "x", "type": "array", "shape": [6], "lower": 0, "upper": 10, "of": "token"}
 CLASSES = {"name": "y", "type": "category", "values": ["a", "b", "c"]}

@@ -48,7 +48,9 @@ def spider(kappa: float) -> KlSpider:
 ASKED: tuple[Method, ...] = (
     spider(2.0),
     spider(1.5),
-    ProximalPoint(condition=KlCondition(gamma=2.0, kappa=2.0), pace="practical", inner_steps="practical", max_inner=10),
+    ProximalPoint(
+        condition=KlCondition(gamma=2.0, kappa=2.0), round_schedule="practical", inner_steps="practical", max_inner=10
+    ),
     AdaptiveGradientDescent(step_cap=20),
     AdaptiveGradientDescent(step_cap=20, select="least_norm"),
     AdaptiveGradientDescent(step_cap=20, select="exponential"),

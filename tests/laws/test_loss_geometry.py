@@ -41,7 +41,7 @@ from tests.support.losses import ALL, told, weighted
 
 COLUMNS = TypeAdapter(Columns).validate_python(
     [
-        {"type": "number", "name": "a", "lower": 0, "upper": 2, "typical": 0.5},
+        {"type": "number", "name": "a", "lower": 0, "upper": 2, "centre": 0.5},
         {"type": "number", "name": "b", "lower": -1, "upper": 3},
         {"type": "binary", "name": "y", "values": ["no", "yes"]},
         {"type": "integer", "name": "k", "lower": 0, "upper": 9},

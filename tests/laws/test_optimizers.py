@@ -126,7 +126,14 @@ EXAMPLES: tuple[Iterating, ...] = (
     ),
     clipped(),
     clipped(batch=200, rule=Sgd(momentum=0.5), average=TailMean(steps=20)),
-    clipped(batch=1000, rule=Adam(), step_size=0.1, average=MovingMean(decay=0.8), pace="cosine", warm_up=5),
+    clipped(
+        batch=1000,
+        rule=Adam(),
+        step_size=0.1,
+        average=MovingMean(decay=0.8),
+        learning_rate_schedule="cosine",
+        warm_up=5,
+    ),
     CertifiedClippedSgd(
         steps=40, batch=50, mu=1.0, clip=2**0.5, step_size=1.0, returns="average", radius=100.0, beta=0.1
     ),
@@ -379,7 +386,7 @@ class TestEveryOptimizerThatReadsRecordsAgain:
         """U10: the minimiser of an independent solver."""
         more = {"steps": 400, "eigenvalue_floor": 1e-6, "stop": "budgeted"}
         if isinstance(settings, ClippedSgd):
-            more = {"steps": 800, "batch": UNITS, "pace": "constant"}
+            more = {"steps": 800, "batch": UNITS, "learning_rate_schedule": "constant"}
         elif isinstance(settings, NoisyNewton):
             more["steps"] = 100
             more["hessians"] = 100 - settings.warm_steps if settings.late_steps == 0 else settings.newton_steps

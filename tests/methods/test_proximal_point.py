@@ -41,7 +41,7 @@ from tests.support.pathwise import (
 UNITS, DIMENSION, EXPONENT, REPLICATES = 300, 3, 1.5, 400
 MU = sqrt(2)
 CONDITION = KlCondition(gamma=1 / EXPONENT, kappa=3)
-PRACTICAL = ProximalPoint(condition=CONDITION, pace="practical", inner_steps="practical", max_inner=15)
+PRACTICAL = ProximalPoint(condition=CONDITION, round_schedule="practical", inner_steps="practical", max_inner=15)
 
 Bug = Literal["half weight", "plain mean", "no ball", "clipped prox", "old centre", "flat steps", "no ridge"]
 
@@ -273,7 +273,7 @@ class TestPathwise:
     """The exact leakage of each answer about one record (audits A1, A2 and A5)."""
 
     SETTINGS = ProximalPoint(
-        condition=KlCondition(gamma=1.0, kappa=2), pace="practical", inner_steps="practical", max_inner=6
+        condition=KlCondition(gamma=1.0, kappa=2), round_schedule="practical", inner_steps="practical", max_inner=6
     )
 
     def run(

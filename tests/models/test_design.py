@@ -17,9 +17,9 @@ from core.models.network.model import NetworkModel
 
 COLUMNS = TypeAdapter(Columns).validate_python(
     [
-        {"type": "number", "name": "age", "lower": 18, "upper": 95, "typical": 40},
+        {"type": "number", "name": "age", "lower": 18, "upper": 95, "centre": 40},
         {"type": "integer", "name": "kids", "lower": -1, "upper": 20, "missing": [-1], "fill": 2},
-        {"type": "date", "name": "seen", "lower": "2003-01-01", "upper": "2006-12-31", "typical": "2005-01-01"},
+        {"type": "date", "name": "seen", "lower": "2003-01-01", "upper": "2006-12-31", "centre": "2005-01-01"},
         {"type": "category", "name": "job", "values": ["none", "technician", "other"], "other": "other"},
         {"type": "category", "name": "town", "values": ["a", "b"]},
         {"type": "binary", "name": "loan", "values": ["no", "yes"]},
@@ -183,7 +183,7 @@ WITH_ARRAYS = TypeAdapter(Columns).validate_python(
     [
         IMAGE,
         WORDS,
-        {"type": "number", "name": "age", "lower": 18, "upper": 95, "typical": 40},
+        {"type": "number", "name": "age", "lower": 18, "upper": 95, "centre": 40},
         {"type": "category", "name": "job", "values": ["none", "technician", "other"]},
         {"type": "category", "name": "label", "values": ["a", "b", "c"]},
     ]
@@ -211,8 +211,8 @@ class TestNetworks:
         assert out[0].tolist() == pytest.approx([-1, 1, -1, -0.6, 1, -0.2], abs=1e-6)
         assert np.linalg.norm(out[0]) <= design.norm_bound * (1 + 1e-6)
 
-    def test_a_typical_value_is_the_centre(self) -> None:
-        columns = TypeAdapter(Columns).validate_python([{**IMAGE, "typical": 33}, *(WITH_ARRAYS[4].model_dump(),)])
+    def test_a_declared_centre_is_the_centre(self) -> None:
+        columns = TypeAdapter(Columns).validate_python([{**IMAGE, "centre": 33}, *(WITH_ARRAYS[4].model_dump(),)])
         design = make_design(columns, network("image"))
         out = encoded(design, {"image": np.array([[33, 255, 0, 33, 33, 33]], dtype=np.uint8)})
         assert out[0] == pytest.approx([0, 222 / 127.5, -33 / 127.5, 0, 0, 0])

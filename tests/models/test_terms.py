@@ -118,7 +118,7 @@ def corners(design: Design) -> list[dict[str, float]]:
 
 OFF_CENTRE = LogisticModel(target="ill", features=("age", "dose"), interactions=(("age", "dose"),))
 SKEWED = TypeAdapter(Columns).validate_python(
-    [one.model_dump(mode="json") | ({"typical": one.lower} if one.name in {"age", "dose"} else {}) for one in COLUMNS]  # type: ignore[union-attr] # these two have bounds
+    [one.model_dump(mode="json") | ({"centre": one.lower} if one.name in {"age", "dose"} else {}) for one in COLUMNS]  # type: ignore[union-attr] # these two have bounds
 )
 
 

@@ -26,7 +26,7 @@ from core.privacy.totals import total_rho
 
 COLUMNS = (
     NumberColumn(name="age", lower=18, upper=95),
-    NumberColumn(name="income", lower=0, upper=100_000, typical=20_000),
+    NumberColumn(name="income", lower=0, upper=100_000, centre=20_000),
     CategoryColumn(name="job", values=("a", "b", "c")),
     BinaryColumn(name="y", values=("no", "yes")),
 )
@@ -316,7 +316,7 @@ def test_several_processes_run_on_the_cpu_at_the_price_of_one(asked: str, device
 
 RIDGE = {"kind": "logistic", "target": "y", "ridge": 0.05}
 PLAIN = {"kind": "logistic", "target": "y"}
-PRACTICAL = {"pace": "practical", "inner_steps": "practical"}
+PRACTICAL = {"round_schedule": "practical", "inner_steps": "practical"}
 
 
 @pytest.mark.parametrize("adjacency", list(Adjacency))

@@ -15,7 +15,7 @@ from core.privacy.facts import Adjacency
 
 COLUMNS = (
     NumberColumn(name="age", lower=18, upper=95),
-    NumberColumn(name="income", lower=-10, upper=100_000, typical=20_000),
+    NumberColumn(name="income", lower=-10, upper=100_000, centre=20_000),
     IntegerColumn(name="visits", lower=0, upper=40),
     BinaryColumn(name="y", values=("no", "yes")),
 )

@@ -73,7 +73,7 @@ def known(columns: Sequence[Column], data: DataSet) -> list[Column]:
     found: list[Column] = []
     for place, column in enumerate(columns[:-1]):
         values = data.features[:, place]
-        own = {"deviation": float(values.std()), "typical": float(values.mean())}
+        own = {"deviation": float(values.std()), "centre": float(values.mean())}
         found.append(column.model_copy(update=own) if isinstance(column, NumberColumn) else column)
     return [*found, columns[-1]]
 
@@ -269,8 +269,8 @@ def test_what_predictions_are_made_of_is_no_part_of_a_plan() -> None:
     data = drawn(cell, 0)
     columns = declared_columns(data, cell.outcome)
     plain, told = asker(cell, columns).plan(), asker(cell, known(columns, data)).plan()
-    typical = [one.model_copy(update={"deviation": None}) for one in known(columns, data)]
-    assert told == asker(cell, typical).plan()
+    centred = [one.model_copy(update={"deviation": None}) for one in known(columns, data)]
+    assert told == asker(cell, centred).plan()
     assert plain.schedule == told.schedule
     assert '"deviation"' not in told.model_dump_json()
 

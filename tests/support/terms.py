@@ -32,13 +32,13 @@ LOUD: Final = 2e4
 """A budget whose noise is nothing beside sampling, with weights that no row reaches."""
 COLUMNS: Final = TypeAdapter(Columns).validate_python(
     [
-        {"type": "number", "name": "age", "lower": 18, "upper": 95, "typical": 45},
+        {"type": "number", "name": "age", "lower": 18, "upper": 95, "centre": 45},
         {"type": "number", "name": "dose", "lower": -3, "upper": 5},
         {"type": "binary", "name": "smoker", "values": ["no", "yes"]},
         {"type": "category", "name": "job", "values": ["none", "clerk", "nurse"]},
         {"type": "number", "name": "years", "lower": 0.05, "upper": 60},
         {"type": "number", "name": "shift", "lower": -4, "upper": 4},
-        {"type": "number", "name": "w", "lower": 0, "upper": 25, "typical": 3.2},
+        {"type": "number", "name": "w", "lower": 0, "upper": 25, "centre": 3.2},
         {"type": "binary", "name": "ill", "values": ["no", "yes"]},
         {"type": "integer", "name": "visits", "lower": 0, "upper": 400},
         {"type": "number", "name": "score", "lower": -60, "upper": 90},

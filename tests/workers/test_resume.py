@@ -228,7 +228,7 @@ KL_METHODS: dict[str, AnySettings] = {
     "spider": KlSpider(variant="calibrated", **SMOOTH).plan(FACTS, 6.0),
     "spider, forced": KlSpider(variant="calibrated", force=True, **SMOOTH).plan(FACTS, 3.0),
     "proximal point": ProximalPoint(
-        condition=KlCondition(gamma=1.5), weak_convexity=0.1, start_gap=log(2), pace="practical", max_inner=8
+        condition=KlCondition(gamma=1.5), weak_convexity=0.1, start_gap=log(2), round_schedule="practical", max_inner=8
     ).plan(FACTS, 6.0),
     "adaptive": AdaptiveGradientDescent(smoothness=0.5).plan(FACTS, 3.0),
     "adaptive, capped": AdaptiveGradientDescent(smoothness=0.5, step_cap=15).plan(FACTS, 6.0),

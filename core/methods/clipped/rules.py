@@ -14,7 +14,7 @@ from pydantic import Field
 from core.privacy.facts import Frozen
 
 Kept = Annotated[float, Field(ge=0, lt=1)]
-Pace = Literal["constant", "cosine"]
+LearningRateSchedule = Literal["constant", "cosine"]
 
 
 class Sgd(Frozen):
@@ -59,17 +59,17 @@ class MovingMean(Frozen):
 Average = Annotated[NoMean | TailMean | MovingMean, Field(discriminator="kind")]
 
 
-def pace_at(step: int, steps: int, pace: Pace, warm_up: int) -> float:
+def scheduled_share(step: int, steps: int, learning_rate_schedule: LearningRateSchedule, warm_up: int) -> float:
     """Return what the step size is multiplied by at a step.
 
     Args:
         step: from 1 to `steps`.
         steps: number of steps.
-        pace: `cosine` falls from 1 to 0 after the warm-up.
+        learning_rate_schedule: `cosine` falls from 1 to 0 after the warm-up.
         warm_up: number of first steps, over which the size rises linearly to the full one.
     """
     if step <= warm_up:
         return step / warm_up
-    if pace == "constant":
+    if learning_rate_schedule == "constant":
         return 1.0
     return (1 + cos(pi * (step - 1 - warm_up) / (steps - warm_up))) / 2

@@ -156,7 +156,7 @@ class TestKnown:
         (
             "budget_too_small",
             {"units": 30, "dimension": 750},
-            {"pace": "practical", "inner_steps": "practical", "prox_weight": "paper", "condition": SHARPEST},
+            {"round_schedule": "practical", "inner_steps": "practical", "prox_weight": "paper", "condition": SHARPEST},
         ),
     ],
 )
@@ -180,15 +180,15 @@ extreme = st.sampled_from([1e-300, 1e-100, 1e-6, 0.5, 1.0, 30.0, 1e6, 1e100, 1e3
     gap=extreme,
     constant=extreme,
     weight=st.sampled_from(["scheduled", "paper"]),
-    pace=st.sampled_from(["proved", "practical"]),
+    round_schedule=st.sampled_from(["proved", "practical"]),
     mu=st.sampled_from([1e-9, 0.1, 1e9]),
 )
 @hypothesis_settings(max_examples=40, deadline=None)
 def test_whatever_is_declared_is_planned_or_refused(
-    gamma: float, kappa: float, weak: float, gap: float, constant: float, weight: str, pace: str, mu: float
+    gamma: float, kappa: float, weak: float, gap: float, constant: float, weight: str, round_schedule: str, mu: float
 ) -> None:
     declared = {"condition": {"gamma": gamma, "kappa": kappa}, "weak_convexity": weak, "start_gap": gap}
-    chosen = {"constant": constant, "prox_weight": weight, "pace": pace, "beta": 1e-100}
+    chosen = {"constant": constant, "prox_weight": weight, "round_schedule": round_schedule, "beta": 1e-100}
     try:
         planned = ProximalPoint.model_validate({**declared, **chosen}).plan(FACTS, mu)
     except Invalid:
@@ -226,7 +226,7 @@ class TestClaims:
     @pytest.mark.parametrize(
         ("changes", "named"),
         [
-            ({"pace": "practical"}, "practical schedule"),
+            ({"round_schedule": "practical"}, "practical schedule"),
             ({"inner_steps": "practical"}, "practical inner steps"),
             ({"step_rule": "telescoping"}, "telescoping"),
             ({"max_inner": 50}, "max_inner"),

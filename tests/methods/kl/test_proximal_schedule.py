@@ -34,7 +34,9 @@ GROUND = ProximalConstants(
     start_gap=1.0,
 )
 LARGE = replace(GROUND, units=1_000_000)
-PLAN = ScheduleInput(rho=1.0, failure=0.05, weight="scheduled", pace="proved", solver="printed", constant=CONSTANT)
+PLAN = ScheduleInput(
+    rho=1.0, failure=0.05, weight="scheduled", round_schedule="proved", solver="printed", constant=CONSTANT
+)
 
 grounds = st.builds(
     ProximalConstants,
@@ -52,7 +54,7 @@ plans = st.builds(
     rho=st.floats(0.01, 10),
     failure=st.floats(1e-6, 0.2),
     weight=st.sampled_from(["scheduled", "paper"]),
-    pace=st.sampled_from(["proved", "practical"]),
+    round_schedule=st.sampled_from(["proved", "practical"]),
     solver=st.sampled_from(["printed", "practical"]),
     constant=st.floats(0.5, 20),
 )
@@ -121,7 +123,7 @@ def test_targets_fall_to_the_floor_as_weights_rise(ground: ProximalConstants, pl
         assert one.weight == pytest.approx(expected, rel=1e-9)
         assert one.pull == pytest.approx(2 * expected + ground.ridge, rel=1e-9)
         assert one.radius * one.pull == pytest.approx(ground.lipschitz, rel=1e-12)
-        if plan.pace == "proved":
+        if plan.round_schedule == "proved":
             slowness = max(1.0, 2 * gamma**2 * one.weight * phi ** ((kappa - 2) / kappa))
             assert one.target >= phi * (1 - 1 / (16 * slowness)) * (1 - 1e-9)
 
@@ -129,7 +131,7 @@ def test_targets_fall_to_the_floor_as_weights_rise(ground: ProximalConstants, pl
 @given(grounds, plans)
 @settings(max_examples=40, deadline=None)
 def test_a_round_errs_by_no_more_than_its_contraction_allows(ground: ProximalConstants, plan: ScheduleInput) -> None:
-    plan = replace(plan, weight="scheduled", pace="proved")
+    plan = replace(plan, weight="scheduled", round_schedule="proved")
     schedule = proximal_schedule(ground, plan)
     if schedule.regime is not None:
         return
@@ -176,7 +178,7 @@ def test_at_kappa_two_the_weight_is_as_printed() -> None:
 
 
 def test_practical_rounds_take_four_tenths_off_and_stop_at_twice_the_resolution() -> None:
-    schedule = proximal_schedule(LARGE, replace(PLAN, pace="practical"))
+    schedule = proximal_schedule(LARGE, replace(PLAN, round_schedule="practical"))
     targets = [one.target for one in schedule.rounds]
     assert targets[:3] == pytest.approx([0.6, 0.36, 0.216], rel=1e-12)
     assert len(targets) == 121
@@ -189,12 +191,12 @@ def test_each_trivial_regime_has_its_name() -> None:
     assert proximal_schedule(replace(GROUND, units=100), PLAN).regime == "trivial_regime"
     tiny = replace(GROUND, start_gap=1e-12)
     assert proximal_schedule(tiny, replace(PLAN, weight="paper")).regime == "target_above_F0"
-    assert proximal_schedule(tiny, replace(PLAN, pace="practical")).regime == "target_above_F0"
+    assert proximal_schedule(tiny, replace(PLAN, round_schedule="practical")).regime == "target_above_F0"
     many = replace(GROUND, units=10**9, weak_convexity=1e5)
     assert proximal_schedule(many, PLAN).regime == "too_many_rounds"
     assert scheduled_rounds(many, 1.0, 0.05, CONSTANT) == MOST_ROUNDS + 1
     wide = replace(GROUND, units=30, dimension=750, condition=KlCondition(gamma=2 / 3, kappa=20))
-    little = replace(PLAN, weight="paper", pace="practical", solver="practical")
+    little = replace(PLAN, weight="paper", round_schedule="practical", solver="practical")
     assert proximal_schedule(wide, little).regime == "budget_too_small"
     assert proximal_schedule(replace(GROUND, lipschitz=1e200), PLAN).regime == "trivial_regime"
 

@@ -101,7 +101,7 @@ def study(
     asked = ProximalPoint(
         condition=KlCondition(gamma=1 / exponent, kappa=kappa),
         prox_weight=weight,
-        pace="practical",
+        round_schedule="practical",
         inner_steps="practical",
         noise="exact",
         max_inner=10_000_000,
@@ -237,7 +237,7 @@ def test_robust_phase_retrieval_is_solved_near_its_solution(kappa: float, sizes:
             condition=constants.condition,
             start=tuple(begin.tolist()),
             start_gap=constants.start_gap,
-            pace="practical",
+            round_schedule="practical",
             inner_steps="practical",
             noise="exact",
             max_inner=10_000_000,

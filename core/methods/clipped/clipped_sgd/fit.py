@@ -14,7 +14,7 @@ from torch import Tensor
 from core.inference.estimate import Estimate
 from core.methods.buffers import BufferPool
 from core.methods.clipped.clipped_sgd.spec import ClippedSgd
-from core.methods.clipped.rules import pace_at
+from core.methods.clipped.rules import scheduled_share
 from core.methods.lifecycle import arrived, begun, ended, starting_point
 from core.methods.step_rules import meant, memory_of, returned, slope_at, turned
 from core.oracle import Oracle, Status
@@ -72,7 +72,7 @@ def _stepped(
     answer = oracle.ask(gradient, theta)
     slope = slope_at(oracle.facts, answer.value, theta)
     along, remembered = turned(settings.rule, state, slope, step, buffers)
-    size = settings.step_size * pace_at(step, settings.steps, settings.pace, settings.warm_up)
+    size = settings.step_size * scheduled_share(step, settings.steps, settings.learning_rate_schedule, settings.warm_up)
     moved = torch.sub(theta, along, alpha=size, out=buffers.of("theta", along))
     moved, left, raised = arrived(oracle.facts, moved, settings.radius)
     return {

@@ -13,7 +13,7 @@ from pydantic import Field
 from core.base.errors import AdjacencyMismatch, FieldError, Invalid
 from core.losses.assumption import Assumption
 from core.methods.base import AbstractSettings, Bound, Card
-from core.methods.clipped.rules import Adam, Average, NoMean, Pace, Rule, Sgd, TailMean
+from core.methods.clipped.rules import Adam, Average, LearningRateSchedule, NoMean, Rule, Sgd, TailMean
 from core.methods.kl.repeats import Repeats
 from core.privacy.arithmetic import PLANNED_RADIUS, AnyStart, Radius, fill
 from core.privacy.calibration import Fits, smallest_sigma
@@ -73,7 +73,9 @@ class ClippedSgd(AbstractSettings):
     )
     step_size: PositiveNumber | None = Field(default=None, description="gamma; null: planned from the curvature bound")
     rule: Rule = Field(default=Sgd(), description="sgd, with momentum where wanted, or adam")
-    pace: Pace = Field(default="constant", description="cosine: step sizes fall to zero as half a wave")
+    learning_rate_schedule: LearningRateSchedule = Field(
+        default="constant", description="cosine: step sizes fall to zero as half a wave"
+    )
     warm_up: Annotated[int, Field(ge=0)] = Field(default=0, description="steps over which step sizes rise linearly")
     average: Average | None = Field(
         default=None,

@@ -34,7 +34,7 @@ from typing import Final, Literal
 from core.methods.kl.condition import KlCondition
 
 ProxWeight = Literal["scheduled", "paper"]
-Pace = Literal["proved", "practical"]
+RoundSchedule = Literal["proved", "practical"]
 Solver = Literal["printed", "practical"]
 Noise = Literal["printed", "exact"]
 Regime = Literal["target_above_F0", "trivial_regime", "budget_too_small", "too_many_rounds"]
@@ -101,7 +101,7 @@ class ScheduleInput:
     failure: float
     """beta, the probability that the certificate is false."""
     weight: ProxWeight
-    pace: Pace
+    round_schedule: RoundSchedule
     """`proved`: as many rounds as the theorem takes; `practical`: a few."""
     solver: Solver
     """Number of steps of a round."""
@@ -237,7 +237,7 @@ def proximal_schedule(ground: ProximalConstants, plan: ScheduleInput, rounds: in
 
 def _certifies(plan: ScheduleInput) -> bool:
     """Say whether the floor is that of the theorem, which knows by itself where it is no better than the start."""
-    return plan.weight == "scheduled" and plan.pace == "proved"
+    return plan.weight == "scheduled" and plan.round_schedule == "proved"
 
 
 def _regime(ground: ProximalConstants, plan: ScheduleInput, rounds: int, floor: float, steps: int) -> Regime | None:
@@ -258,7 +258,7 @@ def _steps(ground: ProximalConstants, plan: ScheduleInput, rounds: int) -> int:
 
 def _count(ground: ProximalConstants, plan: ScheduleInput) -> int:
     """Return T."""
-    if plan.pace == "practical":
+    if plan.round_schedule == "practical":
         return _whole(practical_rounds(ground, plan.rho))
     if plan.weight == "scheduled":
         return scheduled_rounds(ground, plan.rho, plan.failure, plan.constant)
@@ -267,7 +267,7 @@ def _count(ground: ProximalConstants, plan: ScheduleInput) -> int:
 
 def _floor(ground: ProximalConstants, plan: ScheduleInput, rounds: int) -> float:
     """Return the least target: of the theorem, or (2 x)^kappa without its constants and logarithm."""
-    if plan.pace == "proved":
+    if plan.round_schedule == "proved":
         return scheduled_floor(ground, plan.rho, plan.failure, plan.constant, rounds)
     return _exp(ground.condition.kappa * log(2 * ground.resolution(plan.rho, rounds)))
 
@@ -279,7 +279,7 @@ def _rounds(ground: ProximalConstants, plan: ScheduleInput, count: int, floor: f
         scheduled = max(ground.convexity, ground.least_weight(exp(height)))
         weight = scheduled if plan.weight == "scheduled" else ground.convexity
         slowness = max(1.0, weight / ground.least_weight(exp(height)))
-        fall = log(PRACTICAL_CONTRACTION) if plan.pace == "practical" else log1p(-1 / (16 * slowness))
+        fall = log(PRACTICAL_CONTRACTION) if plan.round_schedule == "practical" else log1p(-1 / (16 * slowness))
         height = max(height + fall, log(floor))
         pull = 2 * weight + ground.ridge
         rounds.append(ProximalRound(exp(height), weight, pull, 2 * weight / pull, ground.lipschitz / pull))

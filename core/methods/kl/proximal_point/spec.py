@@ -19,10 +19,10 @@ from core.methods.kl.proximal_point.schedule import (
     CONSTANT,
     MOST_ROUNDS,
     Noise,
-    Pace,
     ProximalConstants,
     ProximalSchedule,
     ProxWeight,
+    RoundSchedule,
     ScheduleInput,
     Solver,
     exact_sigma,
@@ -70,7 +70,7 @@ class ProximalPoint(AbstractSettings):
         default="scheduled",
         description="scheduled: grows as the target falls; paper: one for all rounds, as printed, proved at kappa = 2",
     )
-    pace: Pace = Field(
+    round_schedule: RoundSchedule = Field(
         default="proved", description="practical: an extension, a few rounds in place of as many as the theorem takes"
     )
     noise: Noise = Field(
@@ -202,7 +202,9 @@ class ProximalPoint(AbstractSettings):
 
     def arithmetic(self, facts: Facts) -> ProximalSchedule:
         """Return the rounds with their weights, balls and targets, or why there are none."""
-        plan = ScheduleInput(self.max_rho, self.beta, self.prox_weight, self.pace, self.inner_steps, self.constant)
+        plan = ScheduleInput(
+            self.max_rho, self.beta, self.prox_weight, self.round_schedule, self.inner_steps, self.constant
+        )
         return proximal_schedule(self.ground(facts), plan, self.rounds)
 
     def rate(self, weight: float, step: int) -> float:
@@ -233,7 +235,7 @@ class ProximalPoint(AbstractSettings):
     def variant(self) -> str:
         """The prox weight, and which extensions of the paper made the result."""
         named = {
-            "practical rounds": self.pace == "practical",
+            "practical rounds": self.round_schedule == "practical",
             "practical inner steps": self.inner_steps == "practical",
             "telescoping steps": self.step_rule == "telescoping",
             "exact noise": self.noise == "exact",
@@ -251,7 +253,7 @@ class ProximalPoint(AbstractSettings):
         assert self.sigma is not None, "plan first"
         printed = self.model_copy(update={"noise": "printed"}).planned_sigma(facts)
         gaps = {
-            "rounds on a practical schedule": self.pace == "practical",
+            "rounds on a practical schedule": self.round_schedule == "practical",
             "practical inner steps": self.inner_steps == "practical",
             "telescoping steps": self.step_rule == "telescoping",
             "rounds cut short by max_inner": self.inner_binds(facts),

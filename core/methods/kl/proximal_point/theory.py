@@ -58,7 +58,9 @@ def refusal(schedule: ProximalSchedule, ground: ProximalConstants, rho: float) -
     """Return the refusal of a plan without rounds, with the figure at fault and the ways out."""
     more = FieldError("/privacy", "raise the target, or bring more units")
     condition = FieldError("/optimizer/condition", "is too weak for so many units: a smaller gamma, or adaptive_gd")
-    practical = FieldError("/optimizer/pace", "practical is an extension that asks for less and certifies nothing")
+    practical = FieldError(
+        "/optimizer/round_schedule", "practical is an extension that asks for less and certifies nothing"
+    )
     gap = f"{ground.start_gap:.4g}, what is known of the start's excess"
     match schedule.regime:
         case "budget_too_small":
