@@ -1,9 +1,9 @@
 """A gradient through the oracle with one process and with two: `python -m benchmarks.distributed`.
 
 581,012 x 54 float64 that two processes hold between them; then a network of two convolutions and 26,010 parameters on
-images of 28 x 28, whose Poisson samples of 2,048 of 16,384 records two processes share, each holding all. Synthetic,
-one thread a process, gloo over the loopback interface. What is compared is a whole answer: the sums, adding them up,
-rounding and noise. Both are measured in turns, so that a busy machine slows them alike; on fewer cores than processes
+images of 28 x 28. Its Poisson samples of 2,048 of 16,384 records are shared by two processes, each holding all.
+Synthetic, one thread a process, gloo over the loopback interface. Whole answers are compared: the sums, adding them up,
+rounding and noise. Both are measured in turns, so that a busy machine slows them alike. On fewer cores than processes
 nothing can be gained: the leader's share, its processor time over that of one process alone, says what idle cores would
 gain. The goal is that two processes lose no more than a tenth, and on two idle cores they win. The integers must be
 equal.
@@ -82,7 +82,7 @@ def make_network() -> NetworkProblem:
 
 
 def follow(rank: int, place: str) -> None:
-    """Sum until told to end: the regression, then the network."""
+    """Sum until the group sends `NEXT`: the regression, then the network."""
     group = join(rank, place)
     for own, units in ((make_linear(shard_of(UNITS, rank, PROCESSES)), UNITS), (make_network(), IMAGES)):
         member = member_of(own, units, group)
@@ -103,7 +103,7 @@ def compare(
 
     Args:
         name: of the line.
-        question: what is asked.
+        question: to the oracles.
         public: facts.
         problems: one process's, and several processes'.
         oracles: to them.

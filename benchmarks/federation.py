@@ -1,15 +1,16 @@
-"""Clients of a federated job in lockstep, 2, 4 and 8 of them: `python -m benchmarks.federation`.
+"""Sites of a federated job (clients) in lockstep, 2, 4 and 8 of them: `python -m benchmarks.federation`.
 
-Each client is a process with one thread and 581,012 x 54 float64 rows of its own; they talk by gloo over the loopback
-interface. A step is a whole answer of a federation: what all say before, every client's own sum and noise, what all say
-after, and the mean. Steps are compute-bound: second moments of all rows, some 14 operations for each byte that is read
-(a gradient has half of one, so that two clients at once share the memory's bandwidth, whatever they say to each other).
+Each site is a process with one thread and 581,012 x 54 float64 rows of its own; they talk by gloo over the loopback
+interface. A step is a whole answer of a federation: the messages of all before it, every site's own sum and noise, the
+messages of all after it, and the mean. Steps are compute-bound: second moments of all rows, some 14 operations for each
+byte that is read. A gradient has half of one, so two sites at once share the memory's bandwidth, whatever they say to
+each other.
 
-Ideal is the wall time of the same steps by one client alone while the others wait, times the clients that share a core.
-`apart` has all of them compute at once and say nothing: what the machine takes from many processes, be it memory or
-other work on it, is in both, so lockstep over `apart` is what lockstep itself costs. All are measured in turns; the
-median of the turns counts. The last figure is the processor time of a client's step among others over that alone: who
-waits for a message must not spin. The goal is 1.5.
+Ideal is the wall time of the same steps by one site alone while the others wait, times the sites that share a core.
+`apart` has all of them compute at once and say nothing. The machine's cost of many processes, be it memory or other
+work on it, is in both; lockstep over `apart` is therefore the cost of lockstep itself. All are measured in turns; the
+median of the turns counts. The last figure is the processor time of a site's step among others over that alone: a
+process that waits for a message must not spin. The goal is 1.5.
 """
 
 import os
@@ -42,7 +43,7 @@ TURN = bytes(32)
 
 
 def own_records(number: int) -> LinearProblem:
-    """Return a client's regression."""
+    """Return a site's regression."""
     generator = torch.Generator().manual_seed(number)
     features = torch.randn(UNITS, DIMENSION, generator=generator, dtype=torch.float64)
     target = (torch.rand(UNITS, generator=generator) < 0.5).double()
@@ -59,7 +60,7 @@ def timed(oracle: Oracle) -> tuple[float, float]:
 
 
 def take_part(number: int, size: int, place: str) -> tuple[float, float, float]:
-    """Be a client; return the medians of lockstep over ideal, lockstep over apart, and of processor time over alone."""
+    """Be a site; return the medians of lockstep over ideal, lockstep over apart, and of processor time over alone."""
     torch.set_num_threads(1)
     device = torch.device("cpu")
     group = meet(number, size, place, key=bytes(32), patience_seconds=PATIENCE_SECONDS, device=device)
@@ -86,7 +87,7 @@ def take_part(number: int, size: int, place: str) -> tuple[float, float, float]:
 
 
 def measure(size: int) -> tuple[float, float, float]:
-    """Return the figures of so many clients."""
+    """Return the figures of so many sites."""
     with tempfile.TemporaryDirectory() as folder:
         place = f"file://{folder}/meeting"
         others = [
@@ -101,7 +102,7 @@ def measure(size: int) -> tuple[float, float, float]:
 
 
 def main() -> None:
-    """Print a line for each number of clients; fail where one is above the goal, which a busy machine may well be."""
+    """Print a line for each number of sites; fail where one is above the goal, which a busy machine may well be."""
     print(f"{'clients':>8}{'wall/ideal':>12}{'wall/apart':>12}{'busy/alone':>12}", end="")
     print(f"   cores {os.cpu_count()}, load {os.getloadavg()[0]:.1f}")
     found = []

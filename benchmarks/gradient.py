@@ -53,7 +53,7 @@ def interleaved(*runs: Callable[[], object], repeats: int = 15) -> list[float]:
 def blocked_moments(features: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
     """Return X^T D X for a given diagonal D, block by block into one buffer: the fastest way that torch has.
 
-    So it needs no margins and makes no weights, as a Hessian does.
+    Unlike a Hessian, it needs no margins and makes no weights.
     """
     total, buffer = features.new_zeros(DIMENSION, DIMENSION), features.new_empty(PEER_ROWS, DIMENSION)
     for first in range(0, UNITS, PEER_ROWS):

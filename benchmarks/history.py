@@ -1,9 +1,8 @@
-"""What a long history costs: budgets, submissions and a verification on 110,000 entries, beside an empty ledger.
+"""The cost of a long history: budgets, submissions and a verification on 110,000 entries, beside an empty ledger.
 
-`python -m benchmarks.history [--jobs 10000] [--database postgresql]`.
-Two API processes, each on a database of its own, take turns. The history is one valid chain for each of two scopes,
-stored in bulk and verified before anything is measured: jobs of nine chunks, each job with noise of its own, that were
-reserved for, paid and settled.
+`python -m benchmarks.history [--jobs 10000] [--database postgresql]`. Two API processes, each on a database of its own,
+take turns. The history is one valid chain for each of two scopes, stored in bulk and verified before anything is
+measured. It consists of jobs of nine chunks, each job with noise of its own, that were reserved for, paid and settled.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""How fast the ledger is: ``python -m benchmarks.ledger``.
+"""The speed of the ledger: ``python -m benchmarks.ledger``.
 
 Per database and ledger size: the time from begin to commit of one reservation (median and 99th percentile of 100), and
 of verifying the whole chain. Targets: with 10,000 entries, reserve p50 under 10 ms on PostgreSQL, verify under 2 s.

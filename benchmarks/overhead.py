@@ -1,8 +1,8 @@
-"""What a trivial job costs beside its arithmetic: `python -m benchmarks.overhead`.
+"""The time of a trivial job beside its arithmetic: `python -m benchmarks.overhead`.
 
-A toy dataset of 2,000 rows, one noisy Newton job after another through the embedded service; from POST to the first
-answer that says `succeeded`, on a visible grid of nothing (the default of one second rounds up). After a pause and back
-to back: each job's process is forked from one that has loaded the libraries.
+A toy dataset of 2,000 rows, one noisy Newton job after another through the embedded service. Time runs from POST to the
+first answer that says `succeeded`, on a visible grid of nothing (the default of one second rounds up). After a pause
+and back to back: each job's process is forked from one that has loaded the libraries.
 """
 
 import statistics

@@ -1,4 +1,4 @@
-"""How long a quote takes: price at four orders, per cent, fit, and epsilon alone. `python -m benchmarks.pricing`."""
+"""The time of a quote: price at four orders, per cent, fit, and epsilon alone. `python -m benchmarks.pricing`."""
 
 from collections.abc import Callable
 from decimal import Decimal

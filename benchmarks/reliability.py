@@ -1,4 +1,4 @@
-"""What a cluster survives while clients submit, and what it cost: kills, flushes, a restart, repeated requests.
+"""Faults that a cluster survives while clients submit, and their cost: kills, flushes, a restart, repeated requests.
 
 `python -m benchmarks.reliability [--jobs 100] [--kill-seconds 20]`. PostgreSQL, Redis, API and Celery workers, all real
 and on this machine; see `docs/explanation/reliability.md`. Ends with status 1 where a promise was broken.

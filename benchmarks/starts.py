@@ -1,4 +1,4 @@
-"""What an attempt's start and a certificate cost after a long history, beside an empty ledger.
+"""The cost of an attempt's start and of a certificate after a long history, beside an empty ledger.
 
 `python -m benchmarks.starts [--entries 1000,10000,100000] [--database postgresql]`.
 
@@ -51,7 +51,7 @@ GOAL = 1.5
 
 @dataclass(frozen=True)
 class Ledger:
-    """One of the ledgers: how long it is, a job that is under way there, and one that has ended."""
+    """One of the ledgers: its length, a job that is under way there, and one that has ended."""
 
     entries: int
     scope_id: str

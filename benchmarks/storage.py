@@ -1,10 +1,10 @@
 """Reading a stored dataset of 250 MB into a trainer's arrays, encrypted and plain: `python -m benchmarks.storage`.
 
-581,012 x 54 columns, in batches of 8 MB as the decoder writes them, read by `read_records` as a trainer does, in a
-fresh process each, the three kinds in turn; CPU seconds from the kernel's cache, the median of five. Plain files are
-compared with their digest before they are used, as records stored before there was encryption are; encrypted ones are
-checked frame by frame as they are read. The targets: encrypted takes at most 1.5 times as long as plain without any
-check, and its peak memory above an idle process is at most 1.5 times the encoded data plus 100 MB.
+581,012 x 54 columns, in batches of 8 MB as the decoder writes them, are read by `read_records` as a trainer does. Each
+read has a fresh process, the three kinds in turn. Figures are CPU seconds from the kernel's cache, the median of five.
+Plain files are compared with their digest before they are used, as records stored before there was encryption are;
+encrypted ones are checked frame by frame as they are read. The targets: encrypted takes at most 1.5 times as long as
+plain without any check, and its peak memory above an idle process is at most 1.5 times the encoded data plus 100 MB.
 """
 
 import json

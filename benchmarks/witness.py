@@ -1,9 +1,9 @@
-"""What telling the witness of a payment costs, with 1, 100 and 1,000 scopes: `python -m benchmarks.witness`.
+"""The cost of a payment's record at the witness, with 1, 100 and 1,000 scopes: `python -m benchmarks.witness`.
 
 One job's scope moves on and `Witness.keep` writes it down, on SQLite and a local file, as a trainer does before each
 chunk that it reads. Beside it, in turn: an append of a line of the same length and one fsync to a file of the same
-folder, which is the least that a durable witness can do, and the same without naming the job, which has to look at
-every scope. The target: with 1,000 scopes a payment costs at most three times what it costs with one.
+folder, which is the least that a durable witness can do. Also in turn: `Witness.keep` without the job's name, which has
+to look at every scope. The target: with 1,000 scopes a payment costs at most three times what it costs with one.
 """
 
 import os

@@ -1,8 +1,8 @@
 """The main job, end to end, on the bank data: `make demo`; with KEEP=1 the service stays, to look at its console.
 
-Starts the embedded service in a folder of its own, uploads 45,211 records with declared bounds and a budget, prices a
-job, trains a private logistic regression, prints its coefficients with private intervals and what they cost, and shows
-a job that would pass the budget being refused.
+Starts the embedded service in a folder of its own, uploads 45,211 records with declared bounds and a budget, and prices
+a job. Trains a private logistic regression and prints its coefficients with private intervals and their cost. Shows a
+job that would pass the budget being refused.
 """
 
 import io
@@ -34,7 +34,7 @@ ASSUMED = {
     "means": {"duration": 250},
     "base_rate": 0.12,
 }
-"""What an analyst of such campaigns would guess; it moves predictions, never a fit."""
+"""Guesses that an analyst of such campaigns would make; they move predictions, never a fit."""
 CUSTOMER: dict[str, str | int] = {
     "age": 40,
     "balance": 1500,

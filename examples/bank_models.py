@@ -1,8 +1,8 @@
-"""What people read from models of the bank data: `python -m examples.bank_models`.
+"""Models of the bank data, and the figures that people read from them: `python -m examples.bank_models`.
 
-Trains a linear and a logistic regression by the default method, and the latter with clipped gradients, then reads them:
-tables, an ellipse, tests of two coefficients, and the clipped model beside the default one.
-docs/guides/analyst/read-a-model.md explains what is printed.
+Trains a linear and a logistic regression by the default method, and the latter with clipped gradients. Then reads them:
+tables, an ellipse, tests of two coefficients, and the clipped model beside the default one. The page
+docs/guides/analyst/read-a-model.md explains the output.
 """
 
 import io

@@ -1,7 +1,7 @@
 """The bank data by clipped descent, beside noisy gradient descent at one price: `python -m examples.clipped_bank`.
 
-Uploads the bank data, asks what each method promises, trains all at mu 0.25 (Poisson samples, which have no mu, at the
-same rho 0.03125), and prints what each cost, how it read the records, what it claims of its own result, and how well
+Uploads the bank data, asks what each method promises, and trains all at mu 0.25 (Poisson samples, which have no mu, at
+the same rho 0.03125). Prints what each cost, how it read the records, what it claims of its own result, and how well
 that result predicts. The certificate is what the theory gives at this size, vacuous or not.
 
 The last column is the mean log loss over this very file, which is public here: nothing of the kind would leave the

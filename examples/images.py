@@ -48,15 +48,15 @@ CONVOLUTIONS: Final = (
 )
 GROUPS: Final = 27
 WIDEST: Final = 4.0
-"""Normalised features are cut here, and the range between is told in 256 steps: a byte a feature."""
+"""Normalised features are cut here, and the range between is coded in 256 steps: a byte a feature."""
 
 OPACUS: Final = {"1.2": 0.8891, "3": 0.9192, "7": 0.9336}
-"""What the MNIST example of Opacus reaches on the same images: `python -m benchmarks.peers.digits batch`."""
+"""The accuracy of Opacus' MNIST example on the same images: `python -m benchmarks.peers.digits batch`."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a set of images is learnt."""
+    """The training of a model on a set of images."""
 
     title: str
     load: Callable[[], Images]
@@ -67,7 +67,7 @@ class Recipe:
     """Of `clipped_sgd`; `epochs` stands for the steps that read each image so often in expectation, and `tail` for the
     share of them whose iterates are averaged."""
     goals: Mapping[str, float]
-    """What is to be reached at an epsilon, and which ones are run where none is named."""
+    """The accuracy to reach at each epsilon; these epsilons are run where none is named."""
     tried: Sequence[Mapping[str, Any]] = ({},)
     """Changes of the settings that `--choose` compares."""
 
@@ -146,7 +146,7 @@ class Learnt:
     Args:
         client: of a running service.
         name: of the dataset.
-        recipe: how they are learnt.
+        recipe: of the training on them.
         images: the former, and the latter as its test images.
     """
 

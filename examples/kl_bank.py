@@ -1,6 +1,6 @@
 """The bank data by the methods under the KL condition, beside noisy gradient descent: `python -m examples.kl_bank`.
 
-Uploads the bank data, asks what each method promises, trains all at one price, rho 0.03 each, and prints what was
+Uploads the bank data, asks what each method promises, and trains all at one price, rho 0.03 each. Prints what was
 reserved, what was spent, what was given back, what each claims of its own result, and how well each result predicts.
 
 A ridge makes the loss strongly convex, so the methods know their condition from it. The last column is the mean log

@@ -1,4 +1,4 @@
-"""How well released models do, job by job: what the examples on public data measure, and the page that shows it.
+"""The accuracy of released models, job by job: the measurements of examples on public data, and their page.
 
 A measurement is one training method at one privacy target, repeated: noise and samples are drawn afresh in every job.
 `docs/explanation/utility.md` has one table of all of them, made of the JSON files in `benchmarks/results/utility`.
@@ -51,8 +51,8 @@ def measured(
         client: of a running service.
         job: as it is posted, with a privacy target in epsilon.
         score: share of test records that a released model names rightly.
-        jobs: how many.
-        goal: what is to be reached.
+        jobs: the number of repetitions.
+        goal: the share to reach.
     """
     epsilon = job["privacy"]["epsilon"]
     sigma = client.estimate(job).plan["sigma"]["gradient"]

@@ -26,7 +26,7 @@ from mpmath import mp, mpf
 
 Test = Callable[[Any], bool]
 Form = Test | dict[str, Any]
-"""What a member has to be: a test, or an object of such members."""
+"""The form that a member has to have: a test, or an object of such members."""
 Body = dict[str, Any]
 Moves = dict[str, tuple[list[int], list[int]]]
 """Spent and reserved that an entry adds, by account."""
@@ -295,7 +295,7 @@ def read_terms(told: Body) -> Body:
 
 
 class Ledger:
-    """What the entries of a scope add up to."""
+    """The state that the entries of a scope add up to."""
 
     def __init__(self) -> None:
         self.head, self.seq, self.at, self.v = "sha256:" + 64 * "0", 0, 0.0, 1
@@ -475,7 +475,7 @@ class Ledger:
         return {name: (amount, add(ZERO, amount, -1)) for name, amount in amounts.items()}
 
     def read(self, body: Body) -> None:
-        """Let an attempt read records: what its job is charged is kept from here on."""
+        """Let an attempt read records: its job's charge is kept from here on."""
         job, attempt = self.live(body), body["attempt"]
         need(self.v > 1, "version 1 has no such kind")
         need(body["chunk"] == 0 and attempt > job["reader"] and attempt >= max(1, job["attempt"]), "it is out of turn")

@@ -1,1 +1,1 @@
-"""What Farthing is measured against: small programs that do the same without its promises."""
+"""Small programs that Farthing is measured against; they do the same without its promises."""

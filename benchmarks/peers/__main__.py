@@ -33,7 +33,7 @@ SAMPLED = ("sgd", *OPACUS, "jax", "farthing")
 """Plain SGD reads shuffled batches there; torch.func has no sampler."""
 PARTS = ("equal", "fixed", "poisson")
 STEPS = {"logistic": {"fixed": 100, "poisson": 20}}
-"""In each of the windows whose least and median are told; 4 for networks."""
+"""In each of the windows whose least and median are given; 4 for networks."""
 AGREE = 1e-6
 LIMIT_SECONDS = 1800
 """For one method in one mode; jax-privacy's convolutions in double precision take minutes on a busy machine."""
@@ -44,7 +44,7 @@ Figures = dict[str, float]
 
 @dataclass
 class Table:
-    """What a mode has measured, method by method, and why there is nothing of the others."""
+    """The measurements of a mode, method by method, and the reason why there are none of the others."""
 
     measured: dict[str, Figures] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)

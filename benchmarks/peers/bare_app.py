@@ -1,9 +1,9 @@
 """A bare FastAPI + Celery job service: `python -m benchmarks.peers.bare_app postgresql|redis`.
 
-`postgresql` checks a bearer key, reads and writes as many rows as it is told, each in a table of its own, and notifies
-Celery; `redis` keeps the job in Redis alone. Neither has a ledger, prices, idempotency, roles, an audit log, logs or
-metrics. Settings: BARE_PORT, BARE_BROKER, BARE_DATABASE, and rows per request as BARE_POST_READS, BARE_POST_INSERTS,
-BARE_POST_UPDATES, BARE_GET_READS.
+`postgresql` checks a bearer key, reads and writes as many rows as its settings say, each in a table of its own, and
+notifies Celery; `redis` keeps the job in Redis alone. Neither has a ledger, prices, idempotency, roles, an audit log,
+logs or metrics. Settings: BARE_PORT, BARE_BROKER, BARE_DATABASE, and rows per request as BARE_POST_READS,
+BARE_POST_INSERTS, BARE_POST_UPDATES, BARE_GET_READS.
 """
 
 import os

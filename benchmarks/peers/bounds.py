@@ -1,4 +1,4 @@
-"""What a step cannot be faster than: bytes that move and arithmetic, at rates this machine has."""
+"""Lower bounds on the time of a step: bytes that move and arithmetic, at rates this machine has."""
 
 import time
 from collections.abc import Callable

@@ -32,8 +32,8 @@ def _resident(field: str) -> int:
 def measure(step: Callable[[], object], steps: int) -> None:
     """Print, as JSON, the least and median milliseconds a step and the extra peak bytes of the very first steps.
 
-    Over six windows of so many steps, and as many more as begin within four seconds: a host that is shared has quiet
-    moments, and a fast method shall not find fewer of them than a slow one does.
+    There are six windows of so many steps, and as many more as begin within four seconds. A host that is shared has
+    quiet moments, and a fast method shall not find fewer of them than a slow one does.
     """
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)  # what was freed before is not counted for anybody, kept or not

@@ -1,4 +1,4 @@
-"""What Opacus' own MNIST example reaches on the digits that examples train on: `python -m benchmarks.peers.digits`.
+"""The accuracy of Opacus' own MNIST example on the digits that examples train on: `python -m benchmarks.peers.digits`.
 
 Its three published settings (Yousefpour et al., 2021, and the example's page) reach .9463, .9678 and .9709 on 60,000
 images. On 8,000 they are carried over in two ways, three seeds each:

@@ -6,7 +6,7 @@ import venv
 from pathlib import Path
 
 PACKAGES = {"torch": ("opacus==1.6.0", "torch~=2.13.0"), "jax": ("jax-privacy==2.0.0",)}
-"""What each environment is made of; the first of each is what is measured."""
+"""The packages of each environment; the first of each is the one measured."""
 
 
 def folder() -> Path:
@@ -18,7 +18,7 @@ def python_of(peer: str) -> Path:
     """Return an environment's interpreter; the first call makes the environment, which takes minutes.
 
     Raises:
-        CalledProcessError: pip could not install it; what it printed says why.
+        CalledProcessError: pip could not install it; its output says why.
     """
     place = folder() / peer
     python = place / "bin" / "python"

@@ -1,4 +1,4 @@
-"""What every method is given: shapes, batches and parameters, as arrays in a folder that any environment can read."""
+"""The input of every method: shapes, batches and parameters, as arrays in a folder that any environment can read."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +25,7 @@ class Task:
 
     @property
     def batches(self) -> int:
-        """How many batches the records make."""
+        """The number of batches that the records make."""
         return self.units // self.batch
 
 

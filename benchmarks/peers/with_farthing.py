@@ -57,7 +57,7 @@ SILENT_SIGMA = 1e-6
 
 
 class DiscardingWriter:
-    """Takes payments and keeps nothing: what PostgreSQL takes for a hundred payments a job is `benchmarks.ledger`'s."""
+    """Takes payments and keeps nothing: PostgreSQL's time for a hundred payments a job is `benchmarks.ledger`'s."""
 
     def spend(self, chunk: int, state: bytes | None, step: int) -> None:
         """Take a payment."""

@@ -15,7 +15,7 @@ from core.privacy.facts import Adjacency
 
 @dataclass(frozen=True)
 class ClassCell:
-    """What a row of the grid says; jobs of it differ in their data set and their noise."""
+    """The content of a row of the grid; its jobs differ in their data set and their noise."""
 
     shape: str
     units: int
@@ -65,9 +65,9 @@ def class_rows() -> Iterator[ClassRow]:
 def foretold(cell: ClassCell) -> Expected:
     """Return whether next to nothing ought to be flagged: by budget, and events of the least frequent class, alone.
 
-    Below the budget line the spectral noise of the Hessian is above a part of its eigenvalue along that class:
-    s sqrt((p + 1) K) > .40 c, with s = t^2/2/(n mu sqrt(.30)) and c = .85 pi (1 - pi) K/(K - 1), pi that class's rate:
-    single directions are hidden from there on, which an estimate foretells.
+    Below the budget line the spectral noise of the Hessian is above a part of its eigenvalue along that class: s
+    sqrt((p + 1) K) > .40 c. Here s = t^2/2/(n mu sqrt(.30)) and c = .85 pi (1 - pi) K/(K - 1), pi that class's rate.
+    Single directions are hidden from there on, which an estimate foretells.
     """
     rate = least_rate(cell)
     moved = sqrt(2) if cell.adjacency is Adjacency.REPLACE_ONE else 1.0

@@ -1,4 +1,4 @@
-"""Data sets with outcomes of several classes: how frequent each class is, and what each column does to its odds.
+"""Data sets with outcomes of several classes: the frequency of each class, and the effect of each column on its odds.
 
 Columns are those of `shapes` and of the sets that nobody tuned on. Of the structures EVEN and UNEVEN are those that the
 multinomial method was prototyped with; the others, and all SEEDs here, were committed before the method first ran.
@@ -23,7 +23,7 @@ FRESH_SEED: Final = 27_604_411
 Structure = Literal[
     "even", "uneven", "ordered", "twins", "rare_last", "rare_first", "strong", "none", "never", "decided", "own"
 ]
-"""How classes differ; of `own` the columns' own slopes count, the more the later the class."""
+"""The differences between classes; of `own` the columns' own slopes count, the more the later the class."""
 MAKERS: Final = TUNED | FRESH | SECOND | THIRD | JUDGING
 
 

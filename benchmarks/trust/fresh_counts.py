@@ -1,4 +1,4 @@
-"""Counts that judge one change: how residuals of a Poisson model are cut, and how far counts may vary about their mean.
+"""Counts that judge one change: the cut of a Poisson model's residuals, and the allowed variation about the mean.
 
 Committed, with sizes and seed, before the change was first run on them. Laws of counts about a right mean: some vary as
 a Poisson law does, some less, some up to thirty times as much, in ways that no family of the estimator's has.

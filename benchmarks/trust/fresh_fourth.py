@@ -2,8 +2,8 @@
 
 Committed, with sizes and seeds, before their first run. `TUNING` is for looking at while the checks are changed;
 `JUDGING` is run when they are fixed. In both, some shapes decide outcomes (slopes of 5.4 to 13 logits a deviation of
-the predictor), some have slopes that are strong and finite, or ordinary ones beside little budget, which no check ought
-to take for them.
+the predictor). Some have slopes that are strong and finite, or ordinary ones beside little budget; no check ought to
+take these for the former.
 """
 
 from collections.abc import Iterator

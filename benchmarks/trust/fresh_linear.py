@@ -101,7 +101,7 @@ def amounts(draws: np.random.Generator, values: Array) -> Array:
 
 
 def growing(draws: np.random.Generator, values: Array) -> Array:
-    """Return exponential errors less their mean, larger where the first column is: what is cut bears on its slope."""
+    """Return exponential errors less their mean, larger where the first column is: the cut bears on its slope."""
     found: Array = exponential(draws, values) * np.exp(0.4 * values[:, 0])
     return found
 

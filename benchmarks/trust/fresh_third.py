@@ -1,8 +1,8 @@
-"""Shapes that judge one change: how an indicator is found whose records all have the same outcome.
+"""Shapes that judge one change: the detection of an indicator whose records all have the same outcome.
 
 The second set of shapes showed that such indicators were flagged in 13 to 50 % of the jobs. These were made and
-committed, with their seed, after that was seen and before the flag was changed: outcomes that are certain, of rare and
-of common indicators, and strong effects that are not, which no flag ought to take for them.
+committed, with their seed, after that was seen and before the flag was changed. They have outcomes that are certain, of
+rare and of common indicators, and strong effects that are not, which no flag ought to take for them.
 """
 
 from typing import Final

@@ -38,7 +38,7 @@ POPULATION_SEED: Final = 99
 
 @dataclass(frozen=True)
 class Cell:
-    """What a row of the grid says; jobs of it differ in their data set and their noise."""
+    """The content of a row of the grid; its jobs differ in their data set and their noise."""
 
     shape: str
     units: int
@@ -70,7 +70,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Job:
-    """What one job found, in declared units, beside what is so; shapes (p,)."""
+    """The findings of one job, in declared units, beside the truth; shapes (p,)."""
 
     estimate: Array
     error: Array
@@ -200,9 +200,9 @@ def compared(
 
     Args:
         plan: of the job.
-        data: what it was run on.
+        data: that the job was run on.
         records: the same, encoded.
-        estimate: what it found.
+        estimate: the job's result.
         everybody: the population, encoded, whose own solution of the same weighted equation is the truth.
     """
     assert estimate.checks is not None, "the method checks itself"

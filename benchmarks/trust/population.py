@@ -1,4 +1,4 @@
-"""A data set whose records jobs draw with replacement: what is asked of it, and what is declared."""
+"""A data set whose records jobs draw with replacement, with the question asked of it and the declarations."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,9 +1,9 @@
-"""What objective perturbation would give: its leading term, with all that favours it.
+"""The estimate that objective perturbation would give: its leading term, with all that favours it.
 
 To first order its estimate is the non-private one plus H^-1 times normal noise of deviation S/(n mu), with S the
-largest length of a record's gradient. Here H is exact and costs nothing, columns are encoded by their declared ranges
-to [-1, 1], so that S = sqrt(p) b, and b is 1 for a logistic model, the declared bound for counts, and Huber's c times
-the residual scale, as if that was public.
+largest length of a record's gradient. Here H is exact and costs nothing. Columns are encoded by their declared ranges
+to [-1, 1], so that S = sqrt(p) b. The factor b is 1 for a logistic model, the declared bound for counts, and Huber's c
+times the residual scale, as if that was public.
 """
 
 from math import sqrt
@@ -29,7 +29,7 @@ def objective_perturbation(
     Args:
         facts: of the scope.
         settings: of the job it is compared with: budget and loss.
-        learned: what that job learned; of it the residual scale alone.
+        learned: the figures that the job learned; of these the residual scale alone is used.
         records: encoded features and target.
         plain: the non-private estimate without weights, and its covariance.
     """

@@ -44,9 +44,9 @@ PROTOTYPE: Final = Path(__file__).with_name("prototype.csv")
 def foretold(cell: Cell) -> Expected:
     """Return whether next to nothing ought to be flagged: by budget, events, base rate and coefficients alone.
 
-    Below the budget line the noise of the Hessian is larger than its mean eigenvalue, 2 s sqrt(p) > c (for a logistic
-    model than .55 of it, or a slope's noise than .115 logits a deviation: what its estimate foretells); there, and
-    with fewer than ten events a coefficient, all may be flagged.
+    Below the budget line the noise of the Hessian is larger than its mean eigenvalue, 2 s sqrt(p) > c. For a logistic
+    model 2 s sqrt(p) > .55 c there, or a slope's noise is above .115 logits a deviation, as its estimate foretells.
+    There, and with fewer than ten events a coefficient, all may be flagged.
     """
     kind, base, size = cell.outcome.kind, cell.outcome.base, cell.dimension
     rarer = {"logistic": min(base, 1 - base), "poisson": base}.get(kind, 1.0)

@@ -1,4 +1,4 @@
-"""Shapes of synthetic data sets: how columns vary, how outcomes come of them, and what is declared.
+"""Shapes of synthetic data sets: the columns, the outcomes that come of them, and the declarations.
 
 A shape is a name; `draw` makes a fresh data set of one. `TUNED` are those that the estimator's constants were found
 on. `FRESH` are shapes that nobody tuned on; they and their seeds were committed before their first run.
@@ -65,7 +65,7 @@ class Columns:
     two_valued: tuple[bool, ...]
     slopes: Array
     centre: Array
-    """What the linear predictor is centred by."""
+    """The centre of the columns in the linear predictor."""
 
 
 @dataclass(frozen=True)
@@ -172,14 +172,15 @@ TUNED: Final[dict[str, Maker]] = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """How outcomes come of predictors."""
+    """The law of outcomes, given predictors."""
 
     kind: Kind
     base: float = 0.5
     """Base rate, or mean count, at the columns' centre."""
     noise: Noise = "normal"
     lacking: Lacking = "nothing"
-    """What outcomes depend on and the model leaves out: the first column's square, or its product with the second."""
+    """The term that outcomes depend on and the model leaves out: the first column's square, or its product with the
+    second."""
 
 
 LACKED: Final = {"square": 0.3, "product": 0.5}

@@ -1,4 +1,4 @@
-"""What the lines of the grid come to: a line for each family of cells, ladders of budgets, the bank's coefficients."""
+"""The summary of the grid's lines: a line for each family of cells, ladders of budgets, the bank's coefficients."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace

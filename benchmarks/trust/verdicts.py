@@ -1,4 +1,4 @@
-"""What a cell's jobs come to, and the rules that they must keep."""
+"""The figures of a cell's jobs, and the rules that they must keep."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -30,8 +30,8 @@ SEEN_PART: Final = 0.25
 MOST_OF_RIVAL: Final = 1.5
 MOST_OF_PROTOTYPE, MOST_FLAGS_OF_PROTOTYPE = 1.1, 1.2
 Expected = Literal["sound", "elsewhere", "alias", "separated", "below budget", "nearly"]
-"""What ought to be flagged: next to nothing; little (many coefficients, rare outcomes); both aliased coefficients, or
-those that are named; everything; anything; those that are named or covered, and next to no others."""
+"""The flags that are due: next to nothing; little (many coefficients, rare outcomes); both aliased
+coefficients, or those that are named; everything; anything; those that are named or covered, and next to no others."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Verdict:
     """Coverage of the non-private estimate of the same weighted equation."""
     same_worst: float | None
     nonprivate_truth: float | None
-    """What non-private intervals of the weighted equation cover of the truth."""
+    """Coverage of the truth by non-private intervals of the weighted equation."""
     width: float
     """Median standard error over that of the unweighted non-private estimate, in the median over coefficients."""
     least_width: float
@@ -148,7 +148,7 @@ def _spread(errors: Array, counted: NDArray[np.bool_]) -> float | None:
 
 @dataclass(frozen=True)
 class Stored:
-    """What a cell came to before, here or in the prototype; None where there is nothing to compare with."""
+    """The earlier figures of a cell, here or in the prototype; None where there is nothing to compare with."""
 
     width: float | None = None
     sampling: float | None = None
@@ -162,8 +162,8 @@ def broken(found: Verdict, expected: Expected = "sound", stored: Stored | None =
 
     Args:
         found: its figures.
-        expected: what ought to be flagged.
-        stored: what the same cell came to before.
+        expected: the coefficients that ought to be flagged.
+        stored: the earlier figures of the same cell.
     """
     judged = max(found.jobs * (1 - found.flagged), 1.0)
     mean_slack = MEAN_SLACK * sqrt(MEAN_VARIANCE / judged / sqrt(found.dimension))

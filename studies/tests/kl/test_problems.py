@@ -1,5 +1,4 @@
-"""Menart, Ullah, Arora, Bassily and Guzman (2024): claims that hold on real losses, by `studies.kl`, and that must
-fail.
+"""Menart, Ullah, Arora, Bassily and Guzman (2024): claims that must hold or fail on real losses, by `studies.kl`.
 
 Data and noise seeds are fixed, so a verdict repeats; bands are those of the experiments.
 """
