@@ -139,7 +139,7 @@ _UNKNOWN, _ABSENT = -2, -1
 def _places(column: Coded, texts: Sequence[str | None]) -> list[int]:
     """Return each text's place among the declared values, _ABSENT or _UNKNOWN."""
     known = {value: place for place, value in enumerate(column.values)}
-    # A text that is declared as a value is never a missing code.
+    # An empty text that is declared as a value is not missing.
     absent = {"", *column.missing} - set(known)
     trimmed = [(text or "").strip() for text in texts]
     return [known.get(text, _ABSENT if text in absent else _UNKNOWN) for text in trimmed]
