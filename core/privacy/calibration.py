@@ -102,7 +102,7 @@ def smallest_sigma(event_of: Callable[[float], Event], fits: Fits) -> float:
     if fits(event_of(low)):
         return low
     while high > low * _CLOSENESS:
-        # Of logarithms, for the range spans up to fifty powers of two.
+        # Of logarithms, for the range spans up to thirty powers of two.
         middle = sqrt(low * high)
         low, high = (low, middle) if fits(event_of(middle)) else (middle, high)
     return high

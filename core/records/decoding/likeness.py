@@ -194,7 +194,7 @@ def _share_and_chance(small: Sequence[int], large: Sequence[int], spread: float)
     repeats, besides = max(0.0, _freed(in_small)), max(0.0, _freed(in_large))
     share = others * (_freed(across / rows / others) - sqrt(repeats * besides))
 
-    # By luck no two rows may be alike; a variance of zero would make any share certain.
+    # By luck all rows may differ; a variance of zero would make any share certain.
     in_small, in_large = max(in_small, 1 / spread), max(in_large, 1 / spread)
     crossing = others / rows * sqrt(in_small * in_large)
     of_small, of_large = (others / rows) ** 2 * in_small / 2, in_large / 2
