@@ -71,6 +71,7 @@ def encode_one(column: ArrayColumn, value: object, pointer: str) -> list[float] 
     fitting = [shape for shape in shapes_of(column) if len(shape) == depth]
     if not fitting:
         return FieldError(pointer, f"must be lists of numbers in the shape {_text(column.shape)}, or one list of them")
+    # Two shapes may be equally deep: an error is to name the one that was meant.
     shape = max(fitting, key=lambda one: isinstance(value, list | tuple) and one[0] == len(value))
     numbers = []
     for number in _walk(value, shape, pointer):
@@ -80,6 +81,7 @@ def encode_one(column: ArrayColumn, value: object, pointer: str) -> list[float] 
         if number in column.missing:
             return FieldError(pointer, f"holds {number:g}, which means `not known`: give every number")
     rounded = np.rint(numbers) if column.of == "token" else np.array(numbers)
+    # By the types that the store keeps: an upload's array gives the same numbers.
     kept = rounded.astype(np.int32 if column.of == "token" else np.float32)
     out = np.empty_like(kept)
     encode_array(column, kept, out)
@@ -97,13 +99,14 @@ def _depth(value: object) -> int:
 def _walk(value: object, shape: tuple[int, ...], pointer: str) -> Iterator[float | FieldError]:
     """Yield the numbers of nested lists in C order, and an error where they are not of that shape."""
     if not shape:
+        # JSON's true is an int to Python.
         if isinstance(value, bool) or not isinstance(value, int | float):
             yield FieldError(pointer, "must be a number")
             return
         try:
             number = float(value)
         except OverflowError:
-            number = float("inf")
+            number = float("inf")  # JSON's integers may be longer than any float
         yield number if isfinite(number) else FieldError(pointer, "must be a finite number")
     elif not isinstance(value, list | tuple) or len(value) != shape[0]:
         found = f"{len(value)} items" if isinstance(value, list | tuple) else "no list"

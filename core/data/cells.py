@@ -35,6 +35,7 @@ def number_of_cell(column: Ordered, value: object) -> float | None:
     if isnan(number) or number in codes or text_of_cell(value) in column.missing:
         return None if column.fill is None else number_of(column, column.fill)
     lower, upper = bounds_of(column)
+    # Larger floats are whole as they are, and `round` refuses infinity.
     if isinstance(column, IntegerColumn) and abs(number) < MAX_INTEGER:
         number = float(round(number))
     return min(max(number, lower), upper)
@@ -56,8 +57,9 @@ def _number(value: object) -> float:
         try:
             return float(value)
         except OverflowError:
-            return float("inf") if value > 0 else float("-inf")
+            return float("inf") if value > 0 else float("-inf")  # an integer longer than any float
     text = value.strip() if isinstance(value, str) else ""
+    # Python's float also reads 1_000 and the digits of other scripts.
     if "_" in text or not text.isascii():
         return nan
     try:
@@ -68,6 +70,7 @@ def _number(value: object) -> float:
 
 def _day(column: DateColumn, value: object) -> float:
     """Return a date or an ISO text in days since the column's lower bound; NaN when it is neither."""
+    # A datetime is a date to isinstance, but no date can be subtracted from it.
     if isinstance(value, datetime):
         value = value.date()
     if isinstance(value, str):

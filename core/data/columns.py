@@ -50,7 +50,7 @@ def _in_range(value: float) -> float:
 
 def _iso_date(value: object) -> object:
     """Let ISO texts and dates through; pydantic alone would also read numbers as seconds."""
-    if type(value) is date:
+    if type(value) is date:  # a datetime would pass isinstance
         return value
     if not isinstance(value, str):
         raise ValueError("must be a date such as 2006-12-31")  # noqa: TRY004 - pydantic reads ValueError
@@ -64,7 +64,7 @@ def _codes(value: object) -> object:
     """Let the JSON numbers among the missing codes stand for their texts."""
     if not isinstance(value, list | tuple):
         return value
-    return tuple(f"{code:.17g}" if _is_number(code) else code for code in value)
+    return tuple(f"{code:.17g}" if _is_number(code) else code for code in value)  # 17 digits tell all floats apart
 
 
 def _is_number(value: object) -> bool:
@@ -97,7 +97,7 @@ _FILL = "value that stands for a missing one; without it such a row is excluded"
 def _above(upper: Any, info: ValidationInfo) -> Any:  # noqa: ANN401 - numbers or dates
     """Refuse an upper bound that is not above the lower one, or too near to it to be distinguished."""
     lower = info.data.get("lower")
-    if lower is None:
+    if lower is None:  # the lower bound itself was refused
         return upper
     if not lower < upper:
         raise ValueError(f"upper must be greater than lower, which is {lower}")
@@ -187,7 +187,7 @@ def _differ(values: tuple[str, ...]) -> tuple[str, ...]:
 
 def _declared(value: str | None, info: ValidationInfo) -> str | None:
     """Refuse a level that is not one of the values."""
-    values = info.data.get("values")
+    values = info.data.get("values")  # None: they were refused themselves
     if value is not None and values is not None and value not in values:
         raise ValueError("must be one of the declared values")
     return value

@@ -95,6 +95,7 @@ class CumulativeTable:
         # Among words of one cell there is mostly one table value: a search would take ten times as long.
         passed = self.first.take(found[undecided] - UNDECIDED).astype(np.int64)
         passed += self.high.take(passed, mode="clip") < words
+        # Behind the last value `clip` gives that one again, so that a search settles such words.
         (further,) = (self.high.take(passed, mode="clip") <= words).nonzero()
         if further.size:
             passed[further] = self.passed(words[further], more)

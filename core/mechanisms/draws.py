@@ -56,9 +56,11 @@ class Draws:
         layers = np.append(np.empty(0, dtype=np.uint64) if tests is None else tests.high, largest)
         # For each first byte of a word how many values are below all words that begin with it.
         begins = layers.searchsorted(np.arange(256, dtype=np.uint64) << np.uint64(WORD_BITS - 8)).astype(np.uint16)
+        # Kept alive here: the structure below has their bare addresses.
         self._kept: list[NDArray[Any]] = [
             table.guide,
             table.first,
+            # The kernel reads one value further than there are: none is larger than this.
             np.append(table.high, largest),
             begins,
             layers,
@@ -108,6 +110,7 @@ class Draws:
 
     def _compiled(self, draw: Kernel, words: NDArray[np.uint64], packed: int, room: "Room", count: int) -> bool:
         """Do what NumPy would, by the same words; False where more words must decide."""
+        # A generator may return words of its own in place of the room's.
         at = room.at_words if words.base is room.words else address(words)
         law = ctypes.addressof(self._law)
         return not draw(law, at, count, at + packed * _BYTES, words.size - packed, room.at_listed, room.at_drawn)

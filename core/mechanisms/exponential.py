@@ -63,6 +63,7 @@ def choose(generator: Generator, scores: Sequence[int], parameter: float) -> int
     for word in generator.bits(WORKING_BITS // WORD_BITS).tolist():
         uniform = uniform << WORD_BITS | word
     drawn = (uniform * edges[-1]) >> WORKING_BITS
+    # Every edge is compared: to stop at the first would show the choice in the time.
     return sum(edge <= drawn for edge in edges)
 
 

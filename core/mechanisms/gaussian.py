@@ -114,6 +114,7 @@ def noise_vector(generator: Generator, sigma: float, size: int) -> NDArray[np.in
         Integers, shape (size,).
     """
     law = discrete_gaussian(sigma)
+    # Only this generator drops draws made ahead at each fork and each payment.
     if size <= SHORT and isinstance(generator, SystemGenerator):
         return generator.ahead(sigma, size, lambda many: law.draw(generator, many))
     return law.draw(generator, size)

@@ -226,6 +226,7 @@ def require_system(generator: Generator) -> SystemGenerator:
     Raises:
         TypeError: it is not a `SystemGenerator`; a programming error, for no request chooses a generator.
     """
+    # No isinstance: a subclass could draw from anywhere.
     if type(generator) is not SystemGenerator:
         raise TypeError(f"private records need a SystemGenerator, not a {type(generator).__name__}")
     return generator

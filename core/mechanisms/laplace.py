@@ -93,6 +93,7 @@ def _chances(scale: float) -> tuple[int, ...]:
     """Return 2^128 times the probability of a 1 at each place, the last place first, each rounded down."""
     context = Context(prec=80)
     exact, chances, place = Decimal(scale), [], 0
+    # One bit at least: without any, a tiny scale would add no noise at all.
     while place == 0 or 2 ** (place - TAIL_BITS) < scale:
         weight = context.exp(context.divide(Decimal(2**place), exact))
         chances.append(int(context.divide(Decimal(2**PROBABILITY_BITS), context.add(Decimal(1), weight))))

@@ -243,6 +243,7 @@ def round_parts(total: NDArray[np.int64], grid: Grid) -> NDArray[np.int64]:
     ensure(total.dtype == np.int64, "parts add up as integers")
     ensure(grid.part_bits > 0, "this grid is for sums of parts")
     rounded = np.asarray(total + 2 ** (grid.part_bits - 1), dtype=np.int64)
+    # A shift rounds down for both signs; with the half added, that is to the nearest.
     rounded >>= grid.part_bits
     return rounded
 

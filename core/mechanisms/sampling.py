@@ -134,6 +134,7 @@ class _Groups:
         if kernels.groups(first, count, int(self.least), self._at[0], length, *into, pended) > length:
             return None
         words = generator.bits(int(room[2 * length + 2]))
+        # Words that tie with a value are for NumPy, which decides by all bits.
         if kernels.settle(first, count, address(words), self._at[1], *into, words.size):
             drawn = self.decide(generator, leading.take(room[:length], mode="clip"), words)
             return _Found(room[:length], drawn, (at, address(drawn)))
@@ -257,6 +258,7 @@ def list_by(
     """Return what `poisson_list` does, by these kernels, by NumPy where there are none."""
     groups, count = _groups(parts), -(-units // _TOGETHER)
     leading = groups.leading(generator, count)
+    # Groups that may have units are a sample themselves, whose size is as secret.
     most = padded_length((2**_LEADING_BITS - int(groups.least)) << 48, count)
     found = None if kernels is None else groups.compiled(kernels, generator, leading, most)
     found = groups.listed(generator, leading, most) if found is None else found
@@ -293,6 +295,7 @@ def _compiled_units(
     kernels: ListKernels, generator: Generator, found: _Found, count: int, units: int, length: int
 ) -> ListedSample | None:
     """Return what `_units_of` does, in compiled code."""
+    # The row behind all slots takes whatever is too much for the list.
     room = np.empty(length + 1 + -(-length // WORD_BYTES), dtype=np.int64)  # rows, and which of them are units
     at = address(room)
     into = (at, at + WORD_BYTES * (length + 1))
@@ -356,6 +359,7 @@ def permutation(generator: Generator, count: int) -> NDArray[np.int64]:
 def integer(generator: Generator, below: int) -> int:
     """Return a uniform integer in [0, below), by rejection."""
     ensure(0 < below <= RATE_UNIT, "the range has 1 to 2^64 values")
+    # Words from here on would make small results likelier than others.
     last = RATE_UNIT - RATE_UNIT % below
     while True:
         word = int(generator.bits(1)[0])
@@ -366,6 +370,7 @@ def integer(generator: Generator, below: int) -> int:
 def uniform(generator: Generator, size: int) -> NDArray[np.float64]:
     """Return uniform draws in (0, 1], multiples of 2^-53, shape (size,)."""
     words = generator.bits(size) >> np.uint64(64 - _FLOAT_BITS)
+    # Never zero, for `normal` takes logarithms.
     return (words.astype(np.float64) + 1.0) * 2.0**-_FLOAT_BITS
 
 

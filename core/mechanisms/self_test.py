@@ -74,7 +74,7 @@ def tell_noise() -> None:
     forked = os.fork()
     _say(noise_line(generator))
     if not forked:
-        os._exit(0)
+        os._exit(0)  # the clean-up is the parent's
     os.waitpid(forked, 0)
 
 
@@ -239,6 +239,7 @@ def self_test() -> str:
         PrivacyInvariantError: they do not; the worker must not start.
         CalledProcessError, TimeoutExpired: a fresh process could not draw at all.
     """
+    # A fresh process must find this module, however this one was started.
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     command = [sys.executable, "-m", "core.mechanisms.self_test"]
     lines = [noise_line(SystemGenerator())]

@@ -178,6 +178,7 @@ class Strips:
         outer, left = self._left(cell, places)
         f = left * 2.0**-self.fine
         reached = expm1(f * (2.0 * outer - f) / self.twice)
+        # 53 bits: a float holds them exactly.
         v, end = (heights >> np.uint64(11)) * _FRACTION, self.ends[cell]
         taken = (v + _FRACTION) * end * (1.0 + MARGIN) <= reached
         near = ~taken & (v * end * (1.0 - MARGIN) < reached)

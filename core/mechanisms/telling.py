@@ -114,6 +114,7 @@ def _tell(
     """Tell a sum from one address to another, piece by piece."""
     last, at, told_bytes = None, 0, _BYTES // 2 if single else _BYTES
     for start, noise in _covering(pieces, size):
+        # Most pieces stand in the same array, and asking for an address takes time.
         if noise is not last:
             last, at = noise, address(noise)
         kernel(sums + _BYTES * start, at, noise.size, grid.part_bits, scale, answers + told_bytes * start, single)

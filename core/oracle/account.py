@@ -56,6 +56,7 @@ class DrawAccount:
     def _with(self, part: Part, *events: Event) -> dict[Part, Counter[Event]]:
         """Return the draws about each part, these included."""
         drawn = self._counted()
+        # A copy, for `affords` asks about draws that may never be made.
         counted = Counter(drawn.get(part))
         counted.update(events)
         return {**drawn, part: counted}
@@ -97,12 +98,14 @@ class DrawAccount:
             StaleAttempt: from the privacy filter, when the job is no longer ours. Nothing was drawn then.
         """
         ensure(self._open, "the oracle is closed: its value was released")
+        # Equal questions share one event object (`event_of`), and to compare identities is quick.
         if self._prepaid and event is self._last[1] and part == self._last[0]:
             self._prepaid -= 1
             self._again += 1
         else:
             drawn = self._with(part, event)
             self.payments.cover(_together(drawn), self._position + length)
+            # After the payment: where it is refused, the counts stay as they were.
             self._drawn, self._last, self._prepaid = drawn, (part, event), self.payments.prepaid()
         self._position += length
 
@@ -122,6 +125,7 @@ def _together(drawn: Mapping[Part, Counter[Event]]) -> Event:
 
 def _side_by_side(events: Iterable[Event]) -> Event:
     """Return one event for events about units that no two of them share."""
+    # Side by side the dearest counts, so equal ones need stand there once.
     distinct = tuple(dict.fromkeys(events))
     if not distinct:
         return NOTHING

@@ -66,4 +66,5 @@ class Stream(StreamCursor):
     def read(self, batch: int) -> NDArray[np.int64]:
         """Pass by the next batch and return the numbers of its records, shape (batch,)."""
         number, first = self.take(batch)
+        # A copy: a tensor made of it must not share the order's memory.
         return self._orders[number][first : first + batch].copy()

@@ -100,6 +100,7 @@ class MessageRounds:
 
     def _hear(self, place: int, kind: Kind, subject: bytes) -> bytes:
         """Return another's message of this round; those of earlier rounds are dropped."""
+        # Bounded: a faulty site must not hold this one up for good.
         for _ in range(_MOST_STALE):
             message = self.peers.receive(place)
             if len(message) < _HEADER.size:
@@ -255,6 +256,7 @@ class FederatedOracle:
         self._rounds = payments.rounds
         self._name = name
         self._part = b""
+        # An object, so that the copies that `block` makes count on it, too.
         self._answered = Count(_answered_in(payments.own.log.resume()))
         self.facts, self._shares = _common_facts(own.facts, self._rounds)
         self.randomness: PublicRandomness = CommonRandomness(name, self._answered)
@@ -279,6 +281,7 @@ class FederatedOracle:
             except PeerLost:
                 self._payments.peer_lost = True  # which keeps what was told, where it may stop before it would pay
             subject = self._subject(common, theta, other)
+            # Set before the own oracle pays through this filter, which names the subject to the others.
             self._payments.subject = subject
             own = self._own.ask(question, theta, other)
             known = self._mean(own, subject, self._shares if isinstance(question, Looked) else None)
@@ -288,6 +291,7 @@ class FederatedOracle:
 
     def affords(self, question: Question, then: Question | None = None) -> bool:
         """Say whether all clients afford it, each its own; nobody has touched a record for that."""
+        # Even a site that cannot afford it says so: the others wait for its message.
         own = self._own.affords(question, then)
         asked = [_text(_common(one)) for one in (question, then) if one is not None]
         return self._rounds.all_say(AFFORDS, _digest(self._part, *asked), true=own)

@@ -163,6 +163,7 @@ class RecordsOracle(ABC):
             StaleAttempt: the job is no longer ours; no record was read.
             PrivacyInvariantError: a wrong shape, a closed oracle, or a stream without the units: a programming error.
         """
+        # All checks come before the payment: a wrong call must cost nothing.
         known = self._about(question)
         shape = theta.shape
         ensure(len(shape) == known.ndim, "replicates exist in simulations only")
@@ -319,6 +320,7 @@ class FullOracle(RecordsOracle):
     def block(self, name: str) -> Self:
         """Return the oracle over a named set of records, which remembers sums of its own; see `RecordsOracle`."""
         oracle = super().block(name)
+        # A selection is found by its question alone, and a block has other records.
         oracle._last = oracle._selected = None  # noqa: SLF001 - a copy of our own
         return oracle
 

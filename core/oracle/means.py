@@ -31,6 +31,7 @@ def heard(content: bytes, shape: torch.Size) -> Answer:
     values = content[_SCALE.size :]
     if len(values) != shape.numel() * _NUMBER_BYTES:
         raise PeerLost
+    # A bytearray, for `frombuffer` wants memory that can be written.
     value = torch.frombuffer(bytearray(values), dtype=torch.float64).reshape(shape)
     (scale,) = _SCALE.unpack_from(content)
     if not (bool(value.isfinite().all()) and 0 <= scale < float("inf")):

@@ -177,6 +177,7 @@ def noised_mean(
     integers = round_parts(closed(total).cpu().numpy(), grid)
     slope = ridge_slope(question, facts, theta)
     if slope is not None:
+        # Cut before the cast: a float above 64 bits becomes no certain integer.
         integers = integers + np.rint((slope * (divisor / grid.step)).clamp(-MOST_STEPS, MOST_STEPS).numpy()).astype(
             int
         )
@@ -204,6 +205,7 @@ def _noised(
     short = size <= SHORT
     pieces = [(0, noise_vector(generator, parameter, size))] if short else noise_pieces(generator, parameter, size)
     if isinstance(total, OpenSum) and TELLS_OPEN and precision == torch.float32 and is_here(total.part, precision):
+        # On another grid the sum's sensitivity would not be the one that the noise is for.
         ensure(total.step == grid.part_step, "a part is answered on the grid that it is charged by")
         tell_open(total.part.numpy(), None if total.total is None else total.total.numpy(), pieces, grid, scale)
         return total.part

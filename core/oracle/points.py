@@ -39,6 +39,7 @@ def adopted(own: Sequence[Tensor], received: bytes) -> tuple[Tensor, ...]:
     found, place = [], 0
     for point in own:
         size = point.numel() * point.element_size()
+        # An empty buffer is refused, so an empty point stands for itself.
         taken = torch.frombuffer(bytearray(received[place : place + size]), dtype=point.dtype) if size else point
         found.append(taken.reshape(point.shape))
         place += size
@@ -49,6 +50,7 @@ def adopted(own: Sequence[Tensor], received: bytes) -> tuple[Tensor, ...]:
 
 def _same(point: Tensor, other: Tensor) -> bool:
     """Say whether two points are one but for rounding."""
+    # Sites that all arrive at NaN agree, too.
     return torch.allclose(point, other, rtol=CLOSE, atol=CLOSE, equal_nan=True)
 
 

@@ -225,6 +225,7 @@ class Simulation:
         if self._noiseless:
             return Answer(value=norms.argmin(keepdim=True).double(), scale=0.0)
         grid = grid_for(question, self.facts, units)
+        # Rounded down, as a real oracle's integer norms are.
         scores = [int(norm * units / grid.step) for norm in norms.tolist()]
         return chosen(self._generator, scores, grid.parameter(question.sigma))
 

@@ -98,9 +98,12 @@ def score_of(
     if facts.ridge:
         ensure(facts.scale is None, "no penalty on a scale")
         moved = facts.ridge * theta.numpy() * (divisor / scales.slope.step)
+        # Cut before the cast: a float above 64 bits becomes no certain integer.
         slope = slope + np.rint(moved.clip(-MOST_STEPS, MOST_STEPS)).astype(np.int64)
     steep = integer_norm(slope) - _whole(question.alpha * divisor / scales.slope.step)
+    # A ridge moves all eigenvalues alike and knows no record, so it goes to the threshold.
     sharp = -least_eigenvalue(bend, scales.cap) - _whole((question.gamma + facts.ridge) * divisor / scales.bend.step)
+    # Python's integers, for the products pass 64 bits; // rounds down for both signs.
     farther = max(steep * SCORE_STEPS // scales.slope.sensitivity, sharp * SCORE_STEPS // scales.moved)
     return max(-_FARTHEST, min(_FARTHEST, farther))
 

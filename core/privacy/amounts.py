@@ -31,7 +31,7 @@ PATTERN: Final = r"^\d{1,6}(\.\d{1,12})?(e-\d{1,2})?$"
 SHOWN_DIGITS: Final = 4
 _FIGURE = re.compile(PATTERN.removeprefix("^").removesuffix("$"), re.ASCII)
 _DECIMALS = 12
-_LEAST_EXPONENT = -99
+_LEAST_EXPONENT = -99  # the pattern reads back no smaller one
 _SAFE = 1 - 1e-12  # kept back from a target, so that rounding in a plan made for it never passes it
 
 Rounding = Literal["up", "down"]
@@ -153,6 +153,7 @@ class _Choice(Frozen):
         return given
 
     def _demand_one(self, *names: str) -> None:
+        # A null that was sent counts, too: the schema has no nulls.
         given = [name for name in names if name in self.model_fields_set]
         if len(given) != 1 or getattr(self, given[0]) is None:
             raise ValueError(f"give exactly one of {', '.join(names)}")

@@ -86,6 +86,7 @@ class Shortfall(Frozen):
 
 def default_delta(units: int) -> Decimal:
     """Return 10^-(ceil(log10 n) + 2), at most 1e-5, for n units."""
+    # Digits are counted: a float logarithm errs at powers of ten.
     digits = len(str(units - 1)) if units > 1 else 0
     return Decimal(1).scaleb(-max(digits + 2, 5))
 
@@ -101,6 +102,7 @@ def plan_orders(epsilon: Decimal, delta: Decimal) -> Terms:
         Invalid: epsilon or delta is out of range, or so small that no order can be charged anything.
     """
     _check_range(epsilon, delta)
+    # Floats may pick a neighbouring order, which costs room and no promise: caps are exact.
     leading = _leading_order(float(epsilon), float(delta))
     wanted = (leading, round(Fraction(3 * leading, 4)), round(Fraction(3 * leading, 5)), 2 * leading)
     pooled: dict[int, Decimal] = {}
@@ -133,6 +135,7 @@ def terms_from_rho(rho: Decimal, delta: Decimal) -> Terms:
     _check_range(Decimal(1), delta)
     if not rho > 0:
         raise Invalid("A budget must be above 0.", FieldError("/budget/rho", "give a number above 0"))
+    # The float may lie above the true value, and a larger epsilon would promise less.
     exact = cks_epsilon(float(rho), float(delta)) * (1 - 1e-12)
     epsilon = Decimal(exact).quantize(Decimal("0.000001"), ROUND_FLOOR)
     if not epsilon > 0:
@@ -196,6 +199,7 @@ def largest_gaussian(terms: Terms, spent: Sequence[int], reserved: Sequence[int]
     """Return the largest rho, in nats, that one more job of full-batch Gaussian answers could ask; 0 when none."""
     room = _remaining(terms, spent, reserved)
     best = max(Fraction(left, order * NANO) for left, order in zip(room, terms.orders, strict=True))
+    # `float` rounds to nearest; the factor keeps the figure within the room.
     return float(best) * (1 - 1e-15) if best > 0 else 0.0
 
 

@@ -47,11 +47,12 @@ def allowed(target: PrivacyTarget, terms: Terms) -> Fits:
         terms: orders, caps and delta.
     """
     if target.budget_share is not None:
-        rooms = tuple(int(Fraction(target.budget_share) * cap) for cap in terms.caps_nano)
+        rooms = tuple(int(Fraction(target.budget_share) * cap) for cap in terms.caps_nano)  # int rounds down
         return lambda event: any(
             price <= room for price, room in zip(cost_nano(event, terms.orders), rooms, strict=True)
         )
     if target.epsilon is not None:
+        # A float may lie above the figure as it was written.
         epsilon, delta = float(target.epsilon) * _SAFE, float(terms.delta)
         return lambda event: smallest_epsilon(event, delta) <= epsilon
     rho = Fraction(target.rho) if target.rho is not None else Fraction(target.mu or 0) ** 2 / 2
@@ -101,6 +102,7 @@ def smallest_sigma(event_of: Callable[[float], Event], fits: Fits) -> float:
     if fits(event_of(low)):
         return low
     while high > low * _CLOSENESS:
+        # Of logarithms, for the range spans up to thirty powers of two.
         middle = sqrt(low * high)
         low, high = (low, middle) if fits(event_of(middle)) else (middle, high)
     return high

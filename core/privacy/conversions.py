@@ -62,6 +62,7 @@ def cks_epsilon(rho: float, delta: float) -> float:
     for _ in range(64):
         slope = 2 * rho * (order - 1) + 1 / order
         step = (rho * (order - 1) ** 2 + log(delta * order)) / slope
+        # A step must not reach order 1, where the conversion divides by zero.
         order = max(order - step, 1 + (order - 1) / 4)
         if abs(step) <= 1e-12 * (order - 1):
             break
@@ -83,6 +84,7 @@ def _log_gdp_delta(epsilon: float, mu: float) -> float:
         return -inf
     first = float(log_ndtr(mu / 2 - epsilon / mu))
     second = epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))
+    # Rounding may put the second above the first, which would give a delta below zero.
     ratio = -expm1(min(second - first, 0.0))
     return first + log(ratio) if ratio > 0 else -inf
 
@@ -113,13 +115,14 @@ def gdp_epsilon(mu: float, delta: float) -> float:
 def gdp_mu(epsilon: float, delta: float) -> float:
     """Return the largest mu with delta(epsilon; mu) at most `delta`, from below, for delta in (0, 1)."""
     target, margin = log(delta), -log(delta)
+    # Inverts `textbook_epsilon`, which is looser, so it starts below; a plain difference of roots would cancel.
     low = sqrt(2.0) * epsilon / (sqrt(margin + epsilon) + sqrt(margin))
     high = max(2 * low, 1e-12)
     while _log_gdp_delta(epsilon, high) <= target:
         low, high = high, 2 * high
     for _ in range(200):
         middle = (low + high) / 2
-        if middle in (low, high):
+        if middle in (low, high):  # no float lies between them
             break
         low, high = (middle, high) if _log_gdp_delta(epsilon, middle) <= target else (low, middle)
     return low
@@ -140,7 +143,7 @@ def group_epsilon(epsilon: float, delta: float) -> tuple[float, float]:
 
     A delta of 1 or more promises nothing and is returned as 1.
     """
-    return 2 * epsilon, min(1.0, delta * (1 + exp(min(epsilon, 700.0))))
+    return 2 * epsilon, min(1.0, delta * (1 + exp(min(epsilon, 700.0))))  # exp overflows from 710 on
 
 
 def gdp_advantage(mu: float) -> float:

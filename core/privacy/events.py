@@ -144,6 +144,7 @@ Event = Annotated[
     Gaussian | Sampled | Zcdp | Pure | BoundedRange | Repeated | Composed | Disjoint, Field(discriminator="kind")
 ]
 
+# Their fields name a union that did not exist when they were defined.
 for _recursive in (Repeated, Composed, Disjoint):
     _recursive.model_rebuild()
 

@@ -128,6 +128,7 @@ def _sampled(numerator: int, sigma: float, order: int) -> int:
     """Price a Gaussian answer about a Poisson sample exactly."""
     if numerator == 0:
         return 0
+    # The odds below would divide by zero.
     if numerator == _ONE:
         return _gaussian(sigma, order)
     precision = 1 / Fraction(sigma) ** 2
@@ -158,6 +159,7 @@ def _enclosed(numerator: int, precision: Fraction, order: int, digits: int) -> t
             power *= step
             raised *= power  # exp((k^2 - k) / (2 s^2))
             excess += weight * (raised - 1)
+        # Adding 1 drops as many digits as the excess has leading zeros.
         wide.prec += max(0, -excess.adjusted())
         price = (1 + excess).ln().scaleb(30) / (order - 1)
         wide.prec = digits + 5

@@ -182,6 +182,7 @@ def _epsilon_by_losses(draws: Counter[Leaf], delta: float) -> float:
     for leaf, count in draws.items():
         match leaf:
             case Gaussian(sigma=sigma):
+                # Several Gaussian draws are exactly one of smaller noise, without the errors of composing.
                 one, times = losses.from_gaussian_mechanism(sigma / sqrt(count)), 1
             case Sampled(numerator=numerator, sigma=sigma):
                 one, times = losses.from_gaussian_mechanism(sigma, sampling_prob=numerator / 2**64), count
@@ -220,7 +221,7 @@ def _promise(mu: float | None, rho: float | None, epsilon: float, delta: Decimal
         mu=None if mu is None else format_figure(mu, "up"),
         rho=None if rho is None else format_figure(rho, "up"),
         epsilon=format_figure(epsilon, "up"),
-        delta=format_figure(delta, "up", digits=18),
+        delta=format_figure(delta, "up", digits=18),  # as declared: 6 digits and 12 more
     )
 
 

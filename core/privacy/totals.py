@@ -37,6 +37,7 @@ def _leaf_rho(event: Leaf) -> float | None:
     """Return the zCDP price of one draw."""
     match event:
         case Gaussian(sigma=sigma):
+            # A square may underflow, and zero divides nothing; two divisions end in infinity, which callers expect.
             return 0.5 / sigma / sigma
         case Zcdp(rho=rho):
             return rho
@@ -83,6 +84,7 @@ class Totals:
         gaussian, other, unpriced = self.gaussian, self.other, self.unpriced
         for event, times in counted.items():
             rho = total_rho(event)
+            # Infinity is no ratio of integers.
             if rho is None or rho == inf:
                 unpriced += times
             elif _all_gaussian(event):

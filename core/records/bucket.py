@@ -62,9 +62,11 @@ class Bucket:
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
+        # An address is no secret and may be shown, so one with credentials in it is refused.
         if not url.startswith(SCHEME) or not parts.netloc or parts.query or parts.fragment or "@" in parts.netloc:
             raise NotReady("An object store is named as s3://bucket/prefix; credentials go into AWS_... variables.")
         self._bucket = parts.netloc
+        # Keys begin without a slash; an empty path leaves an empty prefix.
         self._prefix = f"{parts.path.strip('/')}/".lstrip("/")
         self._system = _connect()
 
@@ -98,11 +100,14 @@ class Bucket:
         with _asking():
             try:
                 return self._put(name, content, **condition)
+            # s3fs gives this name to a failed If-None-Match; a failed If-Match keeps its HTTP status.
             except FileExistsError as error:
                 raise Changed(name) from error
             except FileNotFoundError as error:
+                # Under If-Match a missing object answers so, too; without it only the bucket can be missing.
                 raise (Changed(name) if tag else NotReady(_NO_BUCKET, retry_after_seconds=5)) from error
             except OSError as error:
+                # 412: the condition fails; 409: a rival's write to the same name is under way.
                 if _status(error) in {409, 412}:
                     raise Changed(name) from error
                 raise
@@ -185,7 +190,9 @@ def _connect() -> Any:  # noqa: ANN401 - s3fs ships no types
     except ImportError:
         raise NotReady("Object storage needs the extra `cluster`: pip install 'farthing[cluster]'.") from None
     system = s3fs.S3FileSystem(
+        # Other machines write here, too: a kept listing would hide their objects.
         use_listings_cache=False,
+        # fsspec would share the instance with other callers, but `retries` below is for us alone.
         skip_instance_cache=True,
         config_kwargs={
             "connect_timeout": _CONNECT_SECONDS,
@@ -223,6 +230,7 @@ def _asking() -> Iterator[None]:
     except PermissionError as error:
         raise NotReady("The object store refuses these credentials.", retry_after_seconds=5) from error
     except Exception as error:
+        # A fault of our own code must not look like an outage of the store.
         if not isinstance(error, OSError) and type(error).__module__.split(".")[0] not in _CLIENTS:
             raise
         raise NotReady(f"The object store does not answer ({type(error).__name__}).", retry_after_seconds=2) from error

@@ -48,6 +48,7 @@ def lock(session: Session, dataset_id: str) -> Dataset:
         NotFound: there is no such dataset.
     """
     statement = select(Dataset).where(Dataset.id == dataset_id).with_for_update()
+    # Without `populate_existing` the session would return the row as it read it before the lock.
     found = session.execute(statement.execution_options(populate_existing=True)).scalar_one_or_none()
     if found is None:
         raise NotFound("There is no such dataset.")
@@ -80,6 +81,7 @@ def erasable(session: Session, lease_seconds: float, site: str = "") -> Iterable
 
     One that has an upload in parts waits until the site that keeps the parts has erased them.
     """
+    # Without a file there is nothing to erase at a site, so that any process may end it.
     here = (Dataset.site == site) | Dataset.location.is_(None)
     statement = select(Dataset.id, Dataset.location).where(Dataset.state == "erasing", here)
     in_use = _holding(session, lease_seconds).where(Job.dataset_id == Dataset.id).exists()
@@ -106,6 +108,7 @@ def destroy_key(session: Session, dataset_id: str, lease_seconds: float) -> bool
     """
     dataset = lock(session, dataset_id)
     in_use = _holding(session, lease_seconds).where(Job.dataset_id == dataset_id).limit(1)
+    # Asked again under the lock: the list of datasets was read in an earlier transaction.
     if dataset.state != "erasing" or session.execute(in_use).first() is not None:
         return False
     dataset.wrapped_key = None
@@ -190,6 +193,7 @@ def rewrap_key(session: Session, before: str, after: str, site: str = "") -> boo
         after: the same key under another master key.
         site: the site of the key; a site's own login may not see webhooks.
     """
+    # Found by its old text: a key that was destroyed meanwhile must not come back.
     changes = [
         update(Dataset).where(Dataset.wrapped_key == before).values(wrapped_key=after).returning(Dataset.id),
         update(IdentityKey).where(IdentityKey.wrapped == before).values(wrapped=after).returning(IdentityKey.owner_id),
@@ -203,4 +207,5 @@ def rewrap_key(session: Session, before: str, after: str, site: str = "") -> boo
             update(Webhook).where(Webhook.wrapped == before).values(wrapped=after).returning(Webhook.id),
             update(Webhook).where(Webhook.previous == before).values(previous=after).returning(Webhook.id),
         ]
+    # A wrapping has a random nonce, so at most one row holds it and the search may stop there.
     return any(session.execute(change).first() is not None for change in changes)

@@ -42,6 +42,7 @@ def new_key() -> bytes:
 
 
 def _nonce(number: int, *, last: bool) -> bytes:
+    # The mark keeps a frame that once was last from passing for one in the middle, and the reverse.
     return number.to_bytes(11, "big") + bytes([last])
 
 
@@ -121,6 +122,7 @@ class Decrypting(io.RawIOBase):
         self._place = 0
         stored = file.seek(0, os.SEEK_END) - len(HEADER)
         whole, rest = divmod(stored, _STRIDE)
+        # Only an empty file ends with an empty frame: `write` always holds back at least one byte.
         if stored < TAG_BYTES or 0 < rest < TAG_BYTES or (rest == TAG_BYTES and whole > 0):
             raise Tampered
         self._last = whole if rest else whole - 1
@@ -163,6 +165,7 @@ class Decrypting(io.RawIOBase):
         last, stop = divmod(self._place + size - 1, FRAME_BYTES)
         self._place += size
         parts = self._contents(first, last)
+        # The end comes first: where both are one frame, `stop` counts from the frame's start.
         parts[-1] = parts[-1][: stop + 1]
         parts[0] = parts[0][start:]
         return b"".join(parts)

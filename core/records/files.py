@@ -34,6 +34,7 @@ def create(path: Path) -> BinaryIO:
     Raises:
         FileExistsError: there is one.
     """
+    # O_EXCL also refuses a symbolic link that somebody else put there.
     return open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")  # noqa: PTH123 - from a descriptor, for its mode; the caller closes it
 
 
@@ -53,12 +54,14 @@ def copy(source: BinaryIO, path: Path) -> None:
 def replace(path: Path, content: bytes) -> None:
     """Give a file new content, atomically and durably."""
     fresh = path.with_name(f".{path.name}.new")
+    # A crash before the renaming leaves this file behind.
     fresh.unlink(missing_ok=True)
     with create(fresh) as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
     fresh.replace(path)
+    # The renaming itself may be lost in a power cut until its folder is on the disk.
     sync_folder(path.parent)
 
 

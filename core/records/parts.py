@@ -190,6 +190,7 @@ def drop_late(session: Session, site: str) -> list[str]:
     found = select(PartedUpload.id).join(Dataset, Dataset.id == PartedUpload.dataset_id)
     names: list[str] = []
     for upload_id in (
+        # In order of identifiers, so that two of these that lock rows at once cannot block each other.
         session.execute(found.where(PartedUpload.site == site, late).order_by(PartedUpload.id)).scalars().all()
     ):
         upload = lock(session, upload_id)
@@ -210,6 +211,7 @@ def locations(session: Session) -> set[str]:
 
 def pending_bytes(session: Session, owner_id: str, site: str) -> int:
     """Return the bytes that an owner's open uploads at a site have announced."""
+    # Expired ones count until they are dropped: their parts are still on the disk.
     here = PartedUpload.owner_id == owner_id, PartedUpload.site == site, PartedUpload.completed_at.is_(None)
     return int(session.execute(select(func.coalesce(func.sum(PartedUpload.bytes), 0)).where(*here)).scalar_one())
 

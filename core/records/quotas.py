@@ -67,6 +67,7 @@ def _sum(session: Session, column: Any, *where: Any) -> int:  # noqa: ANN401 - a
 
 def lock(session: Session, owner_id: str) -> None:
     """Lock a principal, so that what is counted stays true until the end of the transaction."""
+    # FOR NO KEY UPDATE: others may still add rows that refer to the principal.
     session.execute(select(Principal.id).where(Principal.id == owner_id).with_for_update(key_share=True)).scalar_one()
 
 
@@ -80,6 +81,7 @@ def begin(session: Session, upload_id: str, owner_id: str, site: str, said_bytes
 def grow(session: Session, upload_id: str, received_bytes: int) -> None:
     """Note how much of an upload has come."""
     grown = {"bytes": func.max(OpenUpload.bytes, received_bytes), "seen_at": clock.read(session)}
+    # SQLite's MAX of two values is an aggregate in PostgreSQL, which has GREATEST instead.
     if session.get_bind().dialect.name != "sqlite":
         grown["bytes"] = func.greatest(OpenUpload.bytes, received_bytes)
     session.execute(update(OpenUpload).where(OpenUpload.id == upload_id).values(grown))

@@ -129,6 +129,7 @@ def read_records(source: BinaryIO, design: Design, rows: range | None = None) ->
             present[:] = True
             for place, name in enumerate(names):
                 encoded.features[start:stop, place][missing[name]] = np.nan
+        # Zeros add nothing to sums; until here these rows may hold NaN, which would spread.
         encoded.features[start:stop][~present] = 0
         encoded.target[start:stop] = (values[target] - design.target.centre) / design.target.scale
         _encode_beside(design, values, encoded, slice(start, stop))
@@ -165,9 +166,11 @@ def _numbers(column: Any) -> "tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]":  
 
     if pa.types.is_fixed_size_list(column.type):
         size = column.type.list_size
+        # `values` knows nothing of the array's offset, but keeps null rows, which `flatten` would drop.
         numbers = column.values.slice(column.offset * size, len(column) * size).to_numpy()
         return numbers.reshape(-1, size), column.is_valid().to_numpy(zero_copy_only=False)
     values = column.to_numpy()
+    # Codes are whole numbers and have no NaN: below zero they are missing.
     return values, ~np.isnan(values) if values.dtype.kind == "f" else values >= 0
 
 

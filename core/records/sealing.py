@@ -43,6 +43,7 @@ class Reader:
             theirs = X25519PublicKey.from_public_bytes(content[:KEY_BYTES])
             key = _key(self._private.exchange(theirs), content[:KEY_BYTES], self.public_key, context)
             return AESGCM(key).decrypt(_NONCE, content[KEY_BYTES:], context.encode())
+        # `exchange` raises ValueError for a public half that would make the secret zero.
         except (InvalidTag, ValueError, binascii.Error):
             raise Tampered from None
 

@@ -93,8 +93,10 @@ class Folder(Storage):
         self.check()
         sync_file(source)
         try:
+            # Unlike a renaming, a link fails where the name is taken.
             os.link(source, target)
         except OSError as error:
+            # These mean that the file system cannot give the file a second name, not that it failed.
             if error.errno not in _NO_LINKS:
                 raise
             self._copy(source, target)

@@ -54,6 +54,7 @@ class Receiver:
         Raises:
             TooLarge: the upload passes its limit; nothing of it is kept.
         """
+        # Counted before it is written: no byte above the limit reaches the disk.
         self._bytes += len(chunk)
         if self._bytes > self._limit_bytes:
             self.abort()

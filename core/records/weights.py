@@ -88,10 +88,12 @@ def _take(pieces: Iterable[bytes], file: BinaryIO) -> ReceivedFile:
         digest.update(piece)
         if shapes is None:
             head += piece
+            # Nothing is written before the header is checked.
             found = _header(head)
             if found is None:
                 continue
             shapes, expected = found
+            # The limit was unknown before: this piece may already hold more than the header says.
             if size > expected:
                 raise _wrong("", "has more bytes than its header says")
             piece = bytes(head)  # noqa: PLW2901 - what was held back until the header was seen
@@ -112,6 +114,7 @@ def _header(head: bytearray) -> tuple[Shapes, int] | None:
         return None
     try:
         told = json.loads(head[LENGTH_BYTES : LENGTH_BYTES + length].decode("utf-8"))
+    # Deeply nested JSON ends in RecursionError.
     except (ValueError, RecursionError):
         raise _wrong("", "has no header in JSON: it is no safetensors file") from None
     if not isinstance(told, dict):
@@ -160,6 +163,7 @@ def _tensor(name: str, one: object) -> tuple[list[int], tuple[int, int]]:
 def _whole(values: object, least: int) -> bool:
     if not isinstance(values, list):
         return False
+    # JSON's true and false are instances of int.
     return all(type(one) is int and least <= one <= MOST_BYTES for one in values)
 
 
@@ -180,6 +184,7 @@ def _load(content: bytes) -> "dict[str, npt.NDArray[np.float32]]":
     import numpy as np  # noqa: PLC0415 - as above
     from safetensors.numpy import load  # noqa: PLC0415 - as above
 
+    # Doubles beyond single precision become infinite, and `_refuse_odd_numbers` names them.
     with np.errstate(over="ignore"):
         return {name: values.astype(np.float32) for name, values in load(content).items()}
 
@@ -194,6 +199,7 @@ def read_weights(settings: ServiceSettings, kept: KeptWeights) -> "dict[str, npt
     """
     with open_storage(settings).open(kept.location) as file:
         content = file.read()
+    # Compared before anything is parsed, for the storage need not be trusted.
     ensure(f"sha256:{sha256(content).hexdigest()}" == kept.digest, "the stored weights are not those that were taken")
     return _load(content)
 

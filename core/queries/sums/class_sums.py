@@ -93,5 +93,6 @@ def _chances(classes: int, rows: EncodedRows, theta: Tensor) -> tuple[Tensor, Te
     basis = _basis(classes, rows.features.device)
     margins = rows.features @ (basis @ theta.view(classes - 1, -1)).mT
     finite = margins.isfinite().all(-1)
+    # Zeros before the softmax: of one infinite margin it makes NaN, which no weight takes away.
     chances = torch.softmax(torch.where(finite.unsqueeze(-1), margins, 0.0), -1)
     return chances, torch.where(finite, rows.weights, 0.0)

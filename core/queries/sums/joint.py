@@ -164,6 +164,7 @@ class JointProblem(BlockProblem):
 
 def _shrunk(along: Tensor, scale: Tensor, bound: float, records: Records) -> tuple[Tensor, Tensor]:
     """Return the numbers of (a x, s) clipped to a norm."""
+    # A term of length zero divides to infinity, and the clamp makes one of it.
     shrink = (bound / torch.hypot(along * records.norms, scale)).clamp_(max=1.0)
     return along * shrink, scale * shrink
 

@@ -156,12 +156,14 @@ def _in_cells(
         wanted = constants(named, values.device)
         cell = ((values - lower) * (2.0**level / (upper - lower))).floor().clamp(0.0, last)
         place = torch.searchsorted(wanted, cell).clamp(max=len(named) - 1)
+        # A value that is missing is NaN, which equals no cell.
         found.append(_tallied(place, present & (wanted[place] == cell), len(named)))
     return torch.cat(found)
 
 
 def _by_size(sizes: Tensor, present: Tensor, top: float, question: _Sized) -> Tensor:
     """Return how many present sizes lie in each interval."""
+    # The logarithm of size zero is minus infinity, which the clamp puts into the last interval.
     place = ((sizes / top).log2() * -question.per_octave).floor()
     place = place.clamp(0.0, question.bins - 1.0)
     return _tallied(place.to(torch.int64), present & sizes.isfinite(), question.bins)
@@ -197,6 +199,7 @@ def _term_sum(question: Reencoded, theta: Tensor, block: Records) -> Tensor:
     rows = _reencoded(question, theta[1:, : block.features.shape[-1]], block)
     match question:
         case WeightSums(weight_bound=most):
+            # Norms are upper bounds, so that the product may pass t^2 by roundings.
             once = (rows.weights * rows.norms * rows.norms).clamp(max=most**2)
             sums = [once.sum(), (once * rows.weights).sum()]
             if question.sampled:

@@ -133,6 +133,7 @@ class MultinomialProblem(LookedAtProblem):
         """Return q of all classes, shape (..., K, m), and weights that are zero where there is none."""
         margin = self._margins(records, theta)
         finite = margin.isfinite().all(-2)
+        # Zeros before the softmax: of one infinite margin it makes NaN, which no weight takes away.
         chances = ordinary(torch.softmax(torch.where(finite.unsqueeze(-2), margin, 0.0), -2))
         return chances, torch.where(finite, records.weights, 0.0)
 

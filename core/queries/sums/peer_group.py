@@ -93,6 +93,7 @@ class DistributedPeerGroup:
         length = _bytes(len(message).to_bytes(_LENGTH_BYTES, "big"))
         others = [place for place in range(self.size) if place != self.place]
         try:
+            # Each tensor is held until it has gone: gloo reads its memory meanwhile.
             self._under_way.append([(dist.isend(part, place), part) for place in others for part in (length, body)])
             while len(self._under_way) > _UNSENT:
                 self._await_oldest()
@@ -107,6 +108,7 @@ class DistributedPeerGroup:
         """
         ensure(place != self.place, "nobody sends to himself")
         size = int.from_bytes(self._take(place, _LENGTH_BYTES), "big")
+        # The length comes without a tag, so it is bounded before memory is taken for it.
         if size > _LONGEST_MESSAGE:
             raise PeerLost
         taken = self._take(place, size + TAG_BYTES)

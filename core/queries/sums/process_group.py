@@ -58,7 +58,9 @@ class ProcessGroup:
         self.size: Final = dist.get_world_size()
         self._device = device
         self._told = 0
+        # Fresh bytes of everybody are in the key: no message of an earlier group passes here.
         self._key = hmac.digest(key, b"".join(self._from_all(secrets.token_bytes(_KEY_BYTES))), sha256)
+        # A tag names its rank, so that nobody passes by repeating another's.
         shown = self._from_all(self.tag(bytes([self.rank])))
         proven = (self.tag(bytes([rank])) for rank in range(self.size))
         ensure(all(map(hmac.compare_digest, shown, proven)), "everybody has the group's key")
@@ -106,6 +108,7 @@ class ProcessGroup:
             total: int64, of one shape everywhere. No sum of some of them may pass 63 bits.
         """
         ensure(total.dtype == torch.int64, "only integers add up to the same in any order")
+        # A copy, for `reduce` writes into its tensor at followers, too.
         added = total.to(self._device, copy=True).contiguous()
         dist.reduce(added, LEADER, op=dist.ReduceOp.SUM)
         return added
@@ -176,7 +179,7 @@ def receive_at(port: int) -> int:
         RuntimeError: the port is taken.
     """
     store: Any = dist.TCPStore("127.0.0.1", port, is_master=True, timeout=_STORE_PATIENCE, wait_for_workers=False)  # type: ignore[attr-defined] # as above
-    _KEPT.append(store)
+    _KEPT.append(store)  # it ends with its last reference
     return int(store.port)
 
 
@@ -203,7 +206,7 @@ class Calls:
     def __init__(self, address: str) -> None:
         self._address = address
         self._store = _store(address)
-        self._number = self._store.add(_CALLS, 0) + 1
+        self._number = self._store.add(_CALLS, 0) + 1  # adding 0 reads the count
 
     def next(self) -> tuple[str, int] | None:
         """Return the place and size of the next call, None while there is none."""

@@ -219,6 +219,7 @@ class Replica:
             rows = torch.arange(self._own.units)
         else:
             known = rows
+            # A clone: `share` fills what it is given, and the known rows are compared below.
             rows = group.share(torch.empty(request.listed, dtype=torch.int64) if known is None else known.clone())
             ensure(known is None or torch.equal(rows, known), "a stream's batches are read in its order")
         if request.masked:
@@ -226,6 +227,7 @@ class Replica:
         block = self._own.block_rows(request.question, request.facts)
         edges = (-(-len(rows) // block) * edge // group.size for edge in (group.rank, group.rank + 1))
         first, last = (min(len(rows), block * edge) for edge in edges)
+        # One without a block adds zeros: the others wait for it.
         if first == last:
             shape = theta.shape if request.question.places == "list" else _told_shape(request.question, dimension)
             return group.add_up(torch.zeros(shape, dtype=torch.int64))
@@ -254,6 +256,7 @@ def _points(
     empty = torch.empty((dimension,) if request.points is None else (request.points, dimension), dtype=precision)
     theta = group.share(empty if theta is None else theta)
     if request.question.places == "pair":
+        # A clone, for theta may stand in `empty` itself.
         other = group.share(empty.clone() if other is None else other)
     return theta, other
 

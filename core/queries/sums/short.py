@@ -67,6 +67,7 @@ class ClippedRecords:
             self._copied = torch.empty(len(rows), self.all.features.shape[1], dtype=torch.float64)
             self._beside = torch.empty(len(rows), self._rows.shape[1], dtype=torch.float64)
         ensure(0 <= rows.min() <= rows.max() < len(self._rows), "a list names records")
+        # NumPy would buffer `out` in its default mode; the line above has checked the numbers.
         self.all.features.take(rows, axis=0, out=self._copied.numpy(), mode="clip")
         self._rows.take(rows, axis=0, out=self._beside.numpy(), mode="clip")
         if included is not None:

@@ -140,6 +140,7 @@ class SingleRecords:
                 parts = parts.reshape(-1, self._width)
                 parts *= np.float32(1 / step)
                 flat = parts.reshape(-1)
+                # A sum of squares bounds each number in one pass, and NaN fails the comparison.
                 ensure(np.dot(flat, flat) < LARGEST_SUM**2, "every part is finite and within its public bound")
                 total += parts.astype(np.int64).sum(0)
         return torch.from_numpy(total)
@@ -153,7 +154,9 @@ class SingleRecords:
         filled = -(-len(rows) // PART_ROWS) * PART_ROWS
         if len(self._listed) != filled:
             self._listed = torch.zeros(filled, self._table.shape[1], dtype=torch.float64).numpy()
+        # The list before this one may have left records there.
         self._listed[len(rows) :] = 0.0
+        # NumPy would buffer `out` in its default mode; the numbers are checked above.
         self._table.take(rows, axis=0, out=self._listed[: len(rows)], mode="clip")
         if included is not None:
             overwrite(torch.from_numpy(self._listed[: len(rows)]), torch.from_numpy(included))

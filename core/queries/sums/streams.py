@@ -134,6 +134,7 @@ def poisson_rows(draws: RandomSource, replicates: int, units: int, rate: float) 
     some = int(expected + 6 * (expected * (1 - rate)) ** 0.5) + 8
     places = torch.full((replicates, 1), -1.0, dtype=torch.float64)
     while float(places[:, -1].min()) < units:
+        # A uniform draw of 1 would give a gap of zero, and one record twice.
         gaps = (draws.uniform(replicates, some).log() / log1p(-rate)).ceil().clamp(min=1)
         places = torch.cat([places, places[:, -1:] + gaps.cumsum(-1)], -1)
     places = places[:, 1:]

@@ -150,6 +150,7 @@ def _counted(partition: Partition, values: Tensor, present: Tensor) -> Tensor:
     for axis in partition.axes:
         column = values[:, axis.column]
         known = known & column.isfinite()
+        # Zero in place of NaN, whose cast to an integer is not defined.
         place = place * axis.cells + _cell(axis, torch.where(known, column, 0.0))
     last = partition.cells - 1
     place = torch.where(known, -1 if partition.only_missing else place, last)
@@ -162,7 +163,7 @@ def _cell(axis: Axis, column: Tensor) -> Tensor:
     if axis.values is not None:
         return column.clamp(0.0, axis.values - 1.0).to(torch.int64)
     edges = constants(axis.edges, column.device)
-    return torch.searchsorted(edges, column.contiguous(), right=True)
+    return torch.searchsorted(edges, column.contiguous(), right=True)  # on an edge: the cell above
 
 
 def _scores(cut: Cut, values: Tensor) -> Tensor:

@@ -130,14 +130,17 @@ def _rectangular(column: ArrayColumn, cells: pa.Array) -> tuple[npt.NDArray[np.i
     assert shape is not None, "the file's types were checked"
     places, items = np.arange(len(cells)), 1
     for size in shape:
+        # A missing list gets a length that no declaration has.
         lengths: npt.NDArray[Any] = pc.list_value_length(cells).fill_null(-1).to_numpy(zero_copy_only=False)
         fitting = (lengths.reshape(-1, items) == size).all(axis=1)
         if not fitting.all():
             places = places[fitting]
             cells = cells.filter(pa.array(np.repeat(fitting, items)))
+        # `flatten` drops null lists; none is left here, so that rows stay in step.
         cells = cells.flatten()
         items *= size
     if pa.types.is_boolean(cells.type):
         cells = cells.cast(pa.int8())
+    # A safe cast would refuse the whole file for one integer above 2^53.
     numbers = cells.cast(pa.float64(), safe=False).fill_null(np.nan).to_numpy(zero_copy_only=False)
     return places, numbers.reshape(-1, column.numbers)

@@ -73,6 +73,7 @@ def _numbers(column: Ordered, cells: pa.Array, raw: RawCells | None) -> tuple[Fl
     values = _days(column, cells) if isinstance(column, DateColumn) else _floats(cells)
     if raw is not None:
         if isinstance(column, DateColumn):
+            # Counted from year 1, so that another declared lower bound gives the same hash.
             raw.days(values + column.lower.toordinal())
         else:
             raw.numbers(values)
@@ -85,7 +86,7 @@ def _numbers(column: Ordered, cells: pa.Array, raw: RawCells | None) -> tuple[Fl
         low, high = (values < lower) & ~missing, (values > upper) & ~missing
         rounded = 0
         if isinstance(column, IntegerColumn):
-            whole = np.where(np.abs(values) < MAX_INTEGER, np.rint(values), values)
+            whole = np.where(np.abs(values) < MAX_INTEGER, np.rint(values), values)  # from 2^53 on, floats are whole
             rounded = int(np.count_nonzero((whole != values) & ~missing & ~low & ~high))
             values = whole
         values = np.clip(values, lower, upper)
@@ -107,6 +108,7 @@ def _codes(column: Coded, cells: pa.Array, raw: RawCells | None) -> tuple[Codes,
         cells = _texts(cells).dictionary_encode()
     # each distinct text is looked at once, however often it comes
     texts = _texts(cells.dictionary).to_pylist()
+    # One place more than texts: that of cells without one.
     lookup = np.array([*_places(column, texts), _ABSENT], dtype=np.int32)
     places = cells.indices.cast(pa.int64()).fill_null(len(lookup) - 1).to_numpy(zero_copy_only=False)
     if raw is not None:
@@ -137,6 +139,7 @@ _UNKNOWN, _ABSENT = -2, -1
 def _places(column: Coded, texts: Sequence[str | None]) -> list[int]:
     """Return each text's place among the declared values, _ABSENT or _UNKNOWN."""
     known = {value: place for place, value in enumerate(column.values)}
+    # An empty text that is declared as a value is not missing.
     absent = {"", *column.missing} - set(known)
     trimmed = [(text or "").strip() for text in texts]
     return [known.get(text, _ABSENT if text in absent else _UNKNOWN) for text in trimmed]
@@ -208,6 +211,7 @@ def _days(column: DateColumn, cells: pa.Array) -> Floats:
     else:
         unit = "ms" if pa.types.is_date64(cells.type) else cells.type.unit
         ticks = cells.cast(pa.int64()).cast(pa.float64(), safe=False).fill_null(np.nan)
+        # Floor and not truncation: a time before 1970 belongs to the day that it lies in.
         days = np.floor(ticks.to_numpy(zero_copy_only=False) / (_SECONDS_PER_DAY * _TICKS[unit]))
     return np.array(days, dtype=np.float64) - column.lower.toordinal() + _EPOCH_ORDINAL
 

@@ -46,6 +46,7 @@ class Counter:
     def add(self, batch: pa.RecordBatch) -> None:
         """Count a batch."""
         self.rows += batch.num_rows
+        # Nulls and dictionaries take next to nothing in Arrow, but whole cells in the canonical file.
         self._bytes += max(batch.nbytes, batch.num_rows * self._row_bytes)
         self.check(self.rows, self._bytes)
 

@@ -157,14 +157,17 @@ def _check_rows(decoded: Decoded, rows: int | None) -> None:
 
 
 def _ask_child(request: _Request) -> Decoded:
+    # A file and no pipe: nobody reads before the child ends, and a full pipe would stop it.
     with tempfile.TemporaryFile() as output:
         child = subprocess.Popen(
             [sys.executable, "-m", "core.records.decoding.decode"],
             stdin=subprocess.PIPE,
             stdout=output,
+            # Libraries quote cells in their messages, which must reach no log.
             stderr=subprocess.DEVNULL,
             cwd=_ROOT,
             env=_environment(),
+            # A group of its own, so that `killpg` also ends what the child started.
             start_new_session=True,
         )
         try:
@@ -348,9 +351,11 @@ def _limit(limits: Limits, row_cells: int) -> None:
         (resource.RLIMIT_AS, limits.memory_bytes),
         (resource.RLIMIT_CPU, seconds),
         (resource.RLIMIT_FSIZE, _DISK_SLACK_BYTES + min(cells * _BYTES_PER_CELL, limits.bytes or sys.maxsize)),
+        # A core dump would hold cells and keys in the clear.
         (resource.RLIMIT_CORE, 0),
     ):
         _, hard = resource.getrlimit(kind)
+        # A process may not raise its hard limit.
         bound = most if hard == resource.RLIM_INFINITY else min(most, hard)
         resource.setrlimit(kind, (bound, bound))
 

@@ -93,7 +93,9 @@ def _csv(source: SealedFile, columns: Sequence[Column], counter: Counter) -> Ite
             yield from pacsv.open_csv(
                 file,
                 read_options=pacsv.ReadOptions(column_names=names, block_size=block_bytes),
+                # Only quotes can hide line ends; without any, Arrow may take its faster way.
                 parse_options=pacsv.ParseOptions(newlines_in_values=quoted),
+                # As texts: a type that Arrow guesses would depend on values.
                 convert_options=pacsv.ConvertOptions(
                     column_types=dict.fromkeys(wanted, pa.string()), include_columns=wanted
                 ),
@@ -114,6 +116,7 @@ def _header(source: SealedFile, counter: Counter) -> tuple[list[str], int, bool]
         start = file.read(_HEADER_BYTES)
     ends = [end for end in (start.find(b"\n"), start.find(b"\r")) if end >= 0]
     line = start[: min(ends)] if ends else start
+    # Before names are parsed: a header of 2 MiB may have a million of them.
     counter.check_width(line.count(b",") + 1)
     if not ends and len(start) == _HEADER_BYTES:
         raise too_large("a header of more than 2 MiB")
@@ -154,6 +157,7 @@ def _parquet(source: SealedFile, columns: Sequence[Column], counter: Counter) ->
         file.seek(max(0, size - 8))
         end = file.read(8)
     footer_bytes = int.from_bytes(end[:4], "little")
+    # The library reads the footer at once, so that its claimed length is bounded first.
     if end[4:] != b"PAR1" or footer_bytes > min(size, _FOOTER_BYTES):
         raise broken
     texts = [column.name for column in columns if isinstance(column, CategoryColumn | BinaryColumn)]
@@ -180,6 +184,7 @@ def _parquet(source: SealedFile, columns: Sequence[Column], counter: Counter) ->
 def _claimed(footer: pq.FileMetaData, columns: Sequence[Column]) -> tuple[int, int, int]:
     """Return the rows, the decompressed bytes and the cells of the declared columns that the footer owns up to."""
     wanted = {column.name for column in columns}
+    # Parquet names the numbers of a list `column.list.element` or alike.
     lists = tuple(f"{column.name}." for column in columns if isinstance(column, ArrayColumn))
     paths = [footer.schema.column(place).path for place in range(footer.num_columns)]
     places = [place for place, path in enumerate(paths) if path in wanted or path.startswith(lists)]
@@ -189,6 +194,7 @@ def _claimed(footer: pq.FileMetaData, columns: Sequence[Column]) -> tuple[int, i
         rows += group.num_rows
         decompressed += sum(group.column(place).total_uncompressed_size for place in places)
         cells += sum(group.column(place).num_values for place in places)
+    # A forged footer may contradict itself: the larger number counts.
     return max(rows, footer.num_rows), decompressed, cells
 
 

@@ -111,6 +111,7 @@ def column_sets(names: Sequence[str]) -> tuple[tuple[str, ...], ...]:
     else:
         fine = [[] for _ in range(_GROUPS)]
         for name in sorted(names):
+            # By the name alone, without a key: all uploads must deal a column into the same group.
             fine[blake2b(name.encode(), digest_size=8).digest()[0] % _GROUPS].append(name)
         groups = [list(chain.from_iterable(fine[first::_FEW])) for first in range(_FEW)]
     unions = [
@@ -130,6 +131,7 @@ def bits_of(levels: Sequence[int]) -> float:
     filled = [count for count in levels if count]
     if len(filled) < 2:  # noqa: PLR2004 - one level: a constant, which says nothing
         return 0.0
+    # Two Poisson counts of mean c agree with chance 1/sqrt(4 pi c); the total agrees anyway.
     return max(0.0, sum(log2(4 * pi * count) for count in filled) / 2 - log2(4 * pi * sum(filled)) / 2)
 
 
@@ -192,6 +194,7 @@ def _share_and_chance(small: Sequence[int], large: Sequence[int], spread: float)
     repeats, besides = max(0.0, _freed(in_small)), max(0.0, _freed(in_large))
     share = others * (_freed(across / rows / others) - sqrt(repeats * besides))
 
+    # By luck all rows may differ; a variance of zero would make any share certain.
     in_small, in_large = max(in_small, 1 / spread), max(in_large, 1 / spread)
     crossing = others / rows * sqrt(in_small * in_large)
     of_small, of_large = (others / rows) ** 2 * in_small / 2, in_large / 2

@@ -41,6 +41,7 @@ def _array(column: ArrayColumn, seed: int, row: int) -> list[Any]:
     uniforms = (whole / 2**64 for (whole,) in struct.iter_unpack(">Q", draw))
     if column.of == "token" or column.fits_bytes:
         low, high = int(column.lower), int(column.upper)
+        # Dividing 64 bits may round up to 1, which would pass `high`.
         items: list[Any] = [min(low + int(uniform * (high - low + 1)), high) for uniform in uniforms]
     else:
         items = [float(f"{column.lower + uniform * (column.upper - column.lower):.6g}") for uniform in uniforms]

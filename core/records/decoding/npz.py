@@ -82,6 +82,7 @@ def read_npz(source: SealedFile, columns: Sequence[Column], counter: Counter) ->
             count = min(step, rows - start)
             yield pa.record_batch([_cells(member, count) for member in members], schema=schema)
         for member in members:
+            # zipfile compares a checksum only when a read reaches the end.
             _read(member, 0, last=True)
 
 
@@ -90,8 +91,10 @@ def _check_end(content: Decrypting, counter: Counter) -> None:
     content.seek(max(0, content.size - _END_BYTES - _LOCATOR_BYTES))
     end = content.read()
     record = end[-_END_BYTES:]
+    # Without a comment the record is the last 22 bytes, which zipfile then takes, too.
     if len(record) < _END_BYTES or not record.startswith(b"PK\x05\x06") or record[-2:] != b"\0\0":
         raise zipfile.BadZipFile
+    # In ZIP64 the counts that are checked below are not the ones that are used.
     if end[:-_END_BYTES].startswith(b"PK\x06\x07"):
         raise too_large("more than a plain ZIP archive can")
     counter.check_width(int.from_bytes(record[10:12], "little"))

@@ -37,6 +37,7 @@ from core.records.decoding.likeness import (
 Hashes = npt.NDArray[np.uint64]
 Floats = npt.NDArray[np.float64]
 _NUMBER: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
+# Above the 32 bits of a number, so that no number looks like a day or a gap.
 _DAY: Final = np.uint64(1 << 32)
 _MISSING: Final = np.uint64(1 << 33)
 _BLOCK_ROWS: Final = 8192
@@ -55,6 +56,7 @@ class ColumnCells:
     def __init__(self, column: Column, key: bytes) -> None:
         self._key = blake2b(column.name.encode(), key=key).digest()
         first, second = np.frombuffer(self._key[:16], np.uint64)
+        # Odd factors are invertible modulo 2^64, so that different cells stay different.
         self._factor, self._offset = first | np.uint64(1), second
         self._texts: dict[str | None, int] = {}
         width = numbers_in(column) if isinstance(column, ArrayColumn) else 0
@@ -106,6 +108,7 @@ class ColumnCells:
         """Return the hash of a text, as that of the number or day that it says."""
         found = self._texts.get(text)
         if found is None:
+            # Free text has no end of kinds; one that comes again is only hashed again.
             if len(self._texts) >= _MOST_TEXTS:
                 self._texts.clear()
             found = self._texts[text] = self._hash(text)
@@ -208,7 +211,7 @@ def _bits(values: Floats) -> Hashes:
     """Return numbers as the bits of single precision; zero has one sign."""
     with np.errstate(over="ignore", invalid="ignore"):
         single = values.astype(np.float32)
-    single += np.float32(0)
+    single += np.float32(0)  # -0 becomes +0
     return single.view(np.uint32).astype(np.uint64)
 
 

@@ -56,6 +56,7 @@ class ValidationReport(Frozen):
 def seal_report(report: ValidationReport, key: bytes, dataset_id: str) -> dict[str, str]:
     """Return a report, JSON-ready, as only who has the dataset's key can read it; its length tells no count."""
     nonce = secrets.token_bytes(_NONCE_BYTES)
+    # AES-GCM keeps lengths, and the number of a count's digits is private.
     padded = report.model_dump_json().ljust(len(_widest(report).model_dump_json()))
     sealed = _cipher(key).encrypt(nonce, padded.encode(), dataset_id.encode())
     return {SEALED: base64.b64encode(nonce + sealed).decode()}

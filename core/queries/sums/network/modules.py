@@ -127,6 +127,7 @@ class ForwardPass:
         """Return W x + b on the last axis, with the weight's adapter if it has one."""
         made = functional.linear(x, self.weights[weight], self.weights.get(bias))
         if weight in self.offsets:
+            # Only the first layer is given the very records, whose norms are known.
             given = self.given.squares if self.given and x.data_ptr() == self.given.records.data_ptr() else None
             return self._note(
                 made, lambda slopes: _linear_terms(self.offsets[weight], x, slopes, given, bias=bias in self.weights)

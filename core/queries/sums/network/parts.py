@@ -104,6 +104,7 @@ def is_here(numbers: Tensor, dtype: torch.dtype) -> bool:
     """Say whether a kernel may walk these numbers one after the other; nobody asks for a derivative of them."""
     if numbers.device.type != "cpu" or numbers.dtype != dtype or numbers.requires_grad:
         return False
+    # A tensor inside one of functorch's transformations has no memory of its own.
     return numbers.is_contiguous() and not is_functorch_wrapped_tensor(numbers)
 
 

@@ -289,6 +289,7 @@ class NetworkProblem:
         forward = ForwardPass(weights, self._offsets, given)
         outputs = forward.run(self._layers, slots.features.view(-1, *self._given))
         loss = losses_of(self._loss, outputs, slots.target)
+        # The sum's slopes are each record's own, for no loss depends on another record.
         slopes = list(torch.autograd.grad(loss.sum(), [site.made for site in forward.sites]))
         terms: list[LayerTerms] = []
         with torch.no_grad():
