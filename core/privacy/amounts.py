@@ -116,7 +116,7 @@ def format_figure(value: float | Decimal, rounding: Rounding, digits: int = SHOW
     precision = max(digits, exact.adjusted() + 1) if exact else digits
     rounded = Context(prec=precision, rounding=direction).plus(exact)
     if rounded and rounded.adjusted() < _LEAST_EXPONENT + digits:
-        return "1e-95" if rounding == "up" else "0"
+        return f"1e{_LEAST_EXPONENT + digits}" if rounding == "up" else "0"
     return write_figure(rounded)
 
 

@@ -42,9 +42,9 @@ def _leaf_rho(event: Leaf) -> float | None:
         case Zcdp(rho=rho):
             return rho
         case Pure(epsilon=epsilon):
-            return epsilon**2 / 2
+            return epsilon * epsilon / 2  # infinite where `**` would raise
         case BoundedRange(epsilon=epsilon):
-            return epsilon**2 / 8
+            return epsilon * epsilon / 8
         case Sampled():
             return None
 

@@ -128,7 +128,9 @@ class Folder(Storage):
                 os.fsync(file.fileno())
             path.unlink()
         except FileNotFoundError:
-            return
+            # An earlier erasure may have died before its removal reached the disk.
+            if not self.path.is_dir():
+                return
         sync_folder(self.path)
 
     def list(self, prefix: str = "") -> Iterator[Stored]:

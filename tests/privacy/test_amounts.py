@@ -73,6 +73,7 @@ def test_format() -> None:
     assert format_figure(0.1 + 0.2, "up") == "0.3"
     assert format_figure(505_250.2, "up") == "505251"
     assert format_figure(5e-324, "up") == "1e-95"
+    assert format_figure(Decimal("1e-90"), "up", digits=18) == "1e-81"  # no smaller figure of 18 digits is read back
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from decimal import Decimal
-from math import comb, exp, log, log1p
+from math import comb, exp, inf, log, log1p
 
 import pytest
 
@@ -11,7 +11,7 @@ from core.privacy.amounts import PrivacyTarget
 from core.privacy.budget import Terms, admits, plan_orders
 from core.privacy.calibration import LARGEST_SIGMA, SMALLEST_SIGMA, allowed, smallest_epsilon, smallest_sigma
 from core.privacy.conversions import gdp_epsilon, renyi_epsilon
-from core.privacy.events import Event, Gaussian, Repeated, Sampled
+from core.privacy.events import BoundedRange, Event, Gaussian, Pure, Repeated, Sampled
 from core.privacy.renyi import cost, cost_nano
 from core.privacy.totals import total_rho
 
@@ -92,3 +92,7 @@ def test_no_target_asks_more_than_integers_carry_or_less() -> None:
     generous = Terms(epsilon=Decimal(1), delta=Decimal("1e-6"), orders=(2,), weights=(Decimal(1),), caps_nano=(2**61,))
     sigma = smallest_sigma(steps(0.5, 1), allowed(target(budget_share="1"), generous))
     assert SMALLEST_SIGMA <= sigma < 1 < LARGEST_SIGMA
+
+
+def test_an_epsilon_whose_square_overflows_has_an_infinite_rho() -> None:
+    assert (total_rho(Pure(epsilon=1e200)), total_rho(BoundedRange(epsilon=1e200))) == (inf, inf)

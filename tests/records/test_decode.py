@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 
 from core.base.errors import Invalid
 from core.data.cells import code_of_cell, number_of_cell
-from core.data.columns import Coded, Column, Columns
+from core.data.columns import Coded, Column, Columns, NumberColumn
 from core.records.decoding import decode as module
 from core.records.decoding.decode import Decoded, Limits, decode, decode_upload, format_of
 from core.records.decoding.mock import mock_rows
@@ -148,6 +148,8 @@ class TestCells:
         assert table["i"].to_numpy().tolist() == list(range(rows))
 
 
+MIDNIGHT_NANOSECONDS = 12_941 * 86_400 * 10**9
+"""Of 2005-06-07."""
 TYPED = pa.table(
     {
         "age": pa.array([40.25, None, math.nan, -9, math.inf], pa.float64()),
@@ -192,6 +194,7 @@ class TestFormats:
             ("seen", pa.array([datetime(2005, 6, 7), None], pa.timestamp("ns"))),  # noqa: DTZ001 - no zone wanted
             ("seen", pa.array([date(2005, 6, 7), date(1969, 12, 31)], pa.date64())),
             ("seen", pa.array([2**63 - 1, -(2**62)], pa.int64()).cast(pa.timestamp("ns"))),
+            ("seen", pa.array([MIDNIGHT_NANOSECONDS - 1, MIDNIGHT_NANOSECONDS], pa.int64()).cast(pa.timestamp("ns"))),
             ("seen", pa.array(["2005-06-07", "x"])),
             ("seen", pa.array(["2005-06-07", None], pa.string_view())),
             ("job", pa.array(["technician", "?"], pa.string_view())),
@@ -272,6 +275,10 @@ class TestChild:
         with target.open() as file:
             read = pa.ipc.open_file(pa.PythonFile(file, "r")).read_all()
         assert repr(read.to_pylist()) == repr(table.to_pylist())  # where nan is nan
+
+    def test_mock_rows_lie_within_bounds_that_differ_in_the_seventh_digit(self) -> None:
+        column = NumberColumn(name="x", lower=0.1234567, upper=0.1234568)
+        assert all(column.lower <= row["x"] <= column.upper for row in mock_rows([column], 20))  # type: ignore[operator]
 
     def test_mock_rows_can_be_uploaded_and_are_the_same_each_time(self, tmp_path: Path) -> None:
         text = mock_csv(COLUMNS, 500)

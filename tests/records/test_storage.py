@@ -87,6 +87,16 @@ def test_a_folder_on_another_file_system_gets_a_copy_that_is_whole(
         folder.put(write(tmp_path / "source", b"other"), "rec_1")
 
 
+def test_a_repeated_erasure_makes_the_removal_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first process may have died between the removal and the sync of the folder."""
+    synced: list[Path] = []
+    monkeypatch.setattr(module, "sync_folder", synced.append)
+    Folder(tmp_path).erase("rec_1")
+    assert synced == [tmp_path]
+    Folder(tmp_path / "nowhere").erase("rec_1")
+    assert synced == [tmp_path]
+
+
 def test_an_erased_files_blocks_are_overwritten(tmp_path: Path) -> None:
     folder = Folder(tmp_path / "records")
     folder.path.mkdir()

@@ -210,9 +210,11 @@ def _days(column: DateColumn, cells: pa.Array) -> Floats:
         days = cells.cast(pa.int32()).cast(pa.float64()).fill_null(np.nan).to_numpy(zero_copy_only=False)
     else:
         unit = "ms" if pa.types.is_date64(cells.type) else cells.type.unit
-        ticks = cells.cast(pa.int64()).cast(pa.float64(), safe=False).fill_null(np.nan)
-        # Floor and not truncation: a time before 1970 belongs to the day that it lies in.
-        days = np.floor(ticks.to_numpy(zero_copy_only=False) / (_SECONDS_PER_DAY * _TICKS[unit]))
+        ticks = cells.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+        # Whole numbers: a float moves the last nanosecond of a day into the next. Floored, so right before 1970, too.
+        days = np.where(
+            cells.is_null().to_numpy(zero_copy_only=False), np.nan, ticks // (_SECONDS_PER_DAY * _TICKS[unit])
+        )
     return np.array(days, dtype=np.float64) - column.lower.toordinal() + _EPOCH_ORDINAL
 
 

@@ -157,7 +157,9 @@ def best_set(first: Mapping[str, float], second: Mapping[str, float]) -> str | N
     """Return the tag of the set of columns that tells two uploads' rows apart best; None where no set will do."""
     both = {tag: min(spread, second[tag]) for tag, spread in first.items() if tag in second}
     enough = max(LEAST_SPREAD / 2, _AS_GOOD * max(both.values(), default=0))
-    return next((tag for tag, spread in both.items() if spread >= enough), None)  # larger sets come first
+    return next(
+        (tag for tag, spread in both.items() if spread >= enough), None
+    )  # by falling masks: mostly larger first
 
 
 def counts_of(content: bytes) -> "array[int]":

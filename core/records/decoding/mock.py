@@ -10,7 +10,7 @@ from datetime import timedelta
 from hashlib import blake2b, shake_128
 from typing import Any
 
-from core.data.columns import ArrayColumn, Coded, Column, DateColumn, IntegerColumn, Scalar
+from core.data.columns import ArrayColumn, Coded, Column, DateColumn, IntegerColumn, NumberColumn, Scalar
 
 MAX_MOCK_ROWS = 10_000
 MAX_MOCK_CELLS = 50_000
@@ -44,7 +44,7 @@ def _array(column: ArrayColumn, seed: int, row: int) -> list[Any]:
         # Dividing 64 bits may round up to 1, which would pass `high`.
         items: list[Any] = [min(low + int(uniform * (high - low + 1)), high) for uniform in uniforms]
     else:
-        items = [float(f"{column.lower + uniform * (column.upper - column.lower):.6g}") for uniform in uniforms]
+        items = [_between(column, uniform) for uniform in uniforms]
     for size in reversed(column.shape[1:]):
         items = [items[start : start + size] for start in range(0, len(items), size)]
     return items
@@ -58,4 +58,10 @@ def _value(column: Scalar, uniform: float) -> float | int | str:
         return (column.lower + timedelta(days=int(uniform * days))).isoformat()
     if isinstance(column, IntegerColumn):
         return column.lower + int(uniform * (column.upper - column.lower + 1))
-    return float(f"{column.lower + uniform * (column.upper - column.lower):.6g}")
+    return _between(column, uniform)
+
+
+def _between(column: NumberColumn | ArrayColumn, uniform: float) -> float:
+    """Return a short number within the bounds of a column."""
+    short = float(f"{column.lower + uniform * (column.upper - column.lower):.6g}")
+    return min(max(short, column.lower), column.upper)  # six digits may round past a bound
