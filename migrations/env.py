@@ -1,4 +1,4 @@
-"""How Alembic reaches the database: through a connection that was handed over, or the service's own settings."""
+"""Alembic's way to the database: a connection that was handed over, or the service's own settings."""
 
 from alembic import context
 from sqlalchemy import Connection

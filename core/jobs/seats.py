@@ -1,13 +1,13 @@
 """Meetings of sites: a federated job over several sites, each with a worker of its own, begins when all have offered.
 
-A free worker offers the site's seat until some time; this claims nothing. The offer that completes the sites takes the
-job with all its sites in one transaction, and gives each seat the key by which the sites recognise each other. No job
-is ever half claimed. A worker that has waited in vain takes its offer back, and is free again.
+A free worker offers a session of its site until some time; this claims nothing. The offer that completes the sites
+takes the job with all its sites in one transaction. It gives each session the key by which the sites recognise each
+other. No job is ever half claimed. A worker that has waited in vain takes its offer back, and is free again.
 
-From then on every seat beats for its own lease, and the job's lasts as long as the shortest of them: one silent site is
-the loss of the attempt, for all. A seat whose trainers have ended says how, and leaves; the last one to leave is told
-what all have said, and writes what becomes of the job. Locks are those of `core.jobs.federations`: the owner, the
-federated job, its clients; seats change under the job's lock.
+From then on every session beats for its own lease, and the job's lasts as long as the shortest of them: one silent site
+is the loss of the attempt, for all. A session whose trainers have ended reports their outcome, and leaves. The last one
+to leave gets all outcomes, and writes the end of the job. Locks are those of `core.jobs.federations`: the owner, the
+federated job, its sites; sessions change under the job's lock.
 """
 
 import secrets
@@ -36,7 +36,7 @@ LEASES: Final = 3
 
 @dataclass(frozen=True)
 class Party:
-    """A worker that may take a seat."""
+    """A worker that may offer a session of its site."""
 
     worker: str
     """The supervisor's name."""
@@ -46,15 +46,15 @@ class Party:
 
 @dataclass(frozen=True)
 class ClaimedSlot:
-    """A seat in an attempt that has begun."""
+    """A site's session in an attempt that has begun."""
 
     federation: FederationClaim
-    """With all clients that take part, those of other sites too."""
+    """With all sites that take part."""
     sealed_key: str
 
 
 def context_of(job_id: str, attempt: int, site: str) -> str:
-    """Return what a seat's sealed key is about."""
+    """Return the context that binds a sealed key to its session: job, attempt and site."""
     return f"{job_id}/{attempt}/{site}"
 
 
@@ -69,12 +69,12 @@ def offer(
     lease_seconds: float,
     skip: Collection[str] = (),
 ) -> str | None:
-    """Offer a seat in the next federated job of several sites; begin the attempt where that completes them.
+    """Offer a session in the next federated job of several sites; begin the attempt where that completes them.
 
     Args:
         session: an open write transaction.
         party: the worker and site that offer.
-        public_key: its own, fresh, to be told the meeting key by.
+        public_key: its own, fresh; the meeting key is sealed for it.
         takes: the devices, as jobs name them, that it can serve now.
         most_running: jobs of one principal that may run at a time.
         seat_seconds: the length of an offer.
@@ -109,7 +109,7 @@ def offer(
 
 
 def _begin(session: Session, job: Job, worker: str, at: float, lease_seconds: float) -> None:
-    """Take a federated job whose lock the caller holds, where every site that is left in it offers a seat."""
+    """Take a federated job whose lock the caller holds, where every site that is left in it offers a session."""
     needed = {client.site for client in clients_of(session, job.id) if client.state == "queued"}
     seats = {seat.site: seat for seat in _seats(session, job.id, attempt=0) if seat.until > at and seat.site in needed}
     if seats.keys() != needed:
@@ -123,7 +123,7 @@ def _begin(session: Session, job: Job, worker: str, at: float, lease_seconds: fl
 
 
 def taken(session: Session, party: Party, job_id: str) -> ClaimedSlot | None:
-    """Return the seat that an offer has become, None while it still stands; reads only.
+    """Return the session that an offer has become, None while it still stands; reads only.
 
     Raises:
         StaleAttempt: the offer is gone, or the attempt that it led to is.
@@ -154,7 +154,7 @@ def withdraw(session: Session, party: Party, job_id: str) -> bool:
 
 
 def beat(session: Session, claim: Claim, party: Party, lease_seconds: float) -> Beat:
-    """Extend a seat's lease, and the job's to the shortest of its seats'; one that has run out is never revived."""
+    """Extend a session's lease, and the job's to the shortest of its sessions'; an expired one is never revived."""
     try:
         job, at = hold(session, claim, RUNNING)
         seat = _own(session, claim, party)
@@ -166,7 +166,7 @@ def beat(session: Session, claim: Claim, party: Party, lease_seconds: float) -> 
 
 
 def leave(session: Session, claim: Claim, party: Party, outcome: str) -> list[str] | None:
-    """Say how a seat's trainers ended, which all have; return what every seat has said where it is the last to leave.
+    """Report the outcome of a session whose trainers have all ended; return all outcomes to the last one to leave.
 
     Args:
         session: an open write transaction.
@@ -188,11 +188,11 @@ def leave(session: Session, claim: Claim, party: Party, outcome: str) -> list[st
 
 
 def announce(session: Session, client: Claim, address: str) -> None:
-    """Note where the clients of an attempt meet; for the one of them who keeps the place.
+    """Note the address at which the sites of an attempt meet; for the site that listens there.
 
     Args:
         session: an open write transaction.
-        client: that client's own claim.
+        client: that site's own claim.
         address: HOST:PORT as the others reach it.
 
     Raises:
@@ -209,7 +209,7 @@ def announce(session: Session, client: Claim, address: str) -> None:
 
 
 def address(session: Session, client: Claim) -> str | None:
-    """Return where the clients of an attempt meet, None while nobody has said; reads only.
+    """Return the address at which the sites of an attempt meet, None while none is noted; reads only.
 
     Raises:
         StaleAttempt: the attempt is over.
@@ -223,7 +223,7 @@ def address(session: Session, client: Claim) -> str | None:
 
 
 def _lease(session: Session, job: Job) -> None:
-    """Let a job's lease, and its clients', last as long as the shortest of the seats that have not left."""
+    """Let a job's lease, and its sites', last as long as the shortest of the sessions that have not left."""
     lasting = [seat.until for seat in _seats(session, job.id, job.attempt) if seat.outcome is None]
     job.lease_until = max(job.lease_until or 0.0, min(lasting))
     session.flush()
@@ -231,7 +231,7 @@ def _lease(session: Session, job: Job) -> None:
 
 
 def _own(session: Session, claim: Claim, party: Party) -> SiteSlot:
-    """Return a party's seat in an attempt.
+    """Return a party's session in an attempt.
 
     Raises:
         StaleAttempt: it has none.

@@ -212,5 +212,5 @@ def record_weights(norms: Tensor, weights: Weights) -> Tensor:
 
 
 def counts_once(sampling: Tensor) -> Tensor:
-    """Say which records count more than zero times and at most once; others are null records."""
+    """Say which records count more than zero times and at most once; others are excluded rows."""
     return (sampling > 0) & (sampling <= 1)

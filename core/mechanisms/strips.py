@@ -135,9 +135,9 @@ class Strips:
     def settled(self, leading: NDArray[np.uint16], places: NDArray[np.int64], more: Words) -> NDArray[np.int64]:
         """Return draws by the first bits of their events and their places in a cell, shape (count,).
 
-        Words for more are taken in this order: one for each undecided event, then two for each test, its cell's and V.
-        Each failed test takes one more: its first 16 bits are the new event's, its last ones the new place's. The same
-        then holds for those.
+        Words for more are taken in this order: one for each undecided event, then two for each test (its cell's and
+        V's). Each failed test takes one more: its first 16 bits for a new event, its last ones for a new place; and so
+        on.
 
         Args:
             leading: shape (count,).

@@ -300,7 +300,7 @@ typedef float singles __attribute__((vector_size(32), aligned(4), may_alias));
 typedef uint32_t words __attribute__((vector_size(32), aligned(4), may_alias));
 
 /* All bits of a record that is included, or none: what is left out is read, and zeros stand in its place before any float
- * operation, whatever it was. So it is the same bytes as a null record, which is zeros in memory.
+ * operation, whatever it was. So it is the same bytes as an excluded row, which is zeros in memory.
  */
 #define KEPT(included, i) ((included) ? -(uint32_t)((included)[i] != 0) : ~(uint32_t)0)
 
@@ -568,7 +568,7 @@ int64_t farthing_sum(const double *x, int64_t rows, int64_t width, double *score
  *
  * score:   2 * rows; written over.
  * margin:  2 * rows, and then written over by 2 * following.
- * inverse: rows; zero for null records.
+ * inverse: rows; zero for excluded rows.
  * clip:    infinite: none at either point.
  * theta:   2 * width; not read where nothing follows.
  *
@@ -597,7 +597,7 @@ int64_t farthing_difference(const double *x, int64_t rows, int64_t width, double
  * score:   rows; written over.
  * margin:  rows, and then written over by those that follow; or NULL: the scores are the numbers, weights, inverse and
  *          theta are not read, and what follows is brought to the cache alone.
- * inverse: rows; zero for null records.
+ * inverse: rows; zero for excluded rows.
  * squared: 0 or 1.
  * room:    64 * stride, zeros before the first call, as what stands behind a row's width stays; written over.
  * sums:    stride * stride; added to. Below the diagonal some entries are, and others not.
@@ -672,7 +672,7 @@ int64_t farthing_single_margins(const double *table, int64_t stride, int64_t wid
  *
  * A record's number is as in `farthing_sum`, LEAST_SINGLE its least and its highest the clip times the inverse of its norm, at most `largest`, and
  * it is rounded to single precision. Records that are left out are zeros, and nothing else asks which they are: so is a
- * null record, and one cannot be told from the other. A part's sum is multiplied by `scale` and truncated.
+ * excluded row, and one cannot be told from the other. A part's sum is multiplied by `scale` and truncated.
  *
  * score:    count.
  * margin:   count.

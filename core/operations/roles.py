@@ -1,9 +1,9 @@
 """A login of each site to the shared PostgreSQL, with the rights that the site's own API and workers need alone.
 
 The role's name says whose it is: `farthing_site_north`. It owns nothing, so that it can neither change tables nor turn
-their triggers off. It makes no principals and no keys, and lifts no freeze. Rows that are one site's (its records, its
-workers, its seats, its weights) are changed by that site's role alone: a trigger looks at who asks. All else, the
-ledger first of all, is shared and has to be: any site's worker settles jobs with clients of all.
+their triggers off. It makes no principals and no keys, and lifts no freeze. Rows that are one site's (its records,
+workers, sessions and weights) are changed by that site's role alone: a trigger checks the role. All else, the ledger
+first of all, is shared and has to be: any site's worker settles jobs with clients of all.
 """
 
 from typing import Final

@@ -106,7 +106,7 @@ class Facts(Frozen):
     ``part_rows`` rows, and integers add up these parts. None: float64 parts of PART_UNITS units.
     """
 
-    units: int = Field(gt=0, description="n, the number of units, null records included")
+    units: int = Field(gt=0, description="n, the number of units, excluded rows included")
     dimension: int = Field(gt=0, description="p, the number of parameters, an unknown scale included")
     adjacency: Adjacency
     gradient_bound: float = Field(gt=0)

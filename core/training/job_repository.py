@@ -91,7 +91,7 @@ class JobRepository:
         return taken
 
     def offer(self, takes: Sequence[str], skip: Collection[str]) -> Offer | None:
-        """Offer a seat in the next federated job of several sites; None where there is none, or nobody reaches us.
+        """Offer a session in the next federated job of several sites; None where there is none, or nobody reaches us.
 
         Args:
             takes: the devices, as jobs name them, that a free slot serves.
@@ -200,7 +200,7 @@ class JobRepository:
         return ClaimedSite(client.claim, number, None if key is None else key.hex())
 
     def beat(self, claim: Claim, *, seated: bool = False) -> jobs.Beat:
-        """Extend a lease; that of this site's seat where others have seats, too.
+        """Extend a lease; that of this site's session where other sites have one, too.
 
         Raises:
             Unreachable: the database does not answer.

@@ -1,4 +1,4 @@
-"""A site's seat in one attempt at a federated job: the facts that its process gets beside its own claim."""
+"""A site's session in one attempt at a federated job: the facts that its process gets beside its own claim."""
 
 from pydantic import Field
 

@@ -35,7 +35,7 @@ class ClaimedJob:
 
 @dataclass(frozen=True)
 class Offer:
-    """A seat that is kept free in a federated job of several sites."""
+    """A session that is offered in a federated job of several sites."""
 
     job_id: str
     reader: Reader

@@ -77,7 +77,7 @@ def kink() -> Kink:
 
 
 def records() -> tuple[NetworkProblem, Facts]:
-    """Return null records, the first of them x, and behind it the ones at the kink."""
+    """Return excluded rows, the first of them x, and behind it the ones at the kink."""
     width = kink().width
     features, present = torch.zeros(UNITS, width), torch.zeros(UNITS, dtype=torch.bool)
     features[1 : 1 + KINKED], present[1 : 1 + KINKED] = kink().record, True

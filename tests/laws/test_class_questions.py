@@ -131,7 +131,7 @@ def worst(case: Case, adjacency: Adjacency, count: int = 1) -> float:
     largest = 0.0
     for at in wheres:
         found = torch.stack([one.bounded_sum(case.question, public, at) for one in problems])
-        found = torch.cat((found, torch.zeros_like(found[:1])))  # of a null record
+        found = torch.cat((found, torch.zeros_like(found[:1])))  # of an excluded row
         moved = torch.cdist(found, found) if adjacency is Adjacency.REPLACE_ONE else found.norm(dim=-1)
         largest = max(largest, float(moved.max()))
     return largest

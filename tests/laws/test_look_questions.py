@@ -137,7 +137,7 @@ def terms(case: Case, at: Tensor, problems: list[LinearProblem]) -> Tensor:
     """Return the answer about each record alone, in the question's units: entries on and above a diagonal."""
     public = known(1, Adjacency.ZERO_OUT, case.loss)
     found = torch.stack([one.bounded_sum(case.question, public, at) for one in problems])
-    found = torch.cat((found, torch.zeros_like(found[:1])))  # of a null record
+    found = torch.cat((found, torch.zeros_like(found[:1])))  # of an excluded row
     return found[(..., *torch.triu_indices(*found.shape[1:]))] if found.ndim > 2 else found
 
 

@@ -140,7 +140,7 @@ class TestBoundedError:
     @settings(max_examples=100, deadline=None)
     @given(seed=st.integers(0, 2**32 - 1), clip=st.sampled_from([1.0, 1.9021172, 1e-5]))
     def test_terms_that_lie_together_move_sums_by_their_diameter(self, seed: int, clip: float) -> None:
-        """Terms of norm up to C whose last entry is in [-C, C/2]: up to 1.7 C apart, and null records among them."""
+        """Terms of norm up to C whose last entry is in [-C, C/2]: up to 1.7 C apart, and excluded rows among them."""
         draws = np.random.default_rng(seed)
         flat, last = sqrt(0.5) * clip, np.array([-0.5, 0.5]) * clip
         diameter = sqrt((2 * flat) ** 2 + (last[1] - last[0]) ** 2)

@@ -1,4 +1,4 @@
-"""Records out of storage: order, null records, targets, and a file that is not the stored one."""
+"""Records out of storage: order, excluded rows, targets, and a file that is not the stored one."""
 
 import io
 import shutil

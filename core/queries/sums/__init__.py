@@ -18,7 +18,7 @@ class Problem(Protocol):
 
     @property
     def units(self) -> int:
-        """n, null records included."""
+        """n, excluded rows included."""
 
     @property
     def dimension(self) -> int:
@@ -51,8 +51,8 @@ class Problem(Protocol):
             other: float64, shape (p,): the second point of a question about two; None for others.
             rows: int64 indices to read, shape (m,), m public; default all. Parts are then parts of this list.
             included: bool, shape (n,), or (m,) for a list: records left out are read and count as zero. In a list zeros
-                stand in its place before any arithmetic, as in that of a null record: the sum is a function of what the
-                list's slots hold, and does not tell one from the other.
+                stand in its place before any arithmetic, as in that of an excluded row: the sum is a function of what
+                the list's slots hold, and does not tell one from the other.
 
         Returns:
             The shape of what is summed, symmetric for a curvature, (K, p) for a list; where the records are.

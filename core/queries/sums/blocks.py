@@ -138,7 +138,7 @@ class BlockProblem(ABC):
 
     @property
     def units(self) -> int:
-        """n, null records included."""
+        """n, excluded rows included."""
         return self._records.features.shape[-2]
 
     @property

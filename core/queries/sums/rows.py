@@ -240,7 +240,7 @@ class Block:
 
 
 def inverses(records: Records) -> Tensor:
-    """Return one over each record's norm, shape (m,); zero for null records, all of which is zeros then."""
+    """Return one over each record's norm, shape (m,); zero for excluded rows, all of which is zeros then."""
     return torch.where(records.norms > 0, records.norms.reciprocal(), 0.0)
 
 

@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 
 
 def limits(records: Records, bound: float) -> Tensor:
-    """Return the largest numbers whose products with x have at most a norm; infinite for null records."""
+    """Return the largest numbers whose products with x have at most a norm; infinite for excluded rows."""
     return records.norms.reciprocal().mul_(bound)
 
 
@@ -56,7 +56,7 @@ class ClippedRecords:
         return _Block(*(one.numpy() for one in several))
 
     def _limit(self) -> Tensor:
-        """Return the largest numbers; zero for null records, all of which is zeros then, as what is left out is."""
+        """Return the largest numbers; zero for excluded rows, all of which is zeros then, as what is left out is."""
         return torch.where(self._records.norms > 0, limits(self._records, self.bound), 0.0)
 
     def listed(self, rows: NDArray[np.int64], included: Tensor | None) -> _Block:

@@ -81,7 +81,7 @@ class SingleRecords:
         self._first = -(-self._width // 2)
         row = -(-(self._first + _BESIDE) // _LINE_NUMBERS) * _LINE_NUMBERS
         table = torch.zeros(-(-self.units // PART_ROWS) * PART_ROWS, row, dtype=torch.float64)  # torch aligns to lines
-        kept = (records.norms <= LARGEST) & (records.weights > 0)  # all others are zeros, as null records are
+        kept = (records.norms <= LARGEST) & (records.weights > 0)  # all others are zeros, as excluded rows are
         features = table.view(torch.float32)[: self.units, : self._width]
         features.copy_(records.features).masked_fill_(~kept.unsqueeze(-1), 0.0)
         for block in features.split(BLOCK_ROWS):  # type: ignore[no-untyped-call] # torch's stub has no types

@@ -58,7 +58,7 @@ class TableProblem:
 
     @property
     def units(self) -> int:
-        """n, null records included."""
+        """n, excluded rows included."""
         return self._values.shape[0]
 
     @property

@@ -39,7 +39,7 @@ class Records(NamedTuple):
         return self.of([make(one) for one in self.tensors])
 
     def listed(self, rows: Tensor, included: Tensor | None) -> "Records":
-        """Return copies of the records of a list, with zeros in place of what is left out, as null records are."""
+        """Return copies of the records of a list, with zeros in place of what is left out, as excluded rows are."""
         chosen = self.each(lambda one: one.index_select(0, rows))
         if included is not None:
             for one in chosen.tensors:

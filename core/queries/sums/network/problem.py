@@ -125,7 +125,7 @@ class NetworkProblem:
 
     @property
     def units(self) -> int:
-        """n, null records included."""
+        """n, excluded rows included."""
         return len(self._records.features)
 
     @property
