@@ -168,6 +168,7 @@ def _epsilon_of_spent(context: Context, scope: Scope, held: Balance) -> float:
 
     def load() -> Composition:
         with context.database.read() as session:
+            # A thread runs this later: it gives the key of the state that it reads, not of the asked one.
             found = session.get_one(Scope, scope.id)
             charged = executed(session, scope.id)
             return Composition(_key(found, balance(session, scope.id)), compose(charged), len(charged), delta)

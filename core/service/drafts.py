@@ -189,6 +189,7 @@ def mend(context: Context, caller: Caller, dataset_id: str, changes: object) -> 
         return _view(context, dataset, draft), gone
 
     view, gone = context.database.run(work)
+    # After the commit: a change that is rolled back must still have its file.
     discard(context, gone)
     return view
 
@@ -241,6 +242,7 @@ def seal(context: Context, caller: Caller, dataset_id: str) -> DatasetView:
         if dataset.state == "ready":
             return dataset_view(session, dataset)
         draft = _unsealed(session, dataset)
+        # The comparison was of what the first look found; another file or declaration needs another one.
         if (dataset.location, draft.declared) != (location, declared):
             raise Conflict(_CHANGED)
         refuse_ended(session, caller)
@@ -263,6 +265,7 @@ def erase_late(context: Context, older_than_seconds: float = KEPT_SECONDS) -> li
         begun = []
         for dataset_id in session.execute(old.order_by(Dataset.id)).scalars().all():
             dataset = rows.lock(session, dataset_id)
+            # It may have been sealed while this waited for its lock.
             if dataset.state == "pending":
                 dataset.state = "erasing"
                 begun.append(dataset_id)

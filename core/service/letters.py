@@ -66,6 +66,7 @@ def message(settings: ServiceSettings, address: str, subject: str, text: str) ->
     made["To"] = address
     made["Subject"] = subject
     made["Date"] = formatdate()
+    # Without a domain the library takes the name of this host, and every mail would show it.
     made["Message-ID"] = make_msgid(domain=settings.mail_from.rpartition("@")[2])
     made["Auto-Submitted"] = "auto-generated"
     made.set_content(text)

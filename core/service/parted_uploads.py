@@ -118,6 +118,7 @@ def _part_size(context: Context, file_bytes: int, part_bytes: int | None) -> int
             FieldError("/bytes", "send fewer rows, leave out undeclared columns, or use Parquet"),
             limit_bytes=most,
         )
+    # Rounded up, so that the last part never passes the number of parts.
     least = -(-file_bytes // MOST_PARTS)
     size = max(PART_BYTES, least) if part_bytes is None else part_bytes
     if size < least:

@@ -92,6 +92,7 @@ class Passes:
         with self._lock:
             if not is_over:
                 return self._last.get(scope_id), True
+            # The outcome is given once; a newer pass of this caller stays.
             if self._asked.get(key) is mine:
                 del self._asked[key]
         if mine.outcome is None:
@@ -133,4 +134,5 @@ class Passes:
                 while len(self._last) > _MOST:
                     self._last.popitem(last=False)
             one.ended = time.monotonic()
+        # Last, for whoever waits reads the outcome at once.
         one.is_over.set()

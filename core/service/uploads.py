@@ -89,6 +89,7 @@ def create(
         return body, False
 
     with context.database.read() as session:
+        # A repeated request would be refused as a copy of the very dataset that it made.
         answered = key is not None and queries.is_answered(session, caller.id, ROUTE, key)
     with _Stored(context, caller.id, metadata, media, pieces, new_id("ds"), may_repeat=answered) as stored:
         answer = stored.commit(work)
@@ -265,6 +266,7 @@ class _Stored:
 
         answer = self._context.database.run(keep)
         with self._context.database.read() as session:
+            # The row decides: a replayed answer leaves this file without one.
             self._kept = rows.is_kept(session, self._location)
         return answer
 
