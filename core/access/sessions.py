@@ -102,7 +102,7 @@ def make_link(session: Session, key_id: str) -> str:
     at = clock.read(session)
     session.execute(delete(SignInLink).where(SignInLink.expires_at <= at))
     own = select(SignInLink.digest).where(SignInLink.key_id == key_id).order_by(SignInLink.expires_at.desc())
-    surplus = session.execute(own.offset(MOST_LINKS - 1)).scalars().all()
+    surplus = session.execute(own.offset(MOST_LINKS - 1)).scalars().all()  # the new link is the last of them
     session.execute(delete(SignInLink).where(SignInLink.digest.in_(surplus)))
     token = secrets.token_urlsafe(TOKEN_BYTES)
     session.add(SignInLink(digest=_digest(token), key_id=key_id, expires_at=at + LINK_SECONDS))

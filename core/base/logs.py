@@ -43,6 +43,7 @@ def configure(process: str) -> FilteringBoundLogger:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(Template(process))
     root = logging.getLogger()
+    # In place of all others, which would write texts and arguments that may hold records.
     root.handlers = [handler]
     root.setLevel(logging.WARNING)
     logger: FilteringBoundLogger = structlog.get_logger()

@@ -252,7 +252,7 @@ class ServiceSettings(BaseSettings):
         for name in ("database", "broker"):
             url, password = values.get(f"{name}_url"), values.get(f"{name}_password")
             if url and password:
-                values[f"{name}_url"] = with_password(url, password)
+                values[f"{name}_url"] = with_password(url, password)  # now, for the model is frozen once made
         return values
 
     @cached_property
