@@ -291,5 +291,6 @@ def with_password(url: str, password: str) -> str:
     parts = urlsplit(url)
     if parts.password is not None or not parts.hostname:
         return url
+    # Not `hostname`, which lacks the port and the brackets of an IPv6 address.
     place = parts.netloc.rpartition("@")[2]
     return parts._replace(netloc=f"{parts.username or ''}:{quote(password, safe='')}@{place}").geturl()

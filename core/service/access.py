@@ -181,6 +181,7 @@ def take(context: Context, caller: Caller, dataset_id: str, principal_id: str) -
         take_in(session, caller.id, dataset_id, dataset.scope_id, principal_id)
 
     context.database.run(work)
+    # After the commit: jobs that wait end in transactions of their own, some at a time.
     end_waiting(context, principal_id)
 
 

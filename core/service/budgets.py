@@ -91,7 +91,7 @@ def empty_budget(session: Session, scope_id: str) -> Balance:
         terms = balance(session, scope_id).terms
         nothing = (0,) * len(terms.orders)
         if len(_EMPTY) >= _MOST_KEPT:
-            _EMPTY.clear()
+            _EMPTY.clear()  # terms never change and are read again
         _EMPTY[scope_id] = Balance(terms, nothing, nothing)
     return _EMPTY[scope_id]
 

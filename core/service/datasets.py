@@ -236,6 +236,7 @@ def erase_parts(context: Context, names: Iterable[str]) -> None:
 
 def remove_leftovers(context: Context) -> int:
     """Remove what uploads and decodings that were killed left behind; return how many files."""
+    # Longer than any upload and its decoding take, so that none under way loses its file.
     oldest_seconds = 2 * context.settings.decode_seconds + _LONGEST_UPLOAD_SECONDS
     return remove_partial(context.settings.spool_path, older_than_seconds=oldest_seconds)
 

@@ -236,6 +236,7 @@ def _added(terms: Terms, charges: Sequence[tuple[str, Vector]]) -> dict[str, str
     for name, charge in charges:
         sums[name] = _sum(sums.get(name, ()), charge)
     nothing = (0,) * len(terms.orders)
+    # Of the empty budget: at another head the same charge would show another share.
     shares = {name: percent_of(terms, nothing, nothing, charge) for name, charge in sums.items()}
     return {name: write_share(shares[name]) for name in sorted(shares, key=lambda one: shares[one], reverse=True)}
 

@@ -151,7 +151,7 @@ def _decide(context: Context, submissions: Sequence[Submission]) -> list[StoredA
             (frozenset(part.scope_id for part in submission.plan.parts), submission.caller.id)
             for submission in submissions
         ]
-        if len(set(sharing)) == 1:
+        if len(set(sharing)) == 1:  # apart they would wait for the same locks
             raise
     answers: dict[int, StoredAnswer | Exception] = {}
     for each in dict.fromkeys(sharing):
@@ -257,7 +257,7 @@ def _row(submission: Submission, part: EstimatedJob, at: float, spec: Mapping[st
         owner_id=submission.caller.id,
         dataset_id=part.dataset_id,
         scope_id=part.scope_id,
-        grant_id=None,
+        grant_id=None,  # `accounts_of` fills it, under the scopes' locks
         spec=spec,
         optimizer=asked.optimizer.kind,
         steps=part.steps,

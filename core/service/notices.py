@@ -117,6 +117,7 @@ def _read(session: Session, context: Context) -> int:
         return 0
     now = clock.read(session)
     look = RowsLook(
+        # Events from before the oldest target are for nobody.
         since=max(mark.at - AGAIN_SECONDS, min(one.since for one in targets)),
         until=queries.grid_time(session, settings.visible_grid_seconds),
         now=now,

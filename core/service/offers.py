@@ -71,7 +71,7 @@ class Kept:
             if dataset.id in self._kept:
                 self._kept.move_to_end(dataset.id)
                 return self._kept[dataset.id]
-        made = tuple(_typical(dataset, scope, terms))
+        made = tuple(_typical(dataset, scope, terms))  # outside the lock: at worst two threads plan the same
         with self._lock:
             self._kept[dataset.id] = made
             if len(self._kept) > self._most:

@@ -84,6 +84,7 @@ def begin(
                 return stored.body, True
         refuse_ended(session, caller)
         quotas.announce(context, session, caller.id, file_bytes)
+        # Again, under the lock: a rival may have sent the records meanwhile.
         uploads.refuse_filled(datasets_rows.lock(session, dataset_id))
         if rows.open_count(session, caller.id) >= MOST_OPEN:
             raise Conflict(f"{MOST_OPEN} uploads of yours are open: complete one, or end one by DELETE.")

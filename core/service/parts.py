@@ -184,7 +184,7 @@ def complete(context: Context, caller: Caller, dataset_id: str, upload_id: str) 
             raise Conflict(_CHANGED)
         # Without the upload's key nobody reads a copy of its parts.
         locked.completed_at, locked.wrapped_key = clock.read(session), None
-        gone[:] = rows.drop_parts(session, upload_id)
+        gone[:] = rows.drop_parts(session, upload_id)  # replaced, for the transaction may be run again
 
     try:
         content = rows.contents(open_storage(context.settings), upload_id, key_of(context, upload), found)

@@ -52,7 +52,7 @@ def signed(
         NotReady: there is no key to sign with.
         LedgerBusy, LedgerFrozen: the witness does not answer, or is gone.
     """
-    keys = load_signing_keys(context.settings)
+    keys = load_signing_keys(context.settings)  # first: without a key all the rest is in vain
     issuer = installation(context.database)
     with context.database.read() as session:
         heads = {scope_id: session.get_one(Scope, scope_id).seq for scope_id in scopes(session)}

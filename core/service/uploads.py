@@ -136,7 +136,7 @@ def fill(
 
     def work(session: Session, arrived: Arrived) -> tuple[DatasetView, str | None]:
         dataset = rows.lock(session, dataset_id)
-        refuse_filled(dataset)
+        refuse_filled(dataset)  # again, under the lock: a rival may have been first
         if within is not None:
             within(session)
         before = dataset.location
@@ -219,7 +219,7 @@ class _Stored:
                 self._check(compared, metadata, may_repeat=may_repeat)
                 if not may_repeat:
                     refuse_many_excluded(decoded.report, metadata)
-            self._storage.put(target.path, location)
+            self._storage.put(target.path, location)  # before its row, which must not name a file that is missing
         except BaseException:
             self._remove()
             raise
