@@ -45,7 +45,7 @@ def find_all(session: Session, tokens: Iterable[str]) -> dict[str, KeyHolder]:
     by_digest = {_digest(token): token for token in tokens}
     at = clock.now()
     due = ConsoleSession.seen_at < at - TOUCH_SECONDS
-    rows = session.execute(
+    rows = session.execute(  # columns and no objects: it runs with every request
         select(ConsoleSession.digest, ApiKey.id, Principal.id, Principal.name, Principal.role, ApiKey.made_by, due)
         .select_from(ConsoleSession)
         .join(ApiKey, ApiKey.id == ConsoleSession.key_id)

@@ -129,7 +129,7 @@ class Backlogs:
         """
         done = 0
         for scope_id, seq in heads.items():
-            if self._bad.get(scope_id) == seq:
+            if self._bad.get(scope_id) == seq:  # it has not grown since it failed
                 raise ScopeFrozen(REFUSAL)
             with self._lock:
                 one = self._running.get(scope_id)

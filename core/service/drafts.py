@@ -171,10 +171,11 @@ def mend(context: Context, caller: Caller, dataset_id: str, changes: object) -> 
     def work(session: Session) -> tuple[DraftView, str | None]:
         dataset = rows.lock(session, dataset_id)
         draft = _unsealed(session, dataset)
+        # The changes were merged into the declaration that the first look found.
         refuse_changed(session, dataset_id, declared)
         request = published(metadata)
         gone = None
-        if request["columns"] != dataset.columns:
+        if request["columns"] != dataset.columns:  # by which the cells of its file were read
             gone = dataset.location
             rows.forget_records(session, dataset)
             draft.sealed = None
@@ -182,7 +183,7 @@ def mend(context: Context, caller: Caller, dataset_id: str, changes: object) -> 
             fix = f"give {dataset.rows}, or send another file first"
             raise Invalid(f"The file has {dataset.rows} rows.", FieldError("/rows", fix))
         dataset.name, dataset.request, dataset.columns = metadata.name, request, request["columns"]
-        if dataset.location is None:
+        if dataset.location is None:  # else the size of its file stands there
             dataset.bytes = len(json.dumps(request))
         draft.declared = _declared(metadata)
         session.flush()

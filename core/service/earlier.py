@@ -72,6 +72,7 @@ def earlier(context: Context, owner_id: str) -> Earlier:
         for scope_id, digests in due.items():
             if any(identities.digest_of(session, dataset_id) != digest for dataset_id, digest in digests.items()):
                 bad[scope_id] = GONE
+    # Outside the snapshot, in which nothing can be written.
     for scope_id, reason in bad.items():
         freeze_unverified(context.database, scope_id, reason, "verifier")
     if bad:

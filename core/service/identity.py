@@ -179,6 +179,7 @@ def _refuse_same(session: Session, metadata: Metadata, same: Sequence[Known]) ->
     """Refuse the same records, unless declared otherwise in their scope, or leaving one without a released answer."""
     columns = metadata.model_dump(mode="json")["columns"]
     for one in same:
+        # Other columns in the same scope spend the same budget: that is only another declaration.
         if one.scope_id == metadata.scope and one.columns == columns and one.state == "ready":
             raise DuplicateDataset(
                 f"These records, with these columns, are already your dataset {one.dataset_id} in scope "

@@ -130,7 +130,7 @@ def store(context: Context, submissions: Sequence[Submission]) -> list[StoredAns
     answers: dict[int, StoredAnswer | Exception] = {}
     while len(answers) < len(submissions):
         waiting = [place for place in range(len(submissions)) if place not in answers]
-        first = {submissions[place].name: place for place in reversed(waiting)}
+        first = {submissions[place].name: place for place in reversed(waiting)}  # of rivals, the first to come
         turn = sorted(first.values())  # rivals with one key wait for each other, here as everywhere
         try:
             decided = _decide(context, [submissions[place] for place in turn])

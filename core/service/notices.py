@@ -112,7 +112,7 @@ def _targets(session: Session) -> list[Recipient]:
 
 def _read(session: Session, context: Context) -> int:
     settings = context.settings
-    mark, targets = _hold(session), _targets(session)
+    mark, targets = _hold(session), _targets(session)  # the lock first
     if not targets:
         return 0
     now = clock.read(session)

@@ -85,6 +85,7 @@ class Passes:
             if mine is None or not mine.is_fresh:
                 if len(self._running) >= _MOST:
                     raise LedgerBusy("Too many ledgers are being verified; ask again later.", retry_after_seconds=30)
+                # Callers share a pass that is under way, and each of them gets its outcome.
                 mine = self._asked[key] = self._running.get(scope_id) or self._begin(database, scope_id, caller_id)
                 while len(self._asked) > _MOST:
                     self._asked.popitem(last=False)

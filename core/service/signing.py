@@ -72,6 +72,7 @@ def signed(
         if not bad and job_id is not None:
             bad = _changed(session, ledgers, job_id)
         if not bad:
+            # In the snapshot that was verified, so that nothing else is signed.
             text = keys.sign(kind, canonical(told(session, issuer, ledgers)), clock.read(session))
     if not bad:
         _leave_marks(context, ledgers, trust)

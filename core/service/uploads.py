@@ -143,7 +143,7 @@ def fill(
         if metadata.seal:
             _fill(session, caller, dataset, metadata, arrived)
         else:
-            drafts.refuse_changed(session, dataset_id, declared)
+            drafts.refuse_changed(session, dataset_id, declared)  # the file was read by that one
             drafts.hold_records(session, caller, dataset, arrived)
         return dataset_view(session, dataset), before
 
