@@ -69,6 +69,7 @@ def archive(database: Database, folder: Path, older_than_seconds: float) -> Audi
         at = clock.read(session)
         last = session.execute(select(AuditArchive).order_by(AuditArchive.seq.desc()).limit(1)).scalar_one_or_none()
         there = session.execute(select(func.count()).where(Audit.id <= last_id)).scalar_one()
+        # Identifiers follow processes' clocks, so a late line may sort before the last one of the file.
         if there != count:
             raise Conflict("Lines of that time came in meanwhile: run it again.")
         fields: dict[str, Any] = {
@@ -80,11 +81,13 @@ def archive(database: Database, folder: Path, older_than_seconds: float) -> Audi
             "digest": f"sha256:{digest}",
             "prev_hash": FIRST_HASH if last is None else last.hash,
         }
+        # The archive first: the trigger lets go only of lines that an archive names.
         session.execute(insert(AuditArchive).values(**fields, hash=hash_of(fields), created_at=at))
         session.execute(delete(Audit).where(Audit.id <= last_id))
         append(session, [Line(None, ACTION, path.name, 200, None, f"archive {fields['seq']}")], at)
         return session.get_one(AuditArchive, fields["seq"])
 
+    # Before the transaction: a crash in between leaves the lines twice, and never nowhere.
     partial.replace(path)
     try:
         return database.run(work)

@@ -46,7 +46,7 @@ def append(session: Session, lines: Sequence[Line], at: float | None = None) -> 
         {
             "id": new_id("evt"),
             "principal_id": line.principal_id,
-            "action": line.action[:100],
+            "action": line.action[:100],  # cut to the lengths of columns, which PostgreSQL enforces
             "target": line.target and line.target[:200],
             "status": line.status,
             "code": line.code,

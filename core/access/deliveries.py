@@ -115,6 +115,7 @@ def claim(session: Session, most: int, seconds: Callable[[str], float]) -> list[
     ranked = heads.where(first.c.rank == 1).subquery()
     wanted = select(ranked.c.id).where(ranked.c.rank <= EACH).order_by(ranked.c.next_at, ranked.c.id).limit(most)
     ids = session.execute(wanted).scalars().all()
+    # Due once more: a rival may have claimed one since the list was made.
     statement = select(Delivery).where(Delivery.id.in_(ids), *_due(at)).order_by(Delivery.id)
     locked = statement.with_for_update(skip_locked=True).execution_options(populate_existing=True)
     found = list(session.execute(locked).scalars())

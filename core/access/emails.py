@@ -75,7 +75,9 @@ def code_of(row: MailAddress, key: bytes) -> str:
         row: with the nonce of the last code.
         key: derived from the master key for nothing else.
     """
+    # The address is part of it, so that its code confirms no other one.
     text = f"{row.id} {row.nonce} {row.address}".encode()
+    # Of 64 bits, so that no code of eight digits is noticeably likelier than another.
     number = int.from_bytes(hmac.digest(key, text, "sha256")[:8])
     return str(number % 10**_DIGITS).zfill(_DIGITS)
 

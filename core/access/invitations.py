@@ -68,6 +68,7 @@ def take(session: Session, token: str) -> Invitation | None:
     found = session.execute(
         select(Invitation).where(Invitation.digest == _digest(token), *_open(clock.read(session))).with_for_update()
     ).scalar_one_or_none()
+    # Under the maker's lock: a disabling that is under way ends first, and counts.
     if found is None or lock(session, found.made_by).disabled_at is not None:
         return None
     return found

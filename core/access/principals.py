@@ -25,7 +25,7 @@ from core.db.tables import ROLES, ApiKey, Principal
 KEY_BYTES: Final = 32
 TOUCH_SECONDS: Final = 60.0
 _SALT_BYTES: Final = 16
-_PERSON: Final = b"farthing api key"
+_PERSON: Final = b"farthing api key"  # 16 bytes, the most that BLAKE2b takes
 """BLAKE2b's personalisation: a hash of ours is no hash of anything else."""
 _MADE_HERE: Final = re.compile(rf"{OURS}([0-9a-z]{{26}})_.+", re.ASCII)
 
@@ -174,6 +174,7 @@ def lock(session: Session, principal_id: str) -> Principal:
     Raises:
         NotFound: there is none.
     """
+    # FOR NO KEY UPDATE: new rows that refer to the principal, such as datasets, need not wait.
     statement = select(Principal).where(Principal.id == principal_id).with_for_update(key_share=True)
     found = session.execute(statement.execution_options(populate_existing=True)).scalar_one_or_none()
     if found is None:
@@ -210,6 +211,7 @@ def touch(session: Session, key_ids: Iterable[str]) -> None:
     """Note that keys were used, at most once a minute each; one that somebody holds is left to him."""
     at = clock.read(session)
     due = or_(ApiKey.last_used_at.is_(None), ApiKey.last_used_at < at - TOUCH_SECONDS)
+    # Two statements, for an UPDATE cannot skip rows that others hold.
     free = select(ApiKey.id).where(ApiKey.id.in_(list(key_ids)), due).with_for_update(skip_locked=True)
     found = session.execute(free).scalars().all()
     session.execute(update(ApiKey).where(ApiKey.id.in_(found)).values(last_used_at=at))

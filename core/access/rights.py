@@ -26,6 +26,7 @@ def allowed(session: Session, wanted: Iterable[Pair]) -> set[Pair]:
         Dataset.id.in_({dataset for _, dataset in pairs}),
         may_use(),
     )
+    # The two lists admit every combination: only the wanted pairs are kept.
     return {(row[0], row[1]) for row in session.execute(statement)} & pairs
 
 

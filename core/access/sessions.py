@@ -45,7 +45,7 @@ def find_all(session: Session, tokens: Iterable[str]) -> dict[str, KeyHolder]:
     by_digest = {_digest(token): token for token in tokens}
     at = clock.now()
     due = ConsoleSession.seen_at < at - TOUCH_SECONDS
-    rows = session.execute(
+    rows = session.execute(  # columns and no objects: it runs with every request
         select(ConsoleSession.digest, ApiKey.id, Principal.id, Principal.name, Principal.role, ApiKey.made_by, due)
         .select_from(ConsoleSession)
         .join(ApiKey, ApiKey.id == ConsoleSession.key_id)
@@ -102,7 +102,7 @@ def make_link(session: Session, key_id: str) -> str:
     at = clock.read(session)
     session.execute(delete(SignInLink).where(SignInLink.expires_at <= at))
     own = select(SignInLink.digest).where(SignInLink.key_id == key_id).order_by(SignInLink.expires_at.desc())
-    surplus = session.execute(own.offset(MOST_LINKS - 1)).scalars().all()
+    surplus = session.execute(own.offset(MOST_LINKS - 1)).scalars().all()  # the new link is the last of them
     session.execute(delete(SignInLink).where(SignInLink.digest.in_(surplus)))
     token = secrets.token_urlsafe(TOKEN_BYTES)
     session.add(SignInLink(digest=_digest(token), key_id=key_id, expires_at=at + LINK_SECONDS))

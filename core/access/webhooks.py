@@ -85,6 +85,7 @@ def replace_secret(session: Session, webhook: Webhook, *, wrapped: str, previous
     webhook.wrapped, webhook.previous = wrapped, previous
     webhook.previous_until = clock.read(session) + BOTH_SECONDS
     webhook.key_id = key_id
+    # A new secret comes with another key, and mends no other reason.
     if webhook.off_reason == "key-ended":
         webhook.off_at = webhook.off_reason = None
     session.flush()

@@ -7,8 +7,8 @@ and unguessable.
 import secrets
 import time
 
-_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
-LETTERS = 26
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's: without i, l, o and u
+LETTERS = 26  # of 5 bits each, for 128 bits
 _RANDOM_BITS = 80
 
 

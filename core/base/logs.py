@@ -43,6 +43,7 @@ def configure(process: str) -> FilteringBoundLogger:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(Template(process))
     root = logging.getLogger()
+    # In place of all others, which would write texts and arguments that may hold records.
     root.handlers = [handler]
     root.setLevel(logging.WARNING)
     logger: FilteringBoundLogger = structlog.get_logger()
@@ -90,6 +91,7 @@ def _name_process(process: str, logger: WrappedLogger, name: str, event: EventDi
 def _tell_errors(logger: WrappedLogger, name: str, event: EventDict) -> EventDict:  # noqa: ARG001 - the hook's shape
     """Put an error's class and places in place of its traceback."""
     given = event.pop("exc_info", None)
+    # `log.exception` gives True and means the error that is being handled.
     error = sys.exception() if given is True else given
     if isinstance(error, BaseException):
         event.update(describe(error))

@@ -252,7 +252,7 @@ class ServiceSettings(BaseSettings):
         for name in ("database", "broker"):
             url, password = values.get(f"{name}_url"), values.get(f"{name}_password")
             if url and password:
-                values[f"{name}_url"] = with_password(url, password)
+                values[f"{name}_url"] = with_password(url, password)  # now, for the model is frozen once made
         return values
 
     @cached_property
@@ -291,5 +291,6 @@ def with_password(url: str, password: str) -> str:
     parts = urlsplit(url)
     if parts.password is not None or not parts.hostname:
         return url
+    # Not `hostname`, which lacks the port and the brackets of an IPv6 address.
     place = parts.netloc.rpartition("@")[2]
     return parts._replace(netloc=f"{parts.username or ''}:{quote(password, safe='')}@{place}").geturl()

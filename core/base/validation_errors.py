@@ -65,6 +65,7 @@ def field_errors(found: Sequence[Mapping[str, Any]], body: object) -> tuple[Fiel
             pointer += f"/{context['place']}/name"
         if "field" in context:
             pointer += f"/{context['field']}"
+        # A dict keeps the order and drops repeats: branches of a union report one field alike.
         fields[FieldError(pointer, said(error))] = None
     return tuple(fields)[:_MAX_ERRORS]
 
@@ -94,5 +95,6 @@ def _pointer(place: Sequence[int | str], body: object, *, missing: bool) -> str:
             here = here[part]
         elif not (missing and position == len(place) - 1):
             continue
+        # RFC 6901: `~` first, or the one of `~1` would be escaped again.
         parts.append(str(part).replace("~", "~0").replace("/", "~1"))
     return "".join(f"/{part}" for part in parts)

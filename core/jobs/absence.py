@@ -37,6 +37,7 @@ def lose_absent(session: Session, lease_seconds: float, patience_seconds: float)
     waits = (Job.state == "queued", Job.site == SEVERAL, Job.attempt > 0)
     lost = []
     for job_id in session.execute(select(Job.id).where(*waits).order_by(Job.created_at).limit(BATCH)).scalars().all():
+        # A job that somebody holds is about to change: the next sweep looks at it again.
         locked = select(Job).where(Job.id == job_id, *waits).with_for_update(key_share=True, skip_locked=True)
         job = session.execute(locked.execution_options(populate_existing=True)).scalar_one_or_none()
         if job is None or job.spec["federation"]["quorum"] is None:

@@ -246,6 +246,7 @@ def finish(session: Session, claim: Claim, release: Mapping[str, Any]) -> Model 
     parent, client, at = _hold_with_parent(session, claim)
     handed_in = _handed_in(session, parent)
     if handed_in is None:
+        # Kept at once: the loss of all other sites must not lose a release that is complete.
         handed_in = dict(release)
         kept = chain.canonical(handed_in).encode()
         session.add(Checkpoint(job_id=parent.id, chunk=0, attempt=parent.attempt, state=kept, created_at=at))
@@ -278,6 +279,7 @@ def end_misled(session: Session, claim: Claim, number: int) -> None:
     parent, client, at = _hold_with_parent(session, claim)
     clients = clients_of(session, parent.id, lock=True)
     begun = session.get_one(Attempt, (parent.id, parent.attempt)).started_at
+    # One claim notes one time for all its attempts, so this finds the sites that take part.
     started = select(Attempt.job_id).where(Attempt.started_at == begun, Attempt.job_id.in_([one.id for one in clients]))
     taking_part = set(session.execute(started).scalars())
     told = [one.place for one in clients if one.id in taking_part][number]

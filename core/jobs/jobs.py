@@ -226,7 +226,7 @@ def take(
         .execution_options(synchronize_session=False)
     )
     ensure(taken.rowcount == 1, f"{job.id} was locked as queued and is not")  # type: ignore[attr-defined]  # of a cursor
-    session.refresh(job)
+    session.refresh(job)  # the UPDATE did not go through this object
     session.add(Attempt(job_id=job.id, number=job.attempt, fence=job.fence, worker=worker, started_at=at))
     add_event(session, job, "running", at, attempt=job.attempt)
     session.flush()
@@ -241,7 +241,7 @@ def beat(session: Session, claim: Claim, lease_seconds: float) -> Beat:
         job, at = hold(session, claim, ("running", "cancelling"))
     except StaleAttempt:
         return Beat(alive=False)
-    job.lease_until = max(job.lease_until or 0.0, at + lease_seconds)
+    job.lease_until = max(job.lease_until or 0.0, at + lease_seconds)  # a longer one stays
     session.flush()
     if job.is_federated:
         federations.extend_leases(session, job)
@@ -266,7 +266,7 @@ def mark_opened(session: Session, claim: Claim, software: Mapping[str, Any] | No
     for opened in (job, parent):
         if opened is not None:
             attempt = session.get_one(Attempt, (opened.id, opened.attempt))
-            attempt.opened_at = attempt.opened_at or at
+            attempt.opened_at = attempt.opened_at or at  # the first time counts
             if opened is job:
                 attempt.software = attempt.software or software
     session.flush()

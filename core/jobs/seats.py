@@ -102,6 +102,7 @@ def offer(
     elif seat.attempt == 0 and seat.until > at and seat.worker != party.worker:
         return None  # a colleague waits already
     seat.worker, seat.attempt, seat.until, seat.public_key = party.worker, 0, at + seat_seconds, public_key
+    # Nothing of an earlier attempt may be taken for this one's.
     seat.sealed_key = seat.address = seat.outcome = None
     session.flush()
     _begin(session, job, party.worker, at, lease_seconds)
@@ -143,6 +144,7 @@ def taken(session: Session, party: Party, job_id: str) -> ClaimedSlot | None:
 
 def withdraw(session: Session, party: Party, job_id: str) -> bool:
     """Take an offer back; tell whether it still stood: an attempt may have begun in the meantime."""
+    # Under the job's lock no attempt begins in between.
     lock_job(session, job_id)
     mine = (
         SiteSlot.job_id == job_id,
@@ -224,6 +226,7 @@ def address(session: Session, client: Claim) -> str | None:
 
 def _lease(session: Session, job: Job) -> None:
     """Let a job's lease, and its sites', last as long as the shortest of the sessions that have not left."""
+    # Never empty: a beat is of one that has not left, and the last to leave does not come here.
     lasting = [seat.until for seat in _seats(session, job.id, job.attempt) if seat.outcome is None]
     job.lease_until = max(job.lease_until or 0.0, min(lasting))
     session.flush()

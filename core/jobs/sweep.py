@@ -61,6 +61,7 @@ def sweep(session: Session, lease_seconds: float, max_attempts: int, queue_deadl
         for job in _locked(session, Job.state.in_(("running", "cancelling")), Job.lease_until <= at):
             _free(session, job, at, max_attempts, swept)
     never_started = Job.started_at.is_(None) & (Job.expires_at <= at)
+    # These are candidates: a job that was put back waits from then on, not from its creation.
     for job in _locked(session, Job.state == "queued", never_started | (Job.created_at <= at - queue_deadline_seconds)):
         if _is_late(job, at) or waiting_since(session, job) <= at - queue_deadline_seconds:
             _expire(session, job, at)
@@ -93,6 +94,7 @@ def waiting_since(session: Session, job: Job) -> float:
 def _locked(session: Session, *conditions: ColumnElement[bool]) -> list[Job]:
     """Lock the oldest jobs that meet conditions and that nobody else holds; clients go with their federated job."""
     statement = (
+        # By scope, in the order in which all lock scopes, for each job's end locks its own.
         select(Job).where(Job.place.is_(None), *conditions).order_by(Job.scope_id, Job.created_at, Job.id).limit(BATCH)
     )
     locked = statement.with_for_update(key_share=True, skip_locked=True)
@@ -111,7 +113,7 @@ def contact(session: Session) -> tuple[float, float] | None:
 def _contact_seconds(session: Session, at: float, gap_seconds: float) -> float:
     """Return for how long sweeps have come without a gap longer than `gap_seconds`, and note this one."""
     since, last = contact(session) or (at, at)
-    if at - last > gap_seconds or last > at:
+    if at - last > gap_seconds or last > at:  # or the clock was set back
         since = at
     put_secret(session, CONTACT, f"{since!r} {at!r}")
     return at - since
@@ -126,7 +128,7 @@ def _free(session: Session, job: Job, at: float, max_attempts: int, swept: Swept
     lost = session.execute(
         select(func.count()).where(Attempt.job_id == job.id, Attempt.outcome == jobs.LOST)
     ).scalar_one()
-    if lost + 1 >= max_attempts:
+    if lost + 1 >= max_attempts:  # this attempt's own loss is not noted yet
         if job.is_federated:
             federations.end_all(session, job, at, jobs.LOST, charge="opened")
         else:
@@ -134,6 +136,7 @@ def _free(session: Session, job: Job, at: float, max_attempts: int, swept: Swept
         swept.failed.append(job.id)
     elif job.is_federated:
         federations.put_back(session, job, at, jobs.LOST)
+        # In neither list where it has succeeded: its release was handed in before.
         {"queued": swept.requeued, "failed": swept.failed}.get(job.state, []).append(job.id)
     elif ledger.affords_repeats(session, job):
         jobs.requeue(session, job, at, jobs.LOST)

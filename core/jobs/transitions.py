@@ -71,7 +71,7 @@ def end_failed(session: Session, job: Job, at: float, code: str, *, charge: Char
         ledger.charge_all(session, job, code)
     else:
         settle(session, job, code)
-    if job.state != "queued":
+    if job.state != "queued":  # a queued job has no attempt under way
         leave_attempt(session, job, at, code)
     job.error_code = code
     end(session, job, "failed", at, code=code)

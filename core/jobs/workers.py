@@ -101,5 +101,6 @@ def any_with_gpu(session: Session, seconds: float) -> bool:
 
 def any_on(session: Session, machine: str, since: float) -> bool:
     """Tell whether a supervisor of one machine was seen since a time."""
+    # A machine's name may hold % or _, which LIKE would take for any letters.
     named = Worker.name.startswith(f"{machine}:", autoescape=True)
     return bool(session.execute(select(exists().where(named, Worker.seen_at >= since))).scalar_one())

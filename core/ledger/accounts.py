@@ -41,6 +41,7 @@ def set_terms(account: Account, terms: Terms) -> None:
     """Write terms into an account's columns."""
     account.epsilon, account.delta = str(terms.epsilon), str(terms.delta)
     weights = [*(str(weight) for weight in terms.weights), *["0"] * (SLOTS - len(terms.weights))]
+    # Cap -1: an unused slot stays at 0, and the table's CHECK would count a cap of 0 as kept.
     columns = zip(slots(terms.orders), weights, slots(terms.caps_nano, fill=-1), strict=True)
     for slot, (order, weight, cap) in enumerate(columns, start=1):
         setattr(account, f"order_{slot}", order)
@@ -91,7 +92,9 @@ def lock_scope(session: Session, scope_id: str) -> Scope:
     scope = session.execute(
         select(Scope)
         .where(Scope.id == scope_id)
+        # FOR NO KEY UPDATE: inserts that refer to this row by a foreign key need not wait for it.
         .with_for_update(key_share=True)
+        # The session may hold the row as it was before the lock; `seq` and `head` must be fresh.
         .execution_options(populate_existing=True)
     ).scalar_one_or_none()
     if scope is None:
@@ -104,6 +107,7 @@ def lock_accounts(session: Session, ids: Iterable[str]) -> list[Account]:
     statement = (
         select(Account)
         .where(Account.id.in_(sorted(ids)))
+        # PostgreSQL locks rows in the order of the result: one order for all callers excludes deadlocks.
         .order_by(Account.id)
         .with_for_update(key_share=True)
         .execution_options(populate_existing=True)

@@ -33,6 +33,7 @@ def again(job: Job, account: Account, chunks: Iterable[int]) -> list[int]:
     """Return what an account pays for some chunks of a job a second time, in its slots."""
     orders = terms_of(account).orders
     prices = [cost_nano(EVENT.validate_python(job.schedule[chunk]), orders) for chunk in chunks]
+    # The zeros keep one sum per order where there are no chunks.
     return slots([sum(amounts) for amounts in zip((0,) * len(orders), *prices, strict=True)])
 
 
@@ -48,6 +49,7 @@ def take(job: Job, taken: Mapping[str, Sequence[int]]) -> None:
         account_id: [one + more for one, more in zip(before[account_id], amount, strict=True)]
         for account_id, amount in taken.items()
     }
+    # A new dict, for SQLAlchemy does not notice a change inside a JSON column.
     job.allowance_spent = {**job.allowance_spent, **sums}
 
 
@@ -67,6 +69,7 @@ def repeats_left(job: Job, account: Account) -> int:
     """Return how many of the most expensive chunk the rest of an allowance pays for."""
     once = promised([EVENT.validate_python(event) for event in job.schedule], 1, terms_of(account))
     pairs = zip(rest(job, account.id), once, strict=True)
+    # Unused slots, and chunks without cost, have price 0.
     return min((left // price for left, price in pairs if price), default=0)
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 VERSION: Final = 2
 """Of what is written. Before an attempt of version 1 read records, no entry said so."""
 SLOTS: Final = 4
-_MOST: Final = 2**63 - 1
+_MOST: Final = 2**63 - 1  # the largest number of a signed 64-bit column
 
 Seconds = Annotated[float, Field(ge=0, le=253_402_300_799)]
 """Since the epoch, up to the end of the year 9999."""
@@ -76,6 +76,7 @@ class Body(BaseModel):
             ValueError: it does not have the form of this kind, or its text is not the canonical one of its value.
         """
         found = cls.model_validate_json(text, strict=True)
+        # `exclude_unset`: a text of version 1 lacks members that this model fills with defaults.
         if canonical(found.model_dump(mode="json", exclude_unset=True)) != text:
             raise ValueError("its text is not canonical JSON, or a number in it is written as of another type")
         return found

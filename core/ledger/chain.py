@@ -24,6 +24,7 @@ GENESIS: Final = "sha256:" + "0" * 64
 
 def link(previous: str, body: str) -> str:
     """Return the hash of an entry: SHA-256 over the hash before it, a line feed, and its body."""
+    # Canonical JSON has no line feed, so no other pair of texts gives these bytes.
     return "sha256:" + hashlib.sha256(f"{previous}\n{body}".encode("ascii")).hexdigest()
 
 
@@ -56,6 +57,7 @@ def append(
     at = max(float(floor(at)), last_time(session, scope))
     heading = {"v": VERSION, "scope": scope.id, "seq": seq, "kind": form.KIND, "at": at}
     body = canonical({**heading, "job": job_id, "attempt": attempt, "chunk": chunk, **content})
+    # A trigger forbids to change an entry: one that no verifier reads would break the chain for good.
     read = form.read(body)
     entry = Entry(
         scope_id=scope.id,

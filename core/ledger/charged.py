@@ -34,6 +34,7 @@ def executed(session: Session, scope_id: str) -> Counter[Event]:
     A job whose charge was given back in full, because it never opened the records, has drawn nothing. Of what a
     reconciliation charged only amounts are known: it counts as the least rho that covers them at the scope's orders.
     """
+    # A charge that was given back leaves its row with 0 times.
     kept = select(ScopeEvent.event, ScopeEvent.times).where(ScopeEvent.scope_id == scope_id, ScopeEvent.times > 0)
     counted: Counter[Event] = Counter()
     for row in session.execute(kept.order_by(ScopeEvent.digest)):
@@ -43,6 +44,7 @@ def executed(session: Session, scope_id: str) -> Counter[Event]:
 
 def totals_of(scope: Scope) -> Totals:
     """Return what all that was charged to a scope, and stays so, adds up to."""
+    # Texts in the table: units of 2^-128 nats pass the range of every integer column.
     return Totals(int(scope.gaussian_rho), int(scope.other_rho), scope.unpriced)
 
 
@@ -57,6 +59,7 @@ def note(session: Session, scope: Scope, body: Body) -> None:
     match body:
         case Spend() | Charge():
             _add(session, scope, _texts(body.event))
+        # After a smaller share all events stay counted, so that reports overstate the loss, never understate it.
         case Compensate(fraction="1"):
             back = _runs_of(_bodies(session, body.scope, body.job))
             _add(session, scope, {event: -times for event, times in back.items()})
@@ -72,6 +75,7 @@ def _add(session: Session, scope: Scope, counted: Mapping[str, int]) -> None:
         digest = hashlib.sha256(event.encode("ascii")).hexdigest()
         row = (ScopeEvent.scope_id == scope.id, ScopeEvent.digest == digest)
         more = update(ScopeEvent).where(*row).values(times=ScopeEvent.times + times)
+        # The scope's lock, which the caller holds, keeps a rival from inserting the same row in between.
         if not session.execute(more).rowcount:  # type: ignore[attr-defined]  # of a cursor
             session.execute(insert(ScopeEvent).values(scope_id=scope.id, digest=digest, event=event, times=times))
     totals = totals_of(scope).plus({_event(event): times for event, times in counted.items()})
@@ -87,6 +91,7 @@ def _forgotten(session: Session, scope_id: str, spent: Iterable[int]) -> Counter
 def executed_by(session: Session, job: Job) -> Counter[Event]:
     """Return the events that were charged to one job, repeats among them, whether it was compensated or not."""
     paid = Counter(canonical(event) for event in job.schedule[: job.chunks_spent])
+    # Only entries list repeats; without any, the schedule gives the same and needs no entry read.
     if any(map(any, job.allowance_spent.values())):
         paid = _runs_of(_bodies(session, job.scope_id, job.id))
     return Counter({_event(event): times for event, times in paid.items()})

@@ -53,6 +53,7 @@ def epoch(session: Session) -> str:
     if found is not None:
         return found
     put_secret(session, EPOCH, secrets.token_hex(16), keep=True)
+    # Read again: a rival may have stored another epoch first.
     return session.execute(select(Secret.value).where(Secret.name == EPOCH)).scalar_one()
 
 
@@ -100,7 +101,7 @@ def frozen_reason(session: Session) -> str | None:
 
 def freeze_ledger(session: Session, reason: str) -> None:
     """Stop reserving, claiming, spending and settling."""
-    put_secret(session, FROZEN, reason[:200])
+    put_secret(session, FROZEN, reason[:200])  # the column's length, which PostgreSQL enforces
 
 
 def freeze_found(session: Session, reason: str, seen: str | None) -> bool:
@@ -114,6 +115,7 @@ def freeze_found(session: Session, reason: str, seen: str | None) -> bool:
     Returns:
         Whether it is frozen now.
     """
+    # The lock makes a reconciliation, which writes this row first, wait or have ended.
     now = select(Secret.value).where(Secret.name == EPOCH).with_for_update()
     if session.execute(now).scalar_one_or_none() != seen:
         return False
@@ -123,6 +125,7 @@ def freeze_found(session: Session, reason: str, seen: str | None) -> bool:
 
 def thaw_ledger(session: Session) -> None:
     """Draw a new epoch, so that no fence from before is valid, and go on."""
+    # The epoch first: `freeze_found` locks its row, so that an old finding cannot freeze after the thaw.
     put_secret(session, EPOCH, secrets.token_hex(16))
     session.execute(delete(Secret).where(Secret.name == FROZEN))
 
@@ -156,6 +159,7 @@ def hold(session: Session, claim: Claim, states: Sequence[str] = ("running",)) -
         job = lock_job(session, claim.job_id)
     except NotFound as gone:  # the database was put back to before this job
         raise StaleAttempt(f"{claim.job_id} is not known here.") from gone
+    # Read after the lock: the lease may run out while another transaction holds the row.
     at = clock.read(session)
     if (
         (job.fence_epoch, job.fence, job.attempt) != (claim.fence_epoch, claim.fence, claim.attempt)

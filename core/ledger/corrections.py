@@ -44,6 +44,7 @@ def note_recovery(session: Session, key: ApiKey) -> None:
         session: an open write transaction that holds the principal's lock.
         key: that was made.
     """
+    # Scopes are locked in ascending order, as `accounts_of` locks them.
     owned = select(Scope.id).where(Scope.owner_id == key.principal_id).order_by(Scope.id)
     for scope_id in session.execute(owned).scalars().all():
         scope = lock_scope(session, scope_id)
@@ -100,6 +101,7 @@ def compensate(session: Session, scope_id: str, job_id: str, fraction: Fraction,
     if not 0 < fraction <= 1:
         raise Invalid("A share of a charge is above 0 and at most 1.", FieldError("/fraction", "give at most 1"))
     refuse_if_frozen(session)
+    # The job before its scope, as everywhere in the ledger, so that no two transactions deadlock.
     job = lock_job(session, job_id)
     scope = lock_scope(session, scope_id)
     at = clock.read(session)

@@ -32,6 +32,7 @@ def compare_ended(rereader: Rereader, tally: Tally, job: Job, said: Statement) -
         isinstance(first, kinds.Reserve) and bool(ends), f"{job.id} has no entry that reserves, or none that ends it"
     )
     assert isinstance(first, kinds.Reserve), "just demanded"
+    # These may follow the job's end by thousands of entries; the tally has their numbers.
     later = {*tally.withheld.get(job.id, ()), *filter(None, [tally.corrected.get(job.id)])}
     due = sorted(later.union(rereader.follow(first.seq, ends[-1].seq, job.id)))
     remind(due == [entry.seq for entry in said.entries], f"entries of {job.id} are missing, or are another job's")

@@ -50,6 +50,7 @@ def note(session: Session, scope: Scope, actor: str, reason: str) -> None:
     """Write into a locked scope's chain that entries since its last one may be missing."""
     since, until = chain.last_time(session, scope), clock.read(session)
     content: dict[str, Any] = {"accounts": {}, "actor": actor, "reason": reason, "since": since}
+    # `until` is cut as `chain.append` cuts the entry's time: verification demands that both are equal.
     entry = chain.append(
         session, scope, kinds.Unwitnessed, at=until, content=content | {"until": max(since, float(int(until)))}
     )

@@ -171,6 +171,7 @@ def _padded(plain: bytes, summary: Summary, more: int = 0) -> bytes:
     names = sum(len(json.dumps(name)) for name in summary.columns)
     room = _ROOM + names + _ROOM_FOR_A_COLUMN * len(summary.columns) + more
     ensure(len(plain) <= room, "summaries, overlaps and statements are bounded")
+    # JSON may end with spaces, so a reader need not cut the padding off.
     return plain.ljust(room)
 
 
@@ -222,6 +223,7 @@ def digest_of(session: Session, dataset_id: str) -> str | None:
     if found is None:
         return None
     rows = select(IdentityCounts.tag, IdentityCounts.sealed).where(IdentityCounts.dataset_id == dataset_id)
+    # Sorted, for a query returns rows in any order and the digest must not depend on it.
     parts = sorted([row.tag, sha256(row.sealed).hexdigest()] for row in session.execute(rows))
     text = canonical([dataset_id, found.site, sha256(found.sealed).hexdigest(), parts])
     return "sha256:" + sha256(text.encode("ascii")).hexdigest()

@@ -68,6 +68,7 @@ class Reserve(Body):
         own = {
             one for one, account in tally.accounts.items() if account.principal == self.actor and not account.is_closed
         }
+        # Without its grant among the payers, a principal could pass its own cap on the scope's account.
         demand(own <= self.accounts.keys(), f"the grant of {self.actor} pays nothing")
         priced = _priced(self.schedule, self.retry_allowance)
         held: Amounts = {}
@@ -159,8 +160,10 @@ class Spend(Body):
         demand(attempt >= max(job.attempt, 1), "it is of an attempt before the last")
         if attempt == job.attempt:
             demand(chunk == job.due, f"chunk {chunk} is paid where chunk {job.due} is due")
+        # A stream reads no batch twice, so a new attempt skips lost chunks.
         elif is_stream(job.schedule.chunks):
             demand(chunk == job.paid, f"chunk {chunk} of a stream is paid where chunk {job.paid} is due")
+        # The chain does not say which answers were kept: a new attempt may begin at any paid chunk.
         demand(chunk <= job.paid, f"chunk {chunk} is paid where chunk {job.paid} is due")
         return chunk
 
@@ -188,6 +191,7 @@ class Charge(Body):
         demand(self.attempt is not None and self.attempt >= job.attempt, "it is of an attempt before the last")
         rest = rest_of(job, self.scope, tally.accounts[self.scope].terms)
         demand(all(one[1] != two[1] for one, two in pairwise(self.event)), "two runs are of the same event")
+        # Counts are the entry's own: an absurd one must be refused before it fills the memory.
         told = [event for count, event in self.event for _ in range(min(count, len(rest) + 1))]
         demand(told == rest, "its events are not those left of the schedule and the allowance")
         tally.move(self, dict(job.held), {one: minus(amount) for one, amount in job.held.items()})
@@ -229,6 +233,7 @@ class Settle(Body):
         )
         held = job.held
         tally.move(self, dict.fromkeys(held, ZERO), {one: minus(amount) for one, amount in held.items()})
+        # An attempt that may have read counts as a whole run: nobody knows where it died.
         due = draws_left(job.draws, job.runs, job.readings) if job.paid else job.draws
         demand(self.draws == due, "it gives back draws that may have been made, or keeps others")
         tally.count(held, -self.draws)
@@ -255,6 +260,7 @@ class Compensate(Body):
         demand(self.v == 1 or not job.may_have_read, f"{self.job} may have read records")
         fraction = Fraction(self.fraction)
         demand(0 < fraction <= 1, "its share of the charge is none")
+        # Entries' times are cut to seconds: the one more second admits all that the service admitted.
         recent = sum(at > self.at + 1 - DAY_SECONDS for at in tally.compensations)
         demand(recent < COMPENSATIONS_PER_DAY, f"there were {COMPENSATIONS_PER_DAY} compensations in 24 hours before")
         back = {one: [-int(fraction * part) for part in amount] for one, amount in job.charged.items()}

@@ -146,6 +146,7 @@ def _due(session: Session, job: Job) -> int:
     last = session.execute(mine).scalar_one()
     if last is not None:
         return int(last) + 1
+    # Lost chunks of other jobs are drawn again; a stream reads no batch twice.
     return job.chunks_spent if is_stream(job.schedule) else _kept_chunks(session, job)
 
 
@@ -308,6 +309,7 @@ def charge_all(session: Session, job: Job, reason: str) -> None:
         return allowance.held(job, account.id)
 
     _spend(session, job, clock.read(session), kinds.Charge, rest, chunk=len(schedule), content=content)
+    # After the payment, for `rest` counts the chunks that are not paid yet.
     job.chunks_spent = len(schedule)
     job.allowance_spent = job.allowance
     session.flush()

@@ -47,6 +47,7 @@ class MarkKey:
 
     def code(self, text: str) -> str:
         """Return the code of a state's text, which names its scope."""
+        # The prefix keeps codes apart from `name`, which the same key makes and the database shows.
         return hmac.digest(self.secret, b"state\n" + text.encode("ascii"), sha256).hex()
 
 
@@ -61,9 +62,11 @@ def read_mark(session: Session, scope_id: str, keys: Sequence[MarkKey]) -> State
     named = {key.name: key for key in keys}
     found = select(VerifiedHead).where(VerifiedHead.scope_id == scope_id, VerifiedHead.maker.in_(named))
     for row in session.execute(found.order_by(VerifiedHead.seq.desc())).scalars():
+        # A writer may store any text; `code` can only encode ASCII.
         if row.state.isascii() and hmac.compare_digest(named[row.maker].code(row.state), row.code):
             with suppress(UnreadableStateError):
                 state = read_state(row.state)
+                # The code vouches for the text alone, which may be copied from another scope's row.
                 if state.tally.scope == scope_id:
                     return state
     return None

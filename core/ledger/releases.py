@@ -78,6 +78,7 @@ def outcome(said: Collection[str]) -> str:
     """Return what becomes of a release from what each of those who judge it said, `pending` where nothing yet."""
     if not said:
         return "not-needed"
+    # One rejection outweighs all else, and one open decision outweighs every approval.
     return next((word for word in ("rejected", "pending") if word in said), "approved")
 
 
@@ -92,6 +93,7 @@ def is_as_entered(session: Session, model: Model, job: Job) -> bool:
     bodies: list[dict[str, Any]] = [json.loads(body) for body in session.execute(found).scalars()]
     settled = [body for body in bodies if body["kind"] == Settle.KIND]
     named = [body["release"] for body in settled if "release" in body]
+    # A federated job's sites that released nothing name null; all others must name this release.
     if not settled or (named and {name for name in named if name is not None} != {digest_of(model.release)}):
         return False
     return all(body["v"] == 1 for body in bodies) or model.approval == outcome(_said(bodies))

@@ -98,6 +98,7 @@ def compare_charged(session: Session, scope: Scope, tally: Tally) -> None:
 def jobs_where(session: Session, *conditions: ColumnElement[bool]) -> dict[str, Any]:
     """Return what the database remembers of some jobs that pay for themselves."""
     remembered = (Job.schedule, Job.chunks, Job.chunks_spent, Job.allowance, Job.allowance_spent, Job.draws)
+    # A federated job's own row has no place and reserves nothing: its sites' rows pay.
     pays = Job.federation_id.is_(None) | Job.place.is_not(None)
     belongs = (Job.id, Job.scope_id, Job.grant_id, Job.owner_id, Job.dataset_id, Job.finished_at, Job.spec)
     found = session.execute(select(*belongs, *remembered).where(pays, *conditions))

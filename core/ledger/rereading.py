@@ -65,6 +65,7 @@ class Rereader:
         demand(1 <= first <= last <= state.tally.seq, _CHANGED)
         begin, end = (first - 1) // BLOCK * BLOCK, min(-(-last // BLOCK) * BLOCK, state.tally.seq)
         head = state.heads[begin // BLOCK - 1] if begin else chain.GENESIS
+        # Canonical JSON writes the member in this one form; inside a string its quotes are escaped.
         seq, about, name = begin, list[int](), f'"job":{canonical(job)}'
         rows = select(Entry.seq, Entry.body).where(
             Entry.scope_id == state.tally.scope, Entry.seq > begin, Entry.seq <= end
@@ -72,6 +73,7 @@ class Rereader:
         with self._session.execute(rows.order_by(Entry.seq), execution_options={"yield_per": _AT_ONCE}) as found:
             for row in found:
                 seq += 1
+                # `link` can only encode ASCII, and a changed row may hold any text.
                 demand(row.seq == seq and row.body.isascii(), _CHANGED)
                 head = self._known[seq] = chain.link(head, row.body)
                 if job is not None and first <= seq <= last and name in row.body:

@@ -59,6 +59,7 @@ def accounts_of(session: Session, jobs: Iterable[Job]) -> LockedAccounts:
         LedgerFrozen: the ledger is behind its witness.
     """
     wanted = list(jobs)
+    # Ascending order, so that two transactions never wait for each other.
     scopes = {scope_id: lock_scope(session, scope_id) for scope_id in sorted({job.scope_id for job in wanted})}
     grants = grants_of(session, [(job.scope_id, job.owner_id) for job in wanted])
     for job in wanted:
@@ -69,6 +70,7 @@ def accounts_of(session: Session, jobs: Iterable[Job]) -> LockedAccounts:
         scopes,
         accounts={account.id: account for account in accounts},
         terms={account.id: terms_of(account) for account in accounts},
+        # After the locks, since the ledger may be frozen while this waits for them.
         at=time_unless_frozen(session),
     )
 
@@ -135,7 +137,7 @@ class Reservation:
         self._draws |= {one: counted + job.draws for one, counted in drawn.items()}
         for account_id, held in balances:
             # Counted as spent: what is asked for together would not be given back so that the rest of it fits.
-            taken = zip(held.spent, allowance.held(job, account_id), strict=False)
+            taken = zip(held.spent, allowance.held(job, account_id), strict=False)  # orders, and four slots
             self._balances[account_id] = Balance(held.terms, tuple(map(sum, taken)), held.reserved)
         self._added.append((job, schedule))
 
@@ -236,6 +238,7 @@ def _refusal(
     if short is None:  # admitted at one order, beyond what a column can count at another
         return BudgetExhausted("The job's price at one order cannot be counted; ask for noisier answers.")
     part = min(one / both for one, both in zip(price, cost, strict=True) if both)
+    # The allowance buys no answers. mu grows with the root of rho, which is proportional to the price.
     mu, rho = short.mu * sqrt(part), short.rho * part
     return BudgetExhausted(
         f"The job asks {short.required} % of {whose}; {short.available} % is left. "
@@ -252,5 +255,6 @@ def _fits(account: Balance, cost: Sequence[int]) -> bool:
     """Say whether an account admits a cost, and can count it at every order."""
     price = cost[: len(account.terms.orders)]
     counted = zip(account.spent, account.reserved, price, strict=True)
+    # Prices saturate at MAX_NANO: a sum that reaches it may understate the cost.
     countable = all(sum(amounts) < MAX_NANO for amounts in counted)
     return countable and admits(account.terms, account.spent, account.reserved, price)

@@ -65,6 +65,7 @@ class Rounds:
         for scope_id, seq in scopes.items():
             if is_over():
                 break
+            # A chain that failed is looked at again only after it has grown.
             if self._bad.get(scope_id) != seq and self._is_due(scope_id, seq):
                 found = self._verify(scope_id, is_over)
                 if found is not None and not found.ok:
@@ -76,6 +77,7 @@ class Rounds:
         if verifier is None:
             return True
         if time.monotonic() - begun >= self._whole_seconds:
+            # The new pass must meet the entry that was verified last: a replaced chain lacks it.
             self._verifiers[scope_id] = (time.monotonic(), Verifier(scope_id, verifier.place))
             return True
         return verifier.place[0] != seq
@@ -92,6 +94,7 @@ class Rounds:
             del self._verifiers[scope_id]
             freeze_unverified(self._database, scope_id, found.reason or "", "verifier")
             with self._database.read() as session:
+                # Read anew: the freeze has added an entry, which must not count as growth.
                 self._bad[scope_id] = session.get_one(Scope, scope_id).seq
         elif found is not None:
             self._mark(scope_id, verifier, EVERY)
@@ -99,10 +102,12 @@ class Rounds:
 
     def _mark(self, scope_id: str, verifier: Verifier, every: int) -> None:
         """Leave in the database how far a chain was verified, where so many entries are new; the first at its end."""
+        # Only the present master key makes marks; without one there are none.
         for key in self._keys()[:1]:
             with self._database.read() as session:
                 marked = marked_seq(session, scope_id, key)
             is_first = marked == 0 and every == EVERY
             if is_first or verifier.place[0] >= marked + every:
+                # A mark only saves time, so a busy database does without.
                 with suppress(LedgerBusy):
                     self._database.run(write_mark, verifier.state, key)

@@ -22,6 +22,7 @@ EARLIER: Final = (
 )
 """Digests under which marks of earlier releases count."""
 _ROOT: Final = Path(__file__).resolve().parents[2]
+# Without `core/ledger/witness`, which compares heads and holds no rule of an entry.
 _SOURCES: Final = ("core/ledger/*.py", "core/privacy/*.py", "core/base/canonical.py")
 _NOTHING: Final = (tokenize.NL, tokenize.ENCODING)
 _STARTS: Final = (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)

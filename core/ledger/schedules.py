@@ -59,6 +59,7 @@ def is_stream(chunks: Sequence[Any]) -> bool:
     again. Every pass has as many chunks, two at least.
     """
     priced = [place for place, chunk in enumerate(chunks) if chunk != _NOTHING]
+    # `max`: a schedule without cost has no priced chunk to divide by.
     passes, length = len(priced), len(chunks) // max(len(priced), 1)
     return length > 1 and priced == list(range(0, passes * length, length)) and len(chunks) == passes * length
 

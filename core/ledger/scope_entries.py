@@ -112,7 +112,7 @@ def _is_unit(unit: JsonValue) -> bool:
         return unit == "record"
     column, most = unit.get("user_column"), unit.get("max_records")
     named = unit.keys() == {"user_column", "max_records"} and isinstance(column, str)
-    return named and type(most) is int and most >= 1
+    return named and type(most) is int and most >= 1  # isinstance would admit True
 
 
 class Upload(Still):
@@ -311,6 +311,7 @@ def _within_cap(account: AccountTally, missing: list[int]) -> list[int]:
     """Return what may be added to spent: all of it, or, where no order could hold that, as much as exhausts one."""
     room = [cap - taken for cap, taken in zip(account.terms.caps_nano, account.taken, strict=False)]
     excess = {slot: missing[slot] - left for slot, left in enumerate(room) if left >= 0}
+    # `Tally.move` demands one order within its cap: the one that overflows least is filled exactly.
     slot = min(excess, key=lambda at: excess[at])
     return [min(part, room[at]) if at == slot else part for at, part in enumerate(missing)]
 

@@ -85,6 +85,7 @@ class SigningKeys:
             at: seconds since the epoch, by the database's clock.
         """
         header = {"alg": ALGORITHM, "iat": int(at), "kid": self.public.kid, "typ": kind}
+        # joserfc refuses header members and algorithms that its registry does not list.
         numbers = {"iat": HeaderParameter("when it was signed", "int")}
         registry = jws.JWSRegistry(header_registry=numbers, algorithms=[ALGORITHM])
         private = OKPKey.import_key({"kty": "OKP", "crv": "Ed25519", "x": self.public.x, "d": _text(self.seed)})
@@ -117,6 +118,7 @@ def load_signing_keys(settings: ServiceSettings) -> SigningKeys:
         return parse_signing_keys(settings.signing_key_path.read_text(encoding="ascii"))
     except FileNotFoundError:
         raise NotReady(f"The signing key is missing. {_NEEDED}") from None
+    # `from None`: a UnicodeDecodeError holds the bytes of the file, the key among them.
     except (OSError, UnicodeDecodeError) as error:
         raise NotReady(f"The signing key's file cannot be read ({type(error).__name__}). {_NEEDED}") from None
 
@@ -149,6 +151,7 @@ def _decoded(number: int, name: str, text: str, kind: str = "base64") -> bytes:
         content = base64.b64decode(standard, validate=True)
     except ValueError:
         content = b""
+    # Base64 ignores spare bits, so several texts decode to one key: only the canonical one counts.
     if len(content) != _KEY_BYTES or (kind != "base64" and _text(content) != text):
         raise _wrong(number, name, f"{_KEY_BYTES} bytes in {kind}")
     return content
@@ -184,6 +187,7 @@ def prepare_signing_key(settings: ServiceSettings, at: float) -> bool:
     with create(partial) as file:
         file.write(_written(secrets.token_bytes(_KEY_BYTES), int(at), ()))
         file.flush()
+        # Synced before it has its name, so that a crash leaves no empty key there.
         os.fsync(file.fileno())
     try:
         os.link(partial, path)  # fails where a rival was first, whose key then is the one
@@ -205,6 +209,7 @@ def rotate_signing_key(path: Path, at: float, *, leaked: bool = False) -> Signin
             nothing that it signed counts any more. Certificates can be had anew.
     """
     before = parse_signing_keys(path.read_text(encoding="ascii"))
+    # `max`: after a clock was set back, `parse_signing_keys` would refuse a key that ends before it began.
     old = PublicKey(before.public.x, before.public.since, max(int(at), before.public.since or 0))
     retired = before.retired if leaked else (old, *before.retired)
     replace(path, _written(secrets.token_bytes(_KEY_BYTES), int(at), retired))

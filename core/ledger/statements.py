@@ -38,6 +38,7 @@ class Statement:
 
         def total(name: str, *kinds: str, sign: int = 1) -> list[int]:
             moved = [body["accounts"][account][name] for body in self._of(*kinds)]
+            # The zeros give each order a sum where no entry moved anything.
             return [sign * sum(amounts) for amounts in zip([0] * orders, *(one[:orders] for one in moved), strict=True)]
 
         return {

@@ -120,6 +120,7 @@ def read_state(text: str) -> State:
     tally.uploads = {dataset: Uploaded(*facts) for dataset, facts in told["uploads"].items()}
     tally.live = {job: _read_job(one) for job, one in told["live"].items()}
     tally.compensations = deque(told["compensations"], maxlen=tally.compensations.maxlen)
+    # The text has the sums of charges, not the counts of events: counting goes on from these.
     tally.before = Totals(*told["totals"])
     return State(tally, told["head"], [f"sha256:{head}" for head in told["heads"]])
 
@@ -149,6 +150,7 @@ def _job_text(job: JobTally) -> dict[str, Any]:
 def _read_job(told: Mapping[str, Any]) -> JobTally:
     events = [EVENT.validate_python(event) for times, event in told["schedule"] for _ in range(times)]
     return JobTally(
+        # This schedule only prices; the job's draws are a member of their own.
         schedule=Schedule(events, told["retry_allowance"], draws=0),
         drawn=Counter({EVENT.validate_python(event): times for times, event in told["drawn"]}),
         terms=_TERMS.validate_python(told["terms"]),

@@ -79,6 +79,7 @@ class AccountTally:
     @property
     def is_within(self) -> bool:
         """Whether at some order spent and reserved are within the cap, and a scope's terms have room for all draws."""
+        # Caps exist for the orders in use alone, amounts for all four slots.
         fits = any(one <= cap for one, cap in zip(self.taken, self.terms.caps_nano, strict=False))
         return fits and (self.principal is not None or self.draws <= most_draws(self.terms))
 
@@ -202,6 +203,7 @@ class Tally:
         self.is_frozen = False
         self.pending: int | None = None
         self.unwitnessed: list[tuple[int, float, float, int | None]] = []
+        # As many as `COMPENSATIONS_PER_DAY`: an older one can refuse nothing.
         self.compensations: deque[float] = deque(maxlen=10)
         self.corrected: dict[str, int] = {}
         self.withheld: dict[str, list[int]] = {}
@@ -232,6 +234,7 @@ class Tally:
         demand(body.scope == self.scope, f"it is of {body.scope}")
         demand((body.seq == 1) == (body.kind == "open"), "the first entry opens the scope, and no other does")
         demand(body.v >= self.version, f"it is of version {body.v}, after one of version {self.version}")
+        # A finer time would publish how long a chunk took to compute.
         demand(body.at == int(body.at), "its time is not in whole seconds")
         demand(body.at >= self.at, "its time lies before that of the entry before")
 
@@ -306,6 +309,7 @@ class Tally:
             account.draws += draws
             most = most_draws(account.terms)
             demand(
+                # A cap promises nothing by itself; the scope's account bounds all draws.
                 account.draws >= 0 and (account.principal is not None or account.draws <= most),
                 f"jobs of {account_id} may draw {account.draws} units, and its terms have room for {most}",
             )

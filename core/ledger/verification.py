@@ -138,9 +138,11 @@ class Verifier:
                 return None
             demand(self._known is None or found.seq >= self._known[0], _REPLACED)
             _compare_head(scope, found.seq, self._head)
+        # A database that does not answer says nothing of the chain.
         except DBAPIError:
             raise
         except _CorrectedError:
+            # The pass from the first entry must meet the verified one again, or the chain was rewritten.
             self._known = max(self._known or (0, ""), self._verified)
             self._begin()
             return None
@@ -177,6 +179,7 @@ class Verifier:
         """Follow entries that are not verified yet, at most so many; tell whether that was the last of them."""
         if not self._tally.seq:
             made = select(Entry.job_id).where(Entry.scope_id == self._scope_id, Entry.kind == kinds.Compensate.KIND)
+            # Of ended jobs, only those that a later entry corrects are worth their memory.
             self._corrected |= {job for job in self._session.execute(made).scalars() if job is not None}
         until = self._tally.seq + most
         while self._tally.seq < until:
@@ -196,6 +199,7 @@ class Verifier:
         firsts = select(Entry.job_id, Entry.scope_id, func.min(Entry.seq)).where(Entry.job_id.in_(reserved))
         found = self._session.execute(firsts.group_by(Entry.job_id, Entry.scope_id)).all() if reserved else ()
         own = [(job, seq) for job, scope_id, seq in found if scope_id == self._scope_id]
+        # Jobs of earlier pages are let go of, so their numbers are looked up.
         self._seen_before = {job for job, seq in own if job is not None and seq < rows[0].seq}
         for row in rows:
             self._follow(row)

@@ -123,6 +123,7 @@ def _ledger(session: Session, until: float) -> _Ledger:
     rows = session.execute(select(Scope.id, Scope.seq, Entry.created_at).outerjoin(Entry, head)).all()
     made = {row[0]: row[2] for row in rows if row[2] is not None}
     own = Account.principal_id.is_(None)
+    # As floats: SQLite refuses a sum of integers that passes 64 bits.
     sums = select(func.sum(cast(Account.spent_1, Float)), func.sum(cast(Account.reserved_1, Float))).where(own)
     spent, reserved = session.execute(sums).one()
     busy = [scope for scope, at in made.items() if at > until]
@@ -152,6 +153,7 @@ def _latest(session: Session, scopes: list[str], until: float) -> list[Entry]:
         last = (Entry.scope_id == Scope.id) & (Entry.seq > Scope.seq - most)
         found = session.execute(select(Entry).join(Scope, last).where(Scope.id.in_(scopes))).scalars().all()
         later = Counter(entry.scope_id for entry in found if entry.created_at > until)
+        # Fewer than were read of a scope, so no later entry can be missing.
         if max(later.values(), default=0) < most:
             return list(found)
         most *= 10

@@ -88,6 +88,7 @@ def _reconcile(
     session: Session, seen: dict[str, Seen], erased: set[str], unknown: Collection[str], actor: str
 ) -> list[str]:
     """Do the database's part of a reconciliation, in one transaction, and leave the ledger frozen."""
+    # Within this transaction alone: to end a job, as below, needs a ledger that is not frozen.
     thaw_ledger(session)
     for scope_id in unknown:
         # First, so that the range of time begins with the last entry that is there.

@@ -120,6 +120,7 @@ def _make(session: Session, role: str) -> str:
     """
     connection = session.connection()
     if connection.exec_driver_sql("SELECT 1 FROM pg_roles WHERE rolname = %s", (role,)).first() is None:
+        # CREATE ROLE takes no parameters; the form of a site's name leaves no quote in it.
         connection.exec_driver_sql(f'CREATE ROLE "{role}" LOGIN')
     connection.exec_driver_sql(_GUARD)
     there = set(connection.exec_driver_sql("SELECT tgname FROM pg_trigger WHERE NOT tgisinternal").scalars())

@@ -37,6 +37,7 @@ def check(
         for place, name in enumerate(planned.spec.models)
         if (fault := _fault(session, context, caller, planned, datasets, name)) is not None
     ]
+    # Counted only where every model may be used: a missing one would be a second fault.
     wrong = wrong or _miscounted(session, planned)
     if wrong:
         raise Invalid(f"The job cannot be about these models: {wrong[0].detail}.", *wrong)

@@ -101,6 +101,7 @@ def give_in(
     dataset, scope_id = shared_by(session, caller, dataset_id)
     if principal_id == caller.id:
         raise Conflict("The owner of a dataset needs no access to it, and has no cap.")
+    # The principal before the scope, in the ledger's order of locks.
     principal = principals.lock(session, principal_id)
     withdrawals.refuse_while_waiting(session, principal_id)
     ledger.lock_scope(session, scope_id)
@@ -180,6 +181,7 @@ def take(context: Context, caller: Caller, dataset_id: str, principal_id: str) -
         take_in(session, caller.id, dataset_id, dataset.scope_id, principal_id)
 
     context.database.run(work)
+    # After the commit: jobs that wait end in transactions of their own, some at a time.
     end_waiting(context, principal_id)
 
 

@@ -71,6 +71,7 @@ def _models(session: Session, context: Context, caller: Caller, jobs: dict[str, 
     ended = [job.id for job in jobs.values() if job.state == "succeeded"]
     until = queries.grid_time(session, context.settings.visible_grid_seconds)
     hidden = queries.first_hidden(session, ended, until)
+    # A model that shows before the time grid would tell when exactly its job ended.
     models = queries.models_of(session, [one for one in ended if one not in hidden])
     seen = viewer(caller)
     return {

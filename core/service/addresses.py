@@ -59,6 +59,7 @@ def place_of(url: str, settings: ServiceSettings) -> WebhookPlace:
         raise _invalid("write it as https://name/path") from None
     authority = parts.netloc
     host = authority if port is None else authority.rpartition(":")[0]
+    # Some parsers read a backslash as a slash, and would connect to another host than was checked.
     if len(url) > LONGEST or not _REST.fullmatch(url) or "\\" in url:
         raise _invalid(f"write at most {LONGEST} visible ASCII characters")
     if parts.scheme not in schemes or not url.startswith(f"{parts.scheme}://{authority}"):
@@ -97,13 +98,14 @@ def resolve(place: WebhookPlace, seconds: float = RESOLVE_SECONDS) -> list[str]:
     def look() -> None:
         try:
             answers = socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)
-        except (OSError, UnicodeError):
+        except (OSError, UnicodeError):  # UnicodeError: of the codec for labels that are empty or too long
             return
         found.extend(str(answer[4][0]) for answer in answers)
 
     thread = threading.Thread(target=look, name="resolve", daemon=True)
     thread.start()
     thread.join(seconds)
+    # A copy, for a thread that was not waited for may still add to the list.
     return list(dict.fromkeys(found))
 
 
@@ -115,6 +117,7 @@ def pick(addresses: Sequence[str], settings: ServiceSettings) -> str | None:
         settings: they name networks that are allowed though they are not public.
     """
     allowed = [ipaddress.ip_network(one.strip()) for one in settings.webhook_networks.split(",") if one.strip()]
+    # One closed address closes the name: a resolver gives its addresses in any order.
     if not addresses or not all(_is_open(one, allowed) for one in addresses):
         return None
     return addresses[0]
@@ -125,9 +128,11 @@ def _is_open(text: str, allowed: Sequence[ipaddress.IPv4Network | ipaddress.IPv6
         address = ipaddress.ip_address(text)
     except ValueError:
         return False
+    # A zone names a link of this very machine.
     if address.version == 6 and address.scope_id is not None:  # noqa: PLR2004 - IPv6
         return False
     plain = _plain(address)
+    # Tunnelled IPv4 is reached by a relay of others: only the operator's own networks admit it.
     return (plain == address and _is_public(address)) or any(plain in network for network in allowed)
 
 

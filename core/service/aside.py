@@ -62,6 +62,7 @@ class Aside:
         while True:
             with self._lock:
                 if not self._waiting or self._stop.is_set():
+                    # Under the lock, so that `put` never counts on a thread that is about to end.
                     self._thread = None
                     return
                 key, piece = self._waiting.popitem(last=False)
@@ -69,6 +70,7 @@ class Aside:
             try:
                 if piece():
                     with self._lock:
+                        # A piece that was put under the same key meanwhile is newer, and stays.
                         self._waiting.setdefault(key, piece)
             except Exception:  # noqa: BLE001 - of this piece only: others wait for the thread
                 _log.exception("work beside requests failed")

@@ -109,6 +109,7 @@ class Backlogs:
             marks = {scope_id: _newest(session, scope_id, keys) for scope_id in heads}
         with self._lock:
             running = set(self._running)
+        # One that is under way is left to its end: following it here would do its work twice.
         long = {one: seq for one, seq in heads.items() if one in running or seq > marks[one] + AT_ONCE}
         if long:
             self.go_on(database, long, keys, actor)
@@ -128,7 +129,7 @@ class Backlogs:
         """
         done = 0
         for scope_id, seq in heads.items():
-            if self._bad.get(scope_id) == seq:
+            if self._bad.get(scope_id) == seq:  # it has not grown since it failed
                 raise ScopeFrozen(REFUSAL)
             with self._lock:
                 one = self._running.get(scope_id)
@@ -161,9 +162,11 @@ class Backlogs:
             if found is not None and not found.ok:
                 freeze_unverified(database, one.scope_id, found.reason or "", one.actor)
                 with database.read() as session:
+                    # Read anew: the freeze has added an entry, which must not count as growth.
                     self._bad[one.scope_id] = session.get_one(Scope, one.scope_id).seq
             elif found is not None or one.verifier.place[0] >= one.marked + ON_THE_WAY:
                 with suppress(LedgerBusy):
+                    # The call comes first, for the last mark is written too; a rival's later mark ends this one.
                     goes_on = database.run(write_mark, one.verifier.state, one.key) and goes_on
                     one.marked = one.verifier.place[0]
         finally:
@@ -193,4 +196,5 @@ def _is_others(database: Database, scope_id: str, key: MarkKey, seq: int) -> boo
             found.where(VerifiedHead.scope_id == scope_id, VerifiedHead.maker == key.name)
         ).one_or_none()
         now = clock.read(session)
+    # A mark from the future, of a clock that was set back, would keep everybody away for as long.
     return row is not None and row.seq + AT_ONCE < seq and 0 <= now - row.made_at < ABANDONED_SECONDS

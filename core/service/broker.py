@@ -78,6 +78,7 @@ def make_app(broker_url: str, *, socket_timeout: float | None = None) -> Celery:
 
 def answers(broker_url: str) -> bool:
     """Tell, within a second, whether a broker answers."""
+    # Without `retry` redis-py repeats a command with growing pauses, for far longer than a second.
     client = Redis.from_url(
         broker_url, socket_timeout=SOCKET_SECONDS, socket_connect_timeout=SOCKET_SECONDS, retry=Retry(NoBackoff(), 0)
     )
@@ -145,6 +146,7 @@ class BrokerNotifier:
             with channel.client.pipeline(transaction=False) as commands:
                 for name, messages in by_queue.items():
                     commands.lpush(name, *messages)
+                    # `lpush` puts the newest first, so this drops the oldest.
                     commands.ltrim(name, 0, MOST_QUEUED - 1)
                 commands.execute()
 

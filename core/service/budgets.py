@@ -91,7 +91,7 @@ def empty_budget(session: Session, scope_id: str) -> Balance:
         terms = balance(session, scope_id).terms
         nothing = (0,) * len(terms.orders)
         if len(_EMPTY) >= _MOST_KEPT:
-            _EMPTY.clear()
+            _EMPTY.clear()  # terms never change and are read again
         _EMPTY[scope_id] = Balance(terms, nothing, nothing)
     return _EMPTY[scope_id]
 
@@ -168,6 +168,7 @@ def _epsilon_of_spent(context: Context, scope: Scope, held: Balance) -> float:
 
     def load() -> Composition:
         with context.database.read() as session:
+            # A thread runs this later: it gives the key of the state that it reads, not of the asked one.
             found = session.get_one(Scope, scope.id)
             charged = executed(session, scope.id)
             return Composition(_key(found, balance(session, scope.id)), compose(charged), len(charged), delta)

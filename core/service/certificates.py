@@ -105,6 +105,7 @@ def payload(session: Session, issuer: str, job: Job, grid_seconds: float, ledger
             "error": job.error_code,
             "created_at": rfc3339(job.created_at),
             "started_at": rfc3339(job.started_at),
+            # An exact end would publish how long the work on the records took.
             "finished_at": rfc3339(None if job.finished_at is None else queries.on_grid(job.finished_at, grid_seconds)),
         },
         "method": {name: job.spec[name] for name in METHOD if job.spec.get(name) is not None},
@@ -157,6 +158,7 @@ def _of_scope(session: Session, job: Job, ledger: Trusted) -> dict[str, Any]:
         "federation": federation,
         "dataset": {
             "id": dataset.id,
+            # Without an entry of the upload nothing vouches for these columns of the row.
             "fingerprint": upload and dataset.fingerprint,
             "rows": upload and dataset.rows,
             "entry": upload and {"seq": upload.seq, "hash": upload.hash},

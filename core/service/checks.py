@@ -86,6 +86,7 @@ def _entries(session: Session, scope_id: str) -> list[Entry]:
             )
             for row in rows
         ]
+        # Else the session keeps every row of a long ledger in memory.
         session.expunge_all()
     return found
 

@@ -48,7 +48,7 @@ def _planned(asker: Asker, own: PlannedJob) -> Iterator[tuple[str, Asker, Planne
     """Yield the job at each target, planned; those at which it cannot be are left out."""
     asked_mu = asker.spec.privacy.total_mu(asker.terms)
     for factor in FACTORS:
-        if factor == _ASKED:
+        if factor == _ASKED:  # 2 ** 0 is exactly 1.0
             yield format_figure(asked_mu, "up"), asker, own, True
             continue
         if not LEAST_MU <= asked_mu * factor <= MOST_MU:
@@ -56,6 +56,7 @@ def _planned(asker: Asker, own: PlannedJob) -> Iterator[tuple[str, Asker, Planne
         other = asker.worth(asked_mu * factor)
         try:
             planned = other.plan()
+        # At extreme targets the planner's arithmetic leaves the range of floats.
         except (Invalid, ValueError, ArithmeticError):
             continue
         mu = other.spec.privacy.mu

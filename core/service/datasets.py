@@ -141,6 +141,7 @@ def mock(context: Context, caller: Caller, dataset_id: str, count: int) -> list[
     with context.database.read() as session:
         columns = COLUMNS.validate_python(find(session, caller, dataset_id).columns)
     row_cells = sum(map(numbers_in, columns))
+    # One row is always given, however wide it is.
     if count > 1 and count * row_cells > MAX_MOCK_CELLS:
         fix = f"ask for {max(1, MAX_MOCK_CELLS // row_cells)} at most"
         raise Invalid(f"At most {MAX_MOCK_CELLS} cells are made up, {row_cells} a row.", FieldError("#query/rows", fix))
@@ -204,7 +205,9 @@ def finish_erasures(context: Context) -> list[str]:
     done: list[str] = []
     storage = open_storage(context.settings)
     for dataset_id, location in waiting:
+        # The witness first: a backup that is put back right after must not bring the records back.
         witnessing.bury(context, dataset_id)
+        # Then the key: copies that the storage still has cannot be read from here on.
         if not context.database.run(rows.destroy_key, dataset_id, context.settings.lease_seconds):
             continue
         if location is not None:
@@ -233,6 +236,7 @@ def erase_parts(context: Context, names: Iterable[str]) -> None:
 
 def remove_leftovers(context: Context) -> int:
     """Remove what uploads and decodings that were killed left behind; return how many files."""
+    # Longer than any upload and its decoding take, so that none under way loses its file.
     oldest_seconds = 2 * context.settings.decode_seconds + _LONGEST_UPLOAD_SECONDS
     return remove_partial(context.settings.spool_path, older_than_seconds=oldest_seconds)
 
@@ -247,6 +251,7 @@ def collect_orphans(context: Context, older_than_seconds: float = ORPHAN_SECONDS
     limit = time.time() - older_than_seconds
     listed = (stored for prefix in (RECORDS, parts.PREFIX, weights.PREFIX) for stored in storage.list(f"{prefix}_"))
     old = [stored.name for stored in listed if stored.modified_at < limit]
+    # After the list: a record that became a dataset while it was made has its row by now.
     with context.database.read() as session:
         kept = rows.locations(session) | weights.locations(session) | parts.locations(session)
     orphans = [name for name in old if name not in kept]

@@ -171,10 +171,11 @@ def mend(context: Context, caller: Caller, dataset_id: str, changes: object) -> 
     def work(session: Session) -> tuple[DraftView, str | None]:
         dataset = rows.lock(session, dataset_id)
         draft = _unsealed(session, dataset)
+        # The changes were merged into the declaration that the first look found.
         refuse_changed(session, dataset_id, declared)
         request = published(metadata)
         gone = None
-        if request["columns"] != dataset.columns:
+        if request["columns"] != dataset.columns:  # by which the cells of its file were read
             gone = dataset.location
             rows.forget_records(session, dataset)
             draft.sealed = None
@@ -182,13 +183,14 @@ def mend(context: Context, caller: Caller, dataset_id: str, changes: object) -> 
             fix = f"give {dataset.rows}, or send another file first"
             raise Invalid(f"The file has {dataset.rows} rows.", FieldError("/rows", fix))
         dataset.name, dataset.request, dataset.columns = metadata.name, request, request["columns"]
-        if dataset.location is None:
+        if dataset.location is None:  # else the size of its file stands there
             dataset.bytes = len(json.dumps(request))
         draft.declared = _declared(metadata)
         session.flush()
         return _view(context, dataset, draft), gone
 
     view, gone = context.database.run(work)
+    # After the commit: a change that is rolled back must still have its file.
     discard(context, gone)
     return view
 
@@ -241,6 +243,7 @@ def seal(context: Context, caller: Caller, dataset_id: str) -> DatasetView:
         if dataset.state == "ready":
             return dataset_view(session, dataset)
         draft = _unsealed(session, dataset)
+        # The comparison was of what the first look found; another file or declaration needs another one.
         if (dataset.location, draft.declared) != (location, declared):
             raise Conflict(_CHANGED)
         refuse_ended(session, caller)
@@ -263,6 +266,7 @@ def erase_late(context: Context, older_than_seconds: float = KEPT_SECONDS) -> li
         begun = []
         for dataset_id in session.execute(old.order_by(Dataset.id)).scalars().all():
             dataset = rows.lock(session, dataset_id)
+            # It may have been sealed while this waited for its lock.
             if dataset.state == "pending":
                 dataset.state = "erasing"
                 begun.append(dataset_id)

@@ -63,6 +63,7 @@ def earlier(context: Context, owner_id: str) -> Earlier:
         heads = {row.id: row.seq for row in session.execute(own)}
     if not heads:
         return Earlier({}, ())
+    # The witness before the snapshot: all that it holds must be found in there.
     trust, erased = witnessing.ask(context, heads), witnessing.erased(context)
     with context.database.read() as session:
         chains = {scope_id: follow(session, scope_id, trust) for scope_id in heads}
@@ -71,6 +72,7 @@ def earlier(context: Context, owner_id: str) -> Earlier:
         for scope_id, digests in due.items():
             if any(identities.digest_of(session, dataset_id) != digest for dataset_id, digest in digests.items()):
                 bad[scope_id] = GONE
+    # Outside the snapshot, in which nothing can be written.
     for scope_id, reason in bad.items():
         freeze_unverified(context.database, scope_id, reason, "verifier")
     if bad:

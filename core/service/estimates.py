@@ -306,7 +306,7 @@ class Forecasts:
         with self._lock:
             if key in self._kept:
                 return self._kept[key]
-        made = _foresee(quoted, spec)
+        made = _foresee(quoted, spec)  # outside the lock: at worst two threads compute the same
         with self._lock:
             self._kept[key] = made
             if len(self._kept) > self._most:

@@ -138,6 +138,7 @@ class Burndowns:
 
     def _read(self, session: Session, scope: Scope, orders: int) -> Burndown:
         """Return what is kept of a scope, with the entries that are new."""
+        # One lock over the reading too, for what is kept is changed in place.
         with self._lock:
             kept = self._kept.get(scope.id)
             if kept is None or not _goes_on(session, scope.id, kept):
@@ -148,7 +149,9 @@ class Burndowns:
             while found := queries.entries(session, scope.id, kept.seq, _BATCH):
                 for entry in found:
                     kept.add(entry, orders)
+                # Else the session keeps every entry of a long ledger in memory.
                 session.expunge_all()
+            # A job has one method and may have several points, so this slice misses no job.
             new = [*({one.job for one in kept.points[len(kept.methods) :]} - kept.methods.keys())]
             for begin in range(0, len(new), _BATCH):
                 some = select(Job.id, Job.optimizer).where(Job.id.in_(new[begin : begin + _BATCH]))
@@ -233,6 +236,7 @@ def _added(terms: Terms, charges: Sequence[tuple[str, Vector]]) -> dict[str, str
     for name, charge in charges:
         sums[name] = _sum(sums.get(name, ()), charge)
     nothing = (0,) * len(terms.orders)
+    # Of the empty budget: at another head the same charge would show another share.
     shares = {name: percent_of(terms, nothing, nothing, charge) for name, charge in sums.items()}
     return {name: write_share(shares[name]) for name in sorted(shares, key=lambda one: shares[one], reverse=True)}
 

@@ -69,6 +69,7 @@ class Comparison:
         known = identities.known(session, self.owner_id, self.site)
         self.earlier.refuse_if_changed(session, {one.dataset_id for one in known})
         for one in known:
+            # Both must say so, for anybody who writes into the database can set the row's note.
             if one.moved and one.dataset_id in self.earlier.left:
                 continue
             found = self._compare(session, one) if one.comparable else None
@@ -102,6 +103,7 @@ class Comparison:
             if kept.digest == self.digest:
                 found = _Found(same=True)
             elif self.records is None:
+                # Not kept: the same comparison follows once the file is decoded.
                 return _Found()
             elif are_same(kept.summary, self.records.summary):
                 found = _Found(same=True)
@@ -136,6 +138,7 @@ def owner_keys(context: Context, owner_id: str) -> OwnerKeys:
             "was stored; the operator restores table identity_keys from a backup."
         )
     if wrapped is None:
+        # Read again below: of two first uploads one key is kept.
         context.database.run(identities.add_key, owner_id, site, masters.current.wrap(name, new_key()))
         with context.database.read() as session:
             wrapped = identities.wrapped_key(session, owner_id, site)
@@ -176,6 +179,7 @@ def _refuse_same(session: Session, metadata: Metadata, same: Sequence[Known]) ->
     """Refuse the same records, unless declared otherwise in their scope, or leaving one without a released answer."""
     columns = metadata.model_dump(mode="json")["columns"]
     for one in same:
+        # Other columns in the same scope spend the same budget: that is only another declaration.
         if one.scope_id == metadata.scope and one.columns == columns and one.state == "ready":
             raise DuplicateDataset(
                 f"These records, with these columns, are already your dataset {one.dataset_id} in scope "
@@ -185,6 +189,7 @@ def _refuse_same(session: Session, metadata: Metadata, same: Sequence[Known]) ->
             )
     leaving = [one for one in same if one.scope_id != metadata.scope]
     if leaving:
+        # A ledger behind its witness may lack the very payment that binds these records.
         refuse_if_frozen(session)
     for one in leaving:
         if _is_free(session, one.scope_id):

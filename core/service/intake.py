@@ -130,7 +130,7 @@ def store(context: Context, submissions: Sequence[Submission]) -> list[StoredAns
     answers: dict[int, StoredAnswer | Exception] = {}
     while len(answers) < len(submissions):
         waiting = [place for place in range(len(submissions)) if place not in answers]
-        first = {submissions[place].name: place for place in reversed(waiting)}
+        first = {submissions[place].name: place for place in reversed(waiting)}  # of rivals, the first to come
         turn = sorted(first.values())  # rivals with one key wait for each other, here as everywhere
         try:
             decided = _decide(context, [submissions[place] for place in turn])
@@ -151,7 +151,7 @@ def _decide(context: Context, submissions: Sequence[Submission]) -> list[StoredA
             (frozenset(part.scope_id for part in submission.plan.parts), submission.caller.id)
             for submission in submissions
         ]
-        if len(set(sharing)) == 1:
+        if len(set(sharing)) == 1:  # apart they would wait for the same locks
             raise
     answers: dict[int, StoredAnswer | Exception] = {}
     for each in dict.fromkeys(sharing):
@@ -171,10 +171,12 @@ def confirm(context: Context, answers: Sequence[StoredAnswer]) -> list[StoredAns
         return list(answers)
     entries: dict[str, int] = {}
     for one in made:
+        # Jobs may share a scope: the witness must have the last of their entries.
         entries |= {scope_id: max(entry, entries.get(scope_id, 0)) for scope_id, entry in one.entries.items()}
     try:
         witnessing.keep(context, entries=entries)
     except Refusal as refusal:
+        # The jobs stay stored: the same request with its key gets their answers later.
         return [answer if answer.made is None else refusal for answer in answers]
     for answer in answers:
         if answer.made is not None:
@@ -222,6 +224,7 @@ def _store(session: Session, context: Context, submissions: Sequence[Submission]
                 answers.append(_stored(session, draft.submission))
         except Refusal as refusal:
             answers.append(refusal)
+    # A refusal holds for now alone: the same key may ask again later.
     idempotency.release_all(session, sorted(new - {draft.submission.name for draft in made}))
     rows.enqueue(session, [row for draft in made for row in draft.rows])
     audit.append(session, [line for draft in made if (line := draft.line) is not None], at)
@@ -254,7 +257,7 @@ def _row(submission: Submission, part: EstimatedJob, at: float, spec: Mapping[st
         owner_id=submission.caller.id,
         dataset_id=part.dataset_id,
         scope_id=part.scope_id,
-        grant_id=None,
+        grant_id=None,  # `accounts_of` fills it, under the scopes' locks
         spec=spec,
         optimizer=asked.optimizer.kind,
         steps=part.steps,
@@ -314,6 +317,7 @@ class _Counter:
         queue.admit(self.live[job.owner_id], self.most_queued)
         reservation = ledger.Reservation(self.accounts)
         self._each(draft, lambda payer, part: reservation.add(payer, part.schedule))
+        # The next job of this transaction must count this one.
         self.live[job.owner_id] += 1
         return Made(reservation.make(), job.device)
 

@@ -113,6 +113,7 @@ def accept(context: Context, token: str, name: str, request_id: str) -> Accepted
             raise NotFound(_GONE, FieldError("/token", "ask for another invitation"))
         role: Any = found.role
         principal = principals.create(session, name, role)
+        # Made by itself: nobody else has seen the key, so it may send records at once.
         key, secret = principals.create_key(session, principal.id, name, made_by=principal.id)
         if found.dataset_id is not None:
             cap = _CAP.validate_python(found.budget_cap)

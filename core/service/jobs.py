@@ -123,6 +123,7 @@ def cancel(context: Context, caller: Caller, job_id: str) -> JobView:
         return presenters.views(session, context, [(viewer(caller), rows.cancel(session, job_id))])[0]
 
     view = context.database.run(work)
+    # A cancelled part may end its federated job, so the scopes of all its sites may have moved on.
     witnessing.keep(context, view.federation.job if view.federation else job_id)
     return view
 
@@ -150,6 +151,7 @@ def _event(line: JobEvent, *, model_shown: bool, grid_seconds: float) -> EventVi
     data = {name: value for name, value in line.data.items() if model_shown or name != "model"}
     if "code" in data:
         data["code"] = failure_code(data["code"])
+    # Exact times of progress and ends would tell how long the work on records took.
     at = queries.on_grid(line.created_at, grid_seconds) if line.kind in queries.ON_THE_GRID else line.created_at
     return EventView(seq=line.seq, kind=line.kind, data=data, created_at=rfc3339(at))
 

@@ -16,7 +16,7 @@ from core.service.key_views import KeyView, NewKeyView, PrincipalView
 from core.service.views import rfc3339
 
 ROUTE = "POST /v1/keys"
-_MAX_SECRET = 200
+_MAX_SECRET = 200  # the most letters of a key that an operator supplies
 
 
 def authenticate_all(context: Context, secrets: Sequence[str | None]) -> list[Caller | None]:

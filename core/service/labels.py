@@ -54,7 +54,7 @@ class Labels:
             known = self._kept.get(scope_id)
             if known is not None and known[0] == key:
                 self._kept.move_to_end(scope_id)
-                return known[1]
+                return known[1]  # None stays: there are too many different draws
         self._aside.put(scope_id, lambda: self._find(scope_id, load))
         return None
 

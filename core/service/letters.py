@@ -29,6 +29,7 @@ def of_event(settings: ServiceSettings, kind: str, data: Mapping[str, str], at: 
         data: identifiers of what it is about.
         at: its time, RFC 3339.
     """
+    # A worker's name is somebody's choice, and no mail holds one.
     shown = [f"{name} {value}" for name, value in data.items() if name != "worker"]
     path = next((path.format(data[name]) for name, path in _PATHS if name in data), "/")
     lines = [f"{TITLES[kind]}.", "", *shown, at, "", *([_link(settings, path), ""] if settings.console_url else [])]
@@ -66,6 +67,7 @@ def message(settings: ServiceSettings, address: str, subject: str, text: str) ->
     made["To"] = address
     made["Subject"] = subject
     made["Date"] = formatdate()
+    # Without a domain the library takes the name of this host, and every mail would show it.
     made["Message-ID"] = make_msgid(domain=settings.mail_from.rpartition("@")[2])
     made["Auto-Submitted"] = "auto-generated"
     made.set_content(text)

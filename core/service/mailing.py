@@ -24,6 +24,7 @@ def send(settings: ServiceSettings, mail: Mail) -> SendingEnd:
             server.send_message(message(settings, mail.address, mail.subject, mail.text))
         finally:
             _leave(server)
+    # Each class before its bases: TimeoutError and all errors of smtplib are OSErrors.
     except smtplib.SMTPRecipientsRefused as refused:
         codes = [code for code, _ in refused.recipients.values()]
         return SendingEnd(trouble="mail-refused", final=bool(codes) and min(codes) >= _FOR_GOOD)

@@ -122,6 +122,7 @@ def judge(context: Context, caller: Caller, model_id: str, verdict: releases.Sai
         model, job, _ = find(session, context, caller, model_id)
         if caller.id not in queries.judges(session, model, job):
             raise Forbidden("Only the owner of the data may judge this release.")
+        # The model's row, locked and read again: of two verdicts at a time the first counts.
         subjects.take(session, model)
         approvals.judge(session, model, job, verdict, reason=reason, actor=caller.id)
         return _view(session, context, caller, model, job)

@@ -112,11 +112,12 @@ def _targets(session: Session) -> list[Recipient]:
 
 def _read(session: Session, context: Context) -> int:
     settings = context.settings
-    mark, targets = _hold(session), _targets(session)
+    mark, targets = _hold(session), _targets(session)  # the lock first
     if not targets:
         return 0
     now = clock.read(session)
     look = RowsLook(
+        # Events from before the oldest target are for nobody.
         since=max(mark.at - AGAIN_SECONDS, min(one.since for one in targets)),
         until=queries.grid_time(session, settings.visible_grid_seconds),
         now=now,
@@ -224,6 +225,7 @@ def _going_on(session: Session, look: RowsLook) -> Iterator[Happening]:
         yield Happening("ledger.frozen", "ledger.frozen:all", {}, look.now, frozenset(), _ALL, goes_on=True)
     silent = Worker.seen_at < look.now - LEASES * look.lease_seconds
     for name in session.execute(select(Worker.name).where(silent).order_by(Worker.name)).scalars():
+        # A worker's name may be longer than the columns that keep the source.
         source = f"worker.gone:{sha256(name.encode()).hexdigest()[:32]}"
         yield Happening("worker.gone", source, {"worker": name}, look.now, frozenset(), _ADMINS, goes_on=True)
 
@@ -244,6 +246,7 @@ def _low(session: Session) -> list[tuple[str, str]]:
 
 def _frozen(session: Session) -> list[tuple[str, str]]:
     """Return scopes that admit no jobs, and their owners."""
+    # The text of a list with any gap is longer than that of an empty one; `why_stopped` decides below.
     perhaps = or_(Scope.frozen_reason.is_not(None), func.length(cast(Scope.unwitnessed, String)) > len("[]"))
     found = session.execute(select(Scope).where(perhaps).order_by(Scope.id)).scalars()
     return [(one.id, one.owner_id) for one in found if gaps.why_stopped(one) is not None]
@@ -261,6 +264,7 @@ def _marked(session: Session, look: RowsLook, going_on: list[Happening]) -> list
     return [
         Happening(
             one.kind,
+            # With its beginning, so that the same trouble at a later time is another event.
             f"{one.source}:{begun[one.source]:.3f}",
             one.data,
             begun[one.source],

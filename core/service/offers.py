@@ -71,7 +71,7 @@ class Kept:
             if dataset.id in self._kept:
                 self._kept.move_to_end(dataset.id)
                 return self._kept[dataset.id]
-        made = tuple(_typical(dataset, scope, terms))
+        made = tuple(_typical(dataset, scope, terms))  # outside the lock: at worst two threads plan the same
         with self._lock:
             self._kept[dataset.id] = made
             if len(self._kept) > self._most:
@@ -132,6 +132,7 @@ def _typical(dataset: Dataset, scope: Scope, terms: Terms) -> Iterator[Typical]:
     nothing = (0,) * len(terms.orders)
     empty = Balance(terms, nothing, nothing)
     for words, body in requests(columns, Adjacency(scope.adjacency)):
+        # A budget below all of these has one offer, of the whole of it.
         for epsilon in [one for one in EPSILONS if one <= terms.epsilon] or [terms.epsilon]:
             request = {"dataset": dataset.id, **body, "privacy": {"epsilon": write_figure(epsilon)}}
             asker = Asker(JobSpec.model_validate(request), columns, units, Adjacency(scope.adjacency), terms)

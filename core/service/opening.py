@@ -81,6 +81,7 @@ def hold(session: Session, caller: Caller, dataset: Dataset, arrived: Arrived) -
     assert dataset.id == arrived.dataset_id, "the records are encrypted for this dataset and no other"
     refuse_ended(session, caller)
     principals.lock(session, dataset.owner_id)
+    # Under the owner's lock, which whoever makes a key for this owner takes too.
     if not queries.holds_records(session, dataset.owner_id):
         _end_other_keys(session, caller)
     decoded = arrived.decoded
@@ -114,6 +115,7 @@ def open_budget(session: Session, caller: Caller, dataset: Dataset, metadata: Me
         Forbidden, Invalid, NotFound: as `declarations.parse`; the budget is held against the number of records.
     """
     assert dataset.rows is not None, "its records are held"
+    # Two uploads of an owner at a time would not find each other: the lock admits one by one.
     identities.wrapped_key(session, dataset.owner_id, dataset.site, lock=True)
     leaving, overlaps = compared.check(session, metadata)
     if metadata.scope is not None:
@@ -132,6 +134,7 @@ def open_budget(session: Session, caller: Caller, dataset: Dataset, metadata: Me
         scope.approval = metadata.approval
     dataset.scope_id = scope.id
     dataset.state = "ready"
+    # Drawn by chance: a digest of the records would confirm a guess of them.
     dataset.fingerprint = f"fp_{secrets.token_hex(16)}"
     dataset.request = published(metadata)
     session.flush()

@@ -99,6 +99,7 @@ def left_under(scope: Balance, cap: Balance) -> BudgetShares:
     taken = [most - left for most, left in zip(scope.terms.caps_nano, room, strict=True)]
     left = min(standing(scope.terms, taken, [0] * len(taken)).remaining, whole.remaining)
     spent, reserved, free = (write_share(one) for one in (whole.spent, whole.reserved, left))
+    # Each share is rounded by itself, so the rest may fall a little below 0.
     return BudgetShares(spent, reserved, free, write_share(max(100 - whole.spent - whole.reserved - left, Decimal(0))))
 
 

@@ -130,6 +130,7 @@ def _pack(session: Session, one: Delivery, settings: ServiceSettings, keys: Mast
     if hook is not None:
         return _post(session, one, hook, keys, at)
     row = session.get(MailAddress, one.target_id, populate_existing=True)
+    # Codes go to unconfirmed addresses alone, and all else to confirmed ones.
     if row is None or row.address is None or (row.confirmed_at is None) != (one.kind == emails.CODE):
         deliveries.note_failure(one, at, None, "switched-off", final=True)
         return None
@@ -155,6 +156,7 @@ def _post(session: Session, one: Delivery, hook: Webhook, keys: MasterKeys, at: 
         if hook.previous is not None and hook.previous_until is not None and hook.previous_until > at:
             secrets.append(keys.unwrap(webhook_name(hook.id, "before"), hook.previous))
     except (NotReady, Tampered):  # the operator's master key is not there: the service says so, and this waits
+        # Nothing was sent: this must not count towards the last attempt.
         one.attempts -= 1
         one.held_until, one.next_at = None, at + deliveries.DELAYS[1]
         return None
@@ -172,6 +174,7 @@ def _note(session: Session, sent: Post | Mail, outcome: SendingEnd) -> None:
     known = session.execute(select(Delivery.target_id).where(Delivery.id == sent.delivery_id)).scalar_one_or_none()
     if known is None:
         return
+    # The webhook before its delivery: whoever removes a webhook, or switches it off, locks in this order.
     hook = _lock(session, known)
     one, at = deliveries.take(session, sent.delivery_id, sent.attempt), clock.read(session)
     if one is None:

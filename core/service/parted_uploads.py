@@ -84,6 +84,7 @@ def begin(
                 return stored.body, True
         refuse_ended(session, caller)
         quotas.announce(context, session, caller.id, file_bytes)
+        # Again, under the lock: a rival may have sent the records meanwhile.
         uploads.refuse_filled(datasets_rows.lock(session, dataset_id))
         if rows.open_count(session, caller.id) >= MOST_OPEN:
             raise Conflict(f"{MOST_OPEN} uploads of yours are open: complete one, or end one by DELETE.")
@@ -118,6 +119,7 @@ def _part_size(context: Context, file_bytes: int, part_bytes: int | None) -> int
             FieldError("/bytes", "send fewer rows, leave out undeclared columns, or use Parquet"),
             limit_bytes=most,
         )
+    # Rounded up, so that the last part never passes the number of parts.
     least = -(-file_bytes // MOST_PARTS)
     size = max(PART_BYTES, least) if part_bytes is None else part_bytes
     if size < least:

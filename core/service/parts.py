@@ -71,6 +71,7 @@ def put(
     count = rows.count_of(upload)
     if number > count:
         raise Invalid(f"This upload has {count} parts.", FieldError("#path/number", f"give 1 to {count}"))
+    # A new name each time: the part's key follows from it, and no key encrypts two files.
     key, location, storage = key_of(context, upload), rows.new_location(), open_storage(context.settings)
     context.settings.spool_path.mkdir(mode=0o700, parents=True, exist_ok=True)
     file = SealedFile(
@@ -92,6 +93,7 @@ def put(
         refuse_completed(locked)
         locked.seen_at = clock.read(session)
         present = session.get(UploadPart, (upload_id, number), populate_existing=True)
+        # The row keeps the file that it has, and the one just stored is erased.
         if present is not None and rows.open_digest(key, present) == digest:
             return location
         sealed, before = rows.seal_digest(key, location, digest), None
@@ -107,6 +109,7 @@ def put(
 
     try:
         gone = context.database.run(work)
+    # The commit may have been done although its answer was lost: only a file without a row is erased.
     except BaseException:
         with suppress(Refusal):  # a part that is not kept and cannot be erased now is collected within a day
             _erase_unkept(context, location)
@@ -176,10 +179,12 @@ def complete(context: Context, caller: Caller, dataset_id: str, upload_id: str) 
         if locked is None:
             raise NotFound(ENDED)
         refuse_completed(locked)
+        # A part that was sent again has another name in the storage.
         if [one.location for one in rows.of(session, upload_id)] != [one.location for one in found]:
             raise Conflict(_CHANGED)
+        # Without the upload's key nobody reads a copy of its parts.
         locked.completed_at, locked.wrapped_key = clock.read(session), None
-        gone[:] = rows.drop_parts(session, upload_id)
+        gone[:] = rows.drop_parts(session, upload_id)  # replaced, for the transaction may be run again
 
     try:
         content = rows.contents(open_storage(context.settings), upload_id, key_of(context, upload), found)

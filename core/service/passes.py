@@ -85,6 +85,7 @@ class Passes:
             if mine is None or not mine.is_fresh:
                 if len(self._running) >= _MOST:
                     raise LedgerBusy("Too many ledgers are being verified; ask again later.", retry_after_seconds=30)
+                # Callers share a pass that is under way, and each of them gets its outcome.
                 mine = self._asked[key] = self._running.get(scope_id) or self._begin(database, scope_id, caller_id)
                 while len(self._asked) > _MOST:
                     self._asked.popitem(last=False)
@@ -92,6 +93,7 @@ class Passes:
         with self._lock:
             if not is_over:
                 return self._last.get(scope_id), True
+            # The outcome is given once; a newer pass of this caller stays.
             if self._asked.get(key) is mine:
                 del self._asked[key]
         if mine.outcome is None:
@@ -133,4 +135,5 @@ class Passes:
                 while len(self._last) > _MOST:
                     self._last.popitem(last=False)
             one.ended = time.monotonic()
+        # Last, for whoever waits reads the outcome at once.
         one.is_over.set()

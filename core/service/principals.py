@@ -80,6 +80,7 @@ def enable(context: Context, caller: Caller, principal_id: str) -> PrincipalStat
 
     def work(session: Session) -> PrincipalStateView:
         principals.lock(session, principal_id)
+        # Again, under the lock: a job that came in between would begin once its owner is enabled.
         withdrawals.refuse_while_waiting(session, principal_id)
         return _view(principals.enable(session, principal_id))
 

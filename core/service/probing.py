@@ -49,7 +49,7 @@ def _probe(context: "Context") -> str | None:
         if not settings.site:  # a site's login writes no such row
             context.database.run(_write)
         settings.spool_path.mkdir(parents=True, exist_ok=True)
-        path = settings.spool_path / f"{_NAME}-{os.getpid()}"
+        path = settings.spool_path / f"{_NAME}-{os.getpid()}"  # processes share the folder
         try:
             path.write_bytes(os.urandom(4096))
         finally:

@@ -93,7 +93,7 @@ def counted(
                 context.database.run(grow, received)
                 noted = received
             yield piece
-        context.database.run(grow, received)
+        context.database.run(grow, received)  # the rest, less than a step
 
     context.database.run(begin)
     try:

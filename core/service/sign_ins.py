@@ -10,7 +10,7 @@ from core.base.errors import DiskFull, Forbidden, Unauthenticated
 from core.service.context import Caller, Context
 from core.service.keys import authenticate_all, caller_of
 
-_MAX_TOKEN = 100
+_MAX_TOKEN = 100  # a token has 43 letters
 _WRONG_KEY = "This key opens nothing: it is unknown, revoked or expired, or its owner is disabled."
 _WRONG_LINK = "This link was used, or its minutes are over. Sign in with a key."
 

@@ -52,15 +52,17 @@ def signed(
         NotReady: there is no key to sign with.
         LedgerBusy, LedgerFrozen: the witness does not answer, or is gone.
     """
-    keys = load_signing_keys(context.settings)
+    keys = load_signing_keys(context.settings)  # first: without a key all the rest is in vain
     issuer = installation(context.database)
     with context.database.read() as session:
         heads = {scope_id: session.get_one(Scope, scope_id).seq for scope_id in scopes(session)}
     marking = mark_keys(context.settings)
     context.backlogs.demand_short(context.database, heads, marking, caller.id)
+    # The witness before the snapshot: all that it holds must be found in there.
     trust = witnessing.ask(context, heads)
     with context.database.read() as session:
         try:
+            # Without a master key there are no marks, so work beside the request would not shorten the next one.
             most = backlogs.AT_ONCE if marking else inf
             ledgers = {scope_id: follow(session, scope_id, trust, most) for scope_id in scopes(session)}
         except LongChainError:  # a charge of long ago was corrected, or the newest mark is forged
@@ -70,6 +72,7 @@ def signed(
         if not bad and job_id is not None:
             bad = _changed(session, ledgers, job_id)
         if not bad:
+            # In the snapshot that was verified, so that nothing else is signed.
             text = keys.sign(kind, canonical(told(session, issuer, ledgers)), clock.read(session))
     if not bad:
         _leave_marks(context, ledgers, trust)
@@ -89,12 +92,14 @@ def _changed(session: Session, ledgers: Ledgers, job_id: str) -> dict[str, str]:
             for model, made in _models(session, job_id):
                 demand(is_as_entered(session, model, made), f"{model.id} is not what the ledger says of it")
             for job in jobs_telling(session, job_id, scope_id):
+                # Rows of live jobs were compared as the chain was followed.
                 if job.id not in tally.live:
                     compare_ended(one.entries, tally, job, statement_of(session, job))
                 if job.dataset_id in tally.uploads:
                     shown.append(tally.uploads[job.dataset_id].seq)
             for entry in entries_at(session, scope_id, shown):
                 one.entries.confirm(entry)
+        # A database that does not answer says nothing of the ledger.
         except DBAPIError:
             raise
         except Exception as error:  # noqa: BLE001 - what cannot be read is not what was verified

@@ -69,6 +69,7 @@ def retract(context: Context, caller: Caller, model_id: str) -> TrainedModel:
             models.find(session, context, caller, model_id)
             if model.approval not in OPEN:
                 raise Conflict(f"This release is {model.approval}, and nobody reads it: only an open one is retracted.")
+            # Under the model's lock, on which a new job about it waits, and then finds it gone.
             if model.id in subjects.live(session):
                 raise Conflict("A job about this model has not ended: wait for it, or cancel it, and retract then.")
             take_away(session, {model.id: job.id}, RETRACTED)

@@ -36,6 +36,7 @@ def of(context: Context, caller: Caller, limit: int) -> list[Unreadable]:
         mine = Dataset.owner_id == caller.id, Dataset.state == "ready"
         kept = Dataset.validation.is_not(None), Dataset.wrapped_key.is_not(None)
         newest = select(Dataset).where(*mine, *kept).order_by(Dataset.id.desc()).limit(limit)
+        # Other sites keep the keys of their datasets.
         here = [one for one in session.execute(newest).scalars() if one.site == context.settings.site]
         found = [(one.id, one.name, one.validation or {}, one.wrapped_key or "") for one in here]
     shown = []

@@ -89,6 +89,7 @@ def create(
         return body, False
 
     with context.database.read() as session:
+        # A repeated request would be refused as a copy of the very dataset that it made.
         answered = key is not None and queries.is_answered(session, caller.id, ROUTE, key)
     with _Stored(context, caller.id, metadata, media, pieces, new_id("ds"), may_repeat=answered) as stored:
         answer = stored.commit(work)
@@ -135,14 +136,14 @@ def fill(
 
     def work(session: Session, arrived: Arrived) -> tuple[DatasetView, str | None]:
         dataset = rows.lock(session, dataset_id)
-        refuse_filled(dataset)
+        refuse_filled(dataset)  # again, under the lock: a rival may have been first
         if within is not None:
             within(session)
         before = dataset.location
         if metadata.seal:
             _fill(session, caller, dataset, metadata, arrived)
         else:
-            drafts.refuse_changed(session, dataset_id, declared)
+            drafts.refuse_changed(session, dataset_id, declared)  # the file was read by that one
             drafts.hold_records(session, caller, dataset, arrived)
         return dataset_view(session, dataset), before
 
@@ -218,7 +219,7 @@ class _Stored:
                 self._check(compared, metadata, may_repeat=may_repeat)
                 if not may_repeat:
                     refuse_many_excluded(decoded.report, metadata)
-            self._storage.put(target.path, location)
+            self._storage.put(target.path, location)  # before its row, which must not name a file that is missing
         except BaseException:
             self._remove()
             raise
@@ -265,6 +266,7 @@ class _Stored:
 
         answer = self._context.database.run(keep)
         with self._context.database.read() as session:
+            # The row decides: a replayed answer leaves this file without one.
             self._kept = rows.is_kept(session, self._location)
         return answer
 

@@ -46,6 +46,7 @@ def create(context: Context, caller: Caller, url: str, kinds: Sequence[NoticeKin
         Forbidden: this is a site's service.
     """
     refuse_site(context)
+    # Outside the transaction, for to resolve a name takes seconds.
     addresses.refuse_closed(url, context.settings)
     webhook_id, secret = new_id("whk"), secrets.token_bytes(_SECRET_BYTES)
     wrapped = load_master_keys(context.settings).current.wrap(webhook_name(webhook_id), secret)
@@ -117,6 +118,7 @@ def rotate(context: Context, caller: Caller, webhook_id: str) -> SecretWebhookVi
     def work(session: Session) -> SecretWebhookView:
         found = _own(session, caller, webhook_id, hold=True)
         now, before = webhook_name(webhook_id), webhook_name(webhook_id, "before")
+        # Wrapped anew, since a wrapped secret is bound to what it is called.
         previous = keys.current.wrap(before, keys.unwrap(now, found.wrapped))
         wrapped = keys.current.wrap(now, secret)
         webhooks.replace_secret(session, found, wrapped=wrapped, previous=previous, key_id=caller.key_id)

@@ -70,6 +70,7 @@ def create(context: Context, caller: Caller, name: str, pieces: Iterable[bytes])
     except BaseException:
         with context.database.read() as session:
             stored = rows.find(session, caller.id, weights_id)
+        # The commit may have been done although its answer was lost.
         if stored is None:
             open_storage(settings).erase(location)
         raise
@@ -112,6 +113,7 @@ def delete(context: Context, caller: Caller, weights_id: str) -> None:
         session.flush()
         return found.location
 
+    # The row goes first: a rolled-back change must still have its file.
     location = context.database.run(work)
     open_storage(context.settings).erase(location)
 

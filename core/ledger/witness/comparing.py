@@ -30,6 +30,7 @@ def compare(database: Database, witness: Witness, job_id: str | None = None) -> 
     scopes = None if job_id is None else witness.scopes_of(database, job_id)
     if job_id is None and not witness.is_readable():
         return [DAMAGED]
+    # The witness first: all that it holds must be in a snapshot that is opened later.
     seen, lost = witness.look(scopes)
     problems = [f"the witness has lost what it knew of {one}." for one in lost]
     with database.read() as session:
@@ -108,6 +109,7 @@ def _acquaint(database: Database, witness: Witness) -> None:
         witness.call(own)
     seen = witness.read()
     with database.read() as session:
+        # A process may have died between its write to the witness and the mark in the database.
         fresh = seen.keys() - witnessed(session, None)
     if fresh:
         database.run(mark_witnessed, list(fresh))

@@ -124,6 +124,7 @@ class Witness:
         lost = older()
         if lost:
             name = self.name()
+            # A reconciliation came in between: the numbers of a renewed witness may be lower.
             if name is not None and name.own != of:
                 lost = []
         self._raise({one: seen.seq for one, seen in known.items() if one not in lost}, of)
@@ -200,6 +201,7 @@ class Witness:
         with self._place.turn():
             known, lost = self.look(scopes)
             of = self._newest_of
+            # A scope that the round before has read and that is unknown now was erased.
             gone = any(change.before is not None and one not in known for one, change in refused.items())
             if gone or not self._place.exists(certain=False):
                 raise _frozen(database, MISSING)
@@ -210,12 +212,14 @@ class Witness:
             with database.read() as session:
                 changes = _moved(session, known, scopes)
                 new = [one for one, change in changes.items() if change.before is None]
+                # New to this process, yet marked as written: a rival was first, or the witness has lost it.
                 rivals = witnessed(session, new)
             if forgotten := self.forgotten(rivals):
                 raise _frozen(database, f"the witness does not know {forgotten[0]} any more.")
             mine = {one: change for one, change in changes.items() if one not in rivals}
             again = self._place.write(mine) if mine else set()
             self._raise({one: change.after.seq for one, change in mine.items() if one not in again}, of)
+            # After the write: a mark without a record would freeze the ledger.
             if new:
                 database.run(mark_witnessed, [one for one in new if one in mine and one not in again])
             return {one: changes[one] for one in (*again, *rivals)}

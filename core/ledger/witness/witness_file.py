@@ -165,6 +165,7 @@ class WitnessFile:
         """As `Place.turn`; the lock is a file beside, which the file's rewriting leaves alone."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.with_suffix(".lock").open("w") as file:
+            # Closing the file releases the lock, also where the process dies.
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
@@ -190,6 +191,7 @@ class WitnessFile:
     def _append(self, lines: Iterable[Mapping[str, Any]]) -> None:
         """Append lines and sync, after cutting off what a crash left of an unfinished one."""
         self._catch_up()
+        # `r+b` creates nothing: a witness that vanished must not come back empty.
         with self.path.open("r+b") as file:
             file.truncate(self._offset)
             file.seek(self._offset)

@@ -54,6 +54,7 @@ class WitnessObjects:
         name = f"{PROBES}{secrets.token_hex(8)}"
         try:
             self._bucket.write_if(name, b"1", None)
+            # Both writes must fail: the object is there, and no object has that tag.
             for tag in (None, '"00000000000000000000000000000000"'):
                 try:
                     self._bucket.write_if(name, b"2", tag)
