@@ -72,4 +72,5 @@ def pace_at(step: int, steps: int, pace: Pace, warm_up: int) -> float:
         return step / warm_up
     if pace == "constant":
         return 1.0
+    # Counted from step - 1: the first such step is full, and the last is not zero.
     return (1 + cos(pi * (step - 1 - warm_up) / (steps - warm_up))) / 2
