@@ -225,6 +225,7 @@ def _rarer(
     else:
         times, sign = 1.0, -1.0
     length = float(along @ along)
+    # Noise is drawn on and above the diagonal: an entry off it counts twice in a'Ea.
     spread = (times * hessian.deviation) ** 2 * (2 * length**2 - float((along**4).sum()))
     return times * bent + sign * pull, sqrt(gradient.deviation**2 * length + spread)
 

@@ -102,6 +102,7 @@ def repelled(values: Array, deviation: float) -> Array:
     """Return the curvatures along noised eigenvectors, from the noised eigenvalues, both of shape (..., p)."""
     apart = values[..., :, None] - values[..., None, :]
     smooth = apart**2 + deviation**2
+    # Without noise the diagonal is 0/0.
     pushed: Array = np.divide(apart, smooth, out=np.zeros_like(apart), where=smooth > 0).sum(-1)
     return values - 2 * deviation**2 * pushed
 
@@ -110,6 +111,7 @@ def _law(mean: Array, deviation: Array) -> Array:
     """Return NODES curvatures of a normal law cut off at zero, equally likely, shape (..., p, NODES)."""
     middles = (np.arange(NODES) + 0.5) / NODES
     spread = np.maximum(deviation, 1e-300)
+    # With a mean far below zero nothing is left above it, and ndtri(1) is infinite.
     below = np.minimum(ndtr(-mean / spread), 1 - 1e-12)[..., None]
     drawn = ndtri(np.clip(below + (1 - below) * middles, 1e-12, 1 - 1e-12))
     law: Array = np.maximum(mean[..., None] + spread[..., None] * drawn, 0.0)
@@ -190,6 +192,7 @@ def _widened(
     """
     coupled = noised.curvature[..., 0, :]
     itself = np.maximum(coupled[..., :1], 1e-300)
+    # No coupling to the intercept is believed if noise hides its own curvature.
     against = np.where(coupled[..., :1] > CAUTION * noised.deviation, coupled / itself, 0.0)
     dual = np.broadcast_to(directions, (*covariance.shape[:-2], *directions.shape)).copy()
     others = np.abs(dual[..., 1:]).sum(-1) > 0

@@ -166,6 +166,7 @@ class _Builder:
 
     def _affine(self, x: str, weight: str, bias: str | None) -> str:
         """Multiply the last axis by a matrix, and add."""
+        # torch keeps a weight as (outputs, inputs).
         turned = self.add("Transpose", self._own(weight), perm=[1, 0])
         made = self.add("MatMul", x, turned)
         return made if bias is None else str(self.add("Add", made, self._own(bias)))
@@ -186,6 +187,7 @@ class _Builder:
         }
         if layer.of == "max":
             return str(self.add("MaxPool", x, **settings))
+        # torch's average counts the padding; ONNX's default does not.
         return str(self.add("AveragePool", x, count_include_pad=1, **settings))
 
     @layer.register

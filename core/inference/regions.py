@@ -161,6 +161,7 @@ def _statistic(names: Sequence[str], point: Mapping[str, float], centre: Array, 
         raise Invalid("A point has one value for each coefficient of the region.", *wrong)
     away = np.array([point[name] for name in names]) - centre
     scale = np.linalg.norm(factor, axis=1)
+    # Rows of length 1: declared units may differ by any magnitude.
     return squared_length(np.linalg.solve(factor / scale[:, None], away / scale))
 
 

@@ -45,7 +45,9 @@ class CutPoissonRecords:
         margins, heights = tables[0], tables[table]
         step = (margins[-1] - margins[0]) / (len(margins) - 1)
         place = ((margin - margins[0]) / step).clamp(0.0, len(margins) - 1.0)
+        # clamp lets nan pass, and nan is no index.
         place = torch.where(place.isfinite(), place, 0.0)
+        # At the grid's end the right neighbour must still exist.
         left = place.floor().clamp(max=len(margins) - 2.0)
         at = left.to(torch.int64)
         part = place - left
