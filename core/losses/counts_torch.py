@@ -33,6 +33,7 @@ class CutPoissonRecords:
     def _residual(self, margin: Tensor, target: Tensor) -> Tensor:
         """Return v (C - y); v mu is min(mu, M), so that no mean is too large."""
         mean = torch.exp(margin)
+        # Before the next line, which cuts the mean in place.
         weight = (self.loss.rate_cap / mean).clamp_(max=1.0)
         return mean.clamp_(max=self.loss.rate_cap) * self._at(margin, 1) - weight * target
 

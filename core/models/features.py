@@ -126,6 +126,7 @@ def coding_of(column: Ordered, *, centred: bool) -> tuple[float, float]:
     lower, upper = bounds_of(column)
     if not centred:
         return 0.0, max(abs(upper), abs(lower))
+    # Halved first: the difference of two huge bounds would overflow.
     return centre_of(column), upper / 2 - lower / 2
 
 

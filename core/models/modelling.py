@@ -132,6 +132,7 @@ def _filled_loss(loss: Robust, design: Design) -> Robust:
     """Fill scales from the target's declared range."""
     if not isinstance(loss, AbstractRobust):
         return loss
+    # With an intercept the coding's scale is half of the declared range.
     loss = fill(loss, scale=2 * design.target.scale / RESIDUALS_PER_RANGE)
     if isinstance(loss, Huber) and loss.joint:
         assert loss.scale is not None, "filled above"

@@ -44,6 +44,7 @@ def term_notes(design: Design, units: int | None = None, learned: Sampling | Non
 def _terms(design: Design) -> list[tuple[str, ...]]:
     """Return the columns of each interaction."""
     products = (tuple(factor.column for factor in feature.factors) for feature in design.features if feature.factors)
+    # A category's values give one term several features.
     return list(dict.fromkeys(products))
 
 

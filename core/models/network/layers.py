@@ -77,6 +77,7 @@ class Linear(AbstractLayer):
 
     def parameters(self, given: Shape) -> tuple[Parameter, ...]:
         """Return W and b."""
+        # The deviation of a uniform law on +-1/sqrt(inputs), torch's own start.
         weight = Parameter(name="weight", shape=(self.units, given[-1]), spread=1 / sqrt(3 * given[-1]))
         return (weight, Parameter(name="bias", shape=(self.units,))) if self.bias else (weight,)
 
@@ -114,6 +115,7 @@ class Pool2d(AbstractLayer):
 
     def output(self, given: Shape) -> Shape:
         """Return (channels, height', width')."""
+        # torch refuses more, and a window of padding alone has no value.
         if self.padding * 2 > self.kernel:
             raise Misfit("pool2d pads by half a kernel at most")
         return (given[0], *_windows(given, self.kernel, self.stride or self.kernel, self.padding, "pool2d"))
@@ -286,6 +288,7 @@ Layer = Annotated[
     | Residual,
     Field(discriminator="kind"),
 ]
+# Its field names Layer, which is defined only after the class.
 Residual.model_rebuild()
 LAYERS: Final[dict[str, type[AbstractLayer]]] = {
     layer.model_fields["kind"].default: layer for layer in AbstractLayer.__subclasses__()

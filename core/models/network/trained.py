@@ -68,12 +68,14 @@ def trained_count(model: NetworkModel, given: Shape) -> int:
 
 def last_place(layers: tuple[Layer, ...], given: Shape) -> str:
     """Return the place of the last layer that has parameters, such as `4`, or `2.1` inside a residual."""
+    # There is a last one: `check_layers` has refused networks without parameters.
     *_, last = (place for place, layer, shape in placed(layers, given) if layer.parameters(shape))
     return last
 
 
 def place_of(name: str) -> str:
     """Return the place of the layer that a parameter belongs to: `2.1` of `2.1.query_key_value.weight`."""
+    # No part of a parameter's own name is a number.
     return ".".join(part for part in name.split(".") if part.isdigit())
 
 
