@@ -78,6 +78,7 @@ def onward(theta: Array, step: Array, metric: Array) -> Array:
     length, most = sqrt(max(float(ahead @ metric @ ahead), 0.0)), attenuated_length(LONGEST_FOLLOWED)
     if length > most:
         ahead, length = ahead * (most / length), most
+    # The length was cut below 1, hence the root is finite.
     found: Array = ahead * sqrt(SPREAD / (1 - length**2))
     return found
 

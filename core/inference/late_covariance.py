@@ -162,6 +162,7 @@ def forgotten(factor: Array, count: int, averaged: int) -> tuple[Array, Array]:
 def _scores(score: Array, curvature: Array, noised: Matrices) -> tuple[Array, Array]:
     """Return c, shape (...), and the score matrix relative to the Hessian in its eigenvectors, shape (..., p, p)."""
     guess = SMALLEST_RATIO * noised.ratio
+    # A law cut off at zero may leave no curvature, and it divides.
     curvature = np.maximum(curvature, 1e-9 * curvature.max(-1, keepdims=True))
     precision = curvature**2 / ((MISFIT * guess * curvature) ** 2 + noised.score_deviation**2)
     diagonal = np.diagonal(score, axis1=-2, axis2=-1)

@@ -115,6 +115,7 @@ class _Builder:
         """Return what was collected."""
         from onnx import TensorProto, helper  # noqa: PLC0415 - as above
 
+        # Tokens are the indices of a Gather, which takes whole numbers.
         kind = TensorProto.INT64 if whole else TensorProto.FLOAT
         graph = helper.make_graph(
             self._nodes,

@@ -96,6 +96,7 @@ def _single(released: Released, margins: Array, spread: Array | None, reach: flo
     found: list[dict[str, Any]] = [{name: value} for value in middle.tolist()]
     if spread is None:
         return found
+    # Rounding may make a variance of zero negative.
     error = np.sqrt(spread[:, 0, 0].clip(min=0.0))
     lows, highs = (_mean(released, margins[:, 0] + sign * reach * error)[1] for sign in (-1, 1))
     errors = zip((slope * error).tolist(), lows.tolist(), highs.tolist(), strict=True)

@@ -133,6 +133,7 @@ def _region(level: float, centre: Array, factor: Array, lengths: Array, statisti
     count = len(centre)
     limit = float(chdtri(count, 1 - level))
     radius = sqrt(limit)
+    # By logarithms: the volume of many coefficients may be no float.
     size = count / 2 * log(pi) - lgamma(count / 2 + 1) + count * log(radius) + float(np.log(np.diag(factor)).sum())
     return {
         "level": level,

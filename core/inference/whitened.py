@@ -311,6 +311,7 @@ def _scores(
     size = len(values)
     relative = root @ last.scores.value @ root
     seen = ~hidden
+    # Noise may hide every direction, and their number divides.
     count = max(int(seen.sum()), 1)
     own = np.einsum("ij,ik,kj->j", vectors, relative, vectors)
     measured = float(own[seen].sum()) / count if seen.any() else 1.0

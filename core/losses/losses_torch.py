@@ -207,6 +207,7 @@ def record_weights(norms: Tensor, weights: Weights) -> Tensor:
     assert weights.bound is not None, "plan first"
     match weights:
         case Mallows(power=power):
+            # A norm of zero gives infinity, which the clamp makes a weight of 1.
             return (weights.bound / norms).clamp_(max=1.0).pow_(power)
         case Clip() | Schweppe():
             return torch.ones_like(norms)

@@ -242,7 +242,7 @@ class Design(Frozen):
             shift = np.array(
                 [feature.scale if name == column else 0.0 for feature, name in zip(self.features, columns, strict=True)]
             )
-            if np.count_nonzero(shift) > 1:
+            if np.count_nonzero(shift) > 1:  # two values have a single contrast
                 shifts.append(shift / np.linalg.norm(shift))
         return np.array(shifts).reshape(len(shifts), self.dimension)
 

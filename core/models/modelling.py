@@ -125,6 +125,7 @@ def parameters(loss: Loss, features: int) -> int:
     if isinstance(loss, Multinomial):
         assert loss.classes is not None, "plan first"
         return features * (loss.classes - 1)
+    # True counts as one more parameter, the scale.
     return features + (isinstance(loss, Huber) and loss.joint)
 
 

@@ -50,4 +50,5 @@ def _terms(design: Design) -> list[tuple[str, ...]]:
 
 def _rounded(number: float) -> str:
     """Return three digits of a number of records."""
+    # Twice: to three digits first, then without an exponent.
     return f"{float(f'{number:.3g}'):,.0f}"

@@ -91,6 +91,7 @@ def _named(columns: Sequence[Column], model: RegressionModel | NetworkModel) -> 
             field, keep = "features", ""
         else:
             field, keep = "intercept", "keep the intercept, or "
+        # An intercept alone is a model; without one nothing is left to fit.
         if not others and (isinstance(model, NetworkModel) or not model.intercept):
             raise Invalid(
                 "The dataset has no column beside the target.",

@@ -216,6 +216,7 @@ def describe(
 
 def chunks(events: Sequence[Event], most: int = MOST_METHOD_CHUNKS) -> tuple[Event, ...]:
     """Cut a run of events into at most `most` chunks of equal length; each is paid whole, before it reads."""
+    # Rounded up: there are then no more than `most` chunks.
     size = -(-len(events) // most)
     return tuple(compose(_counted(events[first : first + size])) for first in range(0, len(events), size))
 

@@ -71,6 +71,7 @@ def noised_matrices(
     told, deviation, stepped = exact + final_deviation * final, final_deviation, exact
     if isinstance(optimizer, NoisyNewton):
         weight, pooled_deviation = _pooled(optimizer, facts)
+        # From a precision to a weight relative to the final Hessian's.
         weight *= final_deviation**2
         noise = (final_deviation * final + weight * pooled_deviation * other) / (1 + weight)
         told = exact + noise
@@ -187,7 +188,7 @@ def _stepped(
     """Return what the noise of Newton steps and their start add, shape (R, p, p)."""
     assert optimizer.damping is not None, "plan first"
     assert optimizer.steps is not None, "plan first"
-    # Other rules of damping end in pure steps.
+    # Careful runs are taken to end in pure steps.
     damping, floor = 1.0 if optimizer.careful else optimizer.damping, optimizer.floors(facts)[-1]
     asked = optimizer.gradients()[optimizer.warm_steps :]
     gradients = [gradient.sigma * gradient.sensitivity(facts) for gradient in asked]

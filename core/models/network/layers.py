@@ -290,6 +290,7 @@ Layer = Annotated[
 ]
 # Its field names Layer, which is defined only after the class.
 Residual.model_rebuild()
+# Every layer is defined above, hence the direct subclasses are all of them.
 LAYERS: Final[dict[str, type[AbstractLayer]]] = {
     layer.model_fields["kind"].default: layer for layer in AbstractLayer.__subclasses__()
 }
@@ -328,6 +329,7 @@ def _windows(given: Shape, kernel: int, stride: int, padding: int, name: str) ->
     """Return how many windows fit into an image's height and width."""
     if len(given) != 3:  # noqa: PLR2004 - channels, height, width
         raise Misfit(f"{name} takes images, (channels, height, width): put reshape before it")
+    # Rounded down as in torch: a window that does not fit whole is left out.
     height, width = ((size + 2 * padding - kernel) // stride + 1 for size in given[1:])
     if height < 1 or width < 1:
         raise Misfit(f"{name}: its kernel of {kernel} does not fit into {given[1]} x {given[2]}")

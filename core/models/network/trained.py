@@ -39,6 +39,7 @@ def adapters(layers: tuple[Layer, ...], given: Shape, train: Lora) -> tuple[Para
     found: list[Parameter] = []
     for place, layer, shape in placed(layers, given):
         adapted = place != last if chosen is None else place in chosen
+        # The last layer is trained whole in any case.
         if not adapted or place == last or not isinstance(layer, Linear | Attention):
             continue
         for one in layer.parameters(shape):

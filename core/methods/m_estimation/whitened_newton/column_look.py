@@ -165,7 +165,7 @@ def _look_at_numbers(settings: Looking, oracle: Oracle, medians: Quantiles, foun
             found.sparse[at], found.scale[at] = True, wide / SPARSE_PART
             continue
         kept = np.where(own[first:] > KEPT * deviation, own[first:], 0.0)
-        # Three intervals may be seen together though none of them is kept alone.
+        # Of three that are seen together some may lie below KEPT and be dropped.
         least = 0.5 * middles[first + 2] ** 2 * own[first : first + 3].sum()
         found.scale[at] = wide * sqrt(max(float((kept * middles[first:] ** 2).sum()), float(least)) / units)
 

@@ -185,7 +185,7 @@ def _start(loss: Logistic | Huber | Poisson, encoded: RowEncoding, target: Targe
     else:
         slopes, intercept, bend = slopes / (rate * (1 - rate)), log(rate / (1 - rate)), 1 - 2 * rate
     slopes = _no_longer(slopes, LONGEST_START)
-    # To second order the mean outcome rises by `bend` times half the predictor's variance.
+    # To second order a varying predictor moves the mean, on the link's scale, by `bend` times half its variance.
     shift = encoded.shift
     if shift is None:
         return np.concatenate(([intercept - bend * float(slopes @ slopes) / 2], slopes))

@@ -85,7 +85,7 @@ def _look_at_classes(settings: WhitenedNewton, oracle: Oracle) -> Classes:
     assert question is not None, "classes are asked about"
     answer = oracle.ask(question, torch.zeros(oracle.facts.dimension, dtype=torch.float64))
     received = answer.value.numpy()
-    # At most 1/K: where noise hides all, the rates come out equal.
+    # At most 1/K, for the K rates sum to 1.
     least = min(max(SURE * answer.scale, 2 / oracle.facts.units), 1 / loss.classes)
     rates = np.maximum(received, least)
     rates, basis = rates / rates.sum(), contrasts_of(loss.classes)
