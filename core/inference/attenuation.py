@@ -74,9 +74,11 @@ def onward(theta: Array, step: Array, metric: Array) -> Array:
         metric: covariance of the columns as far as it is known, shape (p, p), 0 for the intercept.
     """
     ahead = theta / sqrt(float(theta @ metric @ theta) + SPREAD) + derivative(theta, metric) @ step
+    # The metric has zero rows: rounding may make its quadratic form negative.
     length, most = sqrt(max(float(ahead @ metric @ ahead), 0.0)), attenuated_length(LONGEST_FOLLOWED)
     if length > most:
         ahead, length = ahead * (most / length), most
+    # The length was cut below 1, hence the root is finite.
     found: Array = ahead * sqrt(SPREAD / (1 - length**2))
     return found
 
@@ -107,8 +109,10 @@ def carried(before: Array, theta: Array, covariance: Array, metric: Array) -> Ca
     along: Array = metric @ theta / length  # of the length: d |slopes| = along' d theta
     own = onto @ covariance @ onto.T
     straight = sqrt(max(float(along @ own @ along), TINY))
+    # The derivative of r/sqrt(r^2 + k) is k/(r^2 + k)^1.5.
     deviation = straight * SPREAD / (length**2 + SPREAD) ** 1.5
     reached, limit = attenuated_length(length), attenuated_length(DECIDED)
+    # The upper end is not followed past DECIDED; an estimate beyond it adds nothing.
     upper = _length(min(reached + QUANTILE * deviation, max(limit, reached)))
     more = max(0.0, ((upper - length) / QUANTILE) ** 2 - straight**2)
     ray: Array = np.concatenate(([theta[0] * length / (length**2 + SPREAD)], theta[1:] / length))

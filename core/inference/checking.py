@@ -178,6 +178,7 @@ def _alike(one: Found, two: NDArray[np.bool_], lower: Array, upper: Array) -> ND
                 _rarer(one.kind, along, float(middle @ theta) + (one.offset or 0.0), margin, gradient, hessian)
                 for theta, gradient, hessian in points
             ]
+            # Weighted by noise alone: both counts are of the same records.
             sharp = [deviation**-2 for _, deviation in counts]
             count = sum(counted * weight for (counted, _), weight in zip(counts, sharp, strict=True)) / sum(sharp)
             towards = 1.0 if one.kind == "logistic" and margin > 0 else -1.0
@@ -197,6 +198,7 @@ def own_middle(along: Array, metric: Array) -> Array:
         metric: covariance of the columns, shape (p, p), 0 for the intercept.
     """
     own = metric @ along
+    # The metric may hold nothing along a, and its form divides.
     found: Array = np.eye(len(along))[0] + own * (1 - along[0]) / max(float(along @ own), TINY)
     return found
 
@@ -225,6 +227,7 @@ def _rarer(
     else:
         times, sign = 1.0, -1.0
     length = float(along @ along)
+    # Noise is drawn on and above the diagonal: an entry off it counts twice in a'Ea.
     spread = (times * hessian.deviation) ** 2 * (2 * length**2 - float((along**4).sum()))
     return times * bent + sign * pull, sqrt(gradient.deviation**2 * length + spread)
 

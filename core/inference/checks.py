@@ -80,6 +80,7 @@ class Learned(Frozen):
         """Return how many records an answer is made of: all declared ones, unless clearly fewer were counted."""
         if self.complete is None or self.complete_deviation is None:
             return units
+        # A noised count may be below 1, and figures divide by it.
         return max(self.complete, 1.0) if self.complete < units - CLEARLY * self.complete_deviation else units
 
 

@@ -140,6 +140,7 @@ def _missing(one: FoundClasses, place: int, lower: Array, upper: Array) -> tuple
         counts = [_class_counts(one, along, middle, *point) for point in points]
         sharp = [deviation**-2 for _, deviation in counts]
         count = sum(noised * weight for (noised, _), weight in zip(counts, sharp, strict=True)) / sum(sharp)
+        # By identity: == would compare arrays entry by entry.
         against = np.maximum(rarer, -effects if along is both[0] else effects)
         none = count * np.sqrt(sum(sharp)) < np.where(against > FIVEFOLD, ALIKE_IF_FAR, ALIKE)
         found.append(none & (chance < MOST_CHANCE))

@@ -30,6 +30,7 @@ def unfolded(listed: Array, contrasts: int, features: int) -> Array:
     blocks, factors = listed.reshape(contrasts * (contrasts + 1) // 2, -1), 1 / sqrt(2)
     found = np.zeros((contrasts, features, contrasts, features))
     for (one, other), block in zip(_pairs(contrasts), blocks, strict=True):
+        # Blocks of two contrasts are listed once, times sqrt(2), as entries of two features are.
         matrix = matrix_of(block, features) * (1.0 if one == other else factors)
         found[one, :, other, :] = found[other, :, one, :] = matrix
     size = contrasts * features

@@ -113,6 +113,7 @@ def class_curvature(measured: NoisedAnswer, sizes: ParameterSizes, expected: Arr
     values, vectors = np.linalg.eigh((mean + mean.T) / 2 - expected)
     found = expected + assembled(vectors, drawn_in(values, deviation, m, _kept_of_few(values, deviation)))
     lower = np.linalg.cholesky(np.linalg.inv(expected))
+    # In these coordinates `expected` is the identity, and eigenvalues are multiples of it.
     values, vectors = np.linalg.eigh(lower.T @ found @ lower)
     back = np.linalg.inv(lower)
     bounded: Array = back.T @ assembled(vectors, np.clip(values, LEAST_OF_RATES, MOST_OF_RATES)) @ back
@@ -214,6 +215,7 @@ def pooled_by_trace(hessians: tuple[NoisedAnswer, NoisedAnswer], size: int) -> N
     """Return the first Hessian, brought to the trace of the second, and the second, weighted by precision."""
     first, second = hessians
     traces = np.trace(first.value) / size, np.trace(second.value) / size
+    # A noised trace may be near zero or negative; the ratio then means nothing.
     clear = min(traces) > CLEAR * max(first.deviation, second.deviation) / sqrt(size)
     ratio = float(np.clip(traces[1] / traces[0], LEAST_RATIO, MOST_RATIO)) if clear else 1.0
     one, other = (ratio * first.deviation) ** -2, second.deviation**-2
@@ -246,4 +248,5 @@ def _sampling(last: LastOfClasses, shrunk: ClassShrunk, hidden: NDArray[np.bool_
     values, vectors = np.linalg.eigh(root @ (kappa * hessian + assembled(axes, rest)) @ root)
     relative = assembled(vectors, np.maximum(values, LEAST_SCORES * kappa))
     drift = float(np.clip(kappa / last.explained, 0.5, 1.0))
+    # n - p allows for fitted parameters; n/2 keeps it positive where these are many.
     return root @ relative @ root / max(last.units - size, last.units / 2) / drift**2, drift

@@ -65,6 +65,7 @@ def _row(line: Mapping[str, Any], levels: int) -> list[str]:
     """Return a line of the table as cells."""
     several = line.get("intervals") or [line]
     ends = [number(end) for one in several for end in one["interval"] or (None, None)]
+    # A withheld interval is one pair of empty ends, for any number of levels.
     ends += [""] * (2 * levels - len(ends))
     return [
         line["name"],

@@ -66,6 +66,7 @@ def compare(first: Released, second: Released, records: Records, level: float | 
     level = asked(first, ())[0] if level is None else level
     relation = _relation(first, second, records)
     sides = [_lines(one, level) for one in (first, second)]
+    # In the first model's order; those that only the second has follow.
     names = list(dict.fromkeys([*sides[0], *sides[1]]))
     return {
         "target": first.target,
@@ -165,6 +166,7 @@ def _joint(first: Released, second: Released, relation: Relation) -> dict[str, A
     total = np.asarray(one.covariance) + np.asarray(other.covariance)
     errors = np.sqrt(np.diag(total))
     away = (np.asarray(other.estimate) - np.asarray(one.estimate)) / errors
+    # On the scale of standard errors: declared units may differ by any magnitude.
     statistic = quadratic(away, total / errors / errors[:, None], "/other")
     count = len(errors)
     return {

@@ -99,6 +99,7 @@ def correction(loss: CutPoisson, theta: Array) -> Array:
     table = loss.centres()
     ratios = np.interp(np.log(found.means), table.margins, table.ratios)
     shift = np.minimum(found.means, loss.rate_cap) * (1 - ratios)
+    # Slopes of zero have no direction, and their length divides.
     length = max(float(np.linalg.norm(theta[1:])), 1e-12)
     along = float(found.parts @ (shift * found.deviations)) * theta[1:] / length
     return np.concatenate(([float(found.parts @ shift)], along))

@@ -58,6 +58,7 @@ def above(units: float, share: float, excess: float, noise: float) -> float:
     number = np.arange(max(0, int(mean - reach)), min(whole, int(mean + reach)) + 1)
     weights = _binomial(number, whole, share)
     if noise == 0:
+        # Rounding of the mean must not exclude an equal number.
         return float(weights[number - whole * share >= excess - 1e-9].sum())
     return float(weights @ ndtr((number - whole * share - excess) / noise))
 
@@ -92,6 +93,7 @@ def _limits(tail: float, units: float, count: float, missing: float, size: int, 
         open_end, other = (1.0, 0.0) if upper else (0.0, 1.0)
         if search(open_end) >= 0:
             return open_end
+        # brentq needs a change of sign between 0 and 1.
         return float(brentq(search, 0.0, 1.0, xtol=PRECISION)) if search(other) > 0 else other
 
     # A count far below zero, or above n, is noise: no interval is narrower than that.
@@ -114,6 +116,7 @@ def shares(found: Counts, size: int, level: float, about: About) -> list[Figure]
     noise = found.deviation
     if present < FEWEST * noise and not alone:
         return [Figure(None, None, None, NO_VALUES) for _ in measured]
+    # Two deviations more: too many units make the spread too large, never too small.
     units = min(float(size), present + (0.0 if alone else 2 * noise))
     return [_share(one, lost, size, units, noise, level, about, alone=alone) for one in measured]
 
@@ -172,8 +175,11 @@ def quantile(found: Counts, fraction: float, size: int, level: float, about: Abo
     kept = np.ones(cells, dtype=np.bool_)
     kept[1:] &= high >= tail
     kept[:-1] &= 1 - high >= tail
+    # Noise may let the excess fall from edge to edge; interpolation needs a rising curve.
     rising = (np.maximum.accumulate(excess) + np.minimum.accumulate(excess[::-1])[::-1]) / 2
+    # Clipped: next to infinities np.interp gives nan.
     estimate = float(np.interp(0.0, np.concatenate(([-np.inf], rising, [np.inf])).clip(-1e18, 1e18), ends))
+    # By noise both tests may reject every cell; the estimate's own then stands.
     if not kept.any():
         kept[min(int(np.searchsorted(edges, estimate, side="right")), cells - 1)] = True
     places = np.flatnonzero(kept)
@@ -224,6 +230,7 @@ def correlations(found: Products, size: int, level: float, about: About) -> list
     k = len(found.columns)
     moments = np.zeros((k + 1, k + 1))
     moments[np.triu_indices(k + 1)] = found.products
+    # A noised share of complete records may be zero or negative, and it divides.
     whole = min(max(float(moments[0, 0]), found.deviation), 1.0)
     means = moments[0, 1:] / whole
     variances = np.diag(moments)[1:] / whole - means**2
@@ -245,6 +252,7 @@ def correlations(found: Products, size: int, level: float, about: About) -> list
         at = float(np.interp(estimate, tried, variance))
         ends = (float(within[0]), float(within[-1])) if within.size else (estimate, estimate)
         step = 2 / (GRID - 1)
+        # A step wider: the true end lies between two points of the grid.
         figures.append(Figure(estimate, sqrt(at), (max(ends[0] - step, -1.0), min(ends[1] + step, 1.0))))
     assert all(isfinite(one.std_error or 0.0) for one in figures), "figures are finite"
     return figures

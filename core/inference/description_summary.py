@@ -116,6 +116,7 @@ def _whole(column: Scalar, figure: Figure) -> Figure:
     width = upper - lower
     first, last = (end * width for end in figure.interval)
     ends = [float(ceil(first - SLACK)), float(floor(last + SLACK))]
+    # An interval between two whole numbers holds none: the nearest one stands for it.
     if ends[0] > ends[1]:
         ends = [float(round(figure.estimate * width))] * 2
     middle = min(max(float(round(figure.estimate * width)), ends[0]), ends[1])
@@ -137,6 +138,7 @@ def _within(column: Scalar, sums: Sums, size: int, level: float, about: About) -
 def _cells(found: Counts, size: int, level: float, about: About) -> Iterator[tuple[int, Line]]:
     """Yield the share of each cell, and its number of these records."""
     numbers = list(figures.counted(found, size, level))
+    # Not strict: records without a value are counted last, and have no share.
     for place, (share, number) in enumerate(zip(figures.shares(found, size, level, about), numbers, strict=False)):
         assert number.interval is not None, "counts have intervals"
         yield (

@@ -20,6 +20,7 @@ def floor_eigenvalues(matrix: Tensor, floor: float) -> tuple[Tensor, Tensor]:
     values, vectors = torch.linalg.eigh((matrix + matrix.mT) / 2)
     moved = (values < floor).sum(-1)
     floored = (vectors * values.clamp(min=floor).unsqueeze(-2)) @ vectors.mT
+    # Rounding leaves the product not quite symmetric.
     return (floored + floored.mT) / 2, moved
 
 
@@ -41,4 +42,5 @@ def inside(theta: Tensor, radius: float) -> tuple[Tensor, Tensor]:
     kept = torch.where(finite, theta, 0.0)
     norm = torch.linalg.vector_norm(kept, dim=-1, keepdim=True)
     left = (norm > radius) | ~finite
+    # At norm 0 the quotient is infinite; `where` drops that branch.
     return torch.where(norm > radius, kept * (radius / norm), kept), left.squeeze(-1)

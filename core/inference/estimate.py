@@ -132,5 +132,6 @@ def newton_estimate(
 def by_replicate(value: Tensor | float, further: int) -> Tensor:
     """Return a number of each replicate, or of all, ready to meet tensors with so many further dimensions."""
     number = torch.as_tensor(value)
+    # A bool stays one, for torch.where takes no other mask.
     number = number if number.dtype == torch.bool else number.to(torch.float64)
     return number.reshape(number.shape + (1,) * further)

@@ -50,6 +50,7 @@ def contrast(
     need_sound(released, np.flatnonzero(row).tolist(), "/weights")
     estimate = float(row @ np.asarray(declared(released).estimate))
     scaled, size, correlation = _scaled(released, row[None])
+    # Rounding may make a variance of zero negative.
     error = float(size[0]) * sqrt(max(float(scaled[0] @ correlation @ scaled[0]), 0.0))
     z = (estimate - value) / error if error > 0 else None
     reaches = [
@@ -130,6 +131,7 @@ def _scaled(released: Released, rows: Array) -> tuple[Array, Array, Array]:
     errors = np.array(std_errors(released), dtype=float)
     weighted = rows * errors
     largest = np.abs(weighted).max(1, keepdims=True)
+    # Divided by the largest first: squares of tiny or huge numbers leave the floats.
     lengths = np.linalg.norm(weighted / largest, axis=1, keepdims=True)
     correlation = np.asarray(declared(released).covariance) / errors / errors[:, None]
     return weighted / largest / lengths, (largest * lengths)[:, 0], correlation

@@ -102,6 +102,7 @@ def repelled(values: Array, deviation: float) -> Array:
     """Return the curvatures along noised eigenvectors, from the noised eigenvalues, both of shape (..., p)."""
     apart = values[..., :, None] - values[..., None, :]
     smooth = apart**2 + deviation**2
+    # Without noise the diagonal is 0/0.
     pushed: Array = np.divide(apart, smooth, out=np.zeros_like(apart), where=smooth > 0).sum(-1)
     return values - 2 * deviation**2 * pushed
 
@@ -110,6 +111,7 @@ def _law(mean: Array, deviation: Array) -> Array:
     """Return NODES curvatures of a normal law cut off at zero, equally likely, shape (..., p, NODES)."""
     middles = (np.arange(NODES) + 0.5) / NODES
     spread = np.maximum(deviation, 1e-300)
+    # With a mean far below zero nothing is left above it, and ndtri(1) is infinite.
     below = np.minimum(ndtr(-mean / spread), 1 - 1e-12)[..., None]
     drawn = ndtri(np.clip(below + (1 - below) * middles, 1e-12, 1 - 1e-12))
     law: Array = np.maximum(mean[..., None] + spread[..., None] * drawn, 0.0)
@@ -160,6 +162,7 @@ def forgotten(factor: Array, count: int, averaged: int) -> tuple[Array, Array]:
 def _scores(score: Array, curvature: Array, noised: Matrices) -> tuple[Array, Array]:
     """Return c, shape (...), and the score matrix relative to the Hessian in its eigenvectors, shape (..., p, p)."""
     guess = SMALLEST_RATIO * noised.ratio
+    # A law cut off at zero may leave no curvature, and it divides.
     curvature = np.maximum(curvature, 1e-9 * curvature.max(-1, keepdims=True))
     precision = curvature**2 / ((MISFIT * guess * curvature) ** 2 + noised.score_deviation**2)
     diagonal = np.diagonal(score, axis1=-2, axis2=-1)
@@ -190,6 +193,7 @@ def _widened(
     """
     coupled = noised.curvature[..., 0, :]
     itself = np.maximum(coupled[..., :1], 1e-300)
+    # No coupling to the intercept is believed if noise hides its own curvature.
     against = np.where(coupled[..., :1] > CAUTION * noised.deviation, coupled / itself, 0.0)
     dual = np.broadcast_to(directions, (*covariance.shape[:-2], *directions.shape)).copy()
     others = np.abs(dual[..., 1:]).sum(-1) > 0

@@ -100,6 +100,7 @@ def columns_of(design: Design, released: ReleasedDescription) -> Columns:
 def _indicator(counts: Counts, feature: Feature, units: int, features: int) -> tuple[float, float]:
     """Return centre and scale of an encoded indicator."""
     assert feature.code is not None, "an indicator is of a value"
+    # Off 0 and 1 by a deviation: a share there would leave the indicator without a scale.
     least = min(counts.deviation / units, 0.5)
     share = min(max(counts.counts[feature.code] / units, least), 1 - least)
     (scale,) = indicator_scales(np.array([share]), features)

@@ -25,6 +25,7 @@ from core.models.network.trained import adapters, trained_count
 from core.privacy.facts import Frozen
 from core.privacy.reports import Report
 
+# Rows and exports are the same bytes whatever a machine's byte order is.
 LITTLE: Final = np.dtype("<f4")
 
 
@@ -116,6 +117,7 @@ def pack_parameters(flat: NDArray[np.floating[Any]]) -> str:
 def read_released(row: Any) -> AnyReleased:  # noqa: ANN401 - a row's JSON
     """Return a model's row."""
     kinds: dict[str, type[AnyReleased]] = {"network": ReleasedNetwork, "description": ReleasedDescription}
+    # Each regression has a kind of its own; all of them are `Released`.
     return kinds.get(row["kind"], Released).model_validate(row)
 
 
@@ -151,6 +153,7 @@ def layer_table(released: ReleasedNetwork) -> list[dict[str, Any]]:
     for one in trace(released.model.layers, released.shape):
         shown = one.layer.model_dump(mode="json", exclude={"layers", "kind"}, exclude_defaults=True)
         shown |= {"of": one.layer.of} if isinstance(one.layer, Activation | Pool2d) else {}
+        # A residual's inner layers have lines of their own.
         own = 0 if one.layer.kind == "residual" else sum(it.size for it in one.layer.parameters(one.given))
         lines.append(
             {

@@ -115,6 +115,7 @@ class _Builder:
         """Return what was collected."""
         from onnx import TensorProto, helper  # noqa: PLC0415 - as above
 
+        # Tokens are the indices of a Gather, which takes whole numbers.
         kind = TensorProto.INT64 if whole else TensorProto.FLOAT
         graph = helper.make_graph(
             self._nodes,
@@ -166,6 +167,7 @@ class _Builder:
 
     def _affine(self, x: str, weight: str, bias: str | None) -> str:
         """Multiply the last axis by a matrix, and add."""
+        # torch keeps a weight as (outputs, inputs).
         turned = self.add("Transpose", self._own(weight), perm=[1, 0])
         made = self.add("MatMul", x, turned)
         return made if bias is None else str(self.add("Add", made, self._own(bias)))
@@ -186,6 +188,7 @@ class _Builder:
         }
         if layer.of == "max":
             return str(self.add("MaxPool", x, **settings))
+        # torch's average counts the padding; ONNX's default does not.
         return str(self.add("AveragePool", x, count_include_pad=1, **settings))
 
     @layer.register

@@ -31,6 +31,7 @@ class _Key:
         self.model_id, self.released = model_id, released
 
     def __hash__(self) -> int:
+        # By the id alone: a release holds all its parameters.
         return hash(self.model_id)
 
     def __eq__(self, other: object) -> bool:

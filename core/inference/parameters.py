@@ -76,7 +76,9 @@ def within_reach(facts: Facts, direction: Tensor, scale: Tensor) -> Tensor:
         scale = scale * facts.residual_scale
     coefficient = _coefficients(facts, direction)
     length = torch.linalg.vector_norm(direction * coefficient, dim=-1)
+    # A direction of zeros has no length, and it divides.
     shorter = (REACH * scale / length.clamp(min=1e-300)).clamp(max=1.0).unsqueeze(-1)
+    # The scale's own step is not shortened.
     return direction * torch.where(coefficient > 0, shorter, 1.0)
 
 

@@ -83,6 +83,7 @@ def _margin_covariance(released: Released, encoded: Array, classes: int) -> Arra
     """Return the covariance of each row's margins, shape (rows, classes, classes)."""
     width = encoded.shape[1]
     size = classes * width
+    # An unknown scale is the last parameter, and no margin depends on it.
     covariance = np.asarray(released.covariance)[:size, :size].reshape(classes, width, classes, width)
     half = np.einsum("ni,kilj->nklj", encoded, covariance)
     found: Array = np.einsum("nklj,nj->nkl", half, encoded)
@@ -95,6 +96,7 @@ def _single(released: Released, margins: Array, spread: Array | None, reach: flo
     found: list[dict[str, Any]] = [{name: value} for value in middle.tolist()]
     if spread is None:
         return found
+    # Rounding may make a variance of zero negative.
     error = np.sqrt(spread[:, 0, 0].clip(min=0.0))
     lows, highs = (_mean(released, margins[:, 0] + sign * reach * error)[1] for sign in (-1, 1))
     errors = zip((slope * error).tolist(), lows.tolist(), highs.tolist(), strict=True)
@@ -113,6 +115,7 @@ def _mean(released: Released, margin: Array) -> tuple[str, Array, Array]:
         loss = released.loss
         assert isinstance(loss, Poisson), "Poisson models have that loss"
         assert loss.cap is not None, "the planner fills it"
+        # The fitted loss caps rates, too; exp of a larger margin could overflow.
         mean = np.exp(np.minimum(margin, log(loss.cap)))
         return "mean", mean, mean
     coding, loss = released.design.target, released.loss
@@ -137,6 +140,7 @@ def _by_class(released: Released, margins: Array, spread: Array | None, reach: f
     # d chance_j / d margin_k = chance_j (1[j = k] - chance_k), k without the baseline
     slopes = chances[:, :, None] * (np.eye(chances.shape[1])[None, :, 1:] - chances[:, None, 1:])
     errors = np.sqrt(np.einsum("njk,nkl,njl->nj", slopes, spread, slopes).clip(min=0.0))
+    # The logit of 0 or 1 is infinite.
     inner = np.clip(chances, 1e-300, 1 - 1e-16)
     half = reach * errors / (inner * (1 - inner))
     lows, highs = (expit(logit(inner) + sign * half) for sign in (-1, 1))

@@ -133,6 +133,7 @@ def _region(level: float, centre: Array, factor: Array, lengths: Array, statisti
     count = len(centre)
     limit = float(chdtri(count, 1 - level))
     radius = sqrt(limit)
+    # By logarithms: the volume of many coefficients may be no float.
     size = count / 2 * log(pi) - lgamma(count / 2 + 1) + count * log(radius) + float(np.log(np.diag(factor)).sum())
     return {
         "level": level,
@@ -161,6 +162,7 @@ def _statistic(names: Sequence[str], point: Mapping[str, float], centre: Array, 
         raise Invalid("A point has one value for each coefficient of the region.", *wrong)
     away = np.array([point[name] for name in names]) - centre
     scale = np.linalg.norm(factor, axis=1)
+    # Rows of length 1: declared units may differ by any magnitude.
     return squared_length(np.linalg.solve(factor / scale[:, None], away / scale))
 
 

@@ -153,6 +153,7 @@ def declared(released: Released) -> Declared:
     estimate = matrix @ released.coefficients + offset
     covariance = None
     if released.covariance is not None:
+        # A residual scale, the last parameter, is no coefficient.
         own = np.asarray(released.covariance)[: len(offset), : len(offset)]
         covariance = _rows(matrix @ own @ matrix.T)
     return Declared(names=released.names, estimate=tuple(estimate.tolist()), covariance=covariance)

@@ -162,6 +162,7 @@ def _compared(line: Mapping[str, Any]) -> list[str]:
     return [
         *cells,
         number(line["difference"]),
+        # z turns a rounded -0.00 into 0.00.
         "" if line["difference_in_std_errors"] is None else f"{line['difference_in_std_errors']:z.2f}",
         p_words(line["p_value_bound"]),
         "" if ratio is None else f"{ratio:.2f}",

@@ -48,6 +48,7 @@ def scale_of(sizes: Sizes) -> float:
     scales = inner[-1] * 2.0 ** np.arange(0, np.log2(inner[0] / inner[-1]), 1 / GRID)
     below = 2 * ndtr(sizes.edges / scales[:, None]) - 1
     expected = below[:, :-1] - below[:, 1:]
+    # Least squares without the shares' own square, which is the same for every scale.
     agreement = expected @ sizes.shares - (expected**2).sum(1) / 2
     return float(scales[int(np.argmax(agreement))])
 
@@ -56,4 +57,5 @@ def spread_of(sizes: Sizes) -> float:
     """Return the deviation of the normal law whose upper tenth of sizes begins where the noised one does."""
     kept = np.where(sizes.shares > KEPT * sizes.deviation, sizes.shares, 0.0)
     place = int(np.argmax(kept.cumsum() >= TAIL)) if kept.sum() >= TAIL else len(kept) - 1
+    # The first edge is infinite.
     return float(sizes.edges[max(place, 1)]) / TAIL_DEVIATIONS

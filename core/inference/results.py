@@ -42,6 +42,7 @@ def summary(released: Released, levels: Sequence[float] = ()) -> dict[str, Any]:
         "status": released.status,
         "level": levels[0],
         "levels": list(levels),
+        # A method with checks makes its own covariance, of which the setting says nothing.
         "correction": None if released.checks is not None else released.correction,
         "coefficients": table(released, levels),
         "scale": _scale(released, levels),

@@ -129,6 +129,7 @@ def _earlier_weight(last: Answer, estimate: Estimate) -> Tensor:
     Zero where it took none, and without noise, in a simulation: the last is exact then.
     """
     earlier = torch.as_tensor(estimate.curvature_scale, dtype=torch.float64)
+    # torch.where also computes the quotient that it drops.
     return torch.where(earlier > 0, last.scale / earlier.clamp(min=1e-300), 0.0).square()
 
 
@@ -198,6 +199,7 @@ def _inverse_squared(matrix: Tensor) -> Tensor:
 def _spread(estimate: Estimate, curvature: Tensor) -> Tensor:
     """Return the variance after all steps relative to that of one, shape (..., p, p)."""
     values, vectors = torch.linalg.eigh(curvature)
+    # Within 1 in size: the next line divides by 1 - f^2.
     contraction = (1 - by_replicate(estimate.step, 1) * values).clamp(-NEAREST_TO_ONE, NEAREST_TO_ONE)
     grown = (1 - contraction ** (2 * by_replicate(estimate.steps, 1))) / (1 - contraction**2)
     relative: Tensor = (vectors * grown.unsqueeze(-2)) @ vectors.mT
@@ -225,6 +227,7 @@ def remembered(
     speed = torch.where(values < least, UNSEEN * least, values)
     if estimate.family == "newton":
         speed = (speed / by_replicate(estimate.eigenvalue_floor, 1)).clamp(max=1.0)
+    # Below 1: the next line divides by 1 - left.
     left = (1 - by_replicate(estimate.step, 1) * speed).clamp(0.0, NEAREST_TO_ONE) ** by_replicate(estimate.steps, 1)
     to_go = (left / (1 - left)).unsqueeze(-2)
     moved = estimate.theta - estimate.start

@@ -57,12 +57,14 @@ def _around(shape: Array, measured: Array, deviation: float, least: float) -> Sh
 def kept_part(apart: Array, deviation: float) -> float:
     """Return the part of eigenvalues' squared distances from their mean that noise does not explain."""
     seen = float((apart**2).sum())
+    # One degree less: the mean eigenvalue was taken off.
     return max(0.0, 1 - deviation**2 * (len(apart) ** 2 - 1) / seen) if seen > 0 else 0.0
 
 
 def drawn_in(apart: Array, deviation: float, size: int, kept: float) -> Array:
     """Return eigenvalues' distances from their mean with the noise's part taken back."""
     length = np.abs(apart)
+    # Noise alone spreads eigenvalues up to 2 sqrt(p) deviations: within it nothing is seen.
     root = np.sqrt(np.maximum(length**2 - 4 * size * deviation**2, 0.0))
     spiked = np.where(root > 0, (length + root) / 2, 0.0)
     found: Array = np.sign(apart) * np.maximum(kept * length, spiked)

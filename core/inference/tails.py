@@ -72,6 +72,7 @@ class Side:
         far, clear = lower >= NEAREST * self.scale, np.zeros(len(lower), dtype=np.bool_)
         for wide in WINDOWS:
             sums = np.convolve(self.shares[:-1], np.ones(wide))[: len(lower)]
+            # The first sums have fewer terms than the window is wide.
             noise = self.deviation * np.sqrt(np.minimum(np.arange(len(lower)) + 1, wide))
             clear |= sums > CLEAR * noise
         seen = np.flatnonzero(clear & far)
@@ -102,6 +103,7 @@ class Side:
         beyond = self._beyond(ends)
         expected = np.diff(beyond, axis=1)
         expected[:, 0] += beyond[:, 0]  # the first interval is open
+        # A noised share may be negative; its sampling variance is taken to be one record's at least.
         variance = self.deviation**2 + np.maximum(noised, 1 / self.units) / self.units
         for _ in range(2):  # the sampling error is that of what is expected
             precision = (expected**2 / variance).sum(1)
@@ -112,6 +114,7 @@ class Side:
             weights = np.exp(evidence - evidence.max())
             weights /= weights.sum()
             pull = np.exp(-(ratio**2) / 2 - log_ndtr(ratio)) / sqrt(2 * np.pi)  # of a normal variable above zero
+            # Against rounding: A is positive, and its mean square is at least the square of its mean.
             mean = np.maximum(middle + spread * pull, 0.0)
             square = np.maximum(mean * middle + spread**2, mean**2)
             variance = self.deviation**2 + np.maximum(weights @ (mean[:, None] * expected), 1 / self.units) / self.units
@@ -192,6 +195,7 @@ class Tails:
             cut: of residuals.
             intercept: of the point whose residuals are cut; None: that at which they were counted.
         """
+        # By half of the cut at most: both sides' cuts must stay positive.
         moved = 0.0 if intercept is None else float(np.clip(intercept - self.intercept, -cut / 2, cut / 2))
         (above, one), (below, other) = self.above.excess(cut + moved), self.below.excess(cut - moved)
         return above - below, one + other
@@ -208,6 +212,7 @@ def tails_of(above: Sizes, below: Sizes, units: int, scale: float, intercept: fl
         intercept: of the point.
     """
     edges = above.edges.copy()
+    # One more step of the same ratio in place of infinity: means need a finite end.
     edges[0] = edges[1] ** 2 / edges[2]
     share = float(above.shares.sum() + below.shares.sum())
     counted = min(1.0, max(share + 2 * above.deviation * sqrt(2 * len(above.shares)), 0.1))  # records may be absent

@@ -171,11 +171,13 @@ def finish(last: Last) -> Whitened:
         short = shrunk.mean * np.einsum("ij,ik,kj->j", vectors, shape, vectors) - along
         hidden &= short > (2 * sqrt(size) + APART / size ** (1 / 6)) * hessian.deviation
     relative, drift, dispersed = _scores(last, root, vectors, values, hidden)
+    # n - p allows for fitted parameters; n/2 keeps it positive where these are many.
     sampling = root @ relative @ root.T / max(last.units - size, last.units / 2) / drift**2
     distance = (1 - omega) * last.moved + float(np.linalg.norm(step))
     private = (1 - omega) ** 2 * (first**2 + left / size) + omega**2 * second**2
     private += shrunk.kept * (hessian.deviation * distance) ** 2
     whole = second**2 - (1 - omega) ** 2 * (first**2 + left / size) - omega**2 * second**2
+    # omega is below 1, for the second gradient has noise of its own.
     fuller = max(0.0, whole) * np.outer(outward, outward) / (1 - omega)
     noise = inverse @ (private * np.eye(size) + fuller) @ inverse / drift**2
     if last.doubtful is not None:
@@ -309,6 +311,7 @@ def _scores(
     size = len(values)
     relative = root @ last.scores.value @ root
     seen = ~hidden
+    # Noise may hide every direction, and their number divides.
     count = max(int(seen.sum()), 1)
     own = np.einsum("ij,ik,kj->j", vectors, relative, vectors)
     measured = float(own[seen].sum()) / count if seen.any() else 1.0

@@ -49,6 +49,7 @@ _OTHER_LOSSES: Final = {
 }
 _WITH_FIGURES: Final = frozenset({"poisson", "sine_link", "smooth", "robust"})
 """Kinds of losses whose words `loss_words` makes of their own figures."""
+# Annotated's first argument is the union.
 LOSSES: Final[tuple[type[AbstractLoss], ...]] = get_args(get_args(Loss)[0])
 
 
@@ -64,6 +65,7 @@ def check_worded(losses: Iterable[type[AbstractLoss]]) -> None:
             raise TypeError(f"{kind}: core.inference.wording has no words for this loss")
 
 
+# At import, before a loss could be printed under another one's name.
 check_worded(LOSSES)
 
 CITED: Final = {

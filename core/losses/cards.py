@@ -103,6 +103,7 @@ LOSSES: Mapping[type[AbstractLoss], LossCard] = {
         models=("logistic",),
         weights=("mallows", "clip"),
         score_bound="4/27",
+        # At p = (15 - sqrt(33))/24, and the next line at its conjugate: see `Brier`.
         curvature_peak="(15 - 33**0.5)**2*(9 + 33**0.5)*(1 + 33**0.5)/(8*24**3)",
         weak_convexity="(15 + 33**0.5)**2*(9 - 33**0.5)*(33**0.5 - 1)/(8*24**3)",
         concordance=None,

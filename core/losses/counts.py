@@ -85,9 +85,11 @@ def law(mean: float, dispersion: float, most: int = MOST_VALUES) -> tuple[Array,
         values = np.arange(low, high + 1)
         return values, np.asarray(own.pmf(values), dtype=np.float64)
     parts = np.linspace(0.0, 1.0, most)
+    # A negative binomial law has a long tail: its cells widen outwards.
     power = 1.0 if dispersion < SMALL_DISPERSION else 3.0
     ends = np.unique(np.floor(low + (high - low) * parts**power))
     middles = np.concatenate(([ends[0]], (ends[1:] + ends[:-1] + 1) / 2))
+    # The first value takes all mass up to it, each other one that of its cell.
     return middles, np.diff(own.cdf(ends), prepend=0.0)
 
 
@@ -97,6 +99,7 @@ def centres(rate_cap: float, cut: float, dispersion: float) -> Centres:
     margins = np.linspace(log(rate_cap) - BELOW, log(rate_cap) + ABOVE, PLACES)
     found = np.array([_centre(float(np.exp(margin)), rate_cap, cut, dispersion) for margin in margins])
     ratios = found[:, 0]
+    # The derivative of mu ratio(m) in m = log mu is mu (ratio + ratio').
     return Centres(margins, ratios, ratios + np.gradient(ratios, margins) - found[:, 1])
 
 
@@ -107,6 +110,7 @@ def _centre(mean: float, rate_cap: float, cut: float, dispersion: float) -> tupl
     v' (C - Y) over residuals that are not cut is -v times that of C - Y.
     """
     values, masses = law(mean, dispersion)
+    # The cut b is of v (C - Y); of C - Y itself it is b/v.
     reach = cut * max(1.0, mean / rate_cap)
     low, high = 0.0, 2 * mean + reach
     for _ in range(HALVINGS):
@@ -118,5 +122,6 @@ def _centre(mean: float, rate_cap: float, cut: float, dispersion: float) -> tupl
     centre = (low + high) / 2
     inside = np.abs(values - centre) < reach
     kept = float(masses[inside].sum())
+    # A narrow cut may keep no count at all, and its mass divides.
     change = float(masses[inside] @ (centre - values[inside])) / max(kept, SMALL) / mean if mean > rate_cap else 0.0
     return centre / mean, change

@@ -33,6 +33,7 @@ class CutPoissonRecords:
     def _residual(self, margin: Tensor, target: Tensor) -> Tensor:
         """Return v (C - y); v mu is min(mu, M), so that no mean is too large."""
         mean = torch.exp(margin)
+        # Before the next line, which cuts the mean in place.
         weight = (self.loss.rate_cap / mean).clamp_(max=1.0)
         return mean.clamp_(max=self.loss.rate_cap) * self._at(margin, 1) - weight * target
 
@@ -45,7 +46,9 @@ class CutPoissonRecords:
         margins, heights = tables[0], tables[table]
         step = (margins[-1] - margins[0]) / (len(margins) - 1)
         place = ((margin - margins[0]) / step).clamp(0.0, len(margins) - 1.0)
+        # clamp lets nan pass, and nan is no index.
         place = torch.where(place.isfinite(), place, 0.0)
+        # At the grid's end the right neighbour must still exist.
         left = place.floor().clamp(max=len(margins) - 2.0)
         at = left.to(torch.int64)
         part = place - left

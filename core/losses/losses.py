@@ -117,7 +117,7 @@ class Poisson(AbstractLoss):
         Residuals that are cut to c make it no larger. For y = 0 it is F(0), for F falls to 0.
         """
         assert self.cap is not None, "plan first"
-        at_zero = 1.0 if self.cap >= 1 else self.cap * (1 - log(self.cap))
+        at_zero = 1.0 if self.cap >= 1 else self.cap * (1 - log(self.cap))  # a cap below 1 is reached before margin 0
         largest = min(reach, self.cap)
         return max(at_zero, at_zero - largest * (1 - log(largest)))
 

@@ -106,6 +106,7 @@ class PoissonRecords:
         within = torch.minimum(torch.maximum(margin, lowest), highest)
         bent = within.clamp(max=log(self.cap))
         values = torch.exp(bent) - counts * bent + (self.cap - counts) * (within - bent)
+        # Without a cut the distance is 0, and 0 times infinity is nan.
         return values if self.c == inf else values.add_((margin - within).abs_(), alpha=self.c)
 
     def score(self, margin: Tensor, target: Tensor) -> Tensor:
@@ -136,6 +137,7 @@ class SquaredRecords:
 
     def curvature(self, margin: Tensor, target: Tensor) -> Tensor:
         """Return 1."""
+        # The sum has the shape that both broadcast to.
         return torch.ones_like(margin + target)
 
 
@@ -205,6 +207,7 @@ def record_weights(norms: Tensor, weights: Weights) -> Tensor:
     assert weights.bound is not None, "plan first"
     match weights:
         case Mallows(power=power):
+            # A norm of zero gives infinity, which the clamp makes a weight of 1.
             return (weights.bound / norms).clamp_(max=1.0).pow_(power)
         case Clip() | Schweppe():
             return torch.ones_like(norms)

@@ -15,6 +15,7 @@ from core.losses.bases import AbstractLoss, AbstractRobust, PositiveNumber
 
 _ROOT_OF_33: Final = sqrt(33)
 _NEWTON_STEPS: Final = 60
+# The middle root of 60 p^3 - 108 p^2 + 57 p - 8: Brier's third derivative is largest there.
 _BRIER_TURN: Final = 0.6362642907
 
 
@@ -34,6 +35,7 @@ class GemanMcClure(AbstractRobust):
     def rho(self, residual: float) -> float:
         """Return c^2/2 u^2/(1 + u^2), as the square of u/sqrt(1 + u^2)."""
         u = residual / self.c
+        # Two forms: neither u^2 nor its reciprocal overflows.
         sine = u / hypot(1, u) if u < 1 else 1 / hypot(1, 1 / u)
         return self.c * self.c / 2 * sine * sine
 
@@ -259,6 +261,7 @@ class SmoothPhase(AbstractPhase):
         """Return the positive root of m (m^2 - cap) = slope."""
         cap = self.known_cap
         margin = hypot(sqrt(cap), cbrt(slope))
+        # A fixed number is safe: steps that have converged move no further.
         for _ in range(_NEWTON_STEPS):
             margin -= (margin * (margin * margin - cap) - slope) / (3 * margin * margin - cap)
         return margin

@@ -25,6 +25,7 @@ class BrierRecords:
     def score(self, margin: Tensor, target: Tensor) -> Tensor:
         """Return q^2 (1 - q), q the probability of the other value, towards that value."""
         away = _away(margin, target)
+        # Rounding must not pass the public bound, which the price rests on.
         size = sigmoid(away).square_().mul_(sigmoid(-away)).clamp_(max=BRIER_SCORE)
         return size.mul_(1 - 2 * target)
 

@@ -46,6 +46,7 @@ class HuberRecords(_Robust):
     def value(self, margin: Tensor, target: Tensor) -> Tensor:
         """Return scale * rho_c(r), rho_c(r) = r^2/2 up to c and c|r| - c^2/2 beyond."""
         size = ((target - margin) / self.scale).abs()
+        # The square may be infinite, but only in the branch that is dropped.
         return self.scale * torch.where(size <= self.c, size * size / 2, self.c * size - self.c**2 / 2)
 
     def score(self, margin: Tensor, target: Tensor) -> Tensor:
@@ -114,6 +115,7 @@ class LogCoshRecords(_Robust):
 
     def score(self, margin: Tensor, target: Tensor) -> Tensor:
         """Return c tanh(u)."""
+        # Rounding must not pass the public bound, which the price rests on.
         return self._argument(margin, target).tanh_().mul_(self.c).clamp_(-self.c, self.c)
 
     def curvature(self, margin: Tensor, target: Tensor) -> Tensor:
@@ -150,6 +152,7 @@ class PseudoHuberRecords(_Robust):
     def curvature(self, margin: Tensor, target: Tensor) -> Tensor:
         """Return (1 + u^2)^(-3/2) over the scale."""
         root = self._root(self._argument(margin, target))
+        # The reciprocal first: the cube of a large root is no float.
         return root.reciprocal_().pow_(3).div_(self.scale)
 
     @staticmethod

@@ -201,6 +201,7 @@ class AbstractSettings(Frozen, ABC):
         """
         sampling = self.sampling(facts)
         if isinstance(sampling, StreamSampling):
+            # The smallest batch gives the most questions; negating twice rounds up.
             return sampling.passes * -(-facts.units // min(sampling.batches))
         return len(self.schedule(facts))
 

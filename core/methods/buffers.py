@@ -32,6 +32,7 @@ class BufferPool:
         if like.numel() < LONG:
             return torch.empty_like(like)
         made = self._made.setdefault(name, deque())
+        # The newer buffer still belongs to the current state; only the older one is free.
         buffer = made.popleft() if len(made) > 1 else None
         if buffer is None or buffer.shape != like.shape:
             buffer = torch.empty_like(like)

@@ -70,6 +70,7 @@ def iterate(
     ensure(settings.estimates, "a description estimates nothing; see `core.methods.describe.fit`")
     ensure(points is not None or "points" not in settings.given, "a job of this kind is about released models")
     beside = {"points": points, "looked": looked}
+    # Tests subclass settings, and only registered classes have an entry.
     run = next(ITERATES[kind] for kind in type(settings).__mro__ if kind in ITERATES)
     ended: tuple[Estimate, Status] = run(settings, oracle, *(beside[name] for name in settings.given))
     return ended

@@ -36,6 +36,7 @@ def hold(
     """
     most = {"last": 0, "least_norm": 1, "exponential": MOST_CANDIDATES}[settings.select]
     together = torch.cat([norms, norm.reshape(1)])
+    # A resumed attempt must hold the same points, also where norms are equal.
     order = together.argsort(stable=True)[:most]
     return torch.cat([points, theta.unsqueeze(0)])[order], together[order]
 

@@ -28,6 +28,7 @@ def starting_point(start: AnyStart | None, oracle: Oracle) -> Tensor:
         if start == "random":
             point = oracle.randomness.normal(facts.dimension)
             if facts.scale is not None:
+                # The last entry is the scale: coefficients alone are drawn, at distance 1.
                 point[-1] = 0.0
             point /= torch.linalg.vector_norm(point)
         if facts.scale is not None:
@@ -45,6 +46,7 @@ def begun(start: AnyStart | None, oracle: Oracle, initial: dict[str, Tensor]) ->
     a later attempt recalls belong to this start.
     """
     state = oracle.resume(initial)
+    # `resume` returns the very same object where no attempt kept a state.
     if start == "random" and state is initial:
         oracle.keep(state, 0)
     return state

@@ -46,6 +46,7 @@ AnySettings = Annotated[
 SETTINGS: TypeAdapter[AnySettings] = TypeAdapter(AnySettings)
 WithIntervals = NoisyGradientDescent | NoisyNewton
 """The methods that offer intervals, for which widths are predicted."""
+# Annotated's first argument is the union.
 METHODS: tuple[type[AbstractSettings], ...] = get_args(get_args(AnySettings)[0])
 """In the order of the union, which is the order in which they are listed."""
 
@@ -70,6 +71,7 @@ def check_registered(methods: Iterable[type[AbstractSettings]]) -> None:
         raise TypeError(f"{', '.join(sorted(missing))}: settings that AnySettings leaves out")
 
 
+# At import, before any job could name a method that lacks a part.
 check_registered(METHODS)
 
 

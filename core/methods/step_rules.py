@@ -56,7 +56,9 @@ def turned(rule: Rule, memory: Memory, slope: Tensor, step: int, buffers: Buffer
             velocity = torch.add(slope, memory["velocity"], alpha=rule.momentum, out=buffers.of("velocity", slope))
             return velocity, {"velocity": velocity}
         case Adam():
+            # The scratch also holds the result: the caller uses it before the next step overwrites it.
             some = buffers.scratch(slope)
+            # The first memory lacks a simulation's axis of replicates.
             first = torch.mul(memory["first"].expand_as(slope), rule.first, out=buffers.of("first", slope))
             first.add_(torch.mul(slope, 1 - rule.first, out=some))
             second = torch.mul(memory["second"].expand_as(slope), rule.second, out=buffers.of("second", slope))
@@ -87,6 +89,7 @@ def meant(average: Average, memory: Memory, theta: Tensor, step: int, steps: int
 
 def averaged(mean: Tensor, theta: Tensor, count: int, buffers: BufferPool) -> Tensor:
     """Return the mean of `count` iterates, theta the last of them, from that of those before, shape (..., p)."""
+    # `mean` is read once more at the end: the pool hands out the other of its two buffers.
     return torch.sub(theta, mean, out=buffers.of("mean", theta)).div_(count).add_(mean)
 
 

@@ -56,6 +56,7 @@ class DescriptionModel(Frozen):
         if not self.statistics and not self.tables:
             raise ValueError("name a statistic or a table")
         for name, edges in {"quantiles": self.quantiles, **self.edges}.items():
+            # Equal edges would leave an empty cell between them.
             if any(one >= other for one, other in pairwise(edges)):
                 raise ValueError(f"{name}: numbers rise")
         return self

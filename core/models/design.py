@@ -131,7 +131,7 @@ class Design(Frozen):
             return (self.array,)
         beside = [coding.column for coding in (self.offset, self.sampling) if coding is not None]
         every = (*self.columns, *self.aside, *beside)
-        return tuple({column.name: column for column in every}.values())
+        return tuple({column.name: column for column in every}.values())  # a column may be feature and offset at once
 
     @property
     def classes(self) -> int:
@@ -220,7 +220,7 @@ class Design(Frozen):
             offset[0] = self.target.centre - (0.0 if self.offset is None else self.offset.centre)
         places = {parts_of(feature): place for place, feature in enumerate(self.features)}
         for place, feature in enumerate(self.features):
-            moved = [factor for factor in feature.factors if factor.centre]
+            moved = [factor for factor in feature.factors if factor.centre]  # a centre of 0 moves nothing
             for size in range(1, len(moved) + 1):
                 for some in combinations(moved, size):
                     rest = frozenset((one.column, one.code) for one in feature.factors if one not in some)
@@ -242,7 +242,7 @@ class Design(Frozen):
             shift = np.array(
                 [feature.scale if name == column else 0.0 for feature, name in zip(self.features, columns, strict=True)]
             )
-            if np.count_nonzero(shift) > 1:
+            if np.count_nonzero(shift) > 1:  # two values have a single contrast
                 shifts.append(shift / np.linalg.norm(shift))
         return np.array(shifts).reshape(len(shifts), self.dimension)
 
@@ -339,7 +339,7 @@ class Design(Frozen):
             column /= feature.scale
             drop_tiny(column)
             out[:, place] = column
-            if out.dtype == np.float32:
+            if out.dtype == np.float32:  # its limit is the larger one
                 drop_tiny(out[:, place])
 
     @staticmethod

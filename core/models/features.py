@@ -85,6 +85,7 @@ def reach_of(column: Scalar, coded: Sequence[Feature]) -> float:
     if isinstance(column, Coded):
         here = [((1 - feature.centre) / feature.scale) ** 2 for feature in coded]
         away = [(feature.centre / feature.scale) ** 2 for feature in coded]
+        # The 0 is the baseline's: it has no indicator that is 1.
         return sqrt(sum(away) + max(0.0, *(one - other for one, other in zip(here, away, strict=True))))
     lower, upper = bounds_of(column)
     (feature,) = coded
@@ -126,6 +127,7 @@ def coding_of(column: Ordered, *, centred: bool) -> tuple[float, float]:
     lower, upper = bounds_of(column)
     if not centred:
         return 0.0, max(abs(upper), abs(lower))
+    # Halved first: the difference of two huge bounds would overflow.
     return centre_of(column), upper / 2 - lower / 2
 
 

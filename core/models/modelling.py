@@ -125,6 +125,7 @@ def parameters(loss: Loss, features: int) -> int:
     if isinstance(loss, Multinomial):
         assert loss.classes is not None, "plan first"
         return features * (loss.classes - 1)
+    # True counts as one more parameter, the scale.
     return features + (isinstance(loss, Huber) and loss.joint)
 
 
@@ -132,6 +133,7 @@ def _filled_loss(loss: Robust, design: Design) -> Robust:
     """Fill scales from the target's declared range."""
     if not isinstance(loss, AbstractRobust):
         return loss
+    # With an intercept the coding's scale is half of the declared range.
     loss = fill(loss, scale=2 * design.target.scale / RESIDUALS_PER_RANGE)
     if isinstance(loss, Huber) and loss.joint:
         assert loss.scale is not None, "filled above"

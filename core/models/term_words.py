@@ -44,9 +44,11 @@ def term_notes(design: Design, units: int | None = None, learned: Sampling | Non
 def _terms(design: Design) -> list[tuple[str, ...]]:
     """Return the columns of each interaction."""
     products = (tuple(factor.column for factor in feature.factors) for feature in design.features if feature.factors)
+    # A category's values give one term several features.
     return list(dict.fromkeys(products))
 
 
 def _rounded(number: float) -> str:
     """Return three digits of a number of records."""
+    # Twice: to three digits first, then without an exponent.
     return f"{float(f'{number:.3g}'):,.0f}"

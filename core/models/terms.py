@@ -152,6 +152,7 @@ def _factor_column(columns: Sequence[Column], model: TrainedModel, name: str, wh
 
 def hierarchical(terms: Sequence[tuple[Scalar, ...]], mains: Iterable[str], *, intercept: bool) -> list[bool]:
     """Say of each term whether an intercept and all terms that it contains are in the model."""
+    # Sets: a:b and b:a are one term.
     known = {frozenset({name}) for name in mains} | {frozenset(column.name for column in term) for term in terms}
     return [
         intercept
@@ -192,6 +193,7 @@ def _factors(column: Scalar, *, centred: bool) -> Iterator[Factor]:
         return
     lower, upper = bounds_of(column)
     if centred:
+        # Halved first: the difference of two huge bounds would overflow.
         yield Factor(column=column.name, centre=centre_of(column), scale=upper / 2 - lower / 2)
     else:
         yield Factor(column=column.name, scale=max(abs(lower), abs(upper)))
@@ -215,6 +217,7 @@ def factor_bounds(factor: Factor, column: Scalar) -> tuple[float, float]:
 
 def product_bounds(factors: Sequence[Factor], columns: Mapping[str, Scalar]) -> tuple[float, float]:
     """Return between which numbers a product lies: at the corners of its factors' bounds."""
+    # A product is linear in each factor, hence extreme at a corner.
     corners = [prod(ends) for ends in product(*(factor_bounds(one, columns[one.column]) for one in factors))]
     return min(corners), max(corners)
 
@@ -243,6 +246,7 @@ def make_offset(
         fix = f"its declared lower bound is {lower:g}; declare one above 0, such as the least exposure that counts"
         raise Invalid(f"The exposure `{name}` may be 0 or negative.", FieldError("/model/exposure", fix))
     unit = target_scale if isinstance(model, LinearModel) else 1.0
+    # Without a centre first: the middle is that of the logarithm, if there is one.
     coding = OffsetCoding(column=column, log=exposure is not None, centre=0.0)
     middle = sum(coding.bounds) / 2 if column.centre is None else coding.of(float(column.centre))
     return coding.model_copy(update={"centre": middle if centred else 0.0, "unit": unit})

@@ -84,12 +84,14 @@ def used_by(columns: Sequence[Column], model: RegressionModel | NetworkModel) ->
 def _named(columns: Sequence[Column], model: RegressionModel | NetworkModel) -> Iterable[Column]:
     """Yield the feature columns, in the model's order."""
     if model.features is None:
+        # Such columns are features only if `features` names them.
         aside = {model.target, *(getattr(model, name, None) for name in ("offset", "exposure", "sampling_weights"))}
         others = [column for column in columns if column.name not in aside]
         if isinstance(model, NetworkModel):
             field, keep = "features", ""
         else:
             field, keep = "intercept", "keep the intercept, or "
+        # An intercept alone is a model; without one nothing is left to fit.
         if not others and (isinstance(model, NetworkModel) or not model.intercept):
             raise Invalid(
                 "The dataset has no column beside the target.",

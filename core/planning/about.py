@@ -38,6 +38,7 @@ def misfit(planned: PlannedJob, released: AnyReleased) -> str | None:
 def _away(planned: PlannedJob, released: Released) -> str | None:
     """Say that a point lies where the job's iterates may not be."""
     radius = getattr(planned.spec.optimizer, "radius", None)
+    # A scale that is taken for known is no part of the job's iterates.
     theta = released.theta if known_scale(planned, released) is None else released.coefficients.tolist()
     if radius is None or hypot(*theta) <= radius:
         return None
@@ -85,6 +86,7 @@ def _equation_misfit(planned: PlannedJob, model: RegressionModel, released: Rele
         assert released_scale is not None, "an unknown scale is released"
         if known.scale is None or abs(known.scale - released_scale.estimate) > SAME_SCALE * released_scale.estimate:
             return f"was released with the residual scale {released_scale.estimate!r}: give it as scale in /model/loss"
+        # The model's loss as it is once its own scale is given.
         found = tuple(Huber(c=one.c, scale=known.scale) if isinstance(one, Huber) else one for one in found)
     names = ("kind", "columns", "loss", "weights", "ridge")
     pairs = zip(names, found, wanted, strict=True)

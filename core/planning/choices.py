@@ -61,6 +61,7 @@ def choose(
     """
     design, model, assumed = described
     asked = inference.shares if inference.intervals else None
+    # `complete` takes numbers alone; both words are answered here.
     inference = inference.model_copy(update={"shares": None if isinstance(asked, str) else asked})
     if asked == "equal":
         optimizer, shares = equal_shares(optimizer, facts, mu)
@@ -107,6 +108,7 @@ def with_best_steps(
         candidates.add(ceil(steps))
         steps *= STRIDE
     found = {steps: predicted(steps) for steps in candidates}
+    # The usual number is always among them, hence min has a candidate.
     good = [steps for steps in sorted(candidates) if found[steps][0] <= found[usual][0]]
     return optimizer.model_copy(update={"steps": min(good, key=lambda steps: sum(found[steps]))})
 

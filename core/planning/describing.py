@@ -71,6 +71,7 @@ def description_design(columns: Sequence[Scalar]) -> Design:
     """
     features = []
     for column in columns:
+        # Centre 0 and scale 1 leave a category's code as it is.
         lower, upper = (0.0, 1.0) if isinstance(column, Coded) else bounds_of(column)
         features.append(Feature(name=column.name, column=column.name, centre=lower, scale=upper - lower))
     target = TargetCoding(column=columns[0].name, kind="number")
@@ -85,8 +86,10 @@ def description_facts(columns: Sequence[Scalar], units: int, adjacency: Adjacenc
         units=units,
         dimension=len(columns),
         adjacency=adjacency,
+        # No gradient is asked for; the fact must be positive.
         gradient_bound=1.0,
         ranges=Ranges(
+            # Categories get no look: their values are counted one by one.
             kinds=tuple("constant" if isinstance(column, Coded) else "number" for column in columns),
             lower=(0.0,) * len(columns),
             upper=tuple(len(column.values) - 1.0 if isinstance(column, Coded) else 1.0 for column in columns),

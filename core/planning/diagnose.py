@@ -57,6 +57,7 @@ def _is_figure(value: object) -> bool:
     """Tell numbers, lists of them, and objects of them, from names and choices."""
     if isinstance(value, list):
         return all(isinstance(item, int | float) for item in value)
+    # A bool is an int in Python.
     return isinstance(value, int | float | dict) and not isinstance(value, bool)
 
 

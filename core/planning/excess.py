@@ -135,6 +135,7 @@ def reach_excess(asker: Asker, planned: PlannedJob, wanted: WantedExcess, *, pri
         at_most=wanted.at_most,
         predicted=value,
         met=value is not None and value <= wanted.at_most,
+        # Up: a little less would not reach the goal.
         mu=None if rho is None else format_figure(mu_of_rho(rho), "up"),
         rho=None if rho is None else format_figure(rho, "up"),
         units=units,

@@ -203,6 +203,7 @@ def _own(settings: AnySettings) -> dict[str, int]:
 
 def _proportional(settings: AnySettings, clients: Sequence[PublicSite], leading: int, place: int) -> AnySettings:
     """Return the settings of one client: the leader's, with sizes in proportion to its units, rounded down."""
+    # A small site's part may round down to nothing.
     sizes = {
         name: max(1, size * clients[place].units // clients[leading].units) for name, size in _own(settings).items()
     }
@@ -233,6 +234,7 @@ def _named(client: PublicSite, place: int) -> Iterator[None]:
     try:
         yield
     except Refusal as refusal:
+        # The same class: the code and the status are the fault's own.
         raise type(refusal)(
             f"{client.dataset}: {refusal.detail}",
             *refusal.fields,

@@ -211,6 +211,7 @@ class Asker:
         """Return the widths; None also where the job cannot be planned."""
         try:
             return self.predicted(self.plan())
+        # A search also meets plans that are refused or leave the floats; both count as not good.
         except (Invalid, ArithmeticError):
             return None
 
@@ -278,6 +279,7 @@ def smallest_units(asker: Asker, good: Callable[[tuple[PredictedWidth, ...]], bo
 
     present = min(max(asker.units, LEAST_UNITS), MOST_UNITS)
     found = _smallest(holds, (LEAST_UNITS, present, MOST_UNITS))
+    # `holds` rounds up too, hence the whole number is as good as what was tried.
     return None if found is None else ceil(found)
 
 
@@ -288,11 +290,13 @@ def _smallest(holds: Callable[[float], bool], limits: tuple[float, float, float]
     while not holds(high):
         if high >= most:
             return None
+        # The range spans many decades: strides grow by squaring.
         high, stride = min(high * stride, most), stride**2
     low = high
     while holds(low):
         if low <= least:
             return low
+        # By halves only: all values between must be good, too.
         high, low = low, max(low / 2, least)
     while high / low > CLOSE:
         middle = exp((log(low) + log(high)) / 2)

@@ -27,6 +27,7 @@ LabelValue = Annotated[str, StringConstraints(max_length=256)]
 ModelId = Annotated[str, identifier("mdl")]
 MOST_MODELS: Final = 1000
 RETRY_ALLOWANCE: Final = 1
+# Annotated's first argument is the union, whose arguments are the kinds.
 _KINDS: Final = frozenset(model.model_fields["kind"].default for model in get_args(get_args(AnyModel)[0]))
 
 

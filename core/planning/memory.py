@@ -45,6 +45,7 @@ def needed_bytes(planned: PlannedJob) -> int:
 
 def most_bytes(settings: ServiceSettings) -> int:
     """Return the memory that a trainer gets: as the settings say, of a service on one machine no more than that has."""
+    # A cluster's trainers run on other machines than this one.
     if settings.cluster:
         return settings.max_memory_bytes
     return min(settings.max_memory_bytes, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))

@@ -124,6 +124,7 @@ def plan_job(spec: JobSpec, *, columns: Sequence[Column], units: int, adjacency:
         optimizer, inference = complete(spec.optimizer.calibrated(facts, fits), spec.inference, mu, facts)
     else:
         optimizer, inference = _completed(spec, design, model, facts, mu, fits)
+    # Exactly one currency is given: the field that a refusal names.
     target = next(iter(spec.privacy.model_dump(exclude_none=True)))
     pointer = f"/privacy/{target}" if spec.optimizer.mu is None else "/optimizer/mu"
     check_lattice(optimizer.asked(), facts, pointer)
@@ -137,6 +138,7 @@ def plan_job(spec: JobSpec, *, columns: Sequence[Column], units: int, adjacency:
             "optimizer": optimizer,
             "inference": inference,
             "resources": _planned_resources(spec.resources),
+            # Assumptions serve predictions and plans, never a fit.
             "assume": None,
             "retry_allowance": 0 if skipped else spec.retry_allowance,
         }
@@ -214,6 +216,7 @@ def describe(
 
 def chunks(events: Sequence[Event], most: int = MOST_METHOD_CHUNKS) -> tuple[Event, ...]:
     """Cut a run of events into at most `most` chunks of equal length; each is paid whole, before it reads."""
+    # Rounded up: there are then no more than `most` chunks.
     size = -(-len(events) // most)
     return tuple(compose(_counted(events[first : first + size])) for first in range(0, len(events), size))
 

@@ -71,6 +71,7 @@ def noised_matrices(
     told, deviation, stepped = exact + final_deviation * final, final_deviation, exact
     if isinstance(optimizer, NoisyNewton):
         weight, pooled_deviation = _pooled(optimizer, facts)
+        # From a precision to a weight relative to the final Hessian's.
         weight *= final_deviation**2
         noise = (final_deviation * final + weight * pooled_deviation * other) / (1 + weight)
         told = exact + noise
@@ -187,6 +188,7 @@ def _stepped(
     """Return what the noise of Newton steps and their start add, shape (R, p, p)."""
     assert optimizer.damping is not None, "plan first"
     assert optimizer.steps is not None, "plan first"
+    # Careful runs are taken to end in pure steps.
     damping, floor = 1.0 if optimizer.careful else optimizer.damping, optimizer.floors(facts)[-1]
     asked = optimizer.gradients()[optimizer.warm_steps :]
     gradients = [gradient.sigma * gradient.sensitivity(facts) for gradient in asked]
@@ -248,7 +250,9 @@ def _floored(matrix: Array, floor: float) -> Array:
 
 def _patterns(dimension: int, kinds: int, most: int) -> Sequence[Array]:
     """Return patterns of standard normal noise on symmetric matrices, shape (R, p, p) of each kind; always the same."""
+    # Fewer patterns of larger matrices: the work stays about the same.
     count = min(most, max(FEWEST_PATTERNS, WORK // dimension**2))
+    # A salt that no column of the reference has.
     normal = ndtri(scattered(kinds * count * dimension**2, 10**6)).reshape(kinds, count, dimension, dimension)
     upper = np.triu(normal)
     return list(upper + np.triu(normal, 1).mT)

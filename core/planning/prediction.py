@@ -105,6 +105,7 @@ def predict(
                 private, nonprivate = widths(outlook, facts, optimizer, inference)
     except np.linalg.LinAlgError:
         return None
+    # Extreme figures overflow in silence above; no width is shown then.
     if not (np.isfinite(private).all() and np.isfinite(nonprivate).all() and (nonprivate > 0).all()):
         return None
     return tuple(
@@ -264,6 +265,7 @@ def _or_infinite(figure: Callable[[], float]) -> float:
 
 def _exact(outlook: Outlook, facts: Facts, optimizer: WithIntervals, inference: Inference) -> Array:
     """Return the deviations that exact matrices would tell, in declared units, shape (q,)."""
+    # Next to no noise: a zero would divide.
     figures = dict.fromkeys(("curvature_sigma", "score_sigma", "curvature_floor", "score_floor"), EXACT)
     silent = inference.model_copy(update={"intervals": True, **figures})
     if isinstance(optimizer, NoisyGradientDescent):

@@ -108,6 +108,7 @@ def expected(loss: Loss, weights: Weights, points: Array, spread: float) -> Refe
     assert weights.bound is not None, "plan first"
     norms = np.sqrt((points**2).sum(-1))
     power = weights.power if isinstance(weights, Mallows) else 1
+    # A row of zeros has no length, and it divides.
     weight = np.minimum(1.0, (weights.bound / np.maximum(norms, 1e-300)) ** power)
     if isinstance(loss, AbstractRobust):
         return _robust(loss, weights, points, weight, spread)
@@ -129,10 +130,12 @@ def expected(loss: Loss, weights: Weights, points: Array, spread: float) -> Refe
 
 def scattered(count: int, salt: int) -> Array:
     """Return numbers in (0, 1) without visible pattern, shape (count,); the same ones each time."""
+    # The constants of SplitMix64.
     state = (np.arange(count, dtype=np.uint64) + np.uint64(1 + salt * 2**32)) * np.uint64(0x9E3779B97F4A7C15)
     state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     state ^= state >> np.uint64(31)
+    # The half keeps numbers off 0, at which ndtri is infinite.
     return ((state >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
 
 
@@ -151,11 +154,13 @@ def _values(column: Column, spots: Array, assumed: Assumed, filled: float) -> ND
     """Return values of a column at these quantiles, as the store keeps them."""
     if isinstance(column, Coded):
         frequencies = assumed.frequencies.get(column.name, (1 / len(column.values),) * len(column.values))
+        # Without the last sum, which rounding may leave below 1: it would open one more code.
         codes: NDArray[np.generic] = np.searchsorted(np.cumsum(frequencies)[:-1], spots, side="right")
         return codes
     lower, upper = bounds_of(column)
     centre, deviation = assumed.means.get(column.name, centre_of(column)), assumed.deviations.get(column.name)
     if deviation is None:
+        # Moved inwards: the spread must lie within the declared range.
         centre = min(max(centre, lower + filled * (upper - lower) / 2), upper - filled * (upper - lower) / 2)
         return centre + filled * (upper - lower) * (spots - 0.5)
     numbers: Array = np.clip(centre + deviation * ndtri(spots), lower, upper)
@@ -186,6 +191,7 @@ def _robust(loss: AbstractRobust, weights: Weights, points: Array, weight: Array
         return _joint(loss, points, weight, spread)
     score = _score_of(loss)
     if isinstance(weights, Schweppe):
+        # Interpolated: a mean over NODES for each of POINTS rows would take far longer.
         grid = np.linspace(max(weight.min(), 1e-6), 1.0, 33)
         slopes, squares = _robust_moments(score, spread / loss.scale, grid)
         bent = np.interp(weight, grid, slopes) * weight**2

@@ -38,6 +38,7 @@ def refuse_unbounded(optimizer: AnySettings, inference: Inference, model: Regres
     if clipped and inference.intervals and not errors:
         detail = "clipped gradients are those of no loss, so no interval would be right: set it to false"
         errors.append(FieldError("/inference/intervals", detail))
+    # Only if nothing else is wrong: the assertion below rests on the checks above.
     if not clipped and facts.curvature_bound is None and (newton or inference.intervals) and not errors:
         assert isinstance(model.weights, Mallows), "other weights bound it"
         detail = "1 bounds no Hessian: use 2 or 3, or noisy_gd without intervals"

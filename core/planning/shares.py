@@ -58,6 +58,7 @@ def best_shares(predicted: Callable[[Shares], float], first: Shares) -> tuple[fl
     """
     place = (log(first.curvature / first.estimate), log(first.score / first.estimate))
     best, stride = predicted(first), FIRST_STRIDE
+    # A prediction takes long: no place is tried twice.
     seen = {place}
     while stride > LAST_STRIDE:
         around = [(place[0] + stride * one, place[1] + stride * other) for one, other in product((-1, 0, 1), repeat=2)]

@@ -135,6 +135,7 @@ def ranged(
         RangedWidth(
             **{**one.model_dump(), **hidden},
             lowest=LOW * low * narrow * one.nonprivate_width * part,
+            # `high` stays 0 if no upper end is known.
             highest=high * one.nonprivate_width if high and known else None,
         )
         for one, part, known in zip(widths, _shared(least, len(widths)), _shared(wide, len(widths)), strict=True)

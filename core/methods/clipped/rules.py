@@ -72,4 +72,5 @@ def scheduled_share(step: int, steps: int, learning_rate_schedule: LearningRateS
         return step / warm_up
     if learning_rate_schedule == "constant":
         return 1.0
+    # Counted from step - 1: the first such step is full, and the last is not zero.
     return (1 + cos(pi * (step - 1 - warm_up) / (steps - warm_up))) / 2

@@ -95,7 +95,9 @@ def _look(settings: Describe, oracle: Oracle) -> dict[int, Look]:
 
 def _counted(oracle: Oracle, statistic: str, question: TableCounts) -> Iterator[Counts]:
     """Ask for counts, and yield each partition's."""
+    # Counts of columns depend on no parameters; the zeros only fill the argument.
     answer, units = oracle.ask(question, torch.zeros(oracle.facts.dimension, dtype=torch.float64)), oracle.facts.units
+    # An answer is a mean over the public number of units; a count is that many times larger.
     received = iter((answer.value * units).tolist())
     for partition in question.partitions:
         counts = tuple(next(received) for _ in range(partition.cells))
@@ -123,6 +125,7 @@ def _axis(settings: Describe, looks: dict[int, Look], place: int, bins: int | No
 def _rising(edges: Array) -> tuple[float, ...]:
     """Return edges within the range, in order, each once; at least one."""
     kept = sorted({float(edge) for edge in edges if 0 < edge < 1})
+    # An axis needs an edge: the middle serves where none lies inside.
     return tuple(kept) or (0.5,)
 
 
@@ -153,10 +156,12 @@ def _close_in(settings: Describe, oracle: Oracle) -> list[Counts]:
 def _narrowed(found: Counts, fraction: float, bracket: tuple[float, float], units: int) -> tuple[float, float]:
     """Return the cells of a bracket that a quantile may lie in, as noised counts below and above each edge say."""
     edges, excess, deviation = contrasts(found, fraction)
+    # A population's quantile is sought: the count below it also varies as a binomial.
     deviation = np.sqrt(deviation**2 + units * fraction * (1 - fraction))
     below, above = edges[excess < -LOCATING * deviation], edges[excess > LOCATING * deviation]
     lower = max(bracket[0], float(below.max()) if below.size else 0.0)
     upper = min(bracket[1], float(above.min()) if above.size else 1.0)
+    # Noise may cross the two ends; the bracket then stays as it was.
     return (lower, upper) if upper - lower >= LEAST_BRACKET else bracket
 
 
@@ -192,16 +197,19 @@ def _products(settings: Describe, oracle: Oracle, looks: dict[int, Look]) -> Pro
     moments = np.zeros((size, size))
     moments[np.triu_indices(size)] = answer.value.numpy()
     moments = moments + np.triu(moments, 1).T
+    # Noise may make the share of complete records zero or negative, and it divides.
     whole = max(float(moments[0, 0]), answer.scale)
     mean = moments[0, 1:] / whole
     covariance = moments[1:, 1:] / whole - np.outer(mean, mean)
     variance = np.diag(covariance)
     hidden = variance < SEEN * answer.scale / whole
+    # A hidden variance may be negative: 1 keeps the root and the quotients finite.
     deviation = np.sqrt(np.where(hidden, 1.0, variance))
     first, second = np.triu_indices(len(cuts), 1)
     correlations = np.clip(covariance[first, second] / (deviation[first] * deviation[second]), -1.0, 1.0)
     standard = [
         StandardCut(**cut.model_dump(), mean=float(one), deviation=float(other))
+        # Cut values lie between -1 and 1; their noised mean need not.
         for cut, one, other in zip(cuts, np.clip(mean, -1, 1), deviation, strict=True)
     ]
     squares = oracle.ask(settings.influences(standard, correlations.tolist()), at)

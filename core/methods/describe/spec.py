@@ -88,6 +88,7 @@ class Describe(AbstractSettings):
         layout = make_layout(design.columns, model)
         if self.layout not in {None, layout}:
             raise contradiction("/optimizer/layout", "does not agree with the model; leave it out")
+        # Any mu serves: the number of counts follows from the layout alone.
         settings = fill(Describe(), mu=1.0, layout=layout, shares=layout.planned_shares())
         if max(question.shape(len(layout.columns))[0] for question in settings.questions()) > MOST_COUNTS:
             detail = f"one answer would have more than {MOST_COUNTS:,} counts: name fewer columns, tables or bins"
@@ -138,10 +139,12 @@ class Describe(AbstractSettings):
     def sigma(self, share: float, answers: int = 1) -> float:
         """Return the noise multiplier of each of so many answers that share a part of mu^2."""
         assert self.mu is not None, "plan first"
+        # Squares of mu add up over answers, hence the root of the share.
         return 1 / (self.mu * sqrt(share / answers))
 
     def cell_sigma(self) -> float:
         """Return the noise multiplier of each level's cells in the look."""
+        # The look's other half pays for the question about sizes.
         return self.sigma(self.share("look") / 2, LEVELS)
 
     def size_question(self) -> MagnitudeCounts | None:
@@ -202,6 +205,7 @@ class Describe(AbstractSettings):
             yield "tables", self.counts("tables", [Partition(axes=pair) for pair in pairs])
         if "quantiles" in asked:
             for cells, part in quantile_rounds():
+                # Brackets may share edges later: a real question has no more edges than these.
                 edges = len(layout.quantiles) * (cells + 1)
                 axes = [Axis(column=at, edges=_placeholders(edges)) for at in layout.numbers]
                 yield "quantiles", self.counts("quantiles", [Partition(axes=(axis,)) for axis in axes], part)

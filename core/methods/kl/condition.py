@@ -41,6 +41,7 @@ class KlCondition(Frozen):
 
     def gap_at(self, slope: float) -> float:
         """Return the largest excess that a gradient norm allows: (gamma slope)^kappa, by way of logarithms."""
+        # exp overflows just above 709.
         return 0.0 if slope == 0 else exp(min(self.kappa * log(self.gamma * slope), 700.0))
 
     def slope_at(self, gap: float) -> float:

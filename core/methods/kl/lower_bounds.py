@@ -68,6 +68,7 @@ def sharp_epsilon(rho: float) -> float:
     """
 
     def implied(epsilon: float) -> bool:
+        # 1 - exp(-epsilon) would cancel for a small epsilon.
         return textbook_epsilon(rho, -expm1(-epsilon) / 16) <= epsilon
 
     low, high = 0.0, LARGEST_EPSILON
@@ -76,4 +77,5 @@ def sharp_epsilon(rho: float) -> float:
     while high - low > 1e-12 * high:
         middle = (low + high) / 2
         low, high = (low, middle) if implied(middle) else (middle, high)
+    # The upper end always satisfies the condition; the lower end does not.
     return high

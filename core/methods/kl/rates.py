@@ -61,6 +61,7 @@ def predict_excess(settings: KlSettings, facts: Facts, rho: float) -> Prediction
     lower = _lower(settings, facts, rho)
     try:
         plan = settings.plan(facts, mu_of_rho(rho))
+    # Searches reach figures that overflow or have no logarithm; these promise nothing either.
     except (Invalid, ValueError, ArithmeticError) as refused:
         return Prediction(
             method=settings.kind,
@@ -107,6 +108,7 @@ def smallest_units(settings: KlSettings, facts: Facts, rho: float, target: float
         return value is not None and value <= target
 
     found = smallest_good(good, LEAST_UNITS, MOST_UNITS)
+    # `good` rounds up too, hence the whole number is as good as what was tried.
     return None if found is None else ceil(found)
 
 

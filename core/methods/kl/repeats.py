@@ -35,6 +35,7 @@ class Repeats(Sequence[Event]):
 
     def __getitem__(self, index: int | slice) -> "Event | Repeats":
         """Return the event, or so many of them."""
+        # range raises IndexError beyond the end, by which iteration over a Sequence stops.
         within = range(self._times)[index]
         return Repeats(self._event, len(within)) if isinstance(within, range) else self._event
 

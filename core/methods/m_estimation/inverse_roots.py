@@ -68,8 +68,10 @@ def whitening_of_numbers(covariance: Array, deviation: float, mean: Array, numbe
     least = min(1.0, max(LEAST_SPREAD, CLEAR_SPREAD * deviation, QUIET_SPREAD - LOUDER * deviation))
     spread = np.sqrt(np.where(number, np.maximum(variance, least), 1.0))
     entry = deviation * sqrt(1 + float(mean @ mean))  # products of means have their noise too
+    # Variances stay: they are precise even where noise hides all correlations.
     shrunk = shrink(covariance - np.diag(variance), entry)
     known = np.diag(variance) + assembled(shrunk.vectors, shrunk.values)
+    # Dividing columns by their deviations multiplies the noise as well.
     noise = entry * float(np.mean(spread**-2.0))
     floor = max(COVARIANCE_FLOOR, min(MOST_FLOORED, NOISE_FLOOR * noise * sqrt(len(covariance) + 1)))
     matrix = _inverse_root(known / np.outer(spread, spread), floor) / spread
@@ -79,6 +81,7 @@ def whitening_of_numbers(covariance: Array, deviation: float, mean: Array, numbe
 def _inverse_root(covariance: Array, floor: float) -> Array:
     raised = covariance + np.diag(np.maximum(0.0, LEAST_VARIANCE - np.diag(covariance)))
     values, vectors = np.linalg.eigh(raised)
+    # Noise may leave eigenvalues near zero or negative, and a root divides.
     return assembled(vectors, 1 / np.sqrt(np.maximum(values, floor)))
 
 

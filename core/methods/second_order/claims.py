@@ -81,6 +81,7 @@ class AbstractEscape(EscapeFigures):
         if stayed and self.mode == "theory":
             value, confidence = ended.alpha, 1 - self.failure
         elif stayed and self._is_explicit(facts):
+            # About the errors alone, whose radius fails with probability omega/2.
             value, confidence = ended.alpha, 1 - self.failure / 2
         variant = f"{self.form} theory" if self.mode == "theory" else self.mode
         return ErrorBound(

@@ -30,7 +30,9 @@ def independent_deviation(deviation: float, step_size: float, curvature: float, 
     """
     growth = 2 * log1p(step_size * curvature)
     if growth * steps > LOG_LARGEST:
+        # Infinity times a zero deviation would be nan.
         return inf if deviation > 0 else 0.0
+    # For small steps both powers are near 1, and a plain difference would cancel.
     return step_size * deviation * sqrt(expm1(growth * steps) / expm1(growth))
 
 

@@ -109,6 +109,7 @@ class SpiderFigures(AbstractSettings):
         of which takes as long to make as ten answers do.
         """
         part, exponent = frexp(known(self.smoothness) * distance)
+        # `part` is at least 1/2, hence rounding to 128ths adds at most a 64th; up, lest it cut.
         cap = ldexp(ceil(part * CAP_PARTS) / CAP_PARTS, exponent)
         if cap == 0:
             return None
@@ -156,6 +157,7 @@ class SpiderFigures(AbstractSettings):
 
     def sampling(self, facts: Facts) -> Sampling:
         """Return that batches are disjoint, of two sizes."""
+        # A dict keeps the order and drops a size that both questions share.
         sizes = tuple(dict.fromkeys((known(self.batch), known(self.difference_batch))))
         return StreamSampling(batches=sizes, chunk=self._chunk(facts), passes=self.epochs)
 

@@ -150,6 +150,7 @@ def _by_theory(settings: F, facts: Facts) -> F:
         units=facts.units,
         clients=settings.sites or 1,
     )
+    # The theory's multiplier is over the effect of changing a unit; zeroing has half of it.
     half = 1.0 if facts.adjacency is Adjacency.REPLACE_ONE else 0.5
     epsilon = gdp_epsilon(known(settings.mu), THEORY_DELTA)
     try:

@@ -107,6 +107,7 @@ def strict(
     least = ABOVE_SIZE * size if least_radius is None else least_radius
     for steps in _lengths():
         distance = 2 * step_size * steps * size
+        # rho R is at most THETA gamma_star, and gamma_star^2 is 4 rho chi.
         radius = max(least, hessian_smoothness * distance**2 / (4 * THETA**2))
         sharpest = gamma_star(radius, hessian_smoothness)
         if sharpest > smoothness:
@@ -152,6 +153,7 @@ def fast(
     size = errors.size(drift)
     radius = ABOVE_SIZE * size if least_radius is None else least_radius
     sharpest = _checked(radius, smoothness, hessian_smoothness)
+    # A distance by hand was not planned for a Hessian that changes: all of gamma_star counts.
     return _shortest(errors, step_size, escape_distance, radius, sharpest)
 
 

@@ -56,6 +56,7 @@ def with_sizes(settings: F, facts: Facts) -> F:
         found = _sized(fill(settings, preset=preset), facts, room)
         if found is not None:
             return found
+    # The dict keeps each preset once, with its last and least room.
     why = [_why_not(fill(settings, preset=preset), facts, room) for preset, room in dict(tries).items()]
     raise Invalid(
         f"These records and this privacy allow no second-order claim: {'; '.join(why)}.", *_cures(settings, facts)
@@ -68,6 +69,7 @@ def _sized(settings: F, facts: Facts, room: float | None) -> F | None:
     for batch in (settings.batch,) if settings.batch is not None else _sizes(facts.units):
         with suppress(Unfit):
             filled = _with_batch(settings, facts, batch)
+            # A given batch is taken as it is; a later check refuses it with its own pointer.
             if settings.batch is not None or filled.reserve(facts, room) <= units:
                 return filled
     return None
@@ -136,6 +138,7 @@ def _with_batch(settings: F, facts: Facts, batch: int) -> F:
     """
     sized = settings.model_copy(update={"batch": batch})
     if sized.difference_batch is None:
+        # b2 follows from the round's length, which itself needs some b2: hence a guess first.
         rough = _with_escape(sized.model_copy(update={"difference_batch": max(1, batch // ROUND_SHARE)}), facts)
         sized = sized.model_copy(update={"difference_batch": max(1, batch // known(rough.round_steps))})
     return _with_escape(sized, facts)

@@ -147,6 +147,7 @@ def theory_params(
         raise ValueError("there is no noise: Gaussian noise on every coordinate is part of the algorithm")
     error, factor = ground.lipschitz, 1.0
     for _ in range(MOST_ITERATIONS):
+        # Rules that step in on the way are dropped: they say nothing of the fixed point.
         point = _at(ground, epsilon, multiplier, constants, error, factor, _Rules())
         new = _log_factor(ground, constants, point, _Rules())
         settled = abs(point.error / error - 1) < SETTLED and abs(new / factor - 1) < SETTLED
@@ -188,12 +189,14 @@ def _at(
     else:
         steps = u * s**3 * factor**5 / (2 * radius**2 * step) * rounds + rounds * length
     batches = theorem_batches(ground, epsilon, step, radius)
+    # A batch may fall to 0 in floating point, and it divides.
     b1, b2, clients = max(batches.batch, TINY), max(batches.difference_batch, TINY), ground.clients
     depth = 1.0
     if constants.log_dimension:
         depth = rules.log(ground.dimension, "log d", least=1.0)
     g = ground.lipschitz
     sampling = depth * sqrt((g**2 / b1 + m**2 * batches.drift / b2) / clients)
+    # 2: the multiplier is over the effect of changing one unit into another.
     noise = multiplier * 2 * sqrt((g**2 / b1**2 + batches.drift * m**2 / b2**2) / clients)
     return _Point(
         alpha=alpha,
@@ -236,6 +239,7 @@ def _told(
     """Return the parameters at the fixed point, with the rules that fired there and what is wrong with them."""
     rules = _Rules()
     at = _at(ground, epsilon, multiplier, constants, error, factor, rules)
+    # Called for its notes alone: the rules that fire at the fixed point.
     _log_factor(ground, constants, at, rules)
     rounds, length = rules.count(at.rounds, "rounds"), rules.count(at.length, "round_steps")
     sharpest = sqrt(ground.hessian_smoothness * at.alpha)

@@ -77,6 +77,7 @@ class Linear(AbstractLayer):
 
     def parameters(self, given: Shape) -> tuple[Parameter, ...]:
         """Return W and b."""
+        # The deviation of a uniform law on +-1/sqrt(inputs), torch's own start.
         weight = Parameter(name="weight", shape=(self.units, given[-1]), spread=1 / sqrt(3 * given[-1]))
         return (weight, Parameter(name="bias", shape=(self.units,))) if self.bias else (weight,)
 
@@ -114,6 +115,7 @@ class Pool2d(AbstractLayer):
 
     def output(self, given: Shape) -> Shape:
         """Return (channels, height', width')."""
+        # torch refuses more, and a window of padding alone has no value.
         if self.padding * 2 > self.kernel:
             raise Misfit("pool2d pads by half a kernel at most")
         return (given[0], *_windows(given, self.kernel, self.stride or self.kernel, self.padding, "pool2d"))
@@ -286,7 +288,9 @@ Layer = Annotated[
     | Residual,
     Field(discriminator="kind"),
 ]
+# Its field names Layer, which is defined only after the class.
 Residual.model_rebuild()
+# Every layer is defined above, hence the direct subclasses are all of them.
 LAYERS: Final[dict[str, type[AbstractLayer]]] = {
     layer.model_fields["kind"].default: layer for layer in AbstractLayer.__subclasses__()
 }
@@ -325,6 +329,7 @@ def _windows(given: Shape, kernel: int, stride: int, padding: int, name: str) ->
     """Return how many windows fit into an image's height and width."""
     if len(given) != 3:  # noqa: PLR2004 - channels, height, width
         raise Misfit(f"{name} takes images, (channels, height, width): put reshape before it")
+    # Rounded down as in torch: a window that does not fit whole is left out.
     height, width = ((size + 2 * padding - kernel) // stride + 1 for size in given[1:])
     if height < 1 or width < 1:
         raise Misfit(f"{name}: its kernel of {kernel} does not fit into {given[1]} x {given[2]}")

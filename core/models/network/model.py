@@ -75,6 +75,7 @@ class NetworkModel(Frozen):
 
     @model_validator(mode="after")
     def _bounded(self) -> "NetworkModel":
+        # The field's max_length counts the outermost layers alone.
         if sum(1 for _ in _walk(self.layers)) > MOST_LAYERS:
             raise ValueError(f"a network has at most {MOST_LAYERS} layers, those of its residuals included")
         if _depth(self.layers) > DEEPEST:
@@ -132,6 +133,7 @@ def check_layers(model: NetworkModel, given: Shape, outputs: int) -> None:
     Raises:
         Invalid: with the pointer of the layer at fault.
     """
+    # Unpacking runs the whole trace, which refuses layers that do not fit.
     *_, last = trace(model.layers, given)
     if last.made != (outputs,):
         field = "/units" if last.layer.kind == "linear" and len(last.made) == 1 else ""

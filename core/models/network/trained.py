@@ -39,6 +39,7 @@ def adapters(layers: tuple[Layer, ...], given: Shape, train: Lora) -> tuple[Para
     found: list[Parameter] = []
     for place, layer, shape in placed(layers, given):
         adapted = place != last if chosen is None else place in chosen
+        # The last layer is trained whole in any case.
         if not adapted or place == last or not isinstance(layer, Linear | Attention):
             continue
         for one in layer.parameters(shape):
@@ -68,12 +69,14 @@ def trained_count(model: NetworkModel, given: Shape) -> int:
 
 def last_place(layers: tuple[Layer, ...], given: Shape) -> str:
     """Return the place of the last layer that has parameters, such as `4`, or `2.1` inside a residual."""
+    # There is a last one: `check_layers` has refused networks without parameters.
     *_, last = (place for place, layer, shape in placed(layers, given) if layer.parameters(shape))
     return last
 
 
 def place_of(name: str) -> str:
     """Return the place of the layer that a parameter belongs to: `2.1` of `2.1.query_key_value.weight`."""
+    # No part of a parameter's own name is a number.
     return ".".join(part for part in name.split(".") if part.isdigit())
 
 

@@ -44,6 +44,7 @@ def iterate(settings: ClippedSgd, oracle: Oracle) -> tuple[Estimate, Status]:
     start = starting_point(settings.start, oracle).to(oracle.precision)  # and so is all that comes of it
     state = begun(settings.start, oracle, _beginning(settings, start))
     buffers = BufferPool()
+    # A resumed attempt goes on behind its last kept step.
     for step in range(int(state["step"]) + 1, settings.steps + 1):
         state = _stepped(settings, oracle, gradient, state, step, buffers)
         oracle.keep(state, step)
@@ -76,6 +77,7 @@ def _stepped(
     moved = torch.sub(theta, along, alpha=size, out=buffers.of("theta", along))
     moved, left, raised = arrived(oracle.facts, moved, settings.radius)
     return {
+        # A random start cannot be drawn again: each state carries it for a later attempt.
         **({"start": state["start"]} if settings.start == "random" else {}),
         **remembered,
         **meant(settings.average, state, moved, step, settings.steps, buffers),

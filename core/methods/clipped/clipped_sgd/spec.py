@@ -102,6 +102,7 @@ class ClippedSgd(AbstractSettings):
         if settings.sigma is not None:
             return settings
         rho = mu**2 / 2
+        # A mu-GDP release costs rho times the order at each Renyi order.
         return settings.calibrated(
             facts, lambda event: all(cost(event, order) <= rho * order for order in PLANNING_ORDERS)
         )
@@ -147,7 +148,9 @@ class ClippedSgd(AbstractSettings):
         """Return a step size that no theorem stands behind."""
         bent = facts.curvature_bound or facts.smoothness
         if isinstance(self.rule, Adam):
+            # Adam divides by the gradient's own size, hence a curvature's value says nothing here.
             return ADAM_STEPS[bent is None]
+        # Momentum repeats each gradient 1/(1 - momentum) times in all; the step shrinks by as much.
         left = 1 - self.rule.momentum
         if bent is None:
             assert self.clip is not None, "filled before"
@@ -158,6 +161,7 @@ class ClippedSgd(AbstractSettings):
     def parts(self, facts: Facts) -> int:
         """Return k of the rate k/2^64 with which a unit is in a sample."""
         assert self.batch is not None, "plan first"
+        # Rounded down once: sampling and price both take this integer and agree exactly.
         return self.batch * RATE_UNIT // facts.units
 
     def sampling(self, facts: Facts) -> PoissonSampling:
@@ -237,6 +241,7 @@ def _refuse_unfit(settings: ClippedSgd, facts: Facts) -> None:
         )
     if settings.batch is not None and settings.batch > facts.units:
         raise _wrong("/optimizer/batch", f"is more than the {facts.units} units there are; lower it")
+    # A clip above the bound shortens nothing and only adds noise.
     if settings.clip is not None and settings.clip > facts.gradient_bound:
         detail = f"is above {facts.gradient_bound:.6g}, the model's own bound; lower it, or raise the weights' bound"
         raise _wrong("/optimizer/clip", detail)

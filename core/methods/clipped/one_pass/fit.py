@@ -43,11 +43,13 @@ def iterate(settings: CertifiedClippedSgd, oracle: Oracle) -> tuple[Estimate, St
     (gradient,) = settings.questions()
     state = begun(settings.start, oracle, _beginning(starting_point(settings.start, oracle)))
     buffers = BufferPool()
+    # Batches lost with a worker are not read again: the stream may end before the planned steps.
     while int(state["step"]) < settings.steps and oracle.affords(gradient):
         state = _stepped(settings, oracle, gradient, state, buffers)
         oracle.keep(state, int(state["step"]))
     theta, steps, noise = state["returned"], int(state["step"]), float(state["scale"])
     claim = None
+    # A claim is about one run; a simulation returns many replicates.
     if theta.ndim == 1:
         claim = settings.claim(oracle.facts, steps, noise, strayed=bool(state["strayed"]))
     estimate = Estimate(
@@ -111,4 +113,5 @@ def _with_one_more(
         return moved
     if settings.returns == "average":
         return averaged(held, moved, step + 1, buffers)
+    # Reservoir sampling: after each step all iterates so far are equally likely.
     return moved if oracle.randomness.integer(step + 1) == 0 else held.expand_as(moved)

@@ -129,6 +129,7 @@ class Guarantee(Frozen):
         """Return leading/(gamma N) + second/(gamma N)^2, allowed or not."""
         travelled = step_size * self.iterates
         inverse = inf if travelled == 0 else 1 / travelled
+        # Zero times infinity is nan: a second term that is missing must stay 0.
         return self.leading * inverse + (self.second * inverse * inverse if self.second else 0.0)
 
 

@@ -76,6 +76,7 @@ def refined_nonconvex(smoothness: float, gap: float, run: Run) -> Guarantee | No
     slope = sqrt(L * gap)
     if lam < 4 * slope * CLOSE:
         return None
+    # The clip is at least 4 S and slopes at most 2 S, hence the lemma's z is 0.
     clipped = min(1.0, run.c * run.sigma**run.alpha / lam**run.alpha)
     bias = min(run.sigma * clipped ** ((run.alpha - 1) / run.alpha) + 2 * slope * clipped, 1.5 * lam)
     variance = min(9 / 4 * (run.c + 1) * lam ** (2 - run.alpha) * run.sigma**run.alpha, lam**2) / run.batch

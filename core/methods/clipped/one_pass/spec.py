@@ -125,6 +125,7 @@ class CertifiedClippedSgd(AbstractSettings):
         if settings.batch is None:
             settings = fill(settings, batch=settings.planned_batch(facts))
         assert settings.batch is not None, "just filled"
+        # Rounded down: units that fill no whole batch are never read.
         settings = fill(settings, steps=facts.units // settings.batch)
         settings = fill(settings, clip=settings.planned_clip(facts))
         return fill(settings, step_size=settings.planned_step(facts))
@@ -184,6 +185,7 @@ class CertifiedClippedSgd(AbstractSettings):
         if self.unbounded_for(facts):
             return facts.units // min(facts.units, planned_steps(facts, self.mu))
         tried = (facts.units // steps for steps in PLANNED_BATCHES if steps <= facts.units)
+        # Fewer than ten units leave nothing to compare.
         return min(tried, key=partial(self._with_batch, facts), default=1)
 
     def _with_batch(self, facts: Facts, batch: int) -> float:
@@ -201,6 +203,7 @@ class CertifiedClippedSgd(AbstractSettings):
         largest = facts.gradient_bound
         if self.unbounded_for(facts):
             return largest
+        # The model's own bound may lie below the least clip; the search needs a range.
         least = min(self._least_clip(facts), largest)
         return lowest(partial(self.bound_with, facts), least, min(largest, LONGEST_SEARCH * least))
 
@@ -242,6 +245,7 @@ class CertifiedClippedSgd(AbstractSettings):
     def chunk(self) -> int:
         """Steps that a chunk of the schedule stands for."""
         assert self.steps is not None, "plan first"
+        # Rounded up: there are then no more chunks than PAYMENTS.
         return -(-self.steps // PAYMENTS)
 
     def sampling(self, facts: Facts) -> StreamSampling:
@@ -299,6 +303,7 @@ class CertifiedClippedSgd(AbstractSettings):
         """
         assert self.step_size is not None, "plan first"
         assert self.steps is not None, "plan first"
+        # The paper's theorem is about the best iterate, which is never returned.
         found = self.guarantee(facts, steps, refined=True)
         value = None if found is None else found.at(self.step_size)
         proved = "average" if facts.weak_convexity == 0 else "random_iterate"

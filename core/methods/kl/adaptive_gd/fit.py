@@ -110,6 +110,7 @@ def _stepped(settings: AdaptiveGradientDescent, oracle: Oracle, state: State) ->
         "theta": state["theta"]
         - penalised_gradient(oracle.facts, received.value, state["theta"]) / (2 * settings.smoothness),
         "step": state["step"] + 1,
+        # No norm is known at the new point: nan makes the next turn ask for it.
         "norm": torch.full_like(state["norm"], nan),
         "scale": _number(received.scale),
     }
@@ -130,7 +131,9 @@ def _error_bound(settings: AdaptiveGradientDescent, ended_by: int, norm: float, 
     return ErrorBound(
         ended_by=ENDINGS[ended_by],
         quantity="gradient_norm",
+        # Noise may make the sum negative, and no norm is.
         value=max(0.0, norm + settings.norm_slack() * scale) if is_known else None,
+        # The other half of beta is for noise on gradients, of which this bound says nothing.
         confidence=1 - settings.beta / 2 if is_known else None,
         conditions=("no unit's gradient is shortened there",) if is_known else (),
         variant=exact + extensions,

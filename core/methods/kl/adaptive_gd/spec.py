@@ -135,6 +135,7 @@ class AdaptiveGradientDescent(AbstractSettings):
     @property
     def affordable_norms(self) -> int:
         """Largest number of norms in a run: these alone cost the whole budget."""
+        # The division may fall just below the whole number that a step cap asks for.
         return floor(self.rho / self.norm_price + 1e-9)
 
     @property
@@ -156,6 +157,7 @@ class AdaptiveGradientDescent(AbstractSettings):
         """Return q: standard normal noise on a gradient is longer in no step, but with probability beta/2 or so."""
         if self.radius_rule == "exact":
             return noise_radius(facts.dimension, self.beta / (2 * self.affordable_norms))
+        # The printed logarithm is negative for a tiny budget.
         return sqrt(facts.dimension * max(1.0, log(facts.units * sqrt(self.rho) / self.beta)))
 
     def norm_slack(self) -> float:

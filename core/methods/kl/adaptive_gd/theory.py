@@ -171,6 +171,7 @@ def promised(run: Trajectory, condition: KlCondition | None, select: str) -> Bou
 def _excess(run: Trajectory, condition: KlCondition, select: str) -> tuple[float | None, str]:
     """Return a bound on the excess, None where the proof does not go through, and what decides it, in words."""
     if run.steep_fall <= 0:
+        # h = 1/4 - 5/(8 C^2), which is positive for C^2 above 2.5.
         return None, ": its proof needs a multiple C above 1.59"
     if condition.flatness < 0:
         return None, ": no smooth loss has kappa above 2"

@@ -39,6 +39,7 @@ def iterate(settings: ProximalPoint, oracle: Oracle) -> tuple[Estimate, Status]:
     points = settings.solver_steps
     state = oracle.resume(_beginning(start))
     for done in range(int(state["step"]), settings.steps):
+        # A round's centre is the first of its points, hence one step fewer than points.
         index, taken = divmod(done, points - 1)
         now, theta, centre = course.rounds[index], state["theta"], state["centre"]
         middle, total = now.shrinkage * centre, state["total"]
@@ -51,6 +52,7 @@ def iterate(settings: ProximalPoint, oracle: Oracle) -> tuple[Estimate, Status]:
         theta = middle + _within(now.radius, moved)
         total = torch.add(total, theta, alpha=taken + 2)
         if taken + 2 == points:
+            # The weights 1 to points sum to points (points + 1)/2.
             centre = total * (2 / (points * (points + 1)))
         state = {
             "start": state["start"],
@@ -80,6 +82,7 @@ def _beginning(start: Tensor) -> dict[str, Tensor]:
 def _within(radius: float, away: Tensor) -> Tensor:
     """Return a distance from the middle of a ball, shape (..., p), as it is or cut to the ball's radius."""
     length = torch.linalg.vector_norm(away, dim=-1, keepdim=True)
+    # Dividing by at least 1 leaves inner points exact and never divides by a zero length.
     cut: Tensor = away / (length / radius).clamp(min=1)
     return cut
 

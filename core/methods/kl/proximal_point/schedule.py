@@ -80,6 +80,7 @@ class ProximalConstants:
 
     def least_weight(self, target: float) -> float:
         """Return target^((2-kappa)/kappa)/(2 gamma^2), with which a round's error is as small as a target needs."""
+        # By logarithms: kappa may be 1000, and powers of figures would overflow.
         return _exp(self.condition.flatness * log(target) - log(2) - 2 * log(self.condition.gamma))
 
     def resolution(self, rho: float, rounds: int = 1) -> float:
@@ -164,6 +165,7 @@ def scheduled_rounds(ground: ProximalConstants, rho: float, failure: float, cons
     """
     slowness = 16 * max(1.0, ground.weak_convexity / ground.least_weight(ground.start_gap))
     low, high = 1, MOST_ROUNDS + 1
+    # The floor grows with T and the wanted number falls, hence bisection finds the least T.
     while low < high:
         middle = (low + high) // 2
         fall = log(ground.start_gap) - log(scheduled_floor(ground, rho, failure, constant, middle))
@@ -215,6 +217,7 @@ def exact_sigma(steps: int, rho: float) -> float:
     return sqrt((steps - 1) / (2 * rho)) * INFLATION
 
 
+# Plan, bound, fit and certificate each ask for the same schedule, of up to 50,000 rounds.
 @lru_cache(maxsize=64)
 def proximal_schedule(ground: ProximalConstants, plan: ScheduleInput, rounds: int | None = None) -> ProximalSchedule:
     """Return all rounds.
@@ -231,6 +234,7 @@ def proximal_schedule(ground: ProximalConstants, plan: ScheduleInput, rounds: in
     regime = _regime(ground, plan, count, floor, wanted)
     if regime is not None:
         return ProximalSchedule(regime, (), floor, wanted, 0.0)
+    # With the paper's weight the floor may lie above the start; targets must not rise to it.
     made = _rounds(ground, plan, count, min(floor, ground.start_gap))
     return ProximalSchedule(None, made, floor, wanted, _reach(ground, made))
 
@@ -246,6 +250,7 @@ def _regime(ground: ProximalConstants, plan: ScheduleInput, rounds: int, floor: 
         return "trivial_regime"
     if rounds > MOST_ROUNDS:
         return "too_many_rounds"
+    # T_in counts the centre: 1 leaves no gradient.
     return "budget_too_small" if steps == 1 else None
 
 
@@ -279,7 +284,12 @@ def _rounds(ground: ProximalConstants, plan: ScheduleInput, count: int, floor: f
         scheduled = max(ground.convexity, ground.least_weight(exp(height)))
         weight = scheduled if plan.weight == "scheduled" else ground.convexity
         slowness = max(1.0, weight / ground.least_weight(exp(height)))
+<<<<<<< HEAD
         fall = log(PRACTICAL_CONTRACTION) if plan.round_schedule == "practical" else log1p(-1 / (16 * slowness))
+=======
+        # log1p: a slow round's fall is far below 1, where log(1 - x) loses it.
+        fall = log(PRACTICAL_CONTRACTION) if plan.pace == "practical" else log1p(-1 / (16 * slowness))
+>>>>>>> cb
         height = max(height + fall, log(floor))
         pull = 2 * weight + ground.ridge
         rounds.append(ProximalRound(exp(height), weight, pull, 2 * weight / pull, ground.lipschitz / pull))

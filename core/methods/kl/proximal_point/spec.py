@@ -117,6 +117,7 @@ class ProximalPoint(AbstractSettings):
         if schedule.regime is not None:
             raise refusal(schedule, settings.ground(facts), settings.max_rho)
         rounds = len(schedule.rounds)
+        # One more than gradients: the centre counts among a round's points.
         settings = fill(settings, rounds=rounds, max_inner=max(2, MOST_GRADIENTS // rounds + 1))
         assert settings.max_inner is not None, "filled"
         settings = fill(settings, solver_steps=min(schedule.wanted, settings.max_inner))
@@ -138,6 +139,7 @@ class ProximalPoint(AbstractSettings):
         condition = known_condition(self.condition, facts.ridge - weak)
         gap = known_gap(self.start_gap, condition, self._clip(facts), self._away(), facts)
         settings = fill(self, mu=mu, condition=condition, weak_convexity=weak)
+        # Replaces a given gap too: the facts or the condition may imply a smaller one.
         return settings.model_copy(update={"start_gap": gap})
 
     def _clip(self, facts: Facts) -> float:
@@ -284,6 +286,7 @@ class ProximalPoint(AbstractSettings):
         course, sure = self.arithmetic(facts), 1 - self.beta
         uncovered: tuple[str, ...] = ()
         if course.regime is not None:
+            # No noise was drawn: the start's own gap holds for certain.
             value, sure = self.start_gap, 1.0
         else:
             uncovered = self.uncovered(facts)

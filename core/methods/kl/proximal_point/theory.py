@@ -70,6 +70,7 @@ def refusal(schedule: ProximalSchedule, ground: ProximalConstants, rho: float) -
                 "too_many_rounds: gamma^2 weak_convexity is large, and rounds grow with it.", condition, practical
             )
         case "target_above_F0":
+            # F0 exp(-halvings) is the target x^kappa; the cut keeps exp finite.
             best = ground.start_gap * exp(min(-ground.halvings(rho), LARGEST_EXPONENT))
             return Invalid(f"target_above_F0: the target, {best:.4g}, is not below {gap}.", more, condition)
         case _:

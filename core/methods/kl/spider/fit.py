@@ -92,6 +92,7 @@ def _go_round(
             **state,
             "slope": answer.value,
             "scale": torch.tensor(answer.scale, dtype=torch.float64),
+            # A simulation's answer brings the axis of replicates, which all entries then need.
             "theta": state["theta"].expand_as(answer.value),
             "left": state["left"].expand(replicates),
             "taken": state["taken"].expand(replicates),
@@ -104,11 +105,13 @@ def _go_round(
         walking = state["walking"] & (length >= one.threshold)
         if not bool(walking.any()):
             break
+        # Walking replicates are longer: the clamp only spares the others a division by zero.
         before, direction = state["theta"], along / length.clamp(min=one.threshold).unsqueeze(-1)
         theta = torch.where(walking.unsqueeze(-1), before - one.step * direction, before)
         left = state["left"] | (torch.linalg.vector_norm(theta - start, dim=-1) > radius)
         taken = state["taken"] + walking.long()
         state = {**state, "theta": theta, "left": left, "walking": walking & ~left, "taken": taken}
+        # After a round's last step a difference would be paid for and never used.
         if step < one.steps and bool(state["walking"].any()):
             assert one.difference_sigma is not None, "a round of several steps has differences"
             question = GradientDifference(sigma=one.difference_sigma, cap=one.cap, clip=clip)

@@ -156,6 +156,7 @@ class SpiderSchedule:
         costs = chain.from_iterable(
             chain([one.gradient_sigma], repeat(one.difference_sigma or 0.0, one.steps - 1)) for one in self.rounds
         )
+        # fsum rounds once; a plain sum of tens of thousands of charges would drift.
         return fsum(1 / (2 * sigma**2) for sigma in costs)
 
 
@@ -215,6 +216,7 @@ def proved(ground: SpiderConstants, budget: float, failure: float) -> SpiderSche
         return SpiderSchedule("target_above_F0", (), 0, None, None)
     count = max(1, ceil(needed))
     noise = resolution(ground, budget) * sqrt(count)
+    # exp(shrunk) is 1/T at the target noise^kappa: all estimates of a round share its beta.
     shrunk = min(0.0, (2 - kappa) * (log(noise) - log(gap) / kappa))
     each = failure / (2 * count) * exp(shrunk)
     floor = _power(32 * noise * sqrt(-log(each)), kappa)
@@ -243,8 +245,10 @@ def calibrated(ground: SpiderConstants, rho: float, failure: float) -> SpiderSch
     if count is None:
         return SpiderSchedule("too_many_rounds", (), MOST_ROUNDS, None, None)
     each, floor = _reach(ground, rho, failure, count)
+    # At kappa = 2 there is no difference, and gradients get all of rho.
     shares = ground.ratio if ground.condition.flatness else 0.0
     spendable = rho * INFLATION
+    # Gradients take 4/(4 + shares) of the budget, differences the rest.
     gradient = sqrt(count * (4 + shares) / (8 * spendable))
 
     def difference(steps: int) -> float:

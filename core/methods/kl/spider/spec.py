@@ -107,6 +107,7 @@ class KlSpider(AbstractSettings):
                 raise Invalid(
                     f"/optimizer/{name} follows from the rest.", FieldError(f"/optimizer/{name}", "leave it out")
                 )
+        # The slack: rounding of a walk's sums must not count as leaving.
         return fill(settings, steps=course.answers, extremes=asked, radius=course.travel * (1 + SLACK))
 
     def _with_constants(self, facts: Facts, mu: float) -> Self:
@@ -138,6 +139,7 @@ class KlSpider(AbstractSettings):
             self, mu=mu, condition=condition, smoothness=smoothness, mean_smoothness=smoothness + facts.ridge
         )
         gap = known_gap(self.start_gap, condition, self._clip(facts), self._away(), facts)
+        # Replaces a given gap too: the facts or the condition may imply a smaller one.
         return settings.model_copy(update={"start_gap": gap})
 
     def _clip(self, facts: Facts) -> float:
@@ -194,6 +196,7 @@ class KlSpider(AbstractSettings):
     def passes(self, facts: Facts) -> int:
         """Return two products a gradient, four a difference: it is that of two gradients."""
         rounds = self.course(facts).rounds
+        # The last of a round's steps is followed by no difference.
         return sum(4 * one.steps - 2 for one in rounds)
 
     def bound(self, facts: Facts) -> Bound:

@@ -125,8 +125,10 @@ class NoisyGradientDescent(AbstractSettings):
         if facts.weak_convexity:
             return self._no_bound(self.radius)
         (gradient,) = self.questions()
+        # n + 1: the logarithm of a single unit is 0, and it divides.
         least = log(facts.units + 1) / (self.step_size * self.steps)
         deviation = gradient.sigma * gradient.sensitivity(facts) * (1.0 if facts.scale is None else facts.scale.start)
+        # (1 - step m)^K is at most exp(-step m K), here 1/(n + 1).
         start = self.radius / (facts.units + 1)
         value = start + noise_norm(deviation, facts.dimension, self.steps) / least
         return Bound(

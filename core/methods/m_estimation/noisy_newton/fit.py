@@ -85,6 +85,7 @@ def _resumed(settings: NoisyNewton, oracle: Oracle) -> State:
     state = oracle.resume(_start(settings, oracle))
     assert settings.mu is not None, "plan first"
     if int(state["step"]) == 0:
+        # An attempt that is resumed before step 1 asks again; the log recalls that answer for free.
         for question in settings.lipschitz_questions(settings.mu):
             assert oracle.facts.third_derivative is not None, "the planner refuses it"
             largest = torch.linalg.eigvalsh(oracle.ask(question, state["theta"]).value)[..., -1]
@@ -185,6 +186,7 @@ def _pooled(settings: NoisyNewton, oracle: Oracle, state: State, number: int) ->
         "matrix": total / by_replicate(weight, 2) if memory > 0 else bend.value,
         "pooled_sum": total,
         "pooled_weight": weight,
+        # In this answer's variance an earlier one's is 1/before.
         "pooled_squares": 1 + kept**2 / before * state["pooled_squares"],
         "curvature_scale": torch.tensor(bend.scale, dtype=torch.float64),
     }
@@ -199,6 +201,7 @@ def _estimate(settings: NoisyNewton, oracle: Oracle, state: State) -> Estimate:
     scale = state["scale"]
     if late <= 0:
         scale = torch.where(taken.eq(settings.steps), _stationary_scale(settings, scale), scale)
+    # A replicate that stopped early summed nothing; its quotient is replaced below.
     averaged = state["sum"] / by_replicate(summed.clamp(min=1), 1)
     theta = torch.where(by_replicate(summed > 0, 1), averaged, state["theta"])
     unit = scale_of(oracle.facts, theta)

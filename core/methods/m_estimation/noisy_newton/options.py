@@ -140,6 +140,7 @@ class NewtonOptions(AbstractSettings):
         """
         settings = self
         self._refuse_unknown_constants(facts)
+        # With a scale the fact bounds the Hessian times the scale.
         bound = required_curvature_bound(facts) * (1.0 if facts.scale is None else 1 / facts.scale.start)
         half = max(1, newton_steps // 2)
         if isinstance(self.warm_start, RidgeStart):
@@ -148,6 +149,7 @@ class NewtonOptions(AbstractSettings):
             damping = warm.ridge / (2 * (warm.ridge + facts.ridge + bound))
             settings = settings.model_copy(update={"warm_start": fill(warm, damping=damping)})
         elif isinstance(self.warm_start, GradientStart):
+            # With a scale each step is multiplied by the current one when it is made.
             size = 1 / (bound + facts.ridge) if facts.scale is None else 1 / required_curvature_bound(facts)
             settings = settings.model_copy(update={"warm_start": fill(self.warm_start, step_size=size)})
         if self.step_rule == "switching":
@@ -172,6 +174,7 @@ class NewtonOptions(AbstractSettings):
         Raises:
             Invalid: with a JSON pointer.
         """
+        # Late steps are pure: with them every Newton step may be damped.
         last = newton_steps if late_steps else newton_steps - 1
         if newton_steps < 1:
             raise _invalid("warm_start/steps", "leaves no step for Newton's method; lower it")

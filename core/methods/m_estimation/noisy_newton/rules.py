@@ -116,6 +116,7 @@ def _near(facts: Facts, model: Local, lipschitz: Tensor, ridge: float | None) ->
     length: Tensor = torch.linalg.vector_norm(model.gradient, dim=-1)
     smallest: Tensor = torch.linalg.eigvalsh(model.hessian)[..., 0] / model.scale
     if not bool(lipschitz.isnan().any()):
+        # A noised bound may be zero or negative, and it divides.
         return length <= (smallest / 2).square() / lipschitz.clamp(min=SHORTEST)
     if facts.concordance is not None:
         decrement = (model.gradient * model.direction).sum(-1).clamp(min=0.0)
@@ -130,6 +131,7 @@ def _ruled(settings: NoisyNewton, facts: Facts, model: Local, usual: Tensor) -> 
         return usual
     assert facts.concordance is not None, "the planner refuses adaptive steps without it"
     length = facts.concordance * torch.linalg.vector_norm(model.direction, dim=-1)
+    # torch.where computes both sides: the clamp avoids 0/0 in the unused one.
     return torch.where(length < SHORTEST, 1.0, length.log1p() / length.clamp(min=SHORTEST))
 
 
@@ -163,6 +165,7 @@ def search(
         at = theta.expand_as(other)
         distance = torch.linalg.vector_norm(other - at, dim=-1)
         change = oracle.ask(question, at, other).value[..., 0] * distance
+        # The answer is without the ridge, which needs no record and hence no noise.
         change = change + penalty(oracle.facts, other) - penalty(oracle.facts, at)
         evaluations = evaluations + going.long()
         rises = change > -rule.alpha * size * falls

@@ -213,6 +213,7 @@ class NoisyNewton(NewtonOptions):
     def newton_weights(self) -> tuple[float, ...]:
         """Return how each kind's budget is divided over the Newton steps; they sum to 1."""
         growth, count = self.growth or 1.0, self.newton_steps
+        # Counted back from the last step: powers fall to zero where forward ones overflow.
         weights = [max(growth ** (step - count), SMALLEST_WEIGHT) for step in range(1, count + 1)]
         return tuple(weight / sum(weights) for weight in weights)
 
@@ -227,6 +228,7 @@ class NoisyNewton(NewtonOptions):
             parts = list(weights)
         else:
             parts = [weight * (1 - last) / (1 - weights[-1]) for weight in weights[:-1]] + [last]
+        # A last share of 1 leaves 0 to the others; `check` refuses it, after this.
         mus = [self._steps_mu() * sqrt((1 - self.curvature_share) * max(part, SMALLEST_WEIGHT)) for part in parts]
         assert self.mu is not None, "plan first"
         return (*self.warm_gradients(self.mu), *(Gradient(sigma=1 / mu) for mu in mus))

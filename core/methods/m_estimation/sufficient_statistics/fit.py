@@ -38,6 +38,7 @@ def iterate(settings: SufficientStatistics, oracle: Oracle) -> tuple[Estimate, S
     hessian, floored = floor_eigenvalues(
         penalised_hessian(oracle.facts, bend.value, scale_of(oracle.facts, zero)), settings.eigenvalue_floor
     )
+    # At zero the gradient is -X'y/n, and a ridge adds nothing to it.
     theta, left = inside(-solve(hessian, slope.value), settings.radius)
     estimate = Estimate(
         theta=theta,

@@ -121,6 +121,7 @@ class SufficientStatistics(AbstractSettings):
         size, least = sqrt(facts.dimension), RESOLVED_PART * required_curvature_bound(facts) / facts.dimension
         matrix = 2 * curvature.sigma * curvature.sensitivity(facts) * sqrt(facts.dimension)
         vector = noise_norm(gradient.sigma * gradient.sensitivity(facts), facts.dimension, 1)
+        # Noise as large as the least eigenvalue may make the matrix singular.
         value = (vector + matrix * size) / (least - matrix) if matrix < least else None
         return Bound(
             quantity="distance of the private from the least-squares estimate, in encoded units, where all eigenvalues "

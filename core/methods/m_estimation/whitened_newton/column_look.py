@@ -96,6 +96,7 @@ def quantiles(ask: Ask, columns: int, fractions: Sequence[float], units: int) ->
         cells = 2 * cells + right_of
     assert answer is not None, "there are levels"
     inside = [
+        # A noised count may be zero or negative, and it divides.
         [rank / max(found[int(cell)], 1.0) for cell, rank in zip(row, some, strict=True)]
         for row, some, found in zip(cells, ranks, counts, strict=True)
     ]
@@ -106,6 +107,7 @@ def quantiles(ask: Ask, columns: int, fractions: Sequence[float], units: int) ->
 
 def _total(received: float, deviation: float, units: int) -> float:
     """Return the number of records that have a value: all of them, unless the noised count is clearly lower."""
+    # sqrt(2): the total is a sum of two noised counts.
     return received if received < units - CAUTION * sqrt(2) * deviation else float(units)
 
 
@@ -133,6 +135,7 @@ def look_at_columns(settings: Looking, oracle: Oracle) -> Columns:
     if question is not None:
         answer = oracle.ask(question, zero)
         shares, least = answer.value.numpy(), min(answer.scale, 0.5)
+        # A share of 0 or 1 would leave an indicator without a scale; least is at most 1/2.
         shares = np.clip(shares, least, 1 - least)
         width = np.array([ranges.upper[at] - ranges.lower[at] for at in two])
         found.centre[two] = np.array([ranges.lower[at] for at in two]) + width * shares
@@ -151,6 +154,7 @@ def _look_at_numbers(settings: Looking, oracle: Oracle, medians: Quantiles, foun
     question = settings.size_question()
     assert question is not None, "there are numeric columns"
     centres = _zero(oracle)
+    # A multinomial model has more parameters than columns; the rest stays zero.
     centres[: len(found.centre)] = torch.from_numpy(found.centre)
     answer = oracle.ask(question, centres)
     counts, deviation = (answer.value * units).numpy().reshape(len(numbers), SIZE_BINS), answer.scale * units
@@ -161,6 +165,7 @@ def _look_at_numbers(settings: Looking, oracle: Oracle, medians: Quantiles, foun
             found.sparse[at], found.scale[at] = True, wide / SPARSE_PART
             continue
         kept = np.where(own[first:] > KEPT * deviation, own[first:], 0.0)
+        # Of three that are seen together some may lie below KEPT and be dropped.
         least = 0.5 * middles[first + 2] ** 2 * own[first : first + 3].sum()
         found.scale[at] = wide * sqrt(max(float((kept * middles[first:] ** 2).sum()), float(least)) / units)
 
@@ -189,6 +194,7 @@ def base_rate(settings: WhitenedNewton, oracle: Oracle) -> tuple[float, float, C
     complete = Complete(others[0] + second, sqrt(2) * answer.scale * units) if others else None
     # An attempt that release 0.1.0 began was answered the second outcome's count alone.
     records, first = (units, units - second) if complete is None else (max(complete.records, 1.0), others[0])
+    # Off 0 and 1, for steps begin at the rate's logit.
     least, rate = max(3 * answer.scale * units, 2.0) / records, second / records
     rate = min(max(rate, least), 1 - least) if least < 0.5 else 0.5  # noqa: PLR2004 - noise hides it altogether
     return rate, min(first, second), complete
@@ -204,6 +210,7 @@ def look_at_counts(settings: WhitenedNewton, oracle: Oracle) -> tuple[float, flo
     first = largest_seen(counts, deviation, COUNT_CAUTION)
     if first is None:
         return highest, 0.0
+    # An interval that was seen only with its followers may itself be empty.
     if counts[first] < COUNT_CAUTION * deviation:
         first += 1
     edges = (highest + 0.5) * 2.0 ** (-np.arange(len(counts)) / COUNT_BINS_PER_OCTAVE)

@@ -47,6 +47,7 @@ def walking_cut(settings: WhitenedNewton, oracle: Oracle, rate: float, cap: floa
         cap: largest count that was seen.
         square: noised mean square of the counts.
     """
+    # A count's variance is rate + dispersion rate^2; noise may make the excess negative.
     dispersion = min(max((square - rate**2 - rate) / rate**2, 0.0), MOST_DISPERSION)
     deviation = sqrt(rate + dispersion * rate**2)
     rate_cap, cut = settings.count_cuts(oracle.facts, rate, deviation, cap)
@@ -77,6 +78,7 @@ def look_at_residuals(
         first += counts[first] < COUNT_CAUTION * noise
         ends = question.top * 2.0 ** (-np.arange(COUNT_BINS) / COUNT_BINS_PER_OCTAVE)
         squares = (ends * 2.0 ** (-0.5 / COUNT_BINS_PER_OCTAVE)) ** 2
+        # Both signs: keeping large positive noise alone would raise the sum.
         kept = (np.abs(counts) > KEPT * noise) & (np.arange(COUNT_BINS) >= first)
         received = float((counts * squares)[kept].sum()) / units
         deviation = noise * sqrt(float((squares[kept] ** 2).sum())) / units

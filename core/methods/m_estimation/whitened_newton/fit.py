@@ -101,6 +101,7 @@ def _look_at_target(settings: WhitenedNewton, oracle: Oracle) -> tuple[Logistic 
         case Huber():
             centre, complete = target_centre(settings, oracle)
             size = oracle.facts.dimension
+            # At zero coefficients a residual is the target less its centre.
             alone = sizes_at(settings, oracle, EncodedPoint(np.zeros(size), np.eye(size), 1.0), centre)
             unit = max(scale_of(alone), LEAST_UNIT * alone.edges[1])
             return loss.model_copy(update={"scale": 1.0}), Target(centre, unit, None, None, complete=complete)
@@ -126,6 +127,7 @@ def _whiten(
     answer = oracle.ask(settings.moment_question(centre, unit, known), above(np.zeros(size), simple))
     received, deviation, counted = answer.value.numpy(), answer.scale, 1.0
     if settings.weighted:
+        # A noised mean weight may be zero or negative, and it divides; no weight is above 1.
         counted = min(max(float(received[0, 0]), WEIGHT_CAUTION * deviation, TINY), 1.0)
         received, deviation = received / counted, deviation / counted
     number = np.array([kind == "number" for kind in ranges.kinds[1:]])
@@ -135,6 +137,7 @@ def _whiten(
     if known is not None:
         made = replace(made, shift=_shift(received, weight, made.whitening, made.mean, deviation, known))
     if settings.weighted and isinstance(loss, Logistic):
+        # Off 0 and 1, for steps begin at the rate's logit; 1/2 keeps the two ends in order.
         least = min(3 * deviation / weight, 0.5)
         rate = float(np.clip(0.5 + received[0, size] / weight, least, 1 - least))
         target = target._replace(sampled=target.rate, rate=rate)
@@ -182,6 +185,7 @@ def _start(loss: Logistic | Huber | Poisson, encoded: RowEncoding, target: Targe
     else:
         slopes, intercept, bend = slopes / (rate * (1 - rate)), log(rate / (1 - rate)), 1 - 2 * rate
     slopes = _no_longer(slopes, LONGEST_START)
+    # To second order a varying predictor moves the mean, on the link's scale, by `bend` times half its variance.
     shift = encoded.shift
     if shift is None:
         return np.concatenate(([intercept - bend * float(slopes @ slopes) / 2], slopes))
@@ -277,6 +281,7 @@ def _received(
     loss = questions.loss
     unit = target.unit if isinstance(loss, Huber) else 1.0
     back = unit * encoded.matrix.T
+    # x = E v, hence theta' x = (E' theta)' v.
     theta = back @ found.theta
     theta[0] += target.centre
     ranges = oracle.facts.ranges

@@ -85,6 +85,7 @@ def _look_at_classes(settings: WhitenedNewton, oracle: Oracle) -> Classes:
     assert question is not None, "classes are asked about"
     answer = oracle.ask(question, torch.zeros(oracle.facts.dimension, dtype=torch.float64))
     received = answer.value.numpy()
+    # At most 1/K, for the K rates sum to 1.
     least = min(max(SURE * answer.scale, 2 / oracle.facts.units), 1 / loss.classes)
     rates = np.maximum(received, least)
     rates, basis = rates / rates.sum(), contrasts_of(loss.classes)
@@ -127,6 +128,7 @@ def _start(encoded: RowEncoding, cross: Array, classes: Classes) -> Array:
 
 def _no_longer(step: Array, most: float) -> Array:
     """Return a step of all contrasts, shape (m, p), cut to a length of the longest difference of two predictors."""
+    # Two rows of orthonormal contrasts differ by a vector of length sqrt(2).
     length = float(np.sqrt(2) * np.linalg.norm(step, 2))
     return step if length <= most else step * (most / length)
 

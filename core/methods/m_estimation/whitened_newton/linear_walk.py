@@ -165,6 +165,7 @@ def _counted(
     answer = oracle.ask(question, torch.from_numpy(np.vstack((place.theta, place.encoding))))
     edges = edges_of(question.top, question.bins, question.per_octave)
     above, below = (Sizes(half, answer.scale, edges) for half in np.split(answer.value.numpy(), 2))
+    # sqrt(2): each share is a sum of two noised ones.
     both = Sizes(above.shares + below.shares, sqrt(2) * answer.scale, edges)
     tails = tails_of(above, below, oracle.facts.units, scale_of(both), float(place.theta[0]))
     spread, tails = spread_of_all(tails)
@@ -188,6 +189,7 @@ def pooled(before: NoisedAnswer | None, hessian: NoisedAnswer) -> NoisedAnswer:
 
     Residuals differ from step to step, so a Hessian is known up to a factor; its share of the noise goes with it.
     """
+    # A noised trace may be zero or negative, and it divides.
     mean = max(float(np.trace(hessian.value)) / len(hessian.value), 0.5 * hessian.deviation)
     own = NoisedAnswer(hessian.value / mean, hessian.deviation / mean)
     if before is None:

@@ -149,6 +149,7 @@ class EncodedQuestions:
     def matrix(self, theta: Array, sigma: float, of: str = "hessian") -> NoisedAnswer:
         """Return a noised Hessian, or scores."""
         question = ReencodedCurvature.model_validate(self._shared(sigma) | {"of": of})
+        # A score's outer product has a record's sampling weight twice.
         return self._answer(question, theta, 2 if of == "score" else 1)
 
     def scores(self, theta: Array, sigma: float) -> NoisedAnswer:

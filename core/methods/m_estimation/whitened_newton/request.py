@@ -123,6 +123,7 @@ def with_ranges(facts: Facts, design: Design) -> Facts:
             ends, kind = (1.0, 1.0), "constant"
         elif feature.factors:
             ends = product_bounds(feature.factors, columns)
+            # A product of indicators is an indicator.
             kind = "two" if all(factor.code is not None for factor in feature.factors) else "number"
         elif feature.code is not None:
             ends, kind = (0.0, 1.0), "two"

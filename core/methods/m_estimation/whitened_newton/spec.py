@@ -107,6 +107,7 @@ class WhitenedNewton(WhitenedFigures):
                 own = CutPoisson(rate_cap=rate_cap, cut=cut)
             gradient = ReencodedGradient(sigma=sigma, loss=own, weight_bound=bound)
         value = noise_norm(gradient.sigma * gradient.sensitivity(facts), facts.dimension, 1) / curvature
+        # Answers are divided by the mean sampling weight, and their noise with them.
         value /= 1.0 if facts.sampling is None else facts.sampling.mean
         return first_order(value, facts.dimension)
 

@@ -85,6 +85,7 @@ class WhitenedFigures(AbstractSettings):
         }
         shares = own.get(self.planned_loss.kind, parts.SHARES)
         shares = parts.for_tails(shares) if self.least_squares else shares
+        # The look's share is the tuple's first field.
         return WhitenedShares(0.0, *(share / (1 - shares.look) for share in shares[1:])) if self.looked else shares
 
     @property
@@ -118,6 +119,7 @@ class WhitenedFigures(AbstractSettings):
 
     def cell_sigma(self) -> float:
         """Return the noise multiplier of each level's cells of the columns."""
+        # The other half pays for the sizes of the same columns.
         return self.sigma(self.column_shares()[0] / 2, parts.LEVELS)
 
     def target_cell_sigma(self) -> float:
@@ -129,6 +131,7 @@ class WhitenedFigures(AbstractSettings):
     ) -> LinearResidualCounts:
         """Return the question for sizes of residuals at each point; signed where least squares' short steps end."""
         assert self.damped_steps is not None, "plan first"
+        # Of the target alone, at the start, and after each step but least squares' last.
         points = self.damped_steps + 1 + (not self.least_squares)
         each = self.sigma((1 - parts.MEDIAN_PART) * self.shares.target, points)
         bins, per_octave = (parts.SIGNED_BINS, 1) if signed else (parts.RESIDUAL_BINS, parts.RESIDUAL_BINS_PER_OCTAVE)

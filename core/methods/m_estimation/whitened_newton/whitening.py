@@ -77,6 +77,7 @@ def encoded_by(
         number: which columns are numbers, whose variances are divided out first, shape (p - 1,); None: none.
     """
     size = len(simple)
+    # A noised mean weight may be small or negative, and it divides.
     weight = max(float(received[0, 0]), LEAST_WEIGHT)
     mean = received[0, 1:size] / weight
     covariance = received[1:size, 1:size] / weight - np.outer(mean, mean)

@@ -47,6 +47,7 @@ def _received(settings: Certify, oracle: Oracle, point: Tensor) -> tuple[Estimat
     answer = oracle.ask(question, point)
     penalty = torch.linalg.vector_norm(penalised_gradient(facts, torch.zeros_like(point), point))
     length = answer.value
+    # GradientNorm adds the ridge behind the oracle; a whole gradient comes without it.
     if isinstance(question, Gradient):
         length = torch.linalg.vector_norm(penalised_gradient(facts, answer.value, point))
     estimate = Estimate(

@@ -84,6 +84,7 @@ class Certify(AbstractEscape):
             Invalid: as `refuse_rounds`; or the units are too few to claim anything, with how many would do.
         """
         self.refuse_rounds(facts)
+        # `fill` would keep a given number of steps, and one question is one step.
         settings = fill(self, mu=mu, sites=1, units=facts.units).model_copy(update={"steps": 1})
         if known(settings.units) > facts.units:
             detail = f"is {settings.units}, and there are {facts.units}: nothing is claimed by more; leave it out"

@@ -73,6 +73,7 @@ def search(settings: AbstractEscape, oracle: Oracle, state: State) -> tuple[Esti
     def keep(walked: State) -> None:
         oracle.keep({**walked, **estimator.state()}, int(walked["step"]))
 
+    # The estimator keeps the other entries; both are put together when a state is kept.
     own = {name: state[name] for name in beginning(state["start"])}
     state = walk(settings, oracle.facts, estimator, own, keep)
     counted, claim, outcome = estimator.state(), None, OUTCOMES[int(state["ended"])]

@@ -113,6 +113,7 @@ def walk(
 def is_due(settings: PerturbedSpider, state: State) -> bool:
     """Say whether the last estimate was short, and none was disturbed lately."""
     assert settings.error_radius is not None, "plan first"
+    # Before the first step no estimate is known: the zero in its place would look short.
     if int(state["step"]) == 0 or int(state["frozen"]) > 0:
         return False
     return bool(torch.linalg.vector_norm(state["slope_told"], dim=-1) <= 3 * settings.error_radius)
@@ -151,8 +152,10 @@ def _with_iterate(state: State) -> State:
     held, count, stride = state["iterates"], int(state["held"]), int(state["stride"])
     if count == len(held) and int(state["step"]) % stride == 0:
         count, stride = count // 2, 2 * stride
+        # These are the steps that the doubled stride divides.
         held = torch.cat((held[1::2], torch.zeros_like(held[: len(held) - count])))
     if int(state["step"]) % stride == 0:
+        # A state that was kept shares this tensor: writing in place would change it, too.
         held = held.clone()
         held[count] = state["theta"].reshape(-1)
         count += 1
@@ -168,6 +171,7 @@ def kept_iterates(state: State) -> Tensor | None:
         return last
     count, step = int(state["held"]), int(state["step"])
     held = state["iterates"][:count]
+    # The last iterate is already held where its step is a multiple of the stride.
     return held if count * int(state["stride"]) == step else torch.cat((held, last))
 
 

@@ -57,6 +57,7 @@ def iterate(settings: SelectModel, oracle: Oracle, points: Tensor) -> tuple[Esti
         scale=noises[0],
         step=0.0,
         steps=int(state["place"]),
+        # Without a Hessian that was asked, nothing is known of the noise on curvature.
         certificate=settings.certificate(
             oracle.facts, chosen, noises if noises[1] or settings.mode == "gradient" else None
         ),
@@ -89,6 +90,7 @@ def _first_that_passes(settings: SelectModel, oracle: Oracle, points: Tensor) ->
         state = {
             "place": torch.tensor(place + 1),
             "chosen": torch.tensor(place if test.passed else NONE),
+            # Each answer reports its own noise; a claim takes the largest.
             **{name: torch.tensor(max(scale, float(state[name])), dtype=torch.float64) for name, scale in scales},
         }
         oracle.keep(state, place + 1)
@@ -102,6 +104,7 @@ def _tested(settings: SelectModel, oracle: Oracle, theta: Tensor) -> Test:
     slope = oracle.ask(settings.questions()[0], theta)
     length = float(torch.linalg.vector_norm(penalised_gradient(facts, slope.value, theta)))
     quoted = settings.noises(facts)
+    # The Hessian has not been asked yet: its planned noise only fills the argument.
     allowed, _ = settings.tolerances(facts, (slope.scale, quoted[1]))
     if length > settings.alpha + allowed:
         return Test(passed=False, noises=(slope.scale, 0.0))

@@ -134,6 +134,7 @@ class SelectModel(SelectModelFigures):
     def schedule(self, facts: Facts) -> Sequence[Event]:
         """Return the worst case: no candidate passes, or the last one."""
         del facts  # a multiplier of the sensitivity means the same for every scope
+        # All questions of a mode have one multiplier, hence one price.
         return [self.questions()[0].event()] * self.answers
 
     def passes(self, facts: Facts) -> int:

@@ -113,6 +113,7 @@ class SelectModelFigures(AbstractSettings):
                         curvature_clip=bound,
                         alpha=known(self.alpha),
                         gamma=known(self.gamma_star),
+                        # The slack follows from candidates and failure alone: any dimension serves.
                         slack=self.held(1).slack(sigma),
                     ),
                 )
