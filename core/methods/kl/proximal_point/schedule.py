@@ -284,12 +284,8 @@ def _rounds(ground: ProximalConstants, plan: ScheduleInput, count: int, floor: f
         scheduled = max(ground.convexity, ground.least_weight(exp(height)))
         weight = scheduled if plan.weight == "scheduled" else ground.convexity
         slowness = max(1.0, weight / ground.least_weight(exp(height)))
-<<<<<<< HEAD
-        fall = log(PRACTICAL_CONTRACTION) if plan.round_schedule == "practical" else log1p(-1 / (16 * slowness))
-=======
         # log1p: a slow round's fall is far below 1, where log(1 - x) loses it.
-        fall = log(PRACTICAL_CONTRACTION) if plan.pace == "practical" else log1p(-1 / (16 * slowness))
->>>>>>> cb
+        fall = log(PRACTICAL_CONTRACTION) if plan.round_schedule == "practical" else log1p(-1 / (16 * slowness))
         height = max(height + fall, log(floor))
         pull = 2 * weight + ground.ridge
         rounds.append(ProximalRound(exp(height), weight, pull, 2 * weight / pull, ground.lipschitz / pull))
