@@ -42,6 +42,7 @@ class Metrics:
 
     def render(self, figures: Figures, witness_lag: int | None) -> bytes:
         """Return the text, with the figures of the whole service as just read."""
+        # A registry for this answer alone: figures of the database must not outlive the reading.
         registry = CollectorRegistry()
         registry.register(_Once(_families(figures, witness_lag)))
         return generate_latest(self._registry) + generate_latest(registry)
