@@ -100,7 +100,7 @@ def concluded(statuses: Iterable[str]) -> AttemptResult:
 def _whole(found: set[AttemptResult], *, cancel: bool, over_limit: bool) -> AttemptResult:
     """Return what becomes of a federated job whose sites ended so."""
     if AttemptResult.LOST in found or found == {AttemptResult.DONE}:
-        # One lost site decides for all; False sorts before True, so LOST is taken where it is there.
+        # One child without a lease decides for all; False sorts before True, so LOST comes first.
         return min(found, key=lambda one: one is not AttemptResult.LOST)
     # A person's request counts before whatever else ended the sites meanwhile.
     if cancel or over_limit:

@@ -59,7 +59,7 @@ def gather(
     if settings.torchrun_store is not None:
         place, key = call(settings.torchrun_store, size), load_master_keys(settings).current.of_groups()
         return meet(0, size, place, key=key, patience_seconds=patience, device=device)
-    # One GPU holds one process of a job; followers of this machine would share it.
+    # A supervisor's job has one GPU, so followers of this machine would have none.
     if device.type != "cpu":
         raise NoGpu("a supervisor's job has one GPU; see workers.torchrun_entry for more")
     folder = Path(tempfile.mkdtemp(prefix="farthing-"))  # for this user only

@@ -133,7 +133,7 @@ class Supervisor:
             children=[self._order(one) for one in orders],
             started_at=clock_seconds(),
             limit_seconds=limit,
-            # The lease began when the claim was answered at the earliest, so this errs on the safe side.
+            # The lease began after the claim was sent, so this errs on the safe side.
             beaten_at=claimed.sent_at,
             meeting=meeting,
             seated=taken.meeting_key is not None,

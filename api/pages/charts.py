@@ -178,7 +178,7 @@ _MOST_CUTS: Final = 40
 def paid_bar(spent: str, price: str, held: str, steps: int) -> Paid:
     """Return the geometry of a job's cost, in per cent of all that it reserved."""
     whole = Decimal(price) + Decimal(held)
-    # A job may cost nothing, and no share of it exists then.
+    # Nothing has no shares, and the division below would fail.
     if not whole:
         return Paid("0%", "100%", "0%", ())
     per = [Decimal(one) / whole * 100 for one in (spent, price, held)]
