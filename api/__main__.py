@@ -38,6 +38,7 @@ class Server(uvicorn.Server):
         del frame
         self.force_exit |= self.should_exit and sig == signal.SIGINT
         self.should_exit = True
+        # Long polls wait for events and not for uvicorn's flag; unwoken, each would hold the shutdown up.
         self.config.app.state.watcher.close()  # type: ignore[union-attr] # it is our own application
 
 
@@ -51,6 +52,7 @@ def main(arguments: list[str] | None = None) -> None:
     os.umask(0o077)  # the home holds records, keys' digests and unapproved releases
     settings = ServiceSettings(**given)
     configure("api")
+    # A short request needs the interpreter some twenty times; 5 ms each would add up (decision 39).
     sys.setswitchinterval(_SWITCH_SECONDS)
     try:
         app = create_app(settings)
@@ -80,6 +82,7 @@ def _bounded(settings: ServiceSettings) -> type[BoundedProtocol]:
     if soft != resource.RLIM_INFINITY and soft < wanted:
         most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    # uvicorn makes a protocol for each connection itself, so the limits are attributes of a class.
     limits = {"head_seconds": settings.head_seconds, "max_connections": settings.max_connections}
     return type("Protocol", (BoundedProtocol,), limits)
 

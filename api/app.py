@@ -121,8 +121,10 @@ _NO_PRIVATE_TEXT = "A REST service that trains models privately. Figures of priv
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    # anyio keeps one limiter for each event loop, so the number cannot be set before the loop runs.
     to_thread.current_default_thread_limiter().total_tokens = _THREADS
     context: Context = app.state.context
+    # A database that is not migrated yet must not stop the start: /readyz reports it.
     if await to_thread.run_sync(context.database.ready):
         await to_thread.run_sync(witnessing.start, context)
         await to_thread.run_sync(readiness.start, context)
@@ -143,6 +145,7 @@ def create_app(settings: ServiceSettings | None = None) -> FastAPI:
     """
     settings = settings or ServiceSettings()
     if settings.cluster:
+        # Called for its error alone: several machines without a common master key must not start.
         load_master_keys(settings)
     settings.records_path.mkdir(parents=True, exist_ok=True)
     context = Context(settings, Database(settings.url), make_notifier(settings))
@@ -219,6 +222,7 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
         for operations in document["paths"].values():
             for operation in operations.values():
                 _mark_required(operation.get("parameters", ()))
+                # FastAPI declares its own form of a 422, and no answer here has that form.
                 refused = operation.get("responses", {}).pop("422", None)
                 if refused is not None:
                     operation["responses"]["422"] = {

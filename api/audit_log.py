@@ -21,6 +21,7 @@ _UPLOADS = {
     ("POST", "/v1/datasets/{dataset_id}/uploads/{upload_id}/complete"),
     ("POST", "/v1/datasets/{dataset_id}/seal"),
 }
+# Statuses that depend on the records: an auditor must not learn which of them it was.
 _OF_THE_FILE = {409, 413, 422}
 _UPLOAD_REFUSED = (422, "upload-refused")
 """The public code of an upload that was refused for its content; its owner alone sees the reason."""
@@ -76,6 +77,7 @@ class AuditLog:
         deed = getattr(request.state, "deed", None)
         if deed is not None:  # a page leaves the line of the operation that it stands for
             path = deed.path(request.path_params)
+            # A form that succeeds redirects; the log has the status of the operation instead of 303.
             status = status if status >= HTTPStatus.BAD_REQUEST else deed.status
         if caller is None or not _is_audited(method, route):
             return None

@@ -69,9 +69,11 @@ class Batcher(Generic[Question, Answer]):
         return None if self._at_work is None or self._at_work.done() else self._at_work
 
     async def _work(self, loop: asyncio.AbstractEventLoop) -> None:
+        # No await lies between a false test and the task's end, so `ask` never misses a round.
         while self._waiting:
             await self._let_others_come()
             started = time.monotonic()
+            # Taken after the wait, so that those who came meanwhile share the round.
             taken = [self._waiting.popleft() for _ in range(min(MOST, len(self._waiting)))]
             answers = await loop.run_in_executor(self._thread, self._answers, [question for question, _ in taken])
             for (_, waiting), answer in zip(taken, answers, strict=True):
@@ -87,6 +89,7 @@ class Batcher(Generic[Question, Answer]):
         """Wait until the event loop has nothing to do, and nobody waits for what comes before a question here."""
         until = time.monotonic() + self._patience_seconds
         while (left := until - time.monotonic()) > 0 and len(self._waiting) < MOST:
+            # Processor time: while other threads hold the interpreter, the clock goes on, but the loop does not work.
             before = time.thread_time()
             await asyncio.sleep(0)
             if time.thread_time() - before > _DRY_SECONDS:
@@ -94,11 +97,13 @@ class Batcher(Generic[Question, Answer]):
             working = None if self._behind is None else self._behind._working  # noqa: SLF001 - of this very class
             if working is None:
                 return
+            # asyncio.wait leaves the task alone at the timeout; wait_for would cancel the other batcher's round.
             await asyncio.wait([working], timeout=left)
 
     def _answers(self, questions: Sequence[Question]) -> Sequence[Answer | Exception]:
         try:
             return self._answer_all(questions)
+        # Asked again one by one, each would wait as long as the whole round did.
         except (LedgerBusy, DatabaseAway) as error:
             return [error] * len(questions)
         except Exception as error:  # noqa: BLE001 - handed on to whoever asked

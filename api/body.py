@@ -49,6 +49,7 @@ def _find(value: object, depth: int) -> tuple[list[str], str] | None:
             return [], "text"
         found = _find(item, depth + 1)
         if found is not None:
+            # RFC 6901: "~" comes first, or the one in "~1" would be escaped again.
             found[0].append(str(name).replace("~", "~0").replace("/", "~1"))
             return found
     return None
@@ -81,8 +82,10 @@ def parse_json(raw: bytes, most_values: int) -> Any:  # noqa: ANN401 - any JSON 
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
         raise Invalid(f"The body is not JSON: see {where}.", FieldError("", f"{where}: {error.msg}")) from error
+    # ValueError: bytes that are no UTF-8, or an integer of more digits than Python converts.
     except (ValueError, RecursionError) as error:
         raise Invalid("The body is not JSON in UTF-8.", FieldError("", "send a JSON object")) from error
+    # json.loads takes NaN, infinities and lone surrogates, which databases refuse.
     found = _wrong(value)
     if found is not None:
         pointer, kind = found
@@ -125,6 +128,7 @@ class StrictRequest(Request):
             TooLarge, Invalid: as `parse_json`.
             RequestValidationError: it is not what the endpoint takes; at most `cost.errors` fields are named.
         """
+        # Starlette's own caches, here and at `_json`: FastAPI then finds the body read and parsed.
         self._body = b"".join([part async for part in self.stream()])
         if not self._body:
             return
@@ -190,6 +194,7 @@ class StrictRoute(APIRoute):
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request whose path is this route's, if the gate lets it in."""
         if self.methods and scope["method"] not in self.methods:
+            # Before the gate, so that a wrong method takes no place and needs no key.
             raise HTTPException(405, headers={"Allow": ", ".join(sorted(_METHODS[self.path]))})
         request = Request(scope, receive)
         gate: Gate = request.app.state.gate

@@ -41,7 +41,9 @@ class BoundedProtocol(H11Protocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - handed on
         super().__init__(*args, **kwargs)
+        # The base class has made a plain h11.Connection; nothing has been parsed by it yet.
         self.conn = self.bounded = BoundedConnection()
+        # uvicorn reads `app` anew for each request, so the wrapper stands in its place.
         self._answer, self.app = self.app, self._answer_who_is_there
         self._gone = asyncio.Event()
         self._kept = b""
@@ -58,6 +60,7 @@ class BoundedProtocol(H11Protocol):
         self._await_head(self.head_seconds)
         if len(self.connections) > self.max_connections:
             here = [one for one in self.connections if isinstance(one, BoundedProtocol) and not one.has_ended]
+            # Ended connections are listed for a while, so those that are there are counted again.
             if len(here) > self.max_connections:
                 idle = sorted((one for one in here if not one.is_answering), key=lambda one: one._since)  # noqa: SLF001 - of this very class
                 for one in idle[:_MADE_ROOM]:
@@ -153,6 +156,7 @@ class BoundedProtocol(H11Protocol):
     def on_response_complete(self) -> None:
         """Start the wait for the next head, or for the rest of a body that was refused unread."""
         super().on_response_complete()
+        # The base class may have begun the next pipelined request by now; then no head is awaited.
         if not self.is_answering:
             unread = self.conn.their_state is h11.SEND_BODY
             self._await_head(LINGER_SECONDS if unread or self.transport.is_closing() else self.head_seconds)
@@ -182,6 +186,7 @@ class BoundedProtocol(H11Protocol):
     def _judge(self, before: int) -> None:
         """End the connection of a client that took next to nothing of what waited."""
         left = self.transport.get_write_buffer_size()
+        # If less waits than the least rate takes, all of it must have gone.
         if before - left < min(before, LEAST_BYTES_PER_SECOND * STALL_SECONDS):
             self.abort()
         elif not self.transport.is_closing() or left:

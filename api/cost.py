@@ -117,5 +117,6 @@ def require(role: Role, allowed: frozenset[Role]) -> None:
         Forbidden: the text names the roles that it serves.
     """
     if role not in allowed:
+        # A set has no order, and the text of a refusal must not change from process to process.
         names: Sequence[Role] = [one for one in ("owner", "analyst", "auditor", "admin") if one in allowed]
         raise Forbidden(f"This needs a key of role {' or '.join(names)}; yours is {role}.")

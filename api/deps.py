@@ -92,5 +92,6 @@ def capped(limit: int) -> int:
 def page(items: list[T], limit: int, cursor: str = "id") -> Page[T]:
     """Return a page of at most `limit` of `items`, which holds one more where there is more."""
     shown = items[:limit]
+    # The item beyond the page only proves that there is more; the next page begins after the last one shown.
     following = str(getattr(shown[-1], cursor)) if len(items) > limit else None
     return Page(data=shown, has_more=len(items) > limit, next=following)

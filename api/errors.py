@@ -117,6 +117,7 @@ def problem(
         "errors": list(fields),
         "request_id": request.state.request_id,
     }
+    # Facts come first, so that none can replace a member of the problem.
     return ProblemResponse({**(facts or {}), **body}, status_code=status, headers=headers)
 
 
@@ -158,6 +159,7 @@ def _invalid(request: Request, error: RequestValidationError) -> Response:
     fields = fields_of(error.errors(), error.body)
     named = ", ".join(dict.fromkeys(field["pointer"] or "the body" for field in fields[:3]))
     detail = f"The request is not valid at {named}." if fields else "The request is not valid."
+    # FastAPI's own validation of parameters has no limit of errors, so one stands here.
     return problem(request, 422, errors.Invalid.code, detail, fields=fields[:100])
 
 
@@ -168,6 +170,7 @@ def _http(request: Request, error: HTTPException) -> Response:
     code = _HTTP_CODES.get(error.status_code, errors.Invalid.code)
     headers = dict(error.headers) if error.headers else None
     nowhere = error.status_code == HTTPStatus.NOT_FOUND
+    # No page route has matched here, so only the Accept header shows that a person looks.
     if nowhere and not request.url.path.startswith("/v1/") and "text/html" in request.headers.get("accept", ""):
         request.state.is_page = True
     detail = "There is nothing at this address; /openapi.json has every call." if nowhere else str(error.detail)

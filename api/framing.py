@@ -69,10 +69,12 @@ class BoundedConnection(h11.Connection):
         if isinstance(event, h11.Request):
             self._chunks = self._chunked_bytes = 0
         elif isinstance(event, h11.Data):
+            # Only a chunked body has chunk ends, so a body with a length counts none.
             self._chunks += event.chunk_end
             self._chunked_bytes += len(event.data)
             if self._chunks > FREE_CHUNKS and self._chunks * LEAST_CHUNK_BYTES > self._chunked_bytes:
                 self.fault = f"The chunks of the body are too small: send {LEAST_CHUNK_BYTES} bytes or more in each."
+                # Puts h11 into its error state, as h11 does before it raises itself; it would parse on otherwise.
                 self._process_error(self.their_role)
                 raise h11.RemoteProtocolError(self.fault)
         return event
@@ -93,5 +95,6 @@ class Parsing:
         if spent_seconds < _SHORT_SECONDS:
             return 0.0
         now = time.monotonic()
+        # One time for all connections bounds their sum. Idle time is not saved up: it never lies in the past.
         self._due = max(now, self._due) + _LEAST_REST_TIMES * spent_seconds
         return min(self._due - now, _LONGEST_REST_SECONDS)

@@ -53,6 +53,7 @@ class Gate:
 
     def __init__(self, context: Context, authenticator: Authenticator) -> None:
         settings = context.settings
+        # One for all kinds of work: whoever asks anything is somebody beside whom others must rest.
         self._here = Presence()
         alone = self._here.is_alone
         light = Shares(alone, settings.light_share, _FREE_SECONDS)
@@ -98,14 +99,17 @@ class Gate:
         _refuse_packed(request)
         length = _length_of(request)
         most = _most_bytes(cost, self._context.settings)
+        # Only an early refusal: a chunked body has no length, and `_Body` counts its bytes.
         if length is not None and length > most > 0:
             raise TooLarge(f"A request body may have {most} bytes here.", limit_bytes=most)
         request.state.who = who = _who(request, caller)
         if cost.counted:
             self._here.note(who)
+        # A body of unknown length may be a long one, so it counts as heavy.
         if work is Work.LIGHT and cost.body_bytes is None and (length is None or length > SMALL_BODY_BYTES):
             work = Work.HEAVY
         request.state.waits = work is Work.STREAM
+        # `late` takes a request with this attribute for one whose time is counted by its place.
         async with self._slots[work].held(who) as request.state.hold:
             if work is Work.UPLOAD:
                 assert caller is not None, "uploads need a key"
@@ -150,6 +154,7 @@ class Gate:
             async with self._slots[Work.HEAVY].held(request.state.who):
                 yield
         finally:
+            # The heavy place has counted this time, so the place of the request itself must not.
             hold: Hold = request.state.hold
             hold.apart_seconds += time.monotonic() - started
 
@@ -171,6 +176,7 @@ class Gate:
             return None
         found, hit = await self._authenticator.authenticate(credentials_of(request))
         request.state.rate_headers = hit.headers
+        # Before the answer about the key: guesses at keys are limited by their address.
         if not hit.allowed:
             raise RateLimited("Too many requests; wait a little.", retry_after_seconds=hit.wait_seconds)
         if found is None:
@@ -213,6 +219,7 @@ class _Body:
             TooLarge: there is more than this endpoint takes.
             BodyTooSlow: it did not come in time, or comes at less than the least rate.
         """
+        # After the body only a disconnect is received, which may take as long as the answer does.
         if self._ended:
             return await self._receive()
         left = min(self._pause_seconds, self._until - time.monotonic())
@@ -227,6 +234,7 @@ class _Body:
         self._bytes += len(message.get("body", b""))
         if self._bytes > self._most_bytes > 0:
             raise TooLarge(f"A request body may have {self._most_bytes} bytes here.", limit_bytes=self._most_bytes)
+        # One pause is allowed before the least rate counts, for a slow start.
         due = self._slowest * (time.monotonic() - self._begun - self._pause_seconds)
         if not self._ended and self._bytes < due:
             text = f"The body comes too slowly: at least {self._slowest} bytes a second are needed."
@@ -279,10 +287,12 @@ def _length_of(request: Request) -> int | None:
     Raises:
         Invalid: it is said twice and differently; the server has refused what is no number.
     """
+    # The envelope has refused a request with both headers, so a length has no meaning here.
     if "transfer-encoding" in request.headers:
         return None
     said = set(request.headers.getlist("content-length"))
     if len(said) > 1:
         raise Invalid("Content-Length is given twice.", FieldError("#header/content-length", "send it once"))
     text = said.pop() if said else "0"
+    # isdigit alone is true of superscripts, which int() refuses.
     return int(text) if text.isascii() and text.isdigit() else None

@@ -42,6 +42,7 @@ class Metrics:
 
     def render(self, figures: Figures, witness_lag: int | None) -> bytes:
         """Return the text, with the figures of the whole service as just read."""
+        # A registry for this answer alone: figures of the database must not outlive the reading.
         registry = CollectorRegistry()
         registry.register(_Once(_families(figures, witness_lag)))
         return generate_latest(self._registry) + generate_latest(registry)
@@ -94,6 +95,7 @@ def _gauge(name: str, text: str, label: str, values: Mapping[str, float]) -> Met
 def _single(name: str, text: str, value: float | None) -> Metric:
     """Return a gauge that is left out while there is nothing to measure."""
     family = GaugeMetricFamily(name, text)
+    # A gauge of 0 would claim that something was measured.
     if value is not None:
         family.add_metric([], value)
     return family
@@ -103,6 +105,7 @@ def _durations(figures: Figures) -> Metric:
     text = "From first start to end, of jobs that ended within the last hour."
     family = GaugeHistogramMetricFamily("farthing_job_seconds", text, labels=["outcome"])
     for outcome, found in sorted(figures.ended.items()):
+        # Prometheus wants the last bucket to be +Inf, and to hold all.
         bounds = [*(str(bound) for bound in BUCKETS_SECONDS), "+Inf"]
         buckets = list(zip(bounds, [*found.within, found.count], strict=True))
         family.add_metric([outcome], buckets=buckets, gsum_value=found.sum_seconds)

@@ -71,6 +71,7 @@ def _unreadable(scope: Scope) -> tuple[int, str] | None:
     path, query = scope.get("raw_path", b""), scope["query_string"]
     if b"%00" in path or b"%00" in query:
         return 422, "A path or a query holds no NUL; databases could not store it."
+    # Routes match the decoded path, where such a slash would divide a name.
     if b"%2f" in path.lower():
         return 404, "There is nothing at this address: no name in a path has a slash in it."
     if query.count(b"&") >= MOST_PARAMETERS:
@@ -102,6 +103,7 @@ class Envelope:
             nonlocal begun
             if message["type"] == "http.response.start":
                 begun = True
+                # Taken before the delay below, which would make refusals look slow in the metrics.
                 seconds = perf_counter() - started
                 await _keep_back(request, message["status"])
                 await self._answered(request, message, seconds)
@@ -112,6 +114,7 @@ class Envelope:
                 wrong = _unreadable(scope)
                 if wrong is not None:
                     status, text = wrong
+                    # It is not certain where such a request ends, so nothing more may be read from its connection.
                     request.state.ends = status == HTTPStatus.BAD_REQUEST
                     code = NotFound.code if status == HTTPStatus.NOT_FOUND else Invalid.code
                     await problem(request, status, code, text)(scope, receive, reply)
@@ -138,10 +141,12 @@ class Envelope:
     async def _answered(self, request: Request, message: Message, seconds: float) -> None:
         status: int = message["status"]
         route = getattr(request.scope.get("route"), "path", "unknown")
+        # Any other method is text of the sender; as labels of metrics such texts would grow without bound.
         method = request.method if request.method in _METHODS else "OTHER"
         headers = MutableHeaders(scope=message)
         headers["X-Request-Id"] = request.state.request_id
         for name, value in _SEALS.items():
+            # Pages and assets have set policies of their own, which stay.
             headers.setdefault(name, value)
         if request.state.ends:
             headers["Connection"] = "close"
@@ -149,12 +154,14 @@ class Envelope:
             headers[name] = value
         line = (
             None
+            # The job's own transaction has written this line (`core.service.intake`).
             if getattr(request.state, "audited", False)
             else self._audit_log.line(request, status, headers.get("Location"))
         )
         if line is not None:
             await to_thread.run_sync(self._audit_log.record, line)
         done = operation(request)
+        # Log and metrics are read by operators, who must not learn the fate of an upload's records.
         status, code = public_outcome(*done, status, getattr(request.state, "code", None))
         self._metrics.seen(method, route, status, None if is_upload(*done) else seconds, code)
         fields: dict[str, Any] = {"method": method, "route": route, "status": status, "seconds": round(seconds, 4)}

@@ -39,6 +39,7 @@ async def _go_on(context: Context) -> None:
                 sent = await _send(context, mailers)
         except Exception as error:  # noqa: BLE001 - a database away for a moment must not end the notices for good
             log.error("notices", error=type(error).__name__)  # noqa: TRY400 - a traceback may hold an address
+        # After a delivery more may be due, so only an empty look is followed by a pause.
         if not sent:
             await anyio.sleep(context.settings.notice_seconds)
 

@@ -43,6 +43,7 @@ async def _post(settings: ServiceSettings, parcel: Post) -> SendingEnd:
         place = place_of(parcel.url, settings)
     except Invalid:  # the setting that allowed it has changed
         return SendingEnd(trouble="address")
+    # The system's resolver cannot be interrupted: at the deadline its thread is left behind, still counted.
     found = await to_thread.run_sync(resolve, place, abandon_on_cancel=True, limiter=_resolving())
     address = pick(found, settings)
     if address is None:
@@ -57,6 +58,7 @@ async def _post(settings: ServiceSettings, parcel: Post) -> SendingEnd:
 
 def _request(settings: ServiceSettings, place: WebhookPlace, address: str, parcel: Post) -> httpx.Request:
     """Return a request that goes to an address and speaks of a name."""
+    # An IPv6 address stands in brackets within a URL.
     shown = f"[{address}]" if ":" in address else address
     return httpx.Request(
         "POST",

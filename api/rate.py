@@ -54,9 +54,12 @@ class Rate:
 
     def hits(self, buckets: Sequence[str]) -> list[Hit]:
         """Count requests that came at the same time, one for each bucket named, as if one by one in this order."""
+        # The clock of the day, since all processes must mean the same minute.
         minute, second = divmod(time.time(), WINDOW_SECONDS)
+        # Rounded to 0, it would ask clients to come again within the same minute.
         seconds = max(1, round(WINDOW_SECONDS - second))
         many = Counter(buckets)
+        # One increment a bucket for the whole batch; the loop below then numbers its requests in order.
         counted = {name: self._count(f"requests/{name}/{minute:.0f}", more) - more for name, more in many.items()}
         found = []
         for name in buckets:
@@ -80,6 +83,7 @@ class Rate:
         """Return how many requests this window has had with these, as far as whoever counts now knows."""
         if self._shared is not None and time.monotonic() >= self._away_until:
             try:
+                # The key names its minute, so the expiry only cleans up; twice the minute outlives it for certain.
                 return self._shared.incr(key, 2 * WINDOW_SECONDS, more)
             except StorageError as error:
                 self._leave_alone(self._shared, type(error.storage_error).__name__)

@@ -28,12 +28,14 @@ def scan(raw: bytes, most_values: int) -> None:
         TooLarge: it has more.
         Invalid: it has more than `MAX_DEPTH` levels.
     """
+    # Commas and colons count the values after a first one, so the count begins at 1.
     values, texts, depth, position, end = 1, 0, 0, 0, len(raw)
     while position < end:
         quote = raw.find(b'"', position, position + _PIECE_BYTES)
         stop = min(position + _PIECE_BYTES, end) if quote < 0 else quote
         outside = raw[position:stop]
         values += outside.count(b",") + outside.count(b":") + outside.count(b"[") + outside.count(b"{")
+        # Texts without commas between are no JSON, but each costs a turn of this loop.
         if max(values, texts) > most_values:
             text = f"The body holds more than {most_values} values, the most that this request may have."
             raise TooLarge(text, FieldError("", "send fewer values, in several requests"), most_values=most_values)
@@ -47,4 +49,5 @@ def scan(raw: bytes, most_values: int) -> None:
         if quote >= 0:
             texts += 1
             match = _TEXT.match(raw, quote + 1)
+            # Past the closing quote. A quote within a text is escaped, so the pattern has not ended there.
             position = end if match is None else match.end() + 1

@@ -194,6 +194,7 @@ Row = Annotated[
 class PredictRows(Body):
     """Rows in the units of the declared columns."""
 
+    # Without FailFast ten thousand wrong rows would make as many errors before any is cut off.
     rows: Annotated[list[Row], FailFast()] = Field(
         min_length=1, max_length=10_000, description="an array's numbers as nested lists, or as one list"
     )

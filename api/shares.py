@@ -26,7 +26,9 @@ class Presence:
         """Note the principal that asks now; forget those who have not asked for a while."""
         now = time.monotonic()
         self._seen[who] = now
+        # Kept in the order of the last request, so that those to forget are the first.
         self._seen.move_to_end(who)
+        # It never runs empty: `who` was noted just now.
         while next(iter(self._seen.values())) < now - TOGETHER_SECONDS:
             self._seen.popitem(last=False)
 
@@ -61,12 +63,14 @@ class Shares:
         taken, at = self._taken.get(who, (0.0, now))
         taken = min(self._most_seconds, max(0.0, taken - self._share * (now - at)) + spent_seconds)
         self._taken[who] = taken, now
+        # An excess that has gone by says nothing, so dropping it changes no rest.
         if len(self._taken) > _MOST_TAKEN:
             self._taken = {
                 one: (seconds, since)
                 for one, (seconds, since) in self._taken.items()
                 if seconds > self._share * (now - since)
             }
+        # Counted also of a lone principal: the excess is there when another one comes.
         if taken <= self._free_seconds or self._is_alone(who):
             return 0.0
         return min(LONGEST_REST_SECONDS, (taken - self._free_seconds) / self._share)

@@ -64,6 +64,7 @@ class Slots:
             TooManyAtOnce: the principal holds as many as one may, or more than a fair share of what is left.
             ServiceBusy: all are taken.
         """
+        # A new request overtakes none of its own principal's that waits.
         if principal not in self._queues and self._fits(principal):
             self._held[principal] += 1
         else:
@@ -75,6 +76,7 @@ class Slots:
         finally:
             seconds = self._rest_seconds(principal, max(0.0, loop.time() - begun_at - hold.apart_seconds))
             if seconds > 0:
+                # The place stays taken after the answer, and so slows the next request instead of this one.
                 loop.call_later(seconds, self._leave, principal)
             else:
                 self._leave(principal)
@@ -90,6 +92,7 @@ class Slots:
         try:
             async with asyncio.timeout(self._wait_seconds):
                 await turn
+        # A cancelled request must give back its turn as well, or the place would be lost for good.
         except BaseException as error:
             if turn.done() and not turn.cancelled():  # it came as the wait ended
                 self._leave(principal)
@@ -104,10 +107,12 @@ class Slots:
         self._held[principal] -= 1
         if not self._held[principal]:
             del self._held[principal]
+        # sorted() makes a list, so `_forget` may take keys away within the loop.
         for following in sorted(self._queues, key=lambda one: self._held[one]):
             queue = self._queues.get(following)
             while queue and self._fits(following):
                 turn = queue.popleft()
+                # A turn that is done here was cancelled, and its waiter has not yet run to remove it.
                 if not turn.done():
                     self._held[following] += 1
                     turn.set_result(None)

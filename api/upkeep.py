@@ -26,6 +26,7 @@ async def running(context: Context) -> AsyncIterator[None]:
 
 
 async def _keep_house(context: Context) -> None:
+    # The loop's clock is above 0, so the first round looks for orphans at once.
     collected_at = -COLLECT_SECONDS
     while True:
         orphans: list[str] = []

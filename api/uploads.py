@@ -37,6 +37,7 @@ async def in_thread(request: Request, limiter: CapacityLimiter, work: Callable[[
 
     def pieces() -> Iterator[bytes]:
         while (piece := from_thread.run(following)) is not None:
+            # Starlette ends each body with an empty piece.
             if piece:
                 yield piece
 
@@ -117,6 +118,7 @@ def _events(boundary: bytes, body: Iterator[bytes]) -> Iterator[tuple[str, bytes
         for piece in body:
             parser.write(piece)
             for event in collected.take():
+                # Text after the closing boundary belongs to no part, and is not read.
                 if event[0] == "last":
                     return
                 yield event
@@ -131,6 +133,7 @@ def _part(events: Iterator[tuple[str, bytes]]) -> Part:
     field, value = b"", b""
     for kind, raw in events:
         if kind == "field":
+            # The parser hands out names and values in pieces where a piece of the body ends within one.
             field += raw
         elif kind == "value":
             value += raw

@@ -59,6 +59,7 @@ class Feed:
 
     def wake(self) -> None:
         """Let everybody look."""
+        # An event of anyio cannot be cleared, so each wake has one of its own.
         changed, self.changed = self.changed, anyio.Event()
         changed.set()
 
@@ -68,6 +69,7 @@ class Feed:
 
     async def wait(self, seconds: float) -> bool:
         """Wait until something has changed, at most so long; tell whether it has."""
+        # Kept before the wait: `wake` puts another event in its place.
         changed = self.changed
         with anyio.move_on_after(seconds):
             await changed.wait()
@@ -124,6 +126,7 @@ class Watcher:
             feed.hurried -= not page
             if not feed.waiting and self._feeds.get(job) is feed:
                 del self._feeds[job]
+            # Nobody follows the lines: kept, they would have a gap for the next follower.
             elif not feed.following:
                 feed.lines = []
 
@@ -132,6 +135,7 @@ class Watcher:
             if not self._feeds:
                 await self._asked.wait()
             self._asked = anyio.Event()
+            # The event is renewed first: a client that comes during the look asks for another one.
             wanted = {job: feed.wanted_after for job, feed in self._feeds.items()}
             try:
                 looks = await to_thread.run_sync(jobs.look, self._context, wanted)
@@ -140,6 +144,7 @@ class Watcher:
                 looks = {}
             for job, look in looks.items():
                 feed = self._feeds.get(job)
+                # Followers may have gone and come during the look; lines that do not join the feed's are dropped.
                 if feed is not None and (not look.lines or feed.wanted_after == wanted[job]):
                     feed.put(look)
             await anyio.sleep(_SOONEST_SECONDS)

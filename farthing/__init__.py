@@ -117,6 +117,7 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 - any of the names above
     """
     if name not in _HOMES:
         raise AttributeError(f"module 'farthing' has no attribute {name!r}")
+    # Kept as a global, so that Python asks this function once for each name.
     found = globals()[name] = getattr(import_module(_HOMES[name]), name)
     return found
 

@@ -4,6 +4,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
 
+# Python's datetime cannot write a later year.
 MOST_SECONDS: Final = 253_402_300_799
 """The end of the year 9999."""
 _FIXES: Final = {
@@ -135,6 +136,7 @@ class Scope(Form):
 class Event(Form):
     """An event that was drawn; its other members are the ledger's."""
 
+    # Kept, since `farthing certificate check` prints every member of an event.
     model_config = ConfigDict(extra="allow")
 
     kind: str

@@ -78,6 +78,7 @@ def check(text: str, keys: Keys) -> Signed:
     """
     issuer, known = _by_name(keys)
     text = text.strip()
+    # Before anything is parsed: whoever hands in a certificate chooses its length.
     if len(text) > MOST_BYTES:
         raise BadCertificateError("it is longer than any certificate")
     registry = jws.JWSRegistry(header_registry={"iat": HeaderParameter("when", "int")}, algorithms=[ALGORITHM])
@@ -91,10 +92,12 @@ def check(text: str, keys: Keys) -> Signed:
         key, jwk = known[header["kid"]]
         content = jws.deserialize_compact(text, key, registry=registry).payload
     except (JoseError, UnicodeError, ValueError, TypeError) as error:
+        # It is a ValueError, too, and has words of its own.
         if isinstance(error, BadCertificateError):
             raise
         raise BadCertificateError("it was changed, or is no certificate: its signature does not hold") from None
     kind, at = KINDS[header["typ"]], header["iat"]
+    # In Python a bool is an int, and JSON's true would pass for a time.
     if type(at) is not int or not jwk.nbf <= at <= jwk.exp:
         raise BadCertificateError(f"key {header['kid']} was not in use when it says that it was signed")
     payload = _read(content, kind, issuer)
@@ -121,6 +124,7 @@ def _read(content: bytes, kind: str, issuer: str) -> Mapping[str, Any]:
     """Return a payload that is of a known form and of the keys' installation."""
     try:
         payload = json.loads(content)
+        # A member that is there twice reads differently elsewhere; one canonical text excludes that.
         is_canonical = canonical(payload) == content.decode("ascii")
     except (ValueError, RecursionError):
         is_canonical, payload = False, None
@@ -151,6 +155,7 @@ def extends(newer: Signed, older: Signed, entries: Sequence[Entry] | None = None
         raise BadCertificateError(
             f"the ledger was put back: it has {max(newer.places)} entries, and had {max(older.places)}"
         )
+    # A hash covers all entries before it, so one common entry settles the history up to there.
     for seq in newer.places.keys() & older.places.keys():
         if newer.places[seq] != older.places[seq]:
             raise BadCertificateError(f"the ledger has another history: entry {seq} is not the one that was signed")

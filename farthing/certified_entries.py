@@ -43,6 +43,7 @@ def differs(told: Certificate, payload: Mapping[str, Any], entries: Sequence[Ent
     """
     bodies = [json.loads(entry.body) for entry in entries]
     job, last = told.job.id, told.ledger.last.seq
+    # Entry n is at place n - 1, so the slice ends with the job's last entry; corrections come later.
     mine = [body for body in bodies[:last] if body["job"] == job]
     told_before = {one for one in told.ledger.reconciled if one.seq <= last}
     agrees = {
@@ -65,6 +66,7 @@ def _is_of_scope(scope: Scope, opened: Mapping[str, Any]) -> bool:
     figures = [(scope.epsilon, terms["epsilon"]), (scope.delta, terms["delta"])]
     told = scope.adjacency, scope.units, scope.unit, scope.orders, scope.weights, scope.caps_nano
     kept = opened["adjacency"], opened["units"], opened["unit"]
+    # As decimals, since one figure has several texts, such as 1 and 1.0.
     return all(Decimal(one) == Decimal(other) for one, other in figures) and told == (
         *kept,
         *(terms[name] for name in ("orders", "weights", "caps_nano")),
@@ -137,6 +139,7 @@ def _sums(mine: Sequence[Mapping[str, Any]], payload: Mapping[str, Any]) -> tupl
     runs: list[Any] = []
     for body in (one for one in mine if one["kind"] in MOVES):
         told, name, sign = MOVES[body["kind"]]
+        # An entry has an amount for each of four orders, and a scope may have fewer.
         moved = body["accounts"][account][name][:orders]
         sums[told] = [one + sign * more for one, more in zip(sums[told], moved, strict=True)]
         runs += body["event"] if told == "spent" else []
@@ -152,6 +155,7 @@ def _flat(runs: Iterable[Sequence[Any]]) -> list[list[Any]]:
     """Return runs of events with no two neighbours alike."""
     flat: list[list[Any]] = []
     for times, event in runs:
+        # Entries and certificate may cut equal events into runs at other places.
         if flat and flat[-1][1] == event:
             flat[-1][0] += times
         else:

@@ -51,6 +51,7 @@ def follow(entries: Iterable[Entry]) -> Followed:
             raise BrokenChainError(seq, f"it is of {body['scope']}, not of {scope}")
         if type(body["v"]) is not int or body["v"] not in VERSIONS:
             raise BrokenChainError(seq, f"it is of version {body['v']}, and this program reads {VERSIONS}")
+        # Rules of an older version ask for less, so nobody may go back to them.
         if body["v"] < version:
             raise BrokenChainError(seq, f"it is of version {body['v']}, after one of version {version}")
         hashes[seq], version = entry.hash, body["v"]
@@ -65,6 +66,7 @@ def _read(entry: Entry, seq: int, previous: str) -> dict[str, Any]:
         raise BrokenChainError(seq, "it is missing")
     if entry.prev_hash != previous:
         raise BrokenChainError(seq, "it does not follow the entry before it")
+    # The same text that the ledger hashes: the hash before, a line feed, the body.
     if entry.hash != "sha256:" + hashlib.sha256(f"{previous}\n{entry.body}".encode()).hexdigest():
         raise BrokenChainError(seq, "its hash is not that of its body")
     try:
@@ -75,6 +77,7 @@ def _read(entry: Entry, seq: int, previous: str) -> dict[str, Any]:
         has_scope = False
     if not has_scope:
         raise BrokenChainError(seq, "its body is none of an entry")
+    # The hash covers the body alone, so the fields beside it are compared with it.
     if told != (entry.seq, entry.kind, entry.job, entry.attempt, entry.chunk):
         raise BrokenChainError(seq, "its shown fields differ from its body")
     return body

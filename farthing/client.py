@@ -195,6 +195,7 @@ class Client(
     def job(self, job: str, *, wait_seconds: int = 0) -> Job:
         """Return a job, or wait up to that long, at most a minute, for it to end."""
         headers = {"Prefer": f"wait={wait_seconds}"} if wait_seconds else {}
+        # The answer may take as long as the wait, so the time-out begins where that ends.
         answer = self._wire.send("GET", f"/v1/jobs/{job}", headers=headers, timeout=30.0 + wait_seconds)
         return Job.model_validate(answer.json())
 
@@ -339,6 +340,7 @@ class Client(
         """Yield the lines of the audit log, oldest first, as `jsonl` or `csv`; for an owner those that `audit` has."""
         with self._wire.http.stream("GET", "/v1/audit/export", params={"format": kind}) as answer:
             if not answer.is_success:
+                # A streamed answer has no content until it is read.
                 answer.read()
                 raise FarthingError(answer.status_code, answer.json())
             yield from answer.iter_lines()

@@ -47,6 +47,7 @@ class JobFailed(FarthingError):
     def __init__(self, job_id: str, state: str, code: str | None, why: str | None = None) -> None:
         """Say how it ended, and why where that is known: a failed job keeps a code, and words that follow from it."""
         detail = f"job {job_id} ended as {state}" + (f" ({code})" if code else "") + (f": {why}" if why else "")
+        # No request was refused: the job itself was answered with status 200.
         super().__init__(200, {"code": code or state, "detail": detail})
 
 
@@ -71,4 +72,5 @@ class Unreachable(FarthingError):
     def __init__(self, url: str, reason: str) -> None:
         """Name the address that was tried."""
         detail = f"no answer from {url} ({reason}); is the service up? `farthing up` starts one"
+        # Without an answer there is no status.
         super().__init__(0, {"code": "unreachable", "detail": detail, "retryable": True})

@@ -171,6 +171,7 @@ class SiteEstimate(View):
 class Estimate(View):
     """The price of a job, its plan, and what a lost worker does to it; of a federated one the price is in `sites`."""
 
+    # A federated job has null here; an empty object leaves callers one type.
     cost: Annotated[EstimateCost, BeforeValidator(lambda cost: cost or {})]
     """At the ledger's present head; without figures for a federated job, whose sites have one each."""
     method: Method | None = None

@@ -61,6 +61,7 @@ def spent(job: Job) -> str:
     told = [one.cost.spent.budget_share for one in seen if one.cost and one.cost.spent.budget_share is not None]
     if not told:
         return _share(job.cost.spent)
+    # Shares are texts, which would sort by letters.
     least, most = min(told, key=float), max(told, key=float)
     return per_cent(most) if least == most else f"{of_100(least)} to {per_cent(most)}"
 

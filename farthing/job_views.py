@@ -137,6 +137,7 @@ class Job(View):
     """Chunks reserved beside the price, to pay again for chunks that are lost with a worker; None: not given."""
     progress: Progress
     """Its progress."""
+    # A federated job has null here; empty figures leave callers one type.
     cost: Annotated[JobCost, BeforeValidator(lambda cost: cost or {"reserved": {}, "spent": {}})]
     """Its cost; without figures for a federated job, whose sites have one each."""
     attempt: int = 0
@@ -190,6 +191,7 @@ class Job(View):
 
         None where it is not known: of a federated job with sites that this key may not see.
         """
+        # The dump also has `model` of the request, which `extra="allow"` keeps beside the property of that name.
         told = self.model_dump(mode="json")
         asked = {name: told[name] for name in ("model", *_ASKED) if told.get(name) is not None}
         if self.federation is None or self.federation.sites is None:

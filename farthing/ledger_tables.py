@@ -62,7 +62,9 @@ def _standing(bodies: Sequence[dict[str, Any]]) -> Iterator[tuple[Decimal, Decim
     scope, caps = bodies[0]["scope"], bodies[0]["terms"]["caps_nano"]
     spent, reserved = [0] * len(caps), [0] * len(caps)
     for body in bodies:
+        # An entry may move nothing of the scope's own account.
         moved = body["accounts"].get(scope, {"spent": [0] * 4, "reserved": [0] * 4})
+        # An entry has four amounts, and a scope with fewer orders fewer caps.
         spent = [one + more for one, more in zip(spent, moved["spent"], strict=False)]
         reserved = [one + more for one, more in zip(reserved, moved["reserved"], strict=False)]
         yield _percent(spent, caps), _percent([one + two for one, two in zip(spent, reserved, strict=True)], caps)
@@ -71,6 +73,7 @@ def _standing(bodies: Sequence[dict[str, Any]]) -> Iterator[tuple[Decimal, Decim
 def _percent(amounts: Sequence[int], caps: Sequence[int]) -> Decimal:
     """Return the least share of a cap, in per cent, rounded up."""
     least = min(Decimal(amount) / cap for amount, cap in zip(amounts, caps, strict=True))
+    # Up, so that no line shows less than was spent.
     return (100 * least).quantize(_STEP, rounding=ROUND_CEILING)
 
 

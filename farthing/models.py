@@ -17,6 +17,7 @@ from farthing.wire import Wire
 
 Levels = float | Sequence[float] | None
 """One level, several, or None for the job's own."""
+# Below the service's limit of 2^20 bytes for a JSON body.
 MOST_LETTERS: Final = 900_000
 """Of the rows in one request for predictions."""
 MOST_ROWS: Final = 10_000
@@ -54,6 +55,7 @@ class Model:
         """Return the summary's page in a frame of its own, for notebooks; it runs nothing and loads nothing."""
         return (
             f'<iframe sandbox title="summary of {escape(self.id)}" style="width:100%;border:0" '
+            # The page is escaped as a whole, since it stands within an attribute.
             f'height="{FRAME_HEIGHT}" srcdoc="{escape(self.page())}"></iframe>'
         )
 
@@ -265,12 +267,14 @@ def _parts(rows: Iterable[Mapping[str, Any]]) -> Iterator[list[dict[str, Any]]]:
     part: list[dict[str, Any]] = []
     letters = 0
     for row in rows:
+        # NumPy's arrays and numbers are no JSON; both have `tolist`.
         plain = {name: value.tolist() if hasattr(value, "tolist") else value for name, value in row.items()}
         long = len(json.dumps(plain))
         if part and (letters + long > MOST_LETTERS or len(part) == MOST_ROWS):
             yield part
             part, letters = [], 0
         part.append(plain)
+        # The one is the comma between two rows.
         letters += long + 1
     yield part
 

@@ -19,6 +19,7 @@ class NoticeResources:
             kinds: of events, such as ``["job.ended"]``; None: all.
         """
         body = {"url": url} | ({} if kinds is None else {"kinds": list(kinds)})
+        # Sent once: without an idempotency key a second send would make a second webhook.
         return SecretWebhookView.model_validate(self._wire.send("POST", "/v1/webhooks", sends=1, json=body).json())
 
     def webhooks(self) -> Iterator[WebhookView]:
@@ -31,6 +32,7 @@ class NoticeResources:
 
     def rotate_webhook(self, webhook: str) -> SecretWebhookView:
         """Give a webhook another secret, which is in the answer, once; the one before signs too for a day."""
+        # Sent once: a second rotation would replace the secret of an answer that was lost.
         answer = self._wire.send("POST", f"/v1/webhooks/{webhook}/rotate", sends=1)
         return SecretWebhookView.model_validate(answer.json())
 

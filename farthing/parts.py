@@ -123,6 +123,7 @@ class UploadResources:
                 raise
             if dataset.state == "draft":
                 raise DraftRefused(refusal, dataset.id) from refusal
+            # The refusal of the file is the one to raise, whatever becomes of the removal.
             with suppress(FarthingError):
                 self._wire.send("DELETE", f"/v1/datasets/{dataset.id}")
             raise
@@ -137,6 +138,7 @@ class UploadResources:
         while piece := stream.read(_PIECE_BYTES):
             digest.update(piece)
         for turn in range(_TURNS):
+            # An erased declaration still answers under its key, so each turn has another key.
             found = self._declared(metadata, self._wire.name_of(digest.digest() + bytes([turn])))
             if found.state not in {"erasing", "erased"}:
                 return found
@@ -144,6 +146,7 @@ class UploadResources:
 
     def _declared(self, metadata: Mapping[str, Any], key: str) -> Dataset:
         made = self._wire.send("POST", "/v1/datasets", json=dict(metadata), headers={KEY: key}).json()
+        # A repeated answer shows the dataset as it was when it was declared, so its present state is asked.
         return Dataset.model_validate(self._wire.get(f"/v1/datasets/{made['id']}"))
 
     def _send_parts(self, dataset: str, stream: BinaryIO, size: int, media: str, progress: Progress | None) -> Dataset:
@@ -155,6 +158,7 @@ class UploadResources:
                 answer = self._wire.send("POST", f"{place}/{upload.id}/complete", timeout=None)
                 return Dataset.model_validate(answer.json())
             except FarthingError as refusal:
+                # Only parts that the service lost are worth another round.
                 if "missing" not in refusal.problem or not rounds_left:
                     raise
             upload = self._upload(place, upload.id)
@@ -182,6 +186,7 @@ class UploadResources:
         for number in range(1, upload.part_count + 1):
             part = stream.read(upload.part_bytes)
             digest = f"sha-256=:{base64.b64encode(sha256(part).digest()).decode()}:"
+            # By digest and not by number alone: the open upload may be of another file of this size.
             if there.get(number) != digest:
                 headers = {"Content-Digest": digest, "Content-Type": "application/octet-stream"}
                 self._wire.send(

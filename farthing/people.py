@@ -38,6 +38,7 @@ class PeopleResources:
 
     def rotate_key(self, key: str) -> Key:
         """Replace a key by a fresh one, whose secret is in the answer; the old one stops at once."""
+        # Sent once: the first send may have ended this key, and a second one would be refused.
         answer = self._wire.send("POST", f"/v1/keys/{key}/rotate", sends=1)
         return Key.model_validate(answer.json())
 
@@ -70,6 +71,7 @@ class PeopleResources:
         """
         asked = {"role": role, "note": note, "dataset": dataset, "budget_cap": cap}
         body = {name: value for name, value in asked.items() if value is not None}
+        # Sent once: a second send would make a second invitation.
         return NewInvitationView.model_validate(self._wire.send("POST", "/v1/invitations", sends=1, json=body).json())
 
     def invitations(self) -> Iterator[InvitationView]:

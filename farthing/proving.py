@@ -112,6 +112,7 @@ def _waited(ask: Callable[[Callable[[int], None]], str]) -> str:
         task: list[Callable[[int], None]] = []
 
         def progress(percent: int) -> None:
+            # The bar begins with the first figure, since most answers come without any.
             if not task:
                 say("The service verifies the ledger first.")
                 found = until_it_comes.enter_context(bar())

@@ -9,6 +9,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
+# The last group: a name may begin with digits, as `2nd` or `1[b]`, and is no number.
 _NUMBER = re.compile(r"(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?(?![\w\[])")
 _QUOTED = re.compile(r'"([^"]+)"|`([^`]+)`')
 _LONGEST = 10_000
@@ -43,6 +44,7 @@ class _Reader:
     def __init__(self, text: str, names: Collection[str]) -> None:
         self.text = text
         self.at = 0
+        # Longest first, since one name may begin with another.
         self.names = sorted(names, key=len, reverse=True)
         self.known = frozenset(names)
 
@@ -79,6 +81,7 @@ class _Reader:
             return str(quoted[1] or quoted[2])
         for name in self.names:
             end = self.at + len(name)
+            # `age` must not be read out of `ages`.
             if self.text.startswith(name, self.at) and not (name[-1:].isalnum() and self.text[end : end + 1].isalnum()):
                 self.at = end
                 return name
@@ -140,6 +143,7 @@ def parse(text: str, names: Collection[str]) -> tuple[list[dict[str, float]], li
     Raises:
         RestrictionError: the text cannot be read; it says where.
     """
+    # A longer text is cut here, and refused below, since its end was not read.
     reader = _Reader(text[:_LONGEST], names)
     found = []
     while True:

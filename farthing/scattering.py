@@ -62,6 +62,7 @@ def scattering(images: Any, scales: int = 2, angles: int = 8) -> "Floats":  # no
     channels = 1 + angles * scales + angles**2 * (scales * (scales - 1) // 2)
     sizes = (ceil(height / 2**scales), ceil(width / 2**scales))
     found = np.empty((len(flat), channels, *sizes), dtype=np.float32)
+    # In blocks, so that the spectra of all images are never in memory at once.
     for start in range(0, len(flat), IMAGES_AT_ONCE):
         block = slice(start, start + IMAGES_AT_ONCE)
         found[block] = _scatter(flat[block].astype(np.float32), scales, angles)
@@ -102,6 +103,7 @@ def _scatter(images: "Floats", scales: int, angles: int) -> "Floats":
 
     step = 2**scales
     sizes = [ceil(size / step) * step for size in images.shape[1:]]
+    # Mirrored edges keep the transform, which is periodic, from meeting the opposite border.
     edges = [(step, step + size - own) for size, own in zip(sizes, images.shape[1:], strict=True)]
     padded = np.pad(images, [(0, 0), *edges], mode="reflect")
     height, width = padded.shape[1:]
@@ -154,6 +156,7 @@ def _smoothing(size: int, scales: int, halved: int) -> "Floats":
 
     spread = SPREAD * 2 ** (scales - 1)
     turns = 2 * pi * np.fft.fftfreq(size)
+    # The neighbouring copies of a sampled Gaussian's spectrum are added, as for the filters below.
     spectrum = sum(np.exp(-(spread**2) / 2 * (turns + 2 * pi * around) ** 2) for around in (-1, 0, 1))
     part = 2**halved
     kernel = np.fft.ifft(spectrum.reshape(part, -1).sum(axis=0)).real
@@ -172,6 +175,7 @@ def _morlet(height: int, width: int, scale: int, angle: int, angles: int, halved
     turn = pi * angle / angles
     part = 2**halved
     bump, base = np.zeros((height, width)), np.zeros((height, width))
+    # A sampled filter's spectrum repeats with each full turn; further copies are too small to count.
     for down in (-1, 0, 1):
         for right in (-1, 0, 1):
             rows = 2 * pi * (np.fft.fftfreq(height)[:, None] + down)
@@ -180,6 +184,7 @@ def _morlet(height: int, width: int, scale: int, angle: int, angles: int, halved
             across = (cos(turn) * rows - sin(turn) * columns) / slant
             bump += np.exp(-(spread**2) / 2 * ((along - frequency) ** 2 + across**2))
             base += np.exp(-(spread**2) / 2 * (along**2 + across**2))
+    # Zero at frequency zero, so that a constant image makes no wave.
     spectrum = bump - bump[0, 0] / base[0, 0] * base
     found: Floats = spectrum.reshape(part, height // part, part, width // part).sum(axis=(0, 2)).astype(np.float32)
     return found

@@ -36,6 +36,7 @@ def rewindable(records: Records) -> Iterator[tuple[BinaryIO, str]]:
             yield stream, Path(records).name
     else:
         name = Path(str(getattr(records, "name", "records"))).name
+        # A pipe cannot be sent twice, so its content is kept.
         if records.seekable():
             yield records, name
             return

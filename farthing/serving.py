@@ -26,6 +26,7 @@ def _become(module: str, *arguments: str | None) -> None:
     """Turn this process into one of the service's programs."""
     try:
         found = find_spec(module)
+    # find_spec imports the parent package, which is missing where only the SDK is installed.
     except ModuleNotFoundError:
         found = None
     if found is None:

@@ -60,6 +60,7 @@ class SignedResources:
         """Ask until the ledger is verified."""
         until = time.monotonic() + wait_seconds
         while (answer := self._wire.send("GET", path)).status_code == ACCEPTED:
+            # Cut down, so that 100 is never said before the end.
             percent = int(100 * Decimal(answer.json()["verified_share"]))
             if progress is not None:
                 progress(percent)

@@ -128,6 +128,7 @@ def _refuse_absent(file: Path) -> None:
 def _is_asked(declared: Any, *, yes: bool) -> bool:  # noqa: ANN401 - any JSON; the service says what is wrong with it
     """Tell whether somebody sits at a terminal who has not said yet that the upload is to be sealed, or is not."""
     said = not isinstance(declared, Mapping) or "seal" in declared or declared.get("accept_excluded")
+    # Standard input decides: without a terminal there, nobody could reply.
     return not yes and not said and sys.stdin.isatty()
 
 
@@ -181,6 +182,7 @@ def _report(client: Client, dataset: str) -> None:
     """Print how the cells of each column were read, with a warning where many rows are excluded."""
     found = client.validation(dataset)
     err.print(tables.validation(found))
+    # Five per cent in whole numbers, as the service counts it.
     if 20 * found.incomplete_rows > found.rows:
         share = 100 * found.incomplete_rows / found.rows
         complain(

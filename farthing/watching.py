@@ -24,6 +24,7 @@ def activity(
 ) -> None:
     """List what was done with a dataset and by whom, newest first. For its owner, auditors and admins."""
     with Client(url, secret) as client:
+        # The client fetches pages as they are drawn, so this ends the requests as well.
         found = list(islice(client.activity(dataset_id), most))
     if as_json:
         for one in found:

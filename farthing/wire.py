@@ -98,6 +98,7 @@ class Wire:
             except httpx.TransportError as error:
                 if sent == sends:
                     raise Unreachable(self.url, str(error) or type(error).__name__) from error
+            # An address that cannot be read will not become readable by another send.
             except httpx.InvalidURL as error:
                 raise Unreachable(self.url, str(error)) from error
             else:
@@ -113,12 +114,14 @@ class Wire:
 
 def _passes(refusal: FarthingError, passing: frozenset[str]) -> bool:
     """Tell whether a refusal passes by itself soon: a busy service, or a proxy in front of one that starts."""
+    # A problem of the service has a code of its own; `http-...` is made of a proxy's plain answer.
     return refusal.code in passing or (refusal.status in GATEWAY and refusal.code.startswith("http-"))
 
 
 def retry_after_seconds(response: httpx.Response) -> float:
     """Return the seconds after which an answer asks for the same request again, 0 where it does not."""
     text = response.headers.get("Retry-After", "")
+    # A date is allowed here, too, and stands for no pause; the doubling pause remains.
     return float(text) if text.isascii() and text.isdigit() else 0.0
 
 

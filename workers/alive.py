@@ -17,6 +17,7 @@ def alive(settings: ServiceSettings, machine: str) -> bool:
     database = Database(settings.url)
     try:
         with database.read() as session:
+            # The database's clock wrote the time, so another machine's clock is not compared with it.
             since = clock.read(session) - LEASES * settings.lease_seconds
             return workers.any_on(session, machine, since)
     finally:

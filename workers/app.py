@@ -99,7 +99,9 @@ class Resident:
             self._host.run()
         except BaseException as error:  # noqa: BLE001 - whatever it was, nobody would beat any more
             self._log.error("supervisor-failed", error=type(error).__name__)
+            # Celery's main thread would go on without a supervisor, so the whole process ends.
             os._exit(1)  # children die with this process
+        # Children have ended by now, so an abrupt end loses nothing.
         late = threading.Timer(END_SECONDS, os._exit, (0,))
         late.daemon = True
         late.start()
@@ -108,6 +110,7 @@ class Resident:
 SETTINGS: Final = ServiceSettings()
 RESIDENT: Final = Resident(SETTINGS)
 app: Celery = make_app(SETTINGS.broker_url or "redis://127.0.0.1:6379/0")
+# `celery -A workers.app` without --queues consumes all queues that are declared.
 app.conf.task_queues = {name: app.conf.task_queues[name] for name in read_queues(SETTINGS.queues)}
 
 

@@ -45,6 +45,7 @@ def attempt_result(run: Run, child: Child) -> AttemptResult:
     assert status is not None, "it has ended"
     if status == Outcome.PUBLISHED:
         return AttemptResult.DONE
+    # Before cancelling and limits: of a job that may be another's, nothing may be written.
     if run.lost or status == Outcome.FROZEN:
         return AttemptResult.LOST
     if run.cancel or status == Outcome.STALE:  # a fence is moved from outside by cancelling, or by losing the lease
@@ -69,6 +70,7 @@ def endings(run: Run) -> list[tuple[Claim, AttemptResult]]:
         return judged
     whole = _whole({one for _, one in judged}, cancel=run.cancel, over_limit=run.over_limit)
     apart = whole in (AttemptResult.STOPPED, AttemptResult.DIVERGED, AttemptResult.GPU_UNAVAILABLE)
+    # Sites fail before the job is put back, so that its quorum counts without them.
     lost = [(claim, one) for claim, one in judged if apart and one in _LOSSES]
     return [*lost, (run.claim, whole)]
 
@@ -98,7 +100,9 @@ def concluded(statuses: Iterable[str]) -> AttemptResult:
 def _whole(found: set[AttemptResult], *, cancel: bool, over_limit: bool) -> AttemptResult:
     """Return what becomes of a federated job whose sites ended so."""
     if AttemptResult.LOST in found or found == {AttemptResult.DONE}:
+        # One child without a lease decides for all; False sorts before True, so LOST comes first.
         return min(found, key=lambda one: one is not AttemptResult.LOST)
+    # A person's request counts before whatever else ended the sites meanwhile.
     if cancel or over_limit:
         return AttemptResult.CANCELLED if cancel else AttemptResult.LIMIT_EXCEEDED
     for alike in (

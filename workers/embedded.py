@@ -80,6 +80,7 @@ class Service:
             if now >= self._start_at:
                 self.start()
         elif self._child is not None and self._child.poll() is not None:
+            # A process that dies as it starts waits longer each time; one that was steady begins anew.
             if now - self._started_at > STEADY_SECONDS:
                 self._pause_seconds = FIRST_PAUSE_SECONDS
             say(f"{self._module} ended with status {self._child.returncode}; starting it again", error=True)
@@ -136,6 +137,7 @@ class Embedded:
         while not self._stopping:
             for service in self._services:
                 service.watch()
+            # Said only when the API answers, so that whoever waits for the line can use the address.
             if not announced and answers(self._settings.host, self._settings.port):
                 say(f"Farthing is ready on http://{self._settings.host}:{self._settings.port}")
                 announce_console(self._settings)
@@ -182,6 +184,7 @@ def prepare(settings: ServiceSettings) -> None:
         with database.read() as session:
             wrapped = datasets.wrapped_keys(session, settings.site)
             at = clock.read(session)
+        # After the migration: the keys in the database decide which master key must be there.
         prepare_master_key(settings, wrapped.values())
         prepare_signing_key(settings, at)
         for problem in guard(database, witness):
@@ -208,6 +211,7 @@ def _refuse_unprepared(settings: ServiceSettings, witness: Witness) -> None:
 def _is_empty(url: str) -> bool:
     """Tell whether a database has no tables; looking makes no SQLite file."""
     path = url.removeprefix("sqlite+pysqlite:///")
+    # To connect to SQLite makes its file, so a missing one is looked for by its path.
     if path != url and not Path(path).exists():
         return True
     database = Database(url)
@@ -258,6 +262,7 @@ def holding(home: Path) -> Iterator[None]:
 def service_environment(settings: ServiceSettings) -> dict[str, str]:
     """Return the environment of the API and the supervisor: all settings, but never the first key."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("FARTHING_")}
+    # A child is started by `-m` and must find our modules as this process does.
     inherited["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     given = settings.model_dump(mode="json", exclude={"admin_key"}, exclude_none=True)
     return inherited | {f"FARTHING_{name.upper()}": str(value) for name, value in given.items()}
@@ -279,6 +284,7 @@ def check_port(host: str, port: int) -> None:
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
+        # Only a first look: the API binds the port again, and may still lose it to another process.
         socket.create_server((host, port), family=family).close()
     except OSError as error:
         raise SystemExit(

@@ -14,6 +14,7 @@ from workers.process import die_with_parent
 def main() -> None:
     """Ask to be stopped when the parent ends, then become `python -m MODULE`."""
     parent, module, *arguments = sys.argv[1:]
+    # SIGTERM, on which an orphaned supervisor drains; killed, it would take its children with it.
     die_with_parent(int(parent), signal.SIGTERM)
     os.execv(sys.executable, [sys.executable, "-m", module, *arguments])  # noqa: S606 - our own interpreter, no shell
 

@@ -53,6 +53,7 @@ def fork_for(control: socket.socket) -> Given:
     control.send(READY)
     while True:
         message, descriptors, _, _ = socket.recv_fds(control, len(FORK), len(Given._fields))
+        # An empty message is the end of the supervisor's side.
         if message != FORK:
             os._exit(0)
         given = Given(*descriptors)
@@ -61,10 +62,12 @@ def fork_for(control: socket.socket) -> Given:
         if between == 0:
             os.close(heard)
             control.close()
+            # Forked twice: the middle process ends, and the kernel gives the orphan to the supervisor.
             _leave_a_child(said)
             return given
         for descriptor in (said, *given):
             os.close(descriptor)
+        # Our copy of the write end is closed, so this returns also where the child died unheard.
         written = os.read(heard, MOST_BYTES)
         os.close(heard)
         if between is not None:
@@ -84,6 +87,7 @@ def _leave_a_child(said: int) -> None:
     os.setsid()  # before anybody knows of it: who signals it signals its group
     os.write(said, str(os.getpid()).encode())
     os.close(said)
+    # Until the supervisor is the parent: `die_with_parent` would else refuse the one that is there.
     while os.getppid() == between:
         time.sleep(_PAUSE_SECONDS)
 

@@ -59,9 +59,11 @@ def gather(
     if settings.torchrun_store is not None:
         place, key = call(settings.torchrun_store, size), load_master_keys(settings).current.of_groups()
         return meet(0, size, place, key=key, patience_seconds=patience, device=device)
+    # A supervisor's job has one GPU, so followers of this machine would have none.
     if device.type != "cpu":
         raise NoGpu("a supervisor's job has one GPU; see workers.torchrun_entry for more")
     folder = Path(tempfile.mkdtemp(prefix="farthing-"))  # for this user only
+    # The key is fresh for each job; followers obey only orders that are signed with it (decision 9).
     place, key = f"file://{folder / 'meeting'}", secrets.token_bytes(32)
     try:
         for rank in range(1, size):
@@ -75,9 +77,11 @@ def gather(
                 patience_seconds=patience,
             )
             follower = start_follower(order, module, pipe)
+            # A sum waits for every process, so one that died would leave the others waiting.
             threading.Thread(target=_fall_with, args=(follower,), daemon=True).start()
         return meet(0, size, place, key=key, patience_seconds=patience, device=device)
     finally:
+        # The place is needed until all have met, and by nobody afterwards.
         shutil.rmtree(folder, ignore_errors=True)
 
 

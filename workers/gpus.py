@@ -44,6 +44,7 @@ def find_gpus(environment: Mapping[str, str] = os.environ) -> list[Gpu]:
     if VISIBLE not in environment:
         return found
     named = [name.strip() for name in environment[VISIBLE].split(",") if name.strip()]
+    # CUDA names GPUs by index or by the beginning of a UUID.
     return [gpu for gpu in found if any(name == gpu.index or gpu.uuid.startswith(name) for name in named)]
 
 
@@ -77,6 +78,7 @@ def hold(gpus: list[Gpu], locks: ExitStack, folder: Path | None) -> list[Gpu]:
     for gpu in gpus:
         path = place / f"farthing-{gpu.uuid}.lock"
         try:
+            # "a" makes the file where it is missing, and empties none that another holds.
             file = locks.enter_context(path.open("a"))
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:  # held, or another user's

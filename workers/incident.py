@@ -52,6 +52,7 @@ def tell(ending: BaseException, pipe: int, rank: int = 0) -> None:
         pipe: its number, as the process was given it; it has room for this.
         rank: which process of the job it is.
     """
+    # `Failed` is raised `from None`, which leaves the error in `__context__` alone.
     described = describe(ending.__cause__ or (ending.__context__ if isinstance(ending, Failed) else None) or ending)
     try:
         line = Incident(error=described["error"], at=tuple(described["at"]), rank=rank).model_dump_json()

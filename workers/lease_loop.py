@@ -201,6 +201,7 @@ class LeaseLoop:
         with self._lock:
             if not self._open:
                 return False
+            # Taken before the database is asked: `idle` must not say that no claim is under way.
             self._free.remove(slot)
         if self._offer_seat(slot):
             return True
@@ -247,6 +248,7 @@ class LeaseLoop:
             (taken,) = answer
             if taken is not None:
                 del self._held[slot]
+                # The attempt began after the look before this one, so its lease counts from there.
                 self._hand_over(taken, slot, held.asked_at)
             elif sent_at > held.until or not self._open:
                 self._take_back(slot, held.offer)
@@ -287,6 +289,7 @@ class LeaseLoop:
                 run.part = self._ask(partial(self._repository.is_parting, run.claim)) or False
 
     def _beat(self, run: Run) -> None:
+        # Sent, not answered: the lease runs from some moment after this, so killing is early, never late.
         run.asked_at = sent_at = clock_seconds()
         answer = self._ask(partial(self._repository.beat, run.claim, seated=run.seated))
         if answer is None:

@@ -60,7 +60,9 @@ def overlaps(settings: ServiceSettings, database: Database, above: float) -> Ite
     Raises:
         NotReady: the storage does not answer, or the master key is missing or another one.
     """
+    # Written first, so that a look which fails later has its line, too.
     database.run(audit.append, [Line(None, "operator: overlaps", settings.site or None, 200, None, "operator")])
+    # Drawn for this run alone and never kept: digests of two runs cannot be compared.
     key = new_key()
     with database.read() as session:
         stored = [
@@ -123,4 +125,5 @@ def _take(cells: "ColumnCells", column: Column, stored: "pa.Array") -> None:
     elif isinstance(column, Ordered):
         cells.numbers(values)
     else:
+        # A missing code is stored as a negative number; the decoder counts it after all values.
         cells.codes(column.values, np.where(values < 0, len(column.values), values))

@@ -32,6 +32,7 @@ def die_with_parent(parent: int, how: signal.Signals = signal.SIGKILL) -> None:
         library = ctypes.CDLL(None, use_errno=True)
         if library.prctl(_PR_SET_PDEATHSIG, int(how), 0, 0, 0) != 0:
             raise OSError(ctypes.get_errno(), "prctl")
+    # Checked after asking: a parent that died before the call sends no signal.
     if os.getppid() != parent:
         raise SystemExit(1)
 
@@ -69,6 +70,7 @@ def pin(gpu: str | None, environment: MutableMapping[str, str] = os.environ) -> 
 
 def clock_seconds() -> float:
     """Return seconds by a clock that also counts while the machine sleeps; only differences mean anything."""
+    # A lease in the database goes on while a machine sleeps; a monotonic clock would stand still.
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 

@@ -27,6 +27,7 @@ def main() -> None:
     for signalled in (signal.SIGTERM, signal.SIGINT):  # meant for the leader, who shares the process group
         signal.signal(signalled, signal.SIG_IGN)
     line = sys.stdin.buffer.readline()
+    # No whole line: the parent died before it had written the order.
     if not line.endswith(b"\n"):
         os._exit(Outcome.ORPHANED)
     order = RankMessage.model_validate_json(line)

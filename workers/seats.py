@@ -24,7 +24,9 @@ def seated(order: TrainerMessage, taken: ClaimedJob, folder: Path | None) -> lis
         taken: its sites that this supervisor runs.
         folder: where they meet, for this user only, and for this attempt; None: other supervisors run some, too.
     """
+    # A site's trainer gets one dataset's key; with the master key it could open all.
     settings = order.settings.model_copy(update={"master_key": None, "master_key_file": Path(os.devnull)})
+    # These keys come from the master key, which the trainer does not get, and open nothing.
     marks = tuple(key.secret.hex() for key in mark_keys(order.settings))
     key = (taken.meeting_key or secrets.token_bytes(_KEY_BYTES)).hex()
     return [

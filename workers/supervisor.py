@@ -133,6 +133,7 @@ class Supervisor:
             children=[self._order(one) for one in orders],
             started_at=clock_seconds(),
             limit_seconds=limit,
+            # The lease began after the claim was sent, so this errs on the safe side.
             beaten_at=claimed.sent_at,
             meeting=meeting,
             seated=taken.meeting_key is not None,
@@ -155,6 +156,7 @@ class Supervisor:
             self._runs.remove(run)
             _forget(run)
             self._lease_loop.ended(run)
+        # Before every other reason: another supervisor may claim the job when the lease ends.
         elif run.lost or now > run.beaten_at + LEASE_PART * self._settings.lease_seconds:
             run.lost = True
             _signal(run, signal.SIGKILL)
@@ -223,6 +225,7 @@ class Host:
     def __init__(
         self, settings: ServiceSettings, log: structlog.typing.FilteringBoundLogger, trainer: str = TRAINER
     ) -> None:
+        # Before anything is claimed: a kernel or generator that computes wrongly must draw no noise.
         kernels = self_test()
         self._locks = ExitStack()
         self._log = log
@@ -244,6 +247,7 @@ class Host:
             self._verifier.start()
             self._log.info("supervising", name=self._repository.name, slots=len(self._slots))
             self._supervisor.run()
+            # After the drain: until here this supervisor had children, and had to be seen.
             self._verifier.stop()
             self._sweeper.stop()
             self._log.info("drained")

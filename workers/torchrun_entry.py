@@ -35,6 +35,7 @@ def main() -> None:
     settings = ServiceSettings()
     gpu = local_rank if "gpu" in read_queues(settings.queues) else None
     if gpu is not None:
+        # Before CUDA is in use, which reads it once.
         os.environ["CUDA_VISIBLE_DEVICES"] = gpu
     if rank == 0:
         supervise(settings.model_copy(update={"workers": 1, "torchrun_store": address}))
@@ -91,6 +92,7 @@ def follow_calls(rank: int, address: str, settings: ServiceSettings, gpu: str | 
         os.close(write_end)
         while follower.poll() is None and not stop.wait(LOOK_SECONDS):
             pass
+        # Popen sends nothing to a process that it has reaped, so no other process is hit.
         follower.kill()
         status, incident = follower.wait(), hear(pipe)
         why = {} if incident is None else incident.model_dump(exclude={"rank"})

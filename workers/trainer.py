@@ -64,6 +64,7 @@ def main(rank: str = RANK) -> None:
     pipe = _forked(parent, channel) if forked else channel
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    # Only now is there a handler; the supervisor held the signal back until here.
     let_in(signal.SIGTERM)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's Ctrl-C is the supervisor's to act on
     try:
@@ -75,6 +76,7 @@ def main(rank: str = RANK) -> None:
     if not line.endswith(b"\n"):
         os._exit(Outcome.ORPHANED)
     order = TrainerMessage.model_validate_json(line)
+    # After the order is read: from then on the pipe carries nothing, and its end is the parent's.
     threading.Thread(target=leave_with_parent, daemon=True).start()
     pin(order.gpu)
     limit_memory(order.memory_bytes, with_gpu=order.gpu is not None)
@@ -87,6 +89,7 @@ def _forked(parent: int, channel: int) -> int:
     load_libraries()
     given = fork_for(socket.socket(fileno=channel))
     die_with_parent(parent)  # asked anew: it has another one
+    # The code that waits for an order reads standard input, forked or not.
     os.dup2(given.orders, sys.stdin.fileno())
     os.close(given.orders)
     os.set_inheritable(given.pipe, False)
@@ -106,6 +109,7 @@ def load_libraries() -> None:
     assert federated.run is not None, "loaded"
     software()  # reads every source, once, and not in each process that is forked of this one
     rules_digest()  # as above
+    # Frozen objects are not visited, so collections in forked trainers leave shared pages shared.
     gc.freeze()
     gc.enable()
 

@@ -147,6 +147,7 @@ class TrainerPool:
     def _load(self) -> _Forkserver:
         """Start a forkserver, which is ready some seconds later."""
         self._started_at = clock_seconds()
+        # Sequenced packets keep each request whole, with its own descriptors.
         ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with its:
             process = self._run(subprocess.DEVNULL, its.fileno(), WORD)
@@ -207,5 +208,6 @@ def _end(process: Process) -> None:
     """Kill a process, if it runs still, and take note of its end."""
     if process.poll() is None:
         kill_group(process.pid, signal.SIGKILL)
+        # WNOWAIT leaves the status, which can be taken once, for `poll`.
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         process.poll()

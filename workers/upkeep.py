@@ -99,8 +99,10 @@ def rewrap(settings: ServiceSettings, *, fresh: bool = False) -> None:
         keys = check_master_keys(settings, wrapped.values())
         done = 0
         for name, before in wrapped.items():
+            # Rewrapped ones are skipped, so an interrupted run is simply repeated.
             if fingerprint_of(before) != keys.current.fingerprint:
                 after = keys.current.wrap(name, keys.unwrap(name, before))
+                # The old value is the condition: a key that changed meanwhile is left alone.
                 done += database.run(datasets.rewrap_key, before, after, settings.site)
     finally:
         database.dispose()
@@ -155,6 +157,7 @@ def reconcile(settings: ServiceSettings, *, without_witness: bool = False) -> No
             try:
                 refuse_if_frozen(session)
             except Refusal as frozen:
+                # A restored ledger may be frozen though its witness knows nothing against it.
                 reasons.append(frozen.detail)
         if not reasons:
             say("The ledger is not frozen and not behind its witness; nothing to do.")
@@ -247,6 +250,7 @@ def make_site(settings: ServiceSettings, name: str) -> None:
 
 def _open(settings: ServiceSettings) -> Database:
     """Open the home's database, which must be there."""
+    # To connect would make an empty SQLite file, so its path is looked at first.
     path = settings.url.removeprefix("sqlite+pysqlite:///")
     if path != settings.url and not Path(path).is_file():
         raise NotFound(f"{settings.home} holds no database.")

@@ -41,6 +41,7 @@ def _all() -> dict[str, Asset]:
     for path in sorted(FOLDER.rglob("*")):
         if path.suffix in KINDS:
             content = path.read_bytes()
+            # WOFF2 is packed already. Gzip would write the time, and each process send other bytes.
             packed = None if path.suffix == ".woff2" else gzip.compress(content, mtime=0)
             kind = mimetypes.types_map.get(path.suffix, "font/woff2")
             found[path.relative_to(FOLDER).as_posix()] = Asset(content, packed, kind)
@@ -80,9 +81,11 @@ async def get_asset(
     digest: Annotated[str, InPath(max_length=16)], name: Annotated[str, InPath(max_length=100)], request: Request
 ) -> Response:
     """Send an asset; browsers keep it, since another content has another address."""
+    # A look into a dictionary: no path in an address can lead out of the folder.
     found = _all().get(name)
     if found is None:
         raise NotFound("There is no such asset.")
+    # An old page may ask with an old digest: the new content must not be kept under that address.
     headers = {"Cache-Control": _LONG if digest == _digest() else "no-store", "Vary": "Accept-Encoding"}
     if found.packed is not None and "gzip" in request.headers.get("accept-encoding", ""):
         return Response(found.packed, media_type=found.kind, headers=headers | {"Content-Encoding": "gzip"})

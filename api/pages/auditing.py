@@ -56,6 +56,7 @@ def show_ledger(
     scope = facts["dataset"].scope
     if scope is None:
         raise Conflict("This dataset has no ledger before it has records and is sealed.")
+    # The audit line is the operation's, whose path names the scope.
     request.state.target = f"scopes/{scope}/entries"
     base, count = f"/datasets/{dataset_id}/ledger", facts["budget"].entries
     order = sorting(base, {}, sort, [AGE])

@@ -53,6 +53,7 @@ def download_certificate(job_id: JobId, caller: Caller, db: Db) -> Response:
 def told_by(signed: str) -> dict[str, Any]:
     """Return what a JWS in compact form says, its signature unchecked."""
     payload = signed.split(".")[1]
+    # A JWS leaves out the padding of base64, on which Python insists.
     told: dict[str, Any] = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
     return told
 

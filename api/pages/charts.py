@@ -127,6 +127,7 @@ def ticks_of(least: float, most: float) -> list[float]:
         return [-1.0, 0.0, 1.0]
     rough = (most - least) / (_MOST_TICKS - 1)
     size = 10.0 ** floor(log10(rough))
+    # The last factor always fits: `rough` lies below ten times `size`.
     step = next(size * by for by in (1, 2, 5, 10) if size * by >= rough)
     return [step * at for at in range(floor(least / step), ceil(most / step) + 1)]
 
@@ -149,6 +150,7 @@ def forest(effects: Sequence[Effect]) -> Forest:
         if not 0 <= middle <= 100:  # noqa: PLR2004 - per cent
             return Drawn(None, None, None, "left" if middle < 0 else "right")
         pairs = [(_within(at(low)), _within(at(high))) for low, high in one.ends]
+        # Padded: a model may have fewer than two intervals to draw.
         thin, thick = (*pairs, None, None)[:2]
         return Drawn(f"{middle:.2f}%", thin, thick, "")
 
@@ -176,6 +178,7 @@ _MOST_CUTS: Final = 40
 def paid_bar(spent: str, price: str, held: str, steps: int) -> Paid:
     """Return the geometry of a job's cost, in per cent of all that it reserved."""
     whole = Decimal(price) + Decimal(held)
+    # Nothing has no shares, and the division below would fail.
     if not whole:
         return Paid("0%", "100%", "0%", ())
     per = [Decimal(one) / whole * 100 for one in (spent, price, held)]
@@ -209,6 +212,7 @@ _SIDE: Final = 300.0
 def roc(epsilon: float, delta: float) -> Roc:
     """Return an attacker's best trade under (epsilon, delta): with Gaussian answers alone, and whatever is run."""
     mu = gdp_mu(epsilon, delta)
+    # Closer at the left, where the curve rises fastest.
     rates = [rate / 1000 for rate in (1, 2, 5, 10, 20)] + [rate / 50 for rate in range(2, 50)]
     rules = [Rule(f"{rate:g}", _LEFT + rate / 100 * _SIDE, _BOTTOM - rate / 100 * _SIDE) for rate in range(0, 101, 25)]
     return Roc(
@@ -259,7 +263,9 @@ _DOUBLING: Final = 28.3
 
 def width_place(ratio: float) -> str:
     """Return where a multiple of the width without privacy lies on the logarithmic axis, within the plot."""
+    # Zero has no logarithm.
     place = _HALF_AT + _DOUBLING * (log2(ratio) + 1) if ratio > 0 else 0.0
+    # `width_row` takes the end of the plot, 99.0%, for a row that is open.
     return f"{min(max(place, 0.0), 99.0):.1f}%"
 
 

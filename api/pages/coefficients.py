@@ -84,6 +84,7 @@ def _row(
         step="" if effect.step is None else number(f"{effect.step:.10g}"),
         estimate=statistic(line["estimate"]),
         std_error=statistic(line["std_error"]),
+        # The z of the format turns -0.00 into 0.00.
         z="" if line["z"] is None else f"{line['z']:z.2f}".replace("-", MINUS),
         p=p_words(line["p_value"]),
         intervals=_intervals(line),

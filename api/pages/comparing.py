@@ -97,6 +97,7 @@ def _line(one: dict[str, Any]) -> Line:
         difference=statistic(one["difference"]),
         bound=statistic(one["std_error_bound"]),
         p=p_words(one["p_value_bound"]),
+        # None is no answer: an interval is missing.
         apart=one["intervals_overlap"] is False,
         ratio=statistic(one["width_ratio"]),
     )

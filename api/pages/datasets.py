@@ -268,6 +268,7 @@ def _scope_of(context: Context, caller: Principal, dataset_id: str, request: Req
     scope = datasets.get(context, caller, dataset_id).scope
     if scope is None:
         raise Conflict("This dataset has no budget before it has records and is sealed.")
+    # The operation's path has the scope, and the page's path only the dataset.
     request.state.target = f"{request.state.deed.route.removeprefix('/v1/').format(scope_id=scope)}"
     return scope
 
@@ -290,6 +291,7 @@ def ask_erase(dataset_id: DatasetId, request: Request, caller: Caller, db: Db) -
 def erase(dataset_id: DatasetId, request: Request, form: FormFields, caller: Caller, db: Db) -> Response:
     """Erase the records, once the dataset's name was written."""
     dataset = datasets.get(db, caller, dataset_id)
+    # `value_of` strips what was typed, so the name is compared without spaces, too.
     if value_of(form, "name") != dataset.name.strip():
         request.state.code = Invalid.code
         facts = {"dataset": dataset, "error": "This is not the name of the dataset."}

@@ -97,6 +97,7 @@ def mend(dataset_id: DatasetId, request: Request, form: FormFields, caller: Call
         if not isinstance(given, dict):
             raise Invalid("The declaration must be a JSON object.")
         before = drafts.get(db, caller, dataset_id).declared
+        # The form sends the whole declaration, so a field that it lacks becomes null: taken away.
         wanted = dict.fromkeys(before) | given
         drafts.mend(db, caller, dataset_id, {name: one for name, one in wanted.items() if name not in _SEALING})
     except Refusal as refusal:

@@ -82,6 +82,7 @@ def invite(request: Request, form: FormFields, caller: Caller, db: Db) -> Respon
         request.state.code = refusal.code
         return _show(request, caller, db, form, refusal=refusal)
     request.state.target = f"invitations/{view.id}"
+    # Behind the #, which browsers do not send, so that no proxy's log has the token.
     address = f"{str(request.base_url).rstrip('/')}/join#invitation={view.token}"
     return _show(request, caller, db, {}, made=Made(view, address))
 

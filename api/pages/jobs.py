@@ -122,6 +122,7 @@ async def follow_job(job_id: JobId, request: Request, caller: Caller, db: Db) ->
     async with state.gate.short(request):
         if not await state.existing.ask((caller, job_id)):
             raise NotFound("There is no such job.")
+    # Else nginx would collect the stream, and send it late.
     headers = {"X-Accel-Buffering": "no", "Cache-Control": "no-store"}
     return StreamingResponse(_changes(request, db, caller, job_id), media_type="text/event-stream", headers=headers)
 
@@ -135,6 +136,7 @@ async def _changes(request: Request, context: Context, caller: Principal, job_id
     shown = None
     async with state.watcher.following(job_id, page=True) as feed:
         while not state.watcher.closing and time.monotonic() < ends_at:
+            # Taken once: the feed may change while the part is drawn, and `shown` must be the head before.
             head = feed.head
             if head != shown:
                 try:
@@ -161,5 +163,6 @@ def _part(request: Request, context: Context, caller: Principal, job: JobView) -
 
 
 def _message(event: str, text: str) -> str:
+    # A line feed ends a field of an event stream, so each line is a field.
     lines = "".join(f"data: {line}\n" for line in text.splitlines() or [""])
     return f"event: {event}\n{lines}\n"

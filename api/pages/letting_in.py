@@ -73,6 +73,7 @@ def give_access(dataset_id: DatasetId, request: Request, form: FormFields, calle
         request.state.target = f"datasets/{dataset_id}/access/{principal}"[:200]
         cap = budget_cap(form)
         known = {one.principal: one.version for one in access.page(db, caller, dataset_id)}
+        # A form carries no ETag, so the present version stands for it: the last form wins.
         versions = frozenset({known[principal]}) if principal in known else None
         access.give(db, caller, dataset_id, principal, cap, versions)
     except (Invalid, NotFound, Conflict, Forbidden, PreconditionFailed) as refusal:

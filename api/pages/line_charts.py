@@ -61,7 +61,9 @@ def burndown(points: Sequence[PointView], before: str, free: str, reserved: str,
     now = datetime.now(UTC)
     begin = min([moment(since), *(moment(one.at) for one in points)])
     if points and Decimal(before) < 1:
+        # Earlier ends are left out: the line begins shortly before the first that is shown.
         begin = moment(points[0].at) - (now - moment(points[0].at)) / 20
+    # At least a second, since the chart divides by it.
     span = max((now - begin).total_seconds(), 1.0)
 
     def across(at: datetime) -> float:
@@ -71,6 +73,7 @@ def burndown(points: Sequence[PointView], before: str, free: str, reserved: str,
     level = 100 - 100 * float(before)
     line = [f"M{_EDGE:.2f} {level:.2f}"] + [f"H{x:.2f} V{down:.2f}" for x, down in steps] + ["H100"]
     pins: list[Pin] = []
+    # So that the first pin has room wherever it is.
     last = -_PIN_ROOM
     for place, (one, (x, down)) in enumerate(zip(points, steps, strict=True), start=1):
         if x - last >= _PIN_ROOM:
@@ -109,6 +112,7 @@ def _dates(begin: datetime, now: datetime, across: Callable[[datetime], float]) 
                 written = f"{at:%H:%M}"
                 yield Tick(f"{across(at):.2f}%", written)
         return
+    # The span has two days here, so this is at least 1, and the loop ends.
     days = ceil(span.days / _MOST_DATES)
     at = begin.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
     while at < now:

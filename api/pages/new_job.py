@@ -100,8 +100,10 @@ def _form(
         "kinds": KINDS,
         "methods": METHODS,
         "values": _values(form, dataset),
+        # Reversed, so that a field keeps the first of its mistakes.
         "errors": {one.field: one.text for one in reversed(problems) if one.field},
         "problems": problems,
+        # The form carries its idempotency key, so a second click queues no second job.
         "key": value_of(form, "key") or str(uuid4()),
         "forecast": forecast is not None,
         "reserving": None,
@@ -197,6 +199,7 @@ def _number(text: str, pointer: str) -> Decimal:
     try:
         value = Decimal(text.replace(",", ""))
     except InvalidOperation:
+        # Decimal also reads "nan" and "inf"; one test below refuses them all.
         value = Decimal("NaN")
     if not value.is_finite():
         raise Invalid("A figure is no number.", FieldError(pointer, "Write a number, such as 0.5."))

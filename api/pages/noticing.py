@@ -100,6 +100,7 @@ def make_webhook(request: Request, form: FormFields, caller: Caller, db: Db) -> 
         request.state.target = f"webhooks/{view.id}"
         return _webhooks(request, caller, db, _NEW, view)
     request.state.code = refusal.code
+    # A browser sends no unticked boxes: without an empty list all kinds would be ticked again.
     return _webhooks(request, caller, db, Tried(form | {"kind": form.get("kind", [])}, refusal))
 
 

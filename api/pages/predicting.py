@@ -123,6 +123,7 @@ def _rows(table: str) -> list[dict[str, str]]:
         Invalid: it is none, or a row has another number of cells.
     """
     try:
+        # Spreadsheets begin a CSV with a byte order mark, which would belong to the first name.
         names, *lines = csv.reader(io.StringIO(table.removeprefix("\ufeff")), strict=True)
     except (csv.Error, ValueError):
         raise Invalid("This is no CSV.", FieldError("/rows", "begin with a line of column names")) from None
@@ -206,6 +207,7 @@ def _in_file(refusal: Refusal) -> list[str]:
     for one in refusal.fields[:MOST_ERRORS]:
         _, _, place, *column = (*one.pointer.split("/", 3), "")[:4]
         where = f"Row {int(place) + 1}" if place.isdigit() else "The file"
+        # RFC 6901: "~1" comes first, or "~01" would become a slash.
         name = column[0].replace("~1", "/").replace("~0", "~") if column else ""
         lines.append(f"{where}{f', column {name}' if name else ''}: {one.detail}.")
     return lines

@@ -148,6 +148,7 @@ def as_page(text: str, status: int = HTTPStatus.OK) -> HTMLResponse:
     headers = {
         "Content-Security-Policy": POLICY,
         "Cache-Control": "private, no-store",
+        # "no-referrer" would send `Origin: null` with our own forms, as foreign ones may (decision 81).
         "Referrer-Policy": "same-origin",
     }
     return HTMLResponse(text, status_code=status, headers=headers)
@@ -172,10 +173,12 @@ def _to_sign_in(request: Request) -> Response:
     """Send the browser to the sign-in, and back to the page after it; of a form, to the page that it stood on."""
     path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
     if request.method not in {"GET", "HEAD"}:
+        # A form's own address may answer no GET, so the page that held it is meant.
         parts = urlsplit(request.headers.get("referer", ""))
         path = parts.path + (f"?{parts.query}" if parts.query else "")
     ended = "&ended=1" if SESSION_COOKIE in request.cookies else ""
     address = f"/sign-in?next={quote(own_path(path or '/'), safe='')}{ended}"
+    # The browser follows a redirection for htmx, which would put the sign-in into the page's middle.
     if request.headers.get("hx-request") == "true":
         return Response(status_code=HTTPStatus.NO_CONTENT, headers={"HX-Redirect": address})
     return RedirectResponse(address, status_code=HTTPStatus.SEE_OTHER)

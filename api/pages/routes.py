@@ -75,8 +75,10 @@ def page(
         allowed = cost
         if api is not None:
             operation = operation_of(api)
+            # A set has no order; min takes the same method in every process.
             done = Deed(min(operation.methods or {"GET"}), operation.path, operation.status_code or HTTPStatus.OK)
             _DEEDS[endpoint] = done
+            # A page has no JSON to count, and holds no request open.
             allowed = cost or replace(operation.cost, values=0, waits=None)
         if allowed is None:
             raise TypeError(f"{path} names neither an operation of the API nor a cost")
@@ -99,6 +101,7 @@ class PageRoute(StrictRoute):
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request whose path is this page's."""
         request = Request(scope, receive)
+        # Set before the gate looks: it takes the session's cookie of a page, and else a key alone.
         request.state.is_page = True
         deed = _DEEDS.get(self.endpoint)
         if deed is not None:
@@ -115,6 +118,7 @@ class PageRoute(StrictRoute):
                 request.state.form = (
                     {} if self.endpoint in _STREAMED else await _read_form(request, self.cost.body_bytes or 0)
                 )
+                # Without a session there is nothing to misuse, and no cookie of which a token could be made.
                 if self.cost.roles:
                     _refuse_forged(request)
             return await handle(request)
@@ -153,6 +157,7 @@ def refuse_foreign(request: Request) -> None:
 
 def _refuse_forged(request: Request) -> None:
     given = request.headers.get(CSRF_HEADER) or next(iter(request.state.form.get(CSRF_FIELD, ())), "")
+    # Bytes, since compare_digest takes no text beyond ASCII, which a forged form may hold.
     if not hmac.compare_digest(given.encode(), csrf_token(request).encode()):
         raise Forbidden("This form belongs to a session that has ended. Open the page again and send it once more.")
 
@@ -171,6 +176,7 @@ async def _read_form(request: Request, most: int) -> Form:
         raise Invalid("A page takes the fields of its form.", FieldError("#header/content-type", "send the form"))
     fields: Form = {}
     try:
+        # Without errors="strict" bad bytes would be replaced in silence; browsers end lines with CR LF.
         for name, value in parse_qsl(raw.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS, errors="strict"):
             fields.setdefault(name, []).append(value.replace("\r\n", "\n"))
     except ValueError:
@@ -193,6 +199,7 @@ def see_other(path: str) -> RedirectResponse:
 def own_path(text: str) -> str:
     """Return a path of this service as it was given, or the home page's where it leads elsewhere."""
     parts = urlsplit(text)
+    # Browsers read a backslash as a slash, so "/\\" would lead to another host.
     if not text.startswith("/") or text.startswith(("//", "/\\")) or parts.netloc or parts.scheme:
         return "/"
     return quote(text, safe="/?=&%#-._~:,+") if text.isascii() and "\\" not in text else "/"

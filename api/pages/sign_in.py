@@ -73,9 +73,11 @@ def _refused(request: Request, refusal: Unauthenticated | Forbidden, path: str) 
 def _begun(request: Request, context: Context, token: str, caller: Caller, path: str) -> Response:
     """Give the browser its cookie, and leave a line in the audit log."""
     old = request.cookies.get(SESSION_COOKIE)
+    # The cookie is replaced, so nobody could end the old session from this browser any more.
     if old:
         sign_ins.end(context, old)
     line = Line(caller.id, "POST /sign-in", caller.key_id, HTTPStatus.OK, None, request.state.request_id)
+    # The envelope audits operations of the API alone, and this page stands for none.
     audit.record(context, line)
     answer = see_other(f"/sign-in/done?next={quote(path, safe='')}" if path != "/" else "/sign-in/done")
     return with_session(request, answer, token)

@@ -21,6 +21,7 @@ def pdf_of(document: Document, origin: str) -> bytes:
     """
     inputs = {"document": document.model_dump_json(), "origin": origin}
     made = typst.compile(_TEMPLATE, format="pdf", sys_inputs=inputs)
+    # Typst returns a list where a document is compiled to several files.
     if not isinstance(made, bytes):
         raise TypeError("one PDF was asked for")
     return made

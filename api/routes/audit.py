@@ -77,6 +77,7 @@ def resting(pieces: Iterator[T], pause: Callable[[float], float]) -> Iterator[T]
     """Yield pieces, each after a rest that depends on how long the one before took to make: others ask meanwhile."""
     seconds = 0.0
     while True:
+        # Starlette draws a synchronous iterator in a thread, so no event loop sleeps here.
         time.sleep(seconds)
         started = time.perf_counter()
         piece = next(pieces, None)
@@ -101,5 +102,6 @@ def _csv(batches: Iterable[Sequence[AuditView]]) -> Iterator[bytes]:
         writer = csv.writer(lines)
         for view in views:
             cells = ["" if (cell := getattr(view, name)) is None else str(cell) for name in names]
+            # An empty text is in every text, so an empty cell is excluded on its own.
             writer.writerow([f"'{cell}" if cell[:1] in "=+-@\t\r" and cell else cell for cell in cells])
         yield lines.getvalue().encode()

@@ -133,8 +133,10 @@ def from_form(
     for part in uploads.parts(content_type, body):
         if part.name == "metadata" and metadata is None:
             metadata = _metadata_of(uploads.read_small(part, db.settings.max_body_bytes))
+            # Checked before the file is read, so a wrong declaration costs no upload; `create` checks it again.
             declarations.parse(db, caller, metadata)
         elif part.name == "file" and metadata is not None:
+            # The file is the last part that is read: its pieces come from the socket, and cannot wait.
             return incoming.create(db, caller, metadata, format_of(part.media_type), part.pieces, key)
         elif part.name == "file":
             raise Invalid("The metadata come before the file.", FieldError("/metadata", "send this part first"))

@@ -81,6 +81,7 @@ def show_version(request: Request, db: Db) -> Version:
 def show_openapi(request: Request) -> Response:
     """Show the OpenAPI document of this service."""
     state = request.app.state
+    # The document is the same for everybody, so it is made and written once.
     if state.openapi is None:
         state.openapi = json.dumps(request.app.openapi()).encode()
     return Response(state.openapi, media_type="application/json")

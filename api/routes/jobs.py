@@ -130,9 +130,11 @@ async def accept(
     if isinstance(asked, Submission):
         submission = replace(asked, line=state.audit_log.line(request, intake.ACCEPTED), clone_of=clone_of)
         stored: StoredAnswer = await state.intake.ask(submission)
+        # The witness hears of the job before its answer leaves; the next jobs are stored meanwhile.
         answer: StoredAnswer = await state.witness.ask(stored) if stored.made else stored
     else:
         answer = asked
+    # A new job's line is stored with it; a replay leaves one of its own.
     request.state.audited = answer.made is not None
     return answer
 
@@ -300,6 +302,7 @@ class _Follower:
     async def _lines(self, watcher: Watcher, place: int | None) -> AsyncIterator[str]:
         ends_at = time.monotonic() + self.db.settings.stream_seconds
         async with watcher.following(self.job_id, lines=True) as feed:
+            # No head after the wait: the process is about to end, and the loop below sends `retry` at once.
             head = feed.head or Head("queued", 0)
             if place is None or place > head.seq:
                 async with self.short():
@@ -327,6 +330,7 @@ class _Follower:
 
     async def _told(self, line: EventView) -> str:
         """Return a line for this client: whether it may see the job's model, nobody else's sight says."""
+        # The feed is shared, and has its lines as those who may see everything read them.
         if "model" in line.data:
             async with self.short():
                 own = await to_thread.run_sync(service.events, self.db, self.caller, self.job_id, line.seq - 1, 1)

@@ -135,10 +135,12 @@ def digest_of(header: str) -> bytes:
     Raises:
         Invalid: it names none.
     """
+    # RFC 9530 lets a header name several digests; the first good one of this kind counts.
     for member in header.split(","):
         name, _, value = member.strip().partition("=")
         if name == _ALGORITHM and value.startswith(":") and value.endswith(":"):
             try:
+                # Without `validate` characters that are no base64 would be dropped in silence.
                 found = base64.b64decode(value[1:-1], validate=True)
             except (binascii.Error, ValueError):
                 continue

@@ -48,20 +48,24 @@ class AttemptLog:
                 it draws more than was reserved for it.
         """
         if not self._recalled:
+            # Before the draw, so that a run ends before it passes its reservation.
             self.draws.add(question, len(theta) if question.places == "list" else 1)
             return None
         noted = self._recalled.popleft()
+        # Replay is free only for the same question; any other one would be a draw that nobody paid.
         ensure(noted.answers(question, theta, other), "a resumed method asks again what it asked before")
         return noted.answer
 
     def note(self, question: Question, theta: Tensor, answer: Answer, other: Tensor | None = None) -> None:
         """Hold an answer just given."""
         self.draws.keep_drawn()
+        # Methods may change an answer in place, and the next attempt must recall what was given.
         copied = Answer(held(answer.value), answer.scale)
         self._answers.append(Noted(question, held(theta), copied, None if other is None else held(other)))
 
     def keep(self, state: dict[str, Tensor], step: int) -> None:
         """Hold a state, in place of the answers noted before."""
+        # A state replaces the answers before it, so one that was not yet replayed would be forgotten.
         ensure(self.next_recalled is None, "answers of an earlier attempt come before a new state")
         self._answers.clear()  # first: an answer about a network is as long as its state
         self._state = {name: held(value) for name, value in state.items()}

@@ -63,6 +63,7 @@ def run(database: Database, settings: ServiceSettings, claim: Claim, stop: Calla
     with in_phase(Phase.OPENING):
         order = writer.ask(read_order)
         released = unpack_release(order.kept)
+    # A kept release was paid for and made by an attempt that was lost before it published.
     if released is None:
         released = _train(order, writer, settings, stop, gather)
     with in_phase(Phase.PUBLISHING):
@@ -75,7 +76,9 @@ def _train(
     """Make a release from the records, and keep it before anything is done with it."""
     with in_phase(Phase.OPENING):
         planned, weights = planned_here(order, settings)
+        # Followers meet before the records are opened: one that does not come costs the budget nothing.
         group = gather(planned.spec.resources.processes)
+        # From here on a failure may depend on records, so the whole reservation would be charged.
         writer.commit(jobs.mark_opened, order.claim, software())
         problem = open_problem(planned, order, settings, group, weights)
     with in_phase(Phase.TRAINING):
@@ -85,6 +88,7 @@ def _train(
         released = train(planned, order, payments, oracle, weights)
         dismiss(group)
     with in_phase(Phase.PUBLISHING):
+        # Kept first: an attempt that is lost from here on leaves a release, which needs no record.
         writer.keep(pack_release(released), released.steps)
     return released
 
@@ -93,6 +97,7 @@ def planned_here(order: AttemptInput, settings: ServiceSettings) -> tuple[Planne
     """Return what follows from the stored job, and its public weights, in a process that is ready to compute it."""
     planned = replan(order)
     weights = NO_WEIGHTS if order.weights is None else read_weights(settings, order.weights)
+    # All four before a record is opened, so that a machine that cannot compute it costs the budget nothing.
     make_sure_of_memory(planned)
     make_sure_of_device(planned)
     prepare_processor(planned)
@@ -113,12 +118,14 @@ def replan(order: AttemptInput) -> PlannedJob:
         adjacency=order.adjacency,
         terms=order.terms,
     )
+    # The stored schedule is what was priced and reserved; a plan of other code could draw more.
     ensure(planned.schedule == order.schedule, "the plan draws exactly the reserved events")
     return planned
 
 
 def pack_release(released: AnyReleased) -> bytes:
     """Return a complete release as a kept state; a later attempt only publishes it."""
+    # A kept state is a file of tensors, so the text goes as bytes; frombuffer wants them writable.
     text = torch.frombuffer(bytearray(released.model_dump_json().encode()), dtype=torch.uint8)
     return save({RELEASE: text})
 
@@ -139,4 +146,5 @@ def in_phase(phase: Phase) -> Iterator[None]:
     except (Drained, StaleAttempt, LedgerFrozen, Diverged, PeerLost, MemoryError, NoGpu):
         raise
     except Exception:  # noqa: BLE001 - one fixed code for whatever it was
+        # The text and the traceback of the cause may hold records.
         raise Failed(phase) from None

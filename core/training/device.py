@@ -87,6 +87,7 @@ def _keep_freed_memory() -> None:
     """
     library = ctypes.CDLL(None)
     if hasattr(library, "mallopt"):  # glibc
+        # glibc raises these thresholds as it runs unless they are set.
         library.mallopt(_MMAP_THRESHOLD, _LARGEST_KEPT_BYTES)
         library.mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
 
@@ -98,6 +99,7 @@ def make_sure_of_memory(planned: PlannedJob) -> None:
         MemoryError: they do not.
     """
     needed = working_bytes(planned) - _SPARE_BYTES
+    # Each limit is counted by the kernel in a figure of its own.
     for what, field in ((resource.RLIMIT_AS, "VmSize"), (resource.RLIMIT_DATA, "VmData")):
         most, _ = resource.getrlimit(what)
         taken = _taken_bytes(field)

@@ -33,6 +33,7 @@ class DrawCount:
 
     def begin(self, before: int) -> None:
         """Go on from answers that so many units are in."""
+        # An earlier attempt drew these units within the same reservation.
         self.drawn = self.answered = before
 
     def add(self, question: Question, points: int) -> None:

@@ -79,6 +79,7 @@ def run(
         if released is None:
             released = _train(order, kept, teller, writer, settings, seat, rounds, stop)
     except Misled as misled:
+        # Written through this site's own fence: the other one need not agree (decision 22).
         writer.commit(federations.end_misled, claim, misled.number)
         raise
     except (Diverged, Drained):  # all of them alike: the others shall hear all that was said before
@@ -176,12 +177,15 @@ def furthest(rounds: MessageRounds, kept: bytes | None, most: int = _WHOLE) -> t
     counts = rounds.exchange(KEPT, bytes(32), told_in(kept).to_bytes(_COUNT_BYTES, "big"))
     claimed = [int.from_bytes(one, "big") for one in counts]
     for place, count in enumerate(claimed):
+        # A complete release may exist wherever anything was paid: its chunks may be kept elsewhere.
         beyond = count > most and not (count == _WHOLE and most)
         if place != own and (len(counts[place]) != _COUNT_BYTES or count > _WHOLE or beyond):
             raise Misled(place)
+    # Equal counts go to the first site, so that all of them choose the same one.
     best = max(range(len(claimed)), key=lambda place: (claimed[place], -place))
     if not claimed[best]:
         return None, own
+    # Only the chosen site sends its transcript; the others send nothing.
     taken = rounds.exchange(KEPT, bytes(31) + b"\1", (kept or b"") if own == best else b"")[best]
     try:
         is_so = told_in(taken) == claimed[best] and agree(kept, taken)
@@ -242,6 +246,7 @@ def _train(
         going_on = replace(order, kept=kept)
         filters: list[SiteFilter] = []
         with blaming(None if kept is None or teller == seat.number else teller, filters):
+            # Never stopped by itself: the sites stop together, through `SiteFilter`.
             payments = make_filter(planned, going_on, writer, lambda: False)
             filters.append(paying := SiteFilter(payments, rounds, stop, payments))
             alone = open_oracle(planned, going_on, problem, payments, shared=False, through=paying)
@@ -267,6 +272,7 @@ def blaming(teller: int | None, filters: Sequence[SiteFilter]) -> Iterator[None]
     try:
         yield
     except (AssertionError, ArithmeticError, LookupError, TypeError, ValueError, RuntimeError) as error:
+        # Once the site's own oracle was asked, an error may depend on its own records, and blames nobody.
         if teller is None or any(one.asked for one in filters):
             raise
         raise Misled(teller) from error
@@ -300,6 +306,7 @@ def weakest(rounds: MessageRounds, own: AnyReleased) -> AnyReleased:
     """
     received = rounds.exchange(KEPT, bytes(31) + b"\2", own.model_dump_json().encode())
     try:
+        # Another site's bytes are not trusted to be a release.
         releases = [RELEASED.validate_json(one) for one in received]
         privacy = weakest_of([one.privacy for one in releases])
     except (ValueError, ArithmeticError) as error:

@@ -104,6 +104,7 @@ def train(
         return _describe_columns(planned, order, payments, oracle)
     shifts = torch.from_numpy(planned.design.baseline_shifts())
     looked = look_of(planned, order.subjects)
+    # A job that names a description is about its columns, and such a row is no point.
     points = None if looked is not None else points_of(planned, order.subjects, weights)
     fitted = fit_and_infer(planned.spec.optimizer, planned.spec.inference, oracle, shifts, points, looked)
     return describe(planned, order, fitted, payments.charged)
@@ -258,6 +259,7 @@ def _promised(order: AttemptInput, charged: Event) -> Event:
     """
     whole, orders = compose(Counter(order.schedule)), order.terms.orders
     pairs = zip(cost_nano(charged, orders), cost_nano(whole, orders), strict=True)
+    # Nano-nats at every order, in integers, so no rounding can hide that less was drawn.
     return whole if any(one < most for one, most in pairs) else charged
 
 

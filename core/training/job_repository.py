@@ -101,6 +101,7 @@ class JobRepository:
             LedgerFrozen, Unreachable: as for `claim`.
         """
         limits, reader = self._settings, Reader()
+        # Without an address that others reach, no session could take place.
         if limits.meeting_host is None:
             return None
         job_id = self._run(
@@ -133,6 +134,7 @@ class JobRepository:
         try:
             key = offer.reader.open(seat.sealed_key, context)
         except Tampered as error:
+            # Only the worker that made the offer has the private key of its reader.
             raise StaleAttempt(f"The session in {claim.job_id} was given to another worker.") from error
         self._witness_claim(claim)
         return ClaimedJob(claim, resources, own, len(seat.federation.clients), seat.federation.size, key)
@@ -194,6 +196,7 @@ class JobRepository:
         """Return a client with its own dataset's key; one without it fails by itself, as any job would."""
         wrapped = session.get_one(Dataset, client.dataset_id).wrapped_key
         try:
+            # Read anew, so that a rotated master key needs no restart.
             key = None if wrapped is None else load_master_keys(self._settings).unwrap(client.dataset_id, wrapped)
         except (NotReady, Tampered):
             key = None
@@ -276,6 +279,7 @@ class JobRepository:
             LedgerFrozen, Unreachable: as above.
         """
         limits = self._settings
+        # Transactions of their own, so that no step holds another's locks.
         swept = self._run(sweep.sweep, limits.lease_seconds, limits.max_attempts, limits.queue_deadline_seconds)
         swept.parted = self._run(absence.lose_absent, limits.lease_seconds, limits.absent_seconds)
         with _reaching(), self._database.read() as session:

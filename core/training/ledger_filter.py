@@ -114,6 +114,7 @@ class LedgerFilter:
         del position  # the total says it all: chunks are counted by their worth
         ensure(self.log.next_recalled is None, "answers of an earlier attempt come before anything new")
         drawn = total if isinstance(total, Repeated) else Repeated(event=total, times=1)
+        # More of the same draws, up to a number found before, are paid already: pricing is the dear part.
         if drawn.event != self._covered.event or drawn.times > self._covered.times:
             price = self._price(total)
             self._pay_until(lambda chunks: self._within(price, chunks))
@@ -127,6 +128,7 @@ class LedgerFilter:
     def _most(self, drawn: Repeated) -> Repeated:
         """Return as many of the same draws as what is paid covers: most steps of a chunk are then not priced again."""
         step = 1
+        # Doubling, then halving: a price is found a few dozen times and not once a draw.
         while step <= MOST_COVERED and self._is_paid(more := _repeated(drawn, step)):
             drawn, step = more, 2 * step
         while step := step // 2:
@@ -144,6 +146,7 @@ class LedgerFilter:
         It then affords the next replayed answer, as the earlier attempt did.
         """
         if (recalled := self.log.next_recalled) is not None:
+            # Anything but the recalled question would take another branch than the earlier attempt did.
             return total == recalled.event()
         return self._within(self._price(total), len(self._schedule))
 
@@ -155,11 +158,14 @@ class LedgerFilter:
         """
         if enough(self._paid):
             return
+        # Packed once: several chunks may pay for one answer, and carry the same notes.
         answers = self.log.pack()
+        # Before the first payment only: between two payments for one answer a stop would lose the first.
         if self._stop():
             self._drain(answers)
         while not enough(self._paid):
             ensure(self._paid < len(self._schedule), "a draw never exceeds its price")
+            # Before the first chunk there is nothing to keep.
             self._writer.spend(self._paid, answers if self._paid else None, self.log.step)
             self._charged[self._schedule[self._paid]] += 1
             self._paid += 1
@@ -167,6 +173,7 @@ class LedgerFilter:
                 act()
 
     def _drain(self, answers: bytes) -> NoReturn:
+        # An attempt that has paid nothing has no answers to keep.
         if self._paid:
             self._writer.keep(answers, self.log.step)
         raise Drained
@@ -188,6 +195,7 @@ class LedgerFilter:
 
     def _price(self, total: Event) -> tuple[tuple[int, ...], ...]:
         """Return the price of what was kept with this attempt's draws, per payer and order."""
+        # The kept chunks count as worth their frozen price, so the draws of all attempts add up.
         whole = Composed(events=(self._before, total))
         return tuple(cost_nano(whole, payer.orders) for payer in self._payers)
 
@@ -196,6 +204,7 @@ class LedgerFilter:
         return all(
             one <= most
             for payer, amounts in zip(self._payers, price, strict=True)
+            # At every order: a total that fits at one order alone would pass the charge at another.
             for one, most in zip(amounts, self._worth(payer, chunks), strict=True)
         )
 

@@ -51,6 +51,7 @@ class FencedLedgerWriter:
         self._keys = keys
         self._lease_seconds = settings.lease_seconds
         self._grid_seconds = settings.visible_grid_seconds
+        # So that the first step shows at once.
         self._shown_at = time.monotonic() - self._grid_seconds
 
     def spend(self, chunk: int, state: bytes | None, step: int) -> None:
@@ -65,6 +66,7 @@ class FencedLedgerWriter:
         """
         show = step > 0 and time.monotonic() - self._shown_at >= self._grid_seconds
         self.commit(_spend, self.claim, chunk, state, step, show=show)
+        # After the commit: a witness ahead of the ledger would freeze it for nothing.
         self._insist(self._witness.keep, self._database, self.claim.job_id)
         if show:
             self._shown_at = time.monotonic()
@@ -100,6 +102,7 @@ class FencedLedgerWriter:
         def look() -> T:
             with self._database.read() as session:
                 scope_id = session.get_one(Job, self.claim.job_id).scope_id
+            # Asked before the snapshot: later entries are in the snapshot, so it can only be ahead of the witness.
             trust = ask_witness(self._witness, [scope_id], self._keys)
             with self._database.read() as session:
                 return work(session, self.claim, trust)
@@ -126,6 +129,7 @@ class FencedLedgerWriter:
             try:
                 return act(*args, **kwargs)
             except (LedgerBusy, DBAPIError) as error:
+                # Any other database error is a fault of the statement, which repeating would not mend.
                 passing = isinstance(error, LedgerBusy | OperationalError | InterfaceError)
                 if not passing or time.monotonic() > deadline:
                     raise

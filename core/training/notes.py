@@ -58,6 +58,7 @@ class Notes:
         """Return the bytes that are stored, in the safetensors format."""
         tensors = {} if self.state is None else dict(self.state)
         taken = any(name.startswith(_ANSWER) or name == _DRAWN for name in tensors)
+        # State and answers share one file of tensors, so their names must not meet.
         ensure(not taken, "a method's state has names of its own")
         if self.drawn:
             tensors[_DRAWN] = torch.tensor(self.drawn)
@@ -72,6 +73,7 @@ class Notes:
             tensors |= {_name(number, part): value for part, value in zip(_PARTS, values, strict=True)}
             if noted.other is not None:
                 tensors[_name(number, _OTHER)] = noted.other
+        # safetensors refuses tensors that are views with gaps.
         return save({name: value.contiguous() for name, value in tensors.items()})
 
 
@@ -94,6 +96,7 @@ def held(value: Tensor) -> Tensor:
 def unpack(kept: bytes | None) -> Notes:
     """Return what was stored; nothing at all where nothing was."""
     tensors = {} if kept is None else load(kept)
+    # A state that no draw was counted for has no such entry.
     drawn = int(tensors.pop(_DRAWN, torch.tensor(0)))
     state = {name: value for name, value in tensors.items() if not name.startswith(_ANSWER)}
     count = sum(name.startswith(_ANSWER) and name.endswith(f"/{_PARTS[0]}") for name in tensors)

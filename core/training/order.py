@@ -99,6 +99,7 @@ def read_order(session: Session, claim: Claim, trust: Trust) -> AttemptInput:
     job = session.get_one(Job, claim.job_id)
     chain = trusting.follow(session, job.scope_id, trust)
     ensure(chain.found.ok, f"{job.scope_id} does not verify: {chain.found.reason}")
+    # A writer of the database could change the job's row alone; the chain was verified.
     ensure(job.id in chain.state.tally.live, "a job with a claim has not ended")
     return stored_order(session, claim, chain.state.tally.live[job.id].drawn)
 

@@ -43,6 +43,7 @@ def points_of(planned: PlannedJob, subjects: Subjects | None, weights: PublicWei
             found.append(change_of(planned, weights, released).unsqueeze(0))
         else:
             own = torch.tensor(released.iterates or (released.theta,), dtype=torch.float64)
+            # A scale that the job takes for known is no parameter of its loss, so it is cut off.
             found.append(own if known_scale(planned, released) is None else own[:, :-1])
     points = torch.cat(found)
     ensure(points.shape[-1] == planned.facts.dimension, "they were compared with the job when it came in")

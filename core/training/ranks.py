@@ -87,6 +87,7 @@ def open_problem(
         weights=order.weights,
         job=order.claim.job_id if _is_stream(planned) else "",
     )
+    # Sent first, so that followers read their rows while this process reads its own.
     group.tell(opened.model_dump_json())
     own = _own_rows(planned, order.records, settings, _rows_of(planned, group), weights)
     return ShardedProblem(own, order.units, group, whole=_is_stream(planned))
@@ -135,6 +136,7 @@ class AnnouncingLedgerWriter:
             StaleAttempt: the job is no longer ours; no follower was notified.
         """
         self._writer.spend(chunk, state, step)
+        # After the commit: a follower must never sum on a payment that the ledger does not have.
         self._group.tell(Paid(chunks=chunk + 1).model_dump_json())
 
     def keep(self, state: bytes, step: int) -> None:
@@ -160,6 +162,7 @@ class Receipts:
 
     def note(self, paid: Paid) -> None:
         """Take note of the next payment."""
+        # A gap would let a leader claim several chunks by one message.
         ensure(paid.chunks == self.chunks + 1, "chunks are paid in their order")
         self.chunks = paid.chunks
 
@@ -187,6 +190,7 @@ def follow(group: ProcessGroup, settings: ServiceSettings) -> None:
     """
     opened = _LEADER_MESSAGE.validate_json(group.hear())
     assert isinstance(opened, Opened), "records are opened first"
+    # Before its rows are opened and its threads start, as in the leader.
     prepare_processor(opened.planned)
     weights = NO_WEIGHTS if opened.weights is None else read_weights(settings, opened.weights)
     own = _own_rows(opened.planned, opened.records, settings, _rows_of(opened.planned, group), weights)
@@ -225,6 +229,7 @@ class FollowerAccounts:
             self._account.cover(EVERYTHING, _price(self._planned, message))
             return None
         batch = batch_of(message.question)
+        # The follower makes the order itself, so that no leader can have a batch read twice.
         ensure(message.listed == batch, "a stream is read by batches")
         self._account.cover(self._stream.pass_of(batch), message.question.event(), self._stream.length(batch))
         return torch.from_numpy(self._stream.read(batch))
@@ -239,5 +244,6 @@ def _price(planned: PlannedJob, message: Sum) -> Event:
     sampling = planned.spec.optimizer.sampling(planned.facts)
     if not isinstance(sampling, PoissonSampling):
         return message.question.event()
+    # A sample costs less than all records, so an unmasked sum would be underpaid.
     ensure(message.masked, "samples are paid for, not all records")
     return sampled(message.question, sampling.parts)

@@ -39,6 +39,7 @@ def rehearse(planned: PlannedJob, weights: PublicWeights) -> None:
         _sum(planned, weights)
     except (MemoryError, NoGpu):
         raise
+    # Made-up records: no failure here can depend on a real one, so its class may be said.
     except Exception as error:
         raise NoGpu(type(error).__name__) from error
 
@@ -60,10 +61,12 @@ def _sum(planned: PlannedJob, weights: PublicWeights) -> None:
     )
     theta = torch.zeros(facts.dimension, dtype=torch.float64)
     if facts.scale is not None:
+        # The loss divides by the residual scale, so it has no gradient at 0.
         theta[-1] = facts.scale.start
     chosen = {"rows": torch.arange(_UNITS), "included": torch.ones(_UNITS, dtype=torch.bool)}
     if isinstance(planned.spec.model, DescriptionModel):
         return
+    # A GPU computes asynchronously: only a copy to the CPU waits for its errors.
     problem.integer_sum(Gradient(sigma=1.0), facts, theta, _STEP, **chosen).cpu()
     if facts.ranges is not None:
         cells = CellCounts(of="target", sigma=1.0, level=1, cells=((0, 1),))

@@ -84,7 +84,9 @@ class StreamFilter(LedgerFilter):
         """
         ensure(self.log.next_recalled is None, "answers of an earlier attempt come before anything new")
         end = self.skipped + position
+        # Batches of a pass share a price because no unit is in two of them.
         ensure(end > self._behind, "batches are read one after the other")
+        # The last unit of the batch decides: a batch may end exactly where a chunk does.
         over, last = divmod(end - 1, self.reach)
         ensure(
             self._within(self._price(total), min(over * self._chunks + 1, len(self._schedule))),
@@ -96,6 +98,7 @@ class StreamFilter(LedgerFilter):
 
     def affords(self, total: Event) -> bool:
         """Say whether the stream's price covers `total`, and a unit is left."""
+        # A replayed answer reads no unit, so it needs none to be left.
         left = self.log.next_recalled is not None or self._paid < len(self._schedule) or self._behind % self.reach > 0
         return left and super().affords(total)
 

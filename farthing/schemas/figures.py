@@ -46,6 +46,7 @@ def statistic(value: float | None) -> str:
     if value is None:
         return ""
     text, mark, exponent = f"{value:.4g}".partition("e")
+    # Python writes e-05, and people e-5.
     return (f"{text}e{int(exponent)}" if mark else text).replace("-", MINUS)
 
 
@@ -120,6 +121,7 @@ def ago(at: datetime, now: datetime) -> str:
         return "now"
     for i, (limit, unit) in enumerate(_STEPS):
         if seconds < limit:
+            # A unit is as long as the limit of the unit before it.
             count = int(seconds // (1 if i == 0 else _STEPS[i - 1][0]))
             words = f"{count} {unit}{'' if count == 1 else 's'}"
             return f"in {words}" if ahead else f"{words} ago"
