@@ -21,11 +21,11 @@ import pyarrow as pa
 from pydantic import TypeAdapter
 
 from benchmarks.memory import allowed_bytes, peak_bytes
+from core.base.files import digest_of
 from core.data.columns import Columns
 from core.models.design import make_design
 from core.models.kinds import LogisticModel
 from core.records.encryption import SealedFile
-from core.records.files import digest_of
 from core.records.records import read_records
 
 ROWS, NUMBERS, ROUNDS = 581_012, 53, 5

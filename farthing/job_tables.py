@@ -127,7 +127,9 @@ def _place(found: Job) -> str | None:
 def _fitted(found: Job) -> str | None:
     """Return what kind of model a job fits, and to which column."""
     asked = (found.model_extra or {}).get("model")
-    return None if asked is None else f"{asked['kind']} for {asked['target']}"
+    if asked is None:
+        return None
+    return f"{asked['kind']} for {asked['target']}" if asked.get("target") else str(asked["kind"])
 
 
 def _intervals(found: Job) -> str | None:

@@ -242,6 +242,7 @@ def export(
     with Client(url, secret) as client:
         content = client.export(model, form or kind)
     if to is None:
-        sys.stdout.buffer.write(content + b"\n")
+        # A line feed would spoil a binary file: safetensors refuses one that is not covered to its end.
+        sys.stdout.buffer.write(content + b"\n" if form in {None, "json"} else content)
     else:
         to.write_bytes(content)

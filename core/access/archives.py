@@ -16,6 +16,7 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from core.access.audit import PAGE, Line, append
 from core.base.errors import Conflict
+from core.base.files import sync_folder
 from core.db import clock
 from core.db.base import Base, Id
 from core.db.database import Database
@@ -89,11 +90,19 @@ def archive(database: Database, folder: Path, older_than_seconds: float) -> Audi
 
     # Before the transaction: a crash in between leaves the lines twice, and never nowhere.
     partial.replace(path)
+    sync_folder(folder)
     try:
         return database.run(work)
     except BaseException:
-        path.unlink(missing_ok=True)
+        # A commit whose answer was lost may have happened. Where the database cannot say so, the file stays.
+        if not _is_known(database, path.name):
+            path.unlink(missing_ok=True)
         raise
+
+
+def _is_known(database: Database, file: str) -> bool:
+    with database.read() as session:
+        return session.execute(select(AuditArchive.seq).where(AuditArchive.file == file)).first() is not None
 
 
 def _write(database: Database, path: Path, last_id: str) -> tuple[str, int]:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
-from sqlalchemy import ColumnElement, and_, or_, select
+from sqlalchemy import ColumnElement, Select, and_, or_, select
 from sqlalchemy.orm import Session
 
 from core.db.reads import Viewer, sees_dataset, sees_job
@@ -149,3 +149,17 @@ def _of_dataset(viewer: Viewer, dataset_id: str) -> ColumnElement[bool]:
     client = (Job.place.is_not(None), Job.dataset_id == dataset_id, sees_job(viewer))
     together = select(Job.federation_id).where(*client).correlate(None)
     return or_(Job.federation_id.is_(None) & (Model.dataset_id == dataset_id), Job.id.in_(together))
+
+
+def awaiting(owner_id: str, until: float) -> Select[str]:
+    """Return the ids of releases that wait for an owner's approval, of federated jobs, too.
+
+    Args:
+        owner_id: of the scopes.
+        until: the newest time that is shown, on the visible grid.
+    """
+    owned = select(Scope.id).where(Scope.owner_id == owner_id)
+    asked = select(Approval.model_id).where(Approval.scope_id.in_(owned), Approval.verdict == "pending")
+    mine = or_(Job.scope_id.in_(owned), Model.id.in_(asked))
+    waiting = Model.approval == "pending", Model.created_at <= until
+    return select(Model.id).join(Job, Job.id == Model.job_id).where(*waiting, mine)

@@ -198,7 +198,7 @@ def mean(found: Sums, size: int, level: float, about: About, *, cut: bool) -> Fi
     if whole < FEWEST * found.deviations[0]:
         return Figure(None, None, None, NO_VALUES)
     whole = min(whole, 1.0)
-    z, spread, noise = found.sums[1] / whole, _deviation(found.sums[1:3], found.deviations[1:3], whole), 0.0
+    z, spread = found.sums[1] / whole, _deviation(found.sums[1:3], found.deviations[1:3], whole)
     noise = found.deviations[1] ** 2
     if found.cut.rest is not None and not cut:
         rest = found.cut.rest

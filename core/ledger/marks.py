@@ -62,8 +62,10 @@ def read_mark(session: Session, scope_id: str, keys: Sequence[MarkKey]) -> State
     named = {key.name: key for key in keys}
     found = select(VerifiedHead).where(VerifiedHead.scope_id == scope_id, VerifiedHead.maker.in_(named))
     for row in session.execute(found.order_by(VerifiedHead.seq.desc())).scalars():
-        # A writer may store any text; `code` can only encode ASCII.
-        if row.state.isascii() and hmac.compare_digest(named[row.maker].code(row.state), row.code):
+        # A writer may store any text, and neither `code` nor the comparison takes letters beyond ASCII.
+        if not (row.state + row.code).isascii():
+            continue
+        if hmac.compare_digest(named[row.maker].code(row.state), row.code):
             with suppress(UnreadableStateError):
                 state = read_state(row.state)
                 # The code vouches for the text alone, which may be copied from another scope's row.

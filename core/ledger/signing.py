@@ -26,12 +26,12 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from core.base.errors import NotReady
+from core.base.files import create, replace, sync_folder
 from core.base.identifiers import new_id
 from core.base.settings import ServiceSettings
 from core.db.database import Database
 from core.db.service_tables import Secret
 from core.ledger.claims import put_secret
-from core.records.files import create, replace, sync_folder
 
 ALGORITHM: Final = "Ed25519"
 INSTALLATION: Final = "installation"

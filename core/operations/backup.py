@@ -20,6 +20,7 @@ from sqlalchemy.engine import make_url
 
 from core.access import emails, invitations, sessions, webhooks
 from core.base.errors import Conflict, NotFound, NotReady
+from core.base.files import copy, digest_of, replace, sync_file, sync_folder
 from core.base.patterns import Pattern
 from core.base.settings import ServiceSettings
 from core.base.validation_errors import said
@@ -29,7 +30,6 @@ from core.db.tables import Dataset
 from core.ledger.claims import freeze_ledger
 from core.records import parts
 from core.records.datasets import webhook_secrets
-from core.records.files import copy, digest_of, replace, sync_file, sync_folder
 from core.records.master_key import fingerprint_of, load_master_keys
 from core.records.records import StoredRecords, kept_of
 from core.records.storage import Storage, open_storage

@@ -21,7 +21,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from pydantic import BaseModel, ConfigDict, Field
 
-from core.records.files import closed_on_failure, create
+from core.base.files import closed_on_failure, create
 
 HEADER: Final = b"farthing-rec\x00\x00\x00\x01"
 FRAME_BYTES: Final = 2**18

@@ -20,9 +20,9 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from core.base.errors import NotReady
+from core.base.files import create, replace, sync_folder
 from core.base.settings import ServiceSettings
 from core.records.encryption import KEY_BYTES, Tampered, new_key
-from core.records.files import create, replace, sync_folder
 
 _NONCE_BYTES: Final = 12
 _VERSION: Final = "v1"

@@ -9,12 +9,12 @@ from math import prod
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from core.base.errors import ensure
+from core.base.files import closed_on_failure
 from core.base.settings import ServiceSettings
 from core.data.tiny import drop_tiny
 from core.db.tables import Dataset
 from core.models.design import Design
 from core.records.encryption import Decrypting
-from core.records.files import closed_on_failure
 from core.records.master_key import load_master_keys
 from core.records.storage import open_storage
 

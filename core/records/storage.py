@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from core.base.errors import NotReady, ensure
+from core.base.files import copy, sync_file, sync_folder
 from core.base.settings import ServiceSettings
 from core.records.bucket import SCHEME, Bucket
-from core.records.files import copy, sync_file, sync_folder
 
 PARTIAL: Final = ".partial"
 NAME: Final = r"[0-9A-Za-z][0-9A-Za-z._-]{0,99}"

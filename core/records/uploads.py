@@ -16,8 +16,8 @@ from types import TracebackType
 from typing import Final, Self
 
 from core.base.errors import FieldError, TooLarge
+from core.base.files import create
 from core.records.encryption import Encrypting, SealedFile
-from core.records.files import create
 
 SPOOLED: Final = "upload-"
 CONTEXT: Final = "upload"

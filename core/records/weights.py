@@ -15,9 +15,9 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from core.base.errors import FieldError, Invalid, TooLarge, ensure
+from core.base.files import create
 from core.base.settings import ServiceSettings
 from core.db.tables import Job, PublicWeights
-from core.records.files import create
 from core.records.storage import open_storage
 
 if TYPE_CHECKING:

@@ -5,14 +5,13 @@ from typing import Any
 
 import numpy as np
 from safetensors.numpy import save
-from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
 from core.base.errors import FieldError, Forbidden, Invalid, ModelRetired, ModelRetracted, NotFound
 from core.db import model_reads
 from core.db import reads as queries
 from core.db.model_reads import OPEN
-from core.db.tables import Approval, Job, Model, Scope
+from core.db.tables import Job, Model, Scope
 from core.inference.exports import export_of
 from core.inference.network import AnyReleased, ReleasedNetwork, make_onnx, read_released, shown, with_coefficients
 from core.inference.released import Released, declared
@@ -132,13 +131,9 @@ def judge(context: Context, caller: Caller, model_id: str, verdict: releases.Sai
 
 def waiting(context: Context, caller: Caller, limit: int) -> list[str]:
     """Return the ids of the releases that wait for the caller's approval, oldest first."""
-    owned = select(Scope.id).where(Scope.owner_id == caller.id)
-    asked = select(Approval.model_id).where(Approval.scope_id.in_(owned), Approval.verdict == "pending")
-    mine = or_(Job.scope_id.in_(owned), Model.id.in_(asked))
-    statement = select(Model.id).join(Job, Job.id == Model.job_id).where(Model.approval == "pending", mine)
     with context.database.read() as session:
         until = queries.grid_time(session, context.settings.visible_grid_seconds)
-        found = session.execute(statement.where(Model.created_at <= until).order_by(Model.id).limit(limit))
+        found = session.execute(model_reads.awaiting(caller.id, until).order_by(Model.id).limit(limit))
         return list(found.scalars())
 
 

@@ -7,8 +7,9 @@ from typing import Final
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from core.db import lists
-from core.db.tables import Account, Dataset, Job, Model, Scope
+from core.db import lists, reads
+from core.db.model_reads import awaiting
+from core.db.tables import Account, Dataset
 from core.ledger.accounts import Balance, balance_of
 from core.privacy.amounts import write_share
 from core.privacy.budget import standing
@@ -57,15 +58,15 @@ def of(context: Context, caller: Caller) -> Overview:
     with context.database.read() as session:
         seen = viewer(caller)
         found = [one for one in lists.datasets(session, seen, None, MOST) if one.scope_id is not None]
-        pending = 0 if caller.role != "owner" else pending_count(session, caller.id)
+        until = reads.grid_time(session, context.settings.visible_grid_seconds)
+        pending = 0 if caller.role != "owner" else pending_count(session, caller.id, until)
         return Overview(_in_sight(session, caller, found), pending)
 
 
-def pending_count(session: Session, owner_id: str) -> int:
-    """Return how many releases wait for an owner's approval."""
-    owned = select(Scope.id).where(Scope.owner_id == owner_id)
-    waiting = select(func.count()).select_from(Model).join(Job, Job.id == Model.job_id)
-    return session.execute(waiting.where(Model.approval == "pending", Job.scope_id.in_(owned))).scalar_one()
+def pending_count(session: Session, owner_id: str, until: float) -> int:
+    """Return how many releases wait for an owner's approval that were made by a time of the visible grid."""
+    mine = awaiting(owner_id, until).subquery()
+    return session.execute(select(func.count()).select_from(mine)).scalar_one()
 
 
 def _in_sight(session: Session, caller: Caller, datasets: list[Dataset]) -> tuple[InSight, ...]:

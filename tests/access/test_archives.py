@@ -180,3 +180,22 @@ def test_a_transaction_that_fails_leaves_trail_and_folder_as_they_were(
     assert list((tmp_path / "kept").iterdir()) == []
     with database.read() as session:
         assert archives.known(session) == []
+
+
+def test_a_commit_whose_answer_is_lost_keeps_the_file(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(database, 5, time.time() - 2 * YEAR)
+    run = database.run
+
+    def lose(work: Callable[[Session], object]) -> None:
+        run(work)
+        raise ConnectionError("the answer is lost")
+
+    monkeypatch.setattr(database, "run", lose)
+    with pytest.raises(ConnectionError):
+        archives.archive(database, tmp_path / "kept", YEAR)
+    with database.read() as session:
+        (kept,) = archives.known(session)
+    lines = (tmp_path / "kept" / kept.file).read_text().splitlines()
+    assert (left(database), len(lines)) == (1, 5), "one line says that the others were archived"

@@ -11,11 +11,11 @@ import pytest
 from sqlalchemy import select
 
 from core.access import webhooks as rows
+from core.base.files import replace
 from core.base.settings import ServiceSettings
 from core.db.notice_tables import Webhook
 from core.operations import backup as backups
 from core.records import datasets
-from core.records.files import replace
 from core.records.master_key import MasterKeys, load_master_keys, parse_master_keys
 from core.service import addresses
 from core.service.webhooks import MOST_TESTS

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from pypdf import PdfReader
+from safetensors.numpy import load
 
 from farthing import Client, console
 from farthing.cli import main
@@ -230,6 +231,21 @@ def test_what_a_model_says(farthing: Command, released: Released, tmp_path: Path
     assert (tmp_path / "model.safetensors").stat().st_size > 100
     ok(farthing("export", model, "--format", "safetensors", "--to", tmp_path / "model"))
     assert (tmp_path / "model").stat().st_size == (tmp_path / "model.safetensors").stat().st_size
+
+
+def test_a_binary_model_on_standard_output_is_read(service: Embedded, released: Released, tmp_path: Path) -> None:
+    def run(*arguments: str | Path) -> bytes:
+        command = [sys.executable, "-m", "farthing.cli", "export", released.model, *map(str, arguments)]
+        return subprocess.run(
+            command, cwd=ROOT, env=surroundings(service, {}), stdout=subprocess.PIPE, check=True
+        ).stdout
+
+    run("--to", tmp_path / "model.safetensors")
+    written = load((tmp_path / "model.safetensors").read_bytes())  # the order of its names differs each time
+    piped = load(run("--format", "safetensors"))
+    assert {name: values.tolist() for name, values in piped.items()} == {
+        name: values.tolist() for name, values in written.items()
+    }
 
 
 def test_the_price_of_a_description_is_a_table(farthing: Command, released: Released) -> None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from rich.console import Console
 
 from farthing import federated, job_tables
@@ -96,6 +97,15 @@ def test_what_was_asked_is_told_whole_or_not_at_all() -> None:
     assert asked.items() <= spec.items()
     assert "dataset" not in spec
     assert waiting(["a", None], **asked).spec is None
+
+
+@pytest.mark.parametrize(
+    ("model", "fits"),
+    [({"kind": "description", "columns": ["age"]}, "description"), ({"kind": "linear", "target": "y"}, "linear for y")],
+)
+def test_a_job_is_shown_with_and_without_a_target(model: dict[str, object], fits: str) -> None:
+    lines = [" ".join(line.split()) for line in shown(job_tables.job(waiting([], model=model)))]
+    assert f"fits {fits}" in lines
 
 
 def test_a_job_tells_what_it_waits_for_and_whose_sites_keep_its_clients_records() -> None:

@@ -206,16 +206,22 @@ def not_even_text(_: Session, row: VerifiedHead) -> None:
     row.state = "é" + row.state
 
 
-@pytest.mark.parametrize("forge", [other_balance, other_adjacency, under_a_key_of_the_forgers, not_even_text])
+def a_code_that_is_no_text(_: Session, row: VerifiedHead) -> None:
+    row.code = "é" + row.code[1:]
+
+
+@pytest.mark.parametrize(
+    "forge", [other_balance, other_adjacency, under_a_key_of_the_forgers, not_even_text, a_code_that_is_no_text]
+)
 def test_a_mark_that_was_forged_does_not_count(database: Database, witness: Witness, forge: Forge) -> None:
     place = history(database)
     claim = begun(database, witness, place, marked=True)
     honest = start(database, witness, place, claim)
     with database.write() as session:
         row = session.execute(select(VerifiedHead)).scalar_one()
-        before = row.state
+        before = row.state, row.code
         forge(session, row)
-        assert row.state != before
+        assert (row.state, row.code) != before
     with database.read() as session:
         assert read_mark(session, place.scope_id, [KEY]) is None
     assert start(database, witness, place, claim) == honest, "followed from the first entry"

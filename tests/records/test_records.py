@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from pydantic import TypeAdapter
 
+from core.base.files import digest_of
 from core.base.settings import ServiceSettings
 from core.data.columns import Columns
 from core.models.design import Design, make_design
@@ -21,7 +22,6 @@ from core.models.network.model import NetworkModel
 from core.records.decoding.decode import Limits, decode
 from core.records.decoding.mock import mock_rows
 from core.records.encryption import SealedFile, Tampered
-from core.records.files import digest_of
 from core.records.master_key import load_master_keys, make_master_key
 from core.records.records import Encoded, StoredRecords, open_records, read_records
 from tests.support.arrays import npz

@@ -12,7 +12,7 @@ from core.base.errors import Conflict, ScopeFrozen
 from core.db.tables import Approval, Model, Scope
 from core.jobs import federations, jobs
 from core.ledger import ledger
-from core.service import certificates, models
+from core.service import certificates, models, overview
 from core.service.context import Caller, Context, Role
 from core.service.scopes import entries as read_entries
 from examples import verify_ledger as outsider
@@ -76,6 +76,16 @@ class Waiting:
             with self.context.database.read() as session:
                 assert ledger.verify(session, place.scope_id).ok
             outsider.verify([entry.model_dump_json() for entry in self.entries(at)])
+
+
+@pytest.mark.parametrize("scopes", [1, 2])
+def test_each_owner_s_count_is_of_the_releases_that_are_listed(context: Context, someone: Someone, scopes: int) -> None:
+    waiting = Waiting(context, someone, scopes)
+    coarse = replace(context, settings=context.settings.model_copy(update={"visible_grid_seconds": 10.0**6}))
+    at_once = replace(context, settings=context.settings.model_copy(update={"visible_grid_seconds": 1e-3}))
+    for owner in waiting.owners:
+        assert (overview.of(coarse, owner).pending, models.waiting(coarse, owner, 9)) == (0, []), "not before the grid"
+        assert (overview.of(at_once, owner).pending, models.waiting(at_once, owner, 9)) == (1, [waiting.model])
 
 
 @pytest.mark.parametrize("scopes", [1, 2])

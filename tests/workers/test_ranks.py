@@ -21,6 +21,7 @@ import torch
 from pydantic import BaseModel, TypeAdapter
 from safetensors.numpy import save_file
 
+from core.base.files import digest_of
 from core.base.settings import ServiceSettings
 from core.data.columns import Columns
 from core.mechanisms.sampling import public_order
@@ -39,7 +40,6 @@ from core.queries.sampling import PoissonSampling
 from core.queries.sums.process_group import ProcessGroup, meet
 from core.queries.sums.sharded import ShardedProblem, Sum, shard_of
 from core.records.encryption import SealedFile
-from core.records.files import digest_of
 from core.records.master_key import load_master_keys
 from core.records.records import StoredRecords
 from core.records.storage import open_storage

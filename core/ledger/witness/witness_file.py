@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Protocol
 
+from core.base.files import replace
 from core.ledger import chain
-from core.records.files import replace
 
 COMPACT_BYTES: Final = 4 * 2**20
 COMPACT_FACTOR: Final = 2

@@ -95,7 +95,7 @@ class Layout(Frozen):
         """Whether some answer is cut by what the look finds."""
         if not self.numbers:
             return False
-        tabled = {place for pair in self.tables for place in pair} if self.tables else set()
+        tabled = {place for pair in self.tables for place in pair}
         cut = set(self.numbers) if "histograms" in self.statistics else tabled & set(self.numbers)
         open_edges = any(self.columns[place].edges is None for place in cut)
         return open_edges or "means" in self.asked() or "correlations" in self.asked()

@@ -13,9 +13,8 @@ r is the clip, half of the gradients' diameter where less is known of it, or the
 Of m sites the answer is the mean of their gradients, a = h + s Z in d entries, s the noise on each. The mean of their
 norms may be long where the mean gradient is 0. The variance r^2/n is then at most r^2/(m n), n the units of the
 smallest site. Across h, noise is chi-square of k = d - 1 degrees, whatever it is along h. Except with probability
-omega/10 it is at least q = k
-- 2 sqrt(k ln(10/omega)) (Laurent and Massart, lemma 1). Hence A is sqrt(max(0, |a|^2 - s^2 max(0, q))), and .9 omega is
-left for the rest.
+omega/10 it is at least q, where q = k - 2 sqrt(k ln(10/omega)) (Laurent and Massart, lemma 1). Hence A is
+sqrt(max(0, |a|^2 - s^2 max(0, q))), and .9 omega is left for the rest.
 
 Level: the chance of a claim that is not true is omega at most. Power: the norm of a mean of n units is about sqrt(|g|^2
 + v/n) with v the variance of units' gradients. At a point where g is 0 the answer is therefore about sqrt(v/n) more

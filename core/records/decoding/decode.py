@@ -28,13 +28,13 @@ from typing import TYPE_CHECKING, NoReturn
 from pydantic import Field, TypeAdapter, ValidationError
 
 from core.base.errors import DiskFull, FieldError, Invalid, Refusal, TooLarge
+from core.base.files import digest_of
 from core.data.arrow import leave_pandas_out
 from core.data.columns import ArrayColumn, Column, numbers_in
 from core.privacy.facts import Frozen
 from core.records.decoding.likeness import Summarized
 from core.records.decoding.validation import ColumnReport, ValidationReport
 from core.records.encryption import SealedFile
-from core.records.files import digest_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -82,7 +82,7 @@ class NoisyGradientDescent(AbstractSettings):
         one). After K steps a direction of curvature l keeps (1 - l/Bbar)^K of its start, while the noise grows as
         sqrt(K). The sampling error shrinks as 1/sqrt(n). K grows with n and mu up to MOST_STEPS
         (`docs/explanation/plans.md`). With an unknown scale Bbar bounds the Hessian times it, so a plain step is 1/Bbar
-        times         where the scale starts; no step size is safe for every scale then.
+        times the start's scale; no step size is safe for every scale then.
         """
         return fill(
             self, steps=planned_steps(facts, mu), step_size=self._planned_step(facts), mu=mu, radius=PLANNED_RADIUS
