@@ -32,8 +32,8 @@ KEPT_BACK = "farthing.kept_back"
 GONE = "farthing.gone"
 """In the scope of a request: an event that is set when its connection ends.
 
-Without this, each connection that ends early would leave an unread refusal behind. A server with too many of them answers
-nobody.
+Without this, each connection that ends early would leave an unread refusal behind. A server with too many of them
+answers nobody.
 """
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
