@@ -35,7 +35,7 @@ demo: setup ## the main job, end to end, on the bank data (KEEP=1 leaves the con
 serve: setup ## the service on http://127.0.0.1:8000, its home in .farthing (FARTHING_PORT=8080 make serve: another port)
 	$(BIN)/farthing up --home .farthing
 
-stack: $(SECRETS) ## the whole service in containers: PostgreSQL, Redis, API, worker (docs/stack.md)
+stack: $(SECRETS) ## the whole service in containers: PostgreSQL, Redis, API, worker (docs/guides/operator/run-in-containers.md)
 	DOCKER_BUILDKIT=1 COMPOSE_DOCKER_CLI_BUILD=1 $(COMPOSE) up --detach --build
 	@echo "Farthing answers on http://127.0.0.1:$${FARTHING_PORT:-8000}; the first admin key is in .stack/admin_key"
 
@@ -65,7 +65,7 @@ test-nightly: setup ## long statistics and kills, then clocks, one after the oth
 test-studies: setup ## the papers' experiments: minutes without `slow` (PART="-m 'not slow'"), many hours with it
 	$(BIN)/python -m pytest $(XDIST) $(PART) studies/tests
 
-test-stack: setup ## build the images, and the integration tests against the running stack (docs/stack.md)
+test-stack: setup ## build the images, and the integration tests against the running stack (docs/guides/operator/run-in-containers.md)
 	$(BIN)/python -m tests.stack
 
 check: check-code ## the same, and links between pages

@@ -147,7 +147,7 @@ def curve(points: Sequence[CurvePointView], free: str) -> Curve | None:
 
     Args:
         points: in rising order of price; those without a prediction are left out.
-        free: the free share of the budget: a dearer job does not fit.
+        free: the free share of the budget; where the points say more, they decide.
     """
     asked = next((one for one in points if one.asked and one.ratio is not None), None)
     if asked is None:
@@ -172,7 +172,10 @@ def curve(points: Sequence[CurvePointView], free: str) -> Curve | None:
     line = [(across(one.budget_share), down(one.ratio)) for one in known]
     highest = [(across(one.budget_share), down(one.highest)) for one in known]
     lowest = [(across(one.budget_share), down(one.lowest or 0.0)) for one in known]
-    start = across(free)
+    last = max((float(one.budget_share) for one in known if one.fits), default=0.0)
+    refused = min((float(one.budget_share) for one in known if not one.fits), default=None)
+    # Where a cap decides before the budget does, the end lies somewhere between two points.
+    start = across(free if refused is None or last <= float(free) <= refused else (last + refused) / 2)
     return Curve(
         line="M" + " L".join(f"{x:.2f} {y:.2f}" for x, y in line),
         band="M" + " L".join(f"{x:.2f} {y:.2f}" for x, y in [*highest, *reversed(lowest)]) + " Z",

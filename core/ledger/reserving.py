@@ -27,7 +27,7 @@ from core.ledger.bodies import slots
 from core.ledger.claims import time_unless_frozen
 from core.ledger.digests import digest_of
 from core.ledger.schedules import Schedule
-from core.privacy.amounts import write_share
+from core.privacy.amounts import format_figure, write_share
 from core.privacy.budget import Terms, admits, smallest_change
 from core.privacy.caps import part_of_draws
 from core.privacy.draws import least_draws, most_draws
@@ -177,19 +177,29 @@ def price(job: Job, schedule: Schedule, terms: Mapping[str, Terms]) -> None:
 
 def _admit(job: Job, balances: Sequence[tuple[str, Balance]]) -> None:
     """Refuse a job that does not fit each of its accounts, its allowance with it; say if it would without."""
-    for account_id, held in balances:
-        refusal = _refusal(held, job.chunks[account_id][-1], job.allowance[account_id], whose_of(job, account_id))
-        if refusal is None:
-            continue
-        bare = all(_fits(other, job.chunks[other_id][-1]) for other_id, other in balances)
-        if not bare:
-            raise refusal
-        raise type(refusal)(
-            f"{refusal.detail} With retry_allowance 0 it fits as it is: a worker lost with a chunk then fails the job.",
-            FieldError("/retry_allowance", "give 0 and the job fits"),
-            retry_after_seconds=refusal.retry_after_seconds,
-            **refusal.facts,
-        )
+    found = (
+        _refusal(held, job.chunks[account_id][-1], job.allowance[account_id], whose_of(job, account_id))
+        for account_id, held in balances
+    )
+    # The tightest account: a price that fits another one alone would be refused again.
+    refusal = min((one for one in found if one is not None), key=_fitting_share, default=None)
+    if refusal is None:
+        return
+    if not all(_fits(held, job.chunks[account_id][-1]) for account_id, held in balances):
+        raise refusal
+    raise type(refusal)(
+        f"{refusal.detail} With retry_allowance 0 it fits as it is: a worker lost with a chunk then fails the job.",
+        FieldError("/retry_allowance", "give 0 and the job fits"),
+        retry_after_seconds=refusal.retry_after_seconds,
+        **refusal.facts,
+    )
+
+
+def _fitting_share(refusal: BudgetExhausted | BudgetReserved) -> float:
+    """Return the share of its price at which a refused job would fit; 1 where it only has to wait."""
+    if isinstance(refusal, BudgetReserved):
+        return 1.0
+    return float(str(refusal.facts.get("fits_at_share", "0")))
 
 
 def whose_of(job: Job, account_id: str) -> str:
@@ -242,13 +252,18 @@ def _refusal(
     mu, rho = short.mu * sqrt(part), short.rho * part
     return BudgetExhausted(
         f"The job asks {short.required} % of {whose}; {short.available} % is left. "
-        f"It would fit at {short.share:.4g} of its price, for example as mu {mu:.4g}.",
+        f"It would fit at {_below(short.share, 4)} of its price, for example as mu {_below(mu, 4)}.",
         required_budget_share=write_share(short.required),
         available_budget_share=write_share(short.available),
-        fits_at_share=f"{short.share:.6g}",
-        fits_at_rho=f"{rho:.6g}",
-        fits_at_mu=f"{mu:.6g}",
+        fits_at_share=_below(short.share, 6),
+        fits_at_rho=_below(rho, 6),
+        fits_at_mu=_below(mu, 6),
     )
+
+
+def _below(figure: float, digits: int) -> str:
+    """Return a figure rounded down: as it is shown, the job fits."""
+    return format_figure(figure * (1 - 1e-9), "down", digits=digits)
 
 
 def _fits(account: Balance, cost: Sequence[int]) -> bool:

@@ -141,6 +141,20 @@ class TestCaps:
         assert stale.json()["code"] == "precondition-failed"
         assert admin.put(place, json=three, headers={"If-Match": "*"}).status_code == 200
 
+    def test_a_refusal_by_budget_and_cap_names_a_price_that_fits_both(
+        self, service: Service, admin: httpx.Client, fresh: dict[str, Any]
+    ) -> None:
+        analyst, who = service.someone("analyst")
+        cap = {"budget_cap": {"budget_share": "0.2"}}
+        assert admin.put(f"/v1/datasets/{fresh['id']}/access/{who['principal']}", json=cap).status_code == 201
+        assert submit(admin, job(fresh["id"], privacy={"budget_share": "0.3"})).status_code == 202
+        large = job(fresh["id"], privacy={"mu": "5"}, retry_allowance=0)
+        refused = submit(analyst, large).json()
+        assert refused["code"] == "privacy-budget-exhausted"
+        assert "budget cap" in refused["detail"]
+        accepted = submit(analyst, large | {"privacy": {"mu": refused["fits_at_mu"]}})
+        assert accepted.status_code == 202, accepted.text
+
     def test_wrong_caps(self, service: Service, admin: httpx.Client, fresh: dict[str, Any]) -> None:
         _, who = service.someone("analyst")
         place = f"/v1/datasets/{fresh['id']}/access"

@@ -138,13 +138,18 @@ def test_a_burn_down_without_its_beginning_starts_at_what_was_left_then() -> Non
     assert drawn.line.startswith("M4.00 60.00 H")
 
 
-def _offered(share: str, ratio: float | None, *, asked: bool = False) -> CurvePointView:
-    told = {"mu": "1", "epsilon_alone": "1", "budget_share": share, "asked": asked, "fits": True}
+def _offered(share: str, ratio: float | None, *, asked: bool = False, fits: bool = True) -> CurvePointView:
+    told = {"mu": "1", "epsilon_alone": "1", "budget_share": share, "asked": asked, "fits": fits}
     return CurvePointView.model_validate(told | {"ratio": ratio, "lowest": ratio, "highest": None})
 
 
 def test_a_curve_shows_the_asked_price_and_marks_what_does_not_fit() -> None:
-    points = [_offered("0.05", 2.0), _offered("0.1", 1.5, asked=True), _offered("0.2", 1.2), _offered("0.9", 1.01)]
+    points = [
+        _offered("0.05", 2.0),
+        _offered("0.1", 1.5, asked=True),
+        _offered("0.2", 1.2, fits=False),
+        _offered("0.9", 1.01, fits=False),
+    ]
     drawn = line_charts.curve(points, "0.15")
     assert drawn is not None
     assert drawn.x_ticks[-1].text == "20", "five times the asked price at most: the dearest is in the table"
@@ -152,3 +157,10 @@ def test_a_curve_shows_the_asked_price_and_marks_what_does_not_fit() -> None:
     assert (drawn.off_from, drawn.off) == ("75.00%", "25.00%")
     assert drawn.line.count("L") == 2
     assert line_charts.curve([_offered("0.1", None, asked=True)], "1") is None
+    capped = line_charts.curve(points, "0.85")
+    assert capped is not None
+    assert capped.off_from == "75.00%", "between the last price that the cap admits and the first that it does not"
+    tighter = [one.model_copy(update={"fits": one.budget_share == "0.05"}) for one in points]
+    capped = line_charts.curve(tighter, "0.85")
+    assert capped is not None
+    assert (capped.off_from, capped.off) == ("37.50%", "62.50%")
