@@ -174,7 +174,7 @@ class BoundedProtocol(H11Protocol):
             self._look_again(self.transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
-        """Be content: the client takes its answer."""
+        """Stop the timer for slow clients: this one takes its answer."""
         super().resume_writing()
         if self._write_timer is not None:
             self._write_timer.cancel()

@@ -198,7 +198,7 @@ class Attempt(Form):
 
 
 class Reconciled(Place):
-    """A reconciliation, or an owner's word on one, with the time in which payments may be missing."""
+    """A ledger entry of a reconciliation or of its acceptance, with the time in which payments may be missing."""
 
     kind: str
     since: Seconds | None = None

@@ -59,7 +59,7 @@ class Signed:
 
     @property
     def places(self) -> dict[int, str]:
-        """The ledger's entries that it names: their hashes by number; 0 is the place before the first."""
+        """Hashes of the ledger's entries that the text names, by number; 0 is the place before the first entry."""
         if isinstance(self.told, FederatedCertificate):
             return {}
         named = [self.told] if isinstance(self.told, Head) else entries_of(self.told)

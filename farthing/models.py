@@ -263,7 +263,7 @@ class Model:
 
 
 def _parts(rows: Iterable[Mapping[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    """Yield rows in requests of a size that the service takes; one empty request where there are none."""
+    """Yield rows in parts that are small enough for one request; yield one empty part if there are no rows."""
     part: list[dict[str, Any]] = []
     letters = 0
     for row in rows:

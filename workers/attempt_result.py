@@ -84,7 +84,7 @@ def losses(run: Run) -> list[tuple[Claim, AttemptResult]]:
 
 
 def said(run: Run) -> str:
-    """Return the endings of the children of a run with a site's session, for the session that concludes from all."""
+    """Return how this session's children ended; one session reads this from all sites and concludes."""
     words = {attempt_result(run, child).value for child in run.children}
     flags = {word for word, raised in ((_CANCEL, run.cancel), (_OVER_LIMIT, run.over_limit)) if raised}
     return ",".join(sorted(words | flags))

@@ -1,9 +1,9 @@
-"""A follower: one more process of a job, `python -m workers.rank PARENT [PIPE]`, ordered and held by standard input.
+"""A follower: one more process of a job, `python -m workers.rank PARENT [PIPE]`.
 
-Its parent is the trainer, which leads, or, on other machines, `workers.torchrun_entry`. It dies with its parent and
-with its leader, whichever notices first: the kernel, the pipe, or the talk. It draws no noise, knows no ledger and
-writes nothing; its exit status says how it ended, and PIPE takes as much of why as a trainer may tell
-(`workers.incident`).
+Its parent is the trainer, which leads; on other machines it is `workers.torchrun_entry`. The parent sends the order
+through standard input and keeps it open. The follower ends when its parent or its leader ends: the kernel, standard
+input or the group's messages show it that. It draws no noise, has no access to the ledger and writes nothing. Its exit
+status gives its outcome. Of a failure it writes to PIPE only the details that `workers.incident` allows.
 """
 
 import os

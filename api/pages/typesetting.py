@@ -1,4 +1,4 @@
-"""Documents as PDF, typeset by Typst: tagged for screen readers, from data alone."""
+"""Documents as PDF with tags for screen readers. Typst sets them from one template; a document is data, not markup."""
 
 from pathlib import Path
 from typing import Final

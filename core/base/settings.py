@@ -150,7 +150,7 @@ class ServiceSettings(BaseSettings):
     head_seconds: float = Field(default=20.0, gt=0, description="until a connection has sent the head of a request")
     stream_seconds: float = Field(default=3600.0, gt=0, description="then an event stream ends; clients go on after it")
     place_seconds: float = Field(default=20.0, ge=0, description="the most seconds that a request waits for a place")
-    max_connections: int = Field(default=1000, ge=8, description="open ones; then idle ones are closed for new ones")
+    max_connections: int = Field(default=1000, ge=8, description="open at a time; above it, idle ones are closed")
     max_requests: int = Field(default=64, ge=1, description="short requests that are answered at a time")
     max_requests_per_principal: int = Field(default=24, ge=1, description="the same, of one principal or address")
     max_heavy: int = Field(default=4, ge=1, description="long computations that are made at a time")

@@ -196,7 +196,7 @@ def job(session: Session, viewer: Viewer, job_id: str) -> Job | None:
 
 
 def seen_jobs(session: Session, wanted: Iterable[tuple[Viewer, str]]) -> dict[tuple[Viewer, str], Job]:
-    """Return those jobs that exist for their viewers, by viewer and identifier."""
+    """Return the wanted jobs that each viewer may see, by viewer and identifier."""
     found: dict[tuple[Viewer, str], Job] = {}
     for viewer, ids in _by_viewer(wanted).items():
         jobs = session.execute(select(Job).where(Job.id.in_(ids), sees_job(viewer))).scalars()

@@ -52,7 +52,7 @@ class Products(Frozen):
     hidden: tuple[bool, ...] = Field(description="of each column, whether the noise hides its variance")
     correlations: tuple[float, ...] = Field(description="of pairs, row after row")
     influences: tuple[float, ...] = Field(
-        description="means of squared influences, up to the cap; see `InfluenceSquares`"
+        description="means of squared influences, each cut to the cap; see `InfluenceSquares`"
     )
     influence_deviation: float
     cap: float = Field(description="of squared influences, which are measured as parts of it")

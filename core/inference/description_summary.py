@@ -136,7 +136,7 @@ def _within(column: Scalar, sums: Sums, size: int, level: float, about: About) -
 
 
 def _cells(found: Counts, size: int, level: float, about: About) -> Iterator[tuple[int, Line]]:
-    """Yield the share of each cell, and its number of these records."""
+    """Yield the place of each cell, with the share and the number of records in it and both intervals."""
     numbers = list(figures.counted(found, size, level))
     # Not strict: records without a value are counted last, and have no share.
     for place, (share, number) in enumerate(zip(figures.shares(found, size, level, about), numbers, strict=False)):

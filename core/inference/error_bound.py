@@ -75,7 +75,7 @@ class ErrorBound(Frozen):
     ended_by: str = Field(description="why the method ended: rounds, budget, small_gradient, step_cap, ...")
     quantity: str = Field(description="the bounded quantity: excess_risk or gradient_norm, in encoded units")
     value: float | None = Field(description="null: nothing is claimed")
-    confidence: float | None = Field(description="of the claim, over the method's own noise; null: nothing is claimed")
+    confidence: float | None = Field(description="probability of the claim over the noise; null: nothing is claimed")
     conditions: tuple[str, ...] = Field(default=(), description="assumptions of the claim that nobody has checked")
     variant: str = Field(description="which form of the method made it, as `printed`, `calibrated` or `scheduled`")
     second_order: SecondOrder | None = Field(default=None, description="of methods that look for such a point")

@@ -59,7 +59,7 @@ def predict(
     if level is not None:
         raise Invalid(
             "A network's predictions have no intervals.",
-            FieldError("/level", "no error is known of them; leave it out"),
+            FieldError("/level", "leave it out: the error of a prediction is not known"),
         )
     values = np.array(encoded_rows(released.design, rows), dtype=np.float32)
     made = run(_session(_Key(model_id, released)), released, values)

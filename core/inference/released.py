@@ -36,7 +36,7 @@ class Flags(Frozen):
     eigenvalues_floored: int = Field(description="of both matrices of the covariance together")
     curvature_floored: int
     score_floored: int
-    optimizer_floored: int = Field(description="of the last Newton step's Hessian")
+    optimizer_floored: int = Field(description="eigenvalues of the last Newton step's Hessian")
     slow_directions: int = Field(
         description="directions in which the steps had not forgotten their start, going by the noised Hessian: the "
         "estimate still leans towards the start there, and intervals may be too short"

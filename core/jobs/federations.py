@@ -173,7 +173,7 @@ def put_back(session: Session, job: Job, at: float, outcome: Literal["drained", 
 
 
 def end_all(session: Session, job: Job, at: float, code: str, *, charge: Charge) -> None:
-    """Fail a federated job, whose lock the caller holds, and every remaining site, with one code."""
+    """Fail a federated job and all remaining sites with the same code; the caller holds the job's lock."""
     for client in _by_scope(_live(clients_of(session, job.id, lock=True))):
         end_failed(session, client, at, code, charge=charge)
     end_failed(session, job, at, code, charge="spent")

@@ -1,10 +1,11 @@
-"""The text of the rules by which chains are verified, as a digest: marks made under other rules do not count.
+"""A digest of the rules by which the service verifies chains; a mark made under other rules does not count.
 
-A mark vouches for entries that nobody follows again soon. If this code refuses an entry that the code of before took,
-a mark of before would hide it. The key of marks therefore follows from the sources that decide whether an entry
-follows. Comments and docstrings decide nothing, and the rest of the service neither: most upgrades keep their marks.
+A mark says that the entries before it were verified, so that the service need not verify them again soon. Suppose that
+this code refuses an entry that earlier code accepted: an earlier mark would hide it. The key of marks is therefore
+derived from the source files that decide whether an entry is valid. Comments, docstrings and the rest of the service do
+not enter it, so most upgrades keep their marks.
 
-Where a release changes the rules, `EARLIER` may name the digest of the release before. The author of that change makes
+If a release changes the rules, `EARLIER` may name the digest of the release before. The author of that change makes
 sure that this code leads to the same state for each chain that the earlier code verified (decision 80).
 """
 

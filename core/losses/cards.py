@@ -53,7 +53,7 @@ class LossCard(Frozen):
     score_bound: str | None = Field(description="most of |d loss/d margin|; null where it has none")
     curvature_peak: str | None = Field(description="most of the second derivative in the margin; null: it has no bound")
     weak_convexity: str | None = Field(
-        default="0", description="most of minus the second derivative; 0: convex, null: none before clipping"
+        default="0", description="most of minus the second derivative; 0: convex, null: no bound before clipping"
     )
     concordance: str | None = Field(description="least gamma of |f'''| <= gamma f''; null where there is none")
     assumptions: tuple[Assumption, ...]

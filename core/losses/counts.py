@@ -62,7 +62,7 @@ class CutPoisson(Frozen):
 
 
 class Centres(NamedTuple):
-    """C/mu and d/(v mu) at rising log means, shape (PLACES,) each; constant beyond both ends."""
+    """At rising log means `margins`: C/mu in `ratios`, d/(v mu) in `bends`. Shape (PLACES,); constant beyond both."""
 
     margins: Array
     ratios: Array

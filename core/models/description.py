@@ -37,7 +37,7 @@ class DescriptionModel(Frozen):
         default=(0.25, 0.5, 0.75), description="rising"
     )
     bins: Annotated[int, Field(ge=2, le=MOST_EDGES)] = Field(
-        default=20, description="of a histogram without edges, over what the look finds of the column"
+        default=20, description="intervals of a histogram without edges, over the range that the look finds"
     )
     edges: dict[Name, Edges] = Field(
         default_factory=dict,

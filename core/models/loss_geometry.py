@@ -51,9 +51,10 @@ def smoothness(loss: Loss, weights: Weights, longest: float) -> float | None:
 
 
 def weak_convexity(loss: Loss, weights: Weights, longest: float) -> float | None:
-    """Return L1-tilde: a unit's loss plus half of it times |theta|^2 is convex; 0 for convex losses, None: unknown.
+    """Return L1-tilde: a unit's loss plus (L1-tilde/2) |theta|^2 is convex; 0 for a convex loss, None if unknown.
 
-    Arguments are those of `smoothness`. Losses of several margins or of an unknown scale are convex in all of them.
+    Arguments are those of `smoothness`. A loss of several margins is convex in all of them together. A loss of an
+    unknown scale is convex in margin and scale together.
     """
     bent = loss.clipped_weak_convexity(_slope(weights, longest)) if isinstance(weights, Clip) else loss.weak_convexity
     return None if bent is None else bent * longest_square(weights, longest)

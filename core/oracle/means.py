@@ -23,10 +23,14 @@ def told_by(answer: Answer) -> bytes:
 
 
 def heard(content: bytes, shape: torch.Size) -> Answer:
-    """Return another client's answer, of the shape of one's own.
+    """Return the answer in another site's message.
+
+    Args:
+        content: the message, as `told_by` makes it.
+        shape: of this site's own answer, which the other one must have.
 
     Raises:
-        PeerLost: it is none.
+        PeerLost: the message has another length, a number that is not finite, or a negative scale.
     """
     values = content[_SCALE.size :]
     if len(values) != shape.numel() * _NUMBER_BYTES:

@@ -46,7 +46,7 @@ def _away(planned: PlannedJob, released: Released) -> str | None:
 
 
 def _encoding_misfit(planned: PlannedJob, released: Released | ReleasedNetwork) -> str | None:
-    """Say in which column two designs differ first."""
+    """Name the first difference of two designs: target, columns, intercept or terms; None: they are equal."""
     wanted, found = planned.design, released.design
     if found == wanted:
         return None

@@ -58,7 +58,7 @@ class ReachedExcess(Frozen):
     predicted: float | None = Field(description="of the plan that is shown; null: nothing is promised of it")
     met: bool = Field(description="whether that is at most what is wanted")
     mu: str | None = Field(description="the smallest at this number of units; null: none is enough")
-    rho: str | None = Field(description="the same in zero-concentrated terms")
+    rho: str | None = Field(description="that budget in zero-concentrated terms")
     units: int | None = Field(description="the smallest number at the shown privacy target; null: none is enough")
 
 

@@ -121,10 +121,10 @@ def _difference(found: Column, wanted: Column) -> str:
 
 
 def _refuse_unfederated(spec: JobSpec) -> None:
-    """Refuse what clients cannot do together.
+    """Refuse a job that several sites cannot run together.
 
     Raises:
-        Invalid: they cannot.
+        Invalid: names each such field.
     """
     wrong = []
     if not spec.optimizer.federates:

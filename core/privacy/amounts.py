@@ -82,7 +82,7 @@ def _refuse_above_one(share: Decimal | None, whole: str) -> None:
 
 
 def write_share(percent: Decimal) -> str:
-    """Write per cent as a share from 0 to 1 with the same digits; a figure that rounding made negative becomes 0."""
+    """Write a percentage as a share from 0 to 1, with the same digits; write 0 if rounding made it negative."""
     return write_figure(max(percent, Decimal(0)).scaleb(-2))
 
 

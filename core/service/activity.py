@@ -34,7 +34,7 @@ def page(context: Context, caller: Caller, dataset_id: str, after: str | None, l
     with context.database.read() as session:
         dataset = find_dataset(session, caller, dataset_id)
         if dataset.owner_id != caller.id and caller.role not in {"auditor", "admin"}:
-            raise Forbidden("Only the owner of this dataset, an auditor or an admin sees what was done with it.")
+            raise Forbidden("Only the owner of this dataset, an auditor or an admin may see its activity.")
         return _views(session, context, caller, activity.lines(session, dataset, after, limit))
 
 

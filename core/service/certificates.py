@@ -146,7 +146,7 @@ def _of_clients(session: Session, issuer: str, job: Job, grid_seconds: float, le
 
 
 def _of_scope(session: Session, job: Job, ledger: Trusted) -> dict[str, Any]:
-    """Return what the certificate of a job, or a client, says of the scope that paid."""
+    """Return the members of a certificate about one scope: dataset, terms, payments, promise, software and ledger."""
     scope = session.get_one(Scope, job.scope_id)
     dataset = session.get_one(Dataset, job.dataset_id)
     terms = terms_of(session.get_one(Account, scope.id))

@@ -46,7 +46,7 @@ def find(session: Session, context: Context, caller: Caller, model_id: str) -> t
     if model.approval == RETRACTED:
         raise ModelRetracted(
             "This model was taken back by the submitter of its job or by an owner of the data. Its job, report and "
-            "charges stay; a clone of the job pays anew."
+            "charges stay. To train it again, clone the job; the clone pays again."
         )
     releases.refuse_changed(session, model, job)
     return found

@@ -1,4 +1,4 @@
-"""Use cases of trained models as a list: which of them exist for a caller, what they come from, how long they stay."""
+"""Use cases of trained models: list those that a caller may see, with origin and expiry, and take one back."""
 
 from sqlalchemy.orm import Session
 
@@ -68,7 +68,7 @@ def retract(context: Context, caller: Caller, model_id: str) -> TrainedModel:
         if model.approval != RETRACTED:
             models.find(session, context, caller, model_id)
             if model.approval not in OPEN:
-                raise Conflict(f"This release is {model.approval}, and nobody reads it: only an open one is retracted.")
+                raise Conflict(f"This release is {model.approval}. Only a release that can be read can be retracted.")
             # Under the model's lock, on which a new job about it waits, and then finds it gone.
             if model.id in subjects.live(session):
                 raise Conflict("A job about this model has not ended: wait for it, or cancel it, and retract then.")

@@ -68,7 +68,7 @@ def bury(context: Context, dataset_id: str) -> None:
 
 
 def compare(context: Context) -> list[str]:
-    """Return in what the ledger is behind its witness; empty where it is not.
+    """Return a sentence for each problem with ledger or witness; an empty list: the ledger is not behind its witness.
 
     Raises:
         NotReady: the witness does not answer.

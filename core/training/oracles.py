@@ -60,7 +60,7 @@ def filter_on(
     charged: Mapping[Event, int] = _NOTHING,
     stop: Callable[[], bool] = lambda: False,
 ) -> LedgerFilter:
-    """Return a filter that goes on after so many chunks; see `LedgerFilter`, and `StreamFilter` for a stream's."""
+    """Return the filter that pays for all chunks but the first `begun`; a `StreamFilter` for a stream's method."""
     sampling, schedule = planned.spec.optimizer.sampling(planned.facts), planned.schedule
     draws = count_of(planned)
     if not isinstance(sampling, StreamSampling):

@@ -1,6 +1,6 @@
-"""One small sum of a job's own kind on its device, of made-up records, before any record is opened.
+"""A trial on the job's GPU before a record is opened: one small sum of the job's kind, over made-up records.
 
-Nothing is read, drawn or paid here, so a GPU that cannot compute the job costs the job nothing.
+The trial reads, draws and pays nothing. A GPU that cannot compute the job therefore costs the job nothing.
 """
 
 from typing import Final

@@ -23,8 +23,8 @@ class Errors(Frozen):
     """Inputs of an estimate's error; every figure is public."""
 
     dimension: Annotated[int, Field(ge=1)]
-    batch: Positive = Field(description="b1")
-    difference_batch: Positive = Field(description="b2")
+    batch: Positive = Field(description="b1, of a fresh gradient")
+    difference_batch: Positive = Field(description="b2, of a difference")
     spread: Annotated[float, Field(ge=0)] = Field(description="of a unit's gradient around the mean one, or the clip G")
     difference_spread: Annotated[float, Field(ge=0)] = Field(
         description="of a unit's difference, over the distance, around the mean one, or the smoothness M"

@@ -58,7 +58,7 @@ class SpiderFigures(AbstractSettings):
         default=1, description="number of passes over the records; more than one says nothing about a population"
     )
     clip: Positive | None = Field(
-        default=None, description="G, to which each unit's gradient is clipped; null: its bound"
+        default=None, description="G, the longest gradient of a unit after clipping; null: the loss's bound"
     )
     smoothness: Positive | None = Field(
         default=None, description="M, of one unit's loss; null: the loss's own. Changes are cut to M times the distance"

@@ -39,9 +39,10 @@ class Problem(Protocol):
         rows: Tensor | None = None,
         included: Tensor | None = None,
     ) -> Tensor:
-        """Return the sum over records of their clipped answers, int64, in steps: parts of it, rounded and added.
+        """Return the sum over records of their clipped answers, int64, in steps.
 
-        Parts are those of `core.privacy.facts`, and err by what the lattice charges.
+        The records are in parts, see `core.privacy.facts`. Each part is summed and rounded, and the integers are added.
+        `core.mechanisms.lattice` charges for the rounding error.
 
         Args:
             question: the sum to make; gradients, for a question about their norm or a choice by it.
@@ -50,12 +51,13 @@ class Problem(Protocol):
             step: a power of two, such that all records together stay below 2^61 steps.
             other: float64, shape (p,): the second point of a question about two; None for others.
             rows: int64 indices to read, shape (m,), m public; default all. Parts are then parts of this list.
-            included: bool, shape (n,), or (m,) for a list: records left out are read and count as zero. In a list zeros
-                stand in its place before any arithmetic, as in that of an excluded row: the sum is a function of what
-                the list's slots hold, and does not tell one from the other.
+            included: bool, shape (n,), or (m,) for a list. False: the record is read and counts as zero. In a list,
+                zeros take the place of such a record, and of an excluded row, before any arithmetic. The sum therefore
+                does not depend on which of the two a slot holds.
 
         Returns:
-            The shape of what is summed, symmetric for a curvature, (K, p) for a list; where the records are.
+            A tensor on the records' device, of the shape of one record's answer; (K, p) for a list of points. The sum
+            of curvatures is symmetric.
         """
 
 

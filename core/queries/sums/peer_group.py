@@ -104,7 +104,7 @@ class DistributedPeerGroup:
         """Return the next message of another client.
 
         Raises:
-            PeerLost: it has gone, sends nothing in time, or somebody else speaks for it.
+            PeerLost: the client has left, sends nothing in time, or sends too long a message or a wrong tag.
         """
         ensure(place != self.place, "nobody sends to himself")
         size = int.from_bytes(self._take(place, _LENGTH_BYTES), "big")

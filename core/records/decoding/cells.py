@@ -48,12 +48,12 @@ class RawCells(Protocol):
 
 
 def convert(column: Scalar, cells: pa.Array, raw: RawCells | None = None) -> tuple[npt.NDArray[Any], ColumnReport]:
-    """Return the canonical values of a column's cells, shape (rows,), and what was done to them.
+    """Return a column's canonical values, shape (rows,), and counts of the cells that were changed or missing.
 
     Args:
         column: the declaration.
         cells: an Arrow array of a type that `core.records.decoding.checks` lets through for this column.
-        raw: is given the cells as they were read.
+        raw: receives the cells as they were read.
     """
     if pa.types.is_string_view(cells.type):
         cells = cells.cast(pa.string())  # few functions take views

@@ -243,7 +243,7 @@ class CertifiedClippedSgd(AbstractSettings):
 
     @property
     def chunk(self) -> int:
-        """Steps that a chunk of the schedule stands for."""
+        """The number of steps in a chunk of the schedule."""
         assert self.steps is not None, "plan first"
         # Rounded up: there are then no more chunks than PAYMENTS.
         return -(-self.steps // PAYMENTS)

@@ -59,7 +59,7 @@ class AdaptiveGradientDescent(AbstractSettings):
         default="corrected",
         description="paper: the printed noise, C = 1 and its radius, charged as it should be",
     )
-    multiple: PositiveNumber | None = Field(default=None, description="C; null: 2, for which the descent is proved")
+    multiple: PositiveNumber | None = Field(default=None, description="C; null: 2, for which descent has a proof")
     radius_rule: Literal["exact", "paper"] | None = Field(
         default=None, description="rule of q; null: exact, the quantile of the length of a normal vector"
     )

@@ -79,7 +79,7 @@ class ProximalConstants:
         return max(self.weak_convexity, self.least_weight(self.start_gap))
 
     def least_weight(self, target: float) -> float:
-        """Return target^((2-kappa)/kappa)/(2 gamma^2), with which a round's error is as small as a target needs."""
+        """Return target^((2-kappa)/kappa)/(2 gamma^2), a weight whose rounds err little enough for the target."""
         # By logarithms: kappa may be 1000, and powers of figures would overflow.
         return _exp(self.condition.flatness * log(target) - log(2) - 2 * log(self.condition.gamma))
 

@@ -83,11 +83,11 @@ def planned_shape(facts: Facts, mu: float) -> Shape:
 
 
 def steady_floor(gradient: Gradient, facts: Facts) -> float:
-    """Return a floor at which noise moves no prediction by more than a part of an unknown scale.
+    """Return an eigenvalue floor: at it, a step's noise moves a prediction by `STEADY_PART` of an unknown scale.
 
-    The noise of a step is in proportion to the current scale, and what it adds to residuals raises the next one: if it
-    adds as much as the scale itself, both grow without end. With the noise s of a gradient's coordinate and features of
-    norm t, a step at this floor moves a prediction by about s t/floor scales.
+    A step's noise is proportional to the current scale. It adds to the residuals, and larger residuals raise the next
+    scale. If the noise adds as much as the scale itself, both grow without end. With noise s of a gradient's
+    coordinate, and features of norm t, a step at this floor moves a prediction by about s t/floor scales.
     """
     deviation = gradient.sigma * gradient.sensitivity(facts)
     return deviation * sqrt(required_curvature_bound(facts)) / STEADY_PART

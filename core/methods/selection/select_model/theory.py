@@ -46,7 +46,7 @@ class SelectModelFigures(AbstractSettings):
     hessian_smoothness: Positive | None = Field(default=None, description="rho, where gamma_star is left out")
     failure: Annotated[float, Field(gt=0, lt=1)] = Field(default=0.05, description="omega, of the whole selection")
     clip: Positive | None = Field(
-        default=None, description="G, to which each unit's gradient is clipped; null: its bound"
+        default=None, description="G, the longest gradient of a unit after clipping; null: the loss's bound"
     )
     smoothness: Positive | None = Field(
         default=None, description="M, to which each unit's Hessian is shortened in operator norm; null: the loss's own"
