@@ -313,8 +313,11 @@ def complete_records(released: Released) -> dict[str, Any] | None:
     if learned is None or learned.complete is None or learned.complete_deviation is None:
         return None
     reach = float(ndtri((1 + released.level) / 2)) * learned.complete_deviation
-    middle, low, high = (min(max(learned.complete + step, 0.0), float(released.units)) for step in (0.0, -reach, reach))
-    return {"estimate": middle, "interval": (low, high), "level": released.level}
+    # The estimate is cut to what counts can be before the interval is laid around it. That brings it nearer to the
+    # true count, so that the interval covers as often, and none is of width zero.
+    middle = min(max(learned.complete, 0.0), float(released.units))
+    interval = (max(middle - reach, 0.0), min(middle + reach, float(released.units)))
+    return {"estimate": middle, "interval": interval, "level": released.level}
 
 
 def methods_paragraph(released: Released) -> str:

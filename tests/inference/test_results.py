@@ -335,6 +335,11 @@ def test_texts_call_n_what_was_declared_since_nobody_counted_excluded_records() 
     said = "8,000 declared, 4,700 of them complete (95 % interval 4,661 to 4,739, counted with noise)"
     assert said in methods_paragraph(counted)
     assert said in " ".join(text_of(document({**shown, **summary(counted)})).split())
+    above = checks.model_copy(update={"learned": learned.model_copy(update={"complete": 8060.0})})
+    said = "8,000 declared, 8,000 of them complete (95 % interval 7,961 to 8,000, counted with noise)"
+    assert said in methods_paragraph(released(units=8000, checks=above)), (
+        "noise says more than there are: no width of zero"
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
