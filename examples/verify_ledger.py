@@ -717,6 +717,8 @@ def verify(lines: Iterable[str]) -> Ledger:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:2] in ([], ["-h"], ["--help"]):
+        sys.exit(__doc__)
     try:
         found = verify(Path(sys.argv[1]).read_text(encoding="utf-8").splitlines())
         need(found.heads.issuperset(sys.argv[2:]), "the head that was noted is none of its hashes")

@@ -13,8 +13,8 @@ _SAID: Final = {
 }
 _SAID_OF_ONE: Final = {
     "not identified": "not identified: an alias of others, or no records there, or noise hides it",
-    "separated": "it may be separated: the answers do not exclude that an outcome is missing among its records or "
-    "among all others, or the estimate is extreme",
+    "separated": "the answers do not exclude that an outcome is missing among its records or among all others, or the "
+    "estimate is extreme",
     "too few events": "fewer than ten records of its class, or of the baseline's, for each of its coefficients were "
     "counted, with noise",
     "clipped": "the noise hides how far a few large residuals move this mean: declare tighter bounds of the target, "

@@ -182,7 +182,7 @@ def test_a_withheld_interval_is_not_drawn_and_its_words_claim_no_more_than_the_a
     assert not age.of_class("c-thick")
     assert not age.of_class("bare")
     assert "no standard error, interval or test" in age.cells
-    assert "it may be separated" in age.cells[0], "what is wrong stands beside it"
+    assert "the answers do not exclude" in age.cells[0], "what is wrong stands beside it"
     assert all(one.of_class("bare") and one.of_class("c-thick") for one in others)
     ticks = re.findall(r'<text class="c-text"[^>]*>[^0-9<]?([^<]+)<', text)
     assert 0 < max(map(float, ticks)) < 10, "nor does it stretch the axis"
