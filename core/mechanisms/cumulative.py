@@ -80,7 +80,7 @@ class CumulativeTable:
 
     @property
     def rounded(self) -> float:
-        """Largest total variation between the drawn law and that of the masses: 2^-128 a value.
+        """Bound on the total variation between the drawn law and that of the masses: 2^-128 a value.
 
         Each of the values is off by less, and an event's probability is a difference of two of them.
         """

@@ -54,7 +54,7 @@ def least_eigenvalue(matrix: NDArray[np.int64], cap: float) -> int:
 
 
 def eigenvalue_error(dimension: int, cap: float) -> int:
-    """Return the largest difference between a least eigenvalue and the integer computed for it, as an integer."""
+    """Return a bound on the difference of a least eigenvalue and the integer computed for it, as an integer."""
     return ceil(1.5 * _tolerance(dimension, cap) * (1 + 2.0**-20)) + 1
 
 

@@ -2,11 +2,11 @@
 
 Index k is drawn with probability in proportion to exp(-s_k / P), for integer scores s_k and a public float P > 0, taken
 as the rational number that it is. Let no score move by more than D between neighbours. The logarithm of a probability
-then moves by (s_k - s'_k)/P plus an amount that is the same for all k. Its range over k is at most 2 D/P (Durfee and
-Rogers 2019; Dong, Durfee and Rogers 2020).
+then moves by (s_k - s'_k)/P plus an amount that is the same for all k. These moves have a range over k of at most 2 D/P
+(Durfee and Rogers 2019; Dong, Durfee and Rogers 2020).
 
 Draw. Scores count from the least of them, which no law of this kind notices. The exponent x_k is a fixed-point number
-with 168 bits after the point, rounded down, and at most 256. The factor exp(-x_k) is a product of one factor for each
+with 168 bits after the point, rounded down, and at most 256. The weight exp(-x_k) is a product of one factor for each
 of its 44 hexadecimal digits, in fixed point with 256 bits. An index is the number of cumulative weights at or below u A
 / 2^256, rounded down, with A the sum of all weights and u of 256 uniform bits. The numbers of random bits and of
 operations thus depend on K alone.

@@ -3,10 +3,10 @@
 The law of scale b gives the integer x the probability tanh(1/(2 b)) exp(-|x|/b); for an integer shift m the ratio of
 two probabilities is at most exp(|m|/b), and nothing else about it is used.
 
-Draw. It is that of G - G', two independent geometric draws, P(G = x) = (1 - q) q^x, q = exp(-1/b). With
-x = sum_i x_i 2^i that probability is a product over the bits of x, so the bits of G are independent, bit i being 1 with
-probability 1/(1 + exp(2^i/b)). There are as many bits as carry 2^7 b; each is 1 where 128 uniform bits are below
-that probability, rounded down to a multiple of 2^-128. The number of random bits depends on b alone.
+Draw. The law is that of G - G', two independent geometric draws, P(G = x) = (1 - q) q^x, q = exp(-1/b). With x = sum_i
+x_i 2^i that probability is a product over the bits of x, so the bits of G are independent, bit i being 1 with
+probability 1/(1 + exp(2^i/b)). There are as many bits as carry 2^7 b; each is 1 where 128 uniform bits are below that
+probability, rounded down to a multiple of 2^-128. The number of random bits depends on b alone.
 
 Distance of one draw from the ideal law, in total variation. Each bit is off by less than 2^-128. Leaving out the bits
 from 2^m on, 2^m >= 128 b, moves G with probability at most exp(-2^m/b) <= exp(-128) < 2^-184. Twice both, for G and G':

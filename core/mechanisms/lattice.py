@@ -82,14 +82,14 @@ def bounded_error_grid(clip: float, units: int, coordinates: int, multiple: floa
 
     Error before the last rounding. By Higham 2002, section 3.1, each coordinate of a part errs by at most gamma_{m+2}
     times the sum of its absolute products, gamma_k = k u / (1 - k u), u = 2^-53. There are at most three roundings for
-    the product's factors and m - 1 additions. (Products that underflow add at most n sqrt(D) 2^-1073 in all.) Its
-    rounding adds half a part step in each of D coordinates. Dividing by the part step, a power of two, loses nothing.
-    Taking norms over the coordinates, the triangle inequality over parts gives E = gamma_{m+2} * n * C' + K * sqrt(D) *
-    part_step / 2.
+    the product's factors and m - 1 additions. (Products that underflow add at most n sqrt(D) 2^-1073 in all.) The
+    part's rounding adds half a part step in each of D coordinates. Dividing by the part step, a power of two, loses
+    nothing. Taking norms over the coordinates, the triangle inequality over parts gives E = gamma_{m+2} * n * C' + K *
+    sqrt(D) * part_step / 2.
 
-    Sensitivity. Let the exact sums of two neighbours differ by at most `multiple` * C'. Both sums err by E, even if the
-    parts without the changed unit differ. Both last roundings err by half a step in each coordinate. The integers thus
-    differ, in steps, by at most (multiple * C' + 2 E) / step + sqrt(D).
+    Sensitivity. Let the exact sums of two neighbours differ by at most `multiple` * C'. Both sums err by at most E,
+    even if the parts without the changed unit come out differently. Both last roundings err by at most half a step in
+    each coordinate. The integers thus differ, in steps, by at most (multiple * C' + 2 E) / step + sqrt(D).
 
     Size. All n terms together are below 2^61 part steps in norm, so no sum of any parts overflows.
 
@@ -125,9 +125,9 @@ def vector_grid(clip: float, units: int, dimension: int, adjacency: Adjacency, d
 
     With a diameter D. All exact terms, an excluded row's zero among them, lie within D' = D / (1 - 2^-10) of one
     another. The caller proves D for the very floats that terms are products of, as `bounded_error_grid` requires of C.
-    Changing a unit thus moves the exact sum by at most D' = (D / C) C': multiple D / C. It lies between 1 and 2, since
-    a term of norm C and an excluded row's zero are two of them. Zeroing a unit is as before: a ball around zero knows
-    nothing of D. Parts and roundings add the same as for all sums.
+    Changing a unit thus moves the exact sum by at most D' = (D / C) C': multiple D / C. It is at most 2, and at least
+    1, since a term of norm C and an excluded row's zero are two of them. Zeroing a unit is as before: a ball around
+    zero knows nothing of D. Parts and roundings add the same as for all sums.
 
     Args:
         clip: C.
@@ -173,20 +173,21 @@ def network_grid(clip: float, part_rows: int, terms: int, dimension: int, adjace
 
     Error of one part, before its truncation. A sum of m terms is a binary tree with the terms for leaves, maybe another
     one in each coordinate. A term d additions deep passes through d roundings there and at most two in its products.
-    One more is for the error of sums over places (`core.queries.sums.network.grams`). Its share of the error is at most
-    gamma_{d+3} of its size, for d <= m - 1 (Higham 2002, section 3.1). Here gamma_k = k u / (1 - k u) <= k c, c = u /
-    (1 - (m + 2) u), u = 2^-24. By Cauchy and Schwarz a coordinate with terms t_i, d_i deep, errs by at most c (sum_i
-    (d_i + 3)^2)^(1/2) (sum_i t_i^2)^(1/2). The terms' squared norms are at most C'^2 each, so all coordinates together
-    err by e = c sqrt(m Q) C' in norm. Here Q is the largest sum_i (d_i + 3)^2 of any tree, about m^3 / 3: e is about
-    .58 of the error with m + 2 roundings of every term; see `deepest_squares`. Products that underflow, or that a
-    processor flushes to zero, add m sqrt(D) 2^-80.
+    One more is for the error of sums over places (`core.queries.sums.network.grams`). The term's share of the error is
+    at most gamma_{d+3} of its size (Higham 2002, section 3.1). Here gamma_k = k u / (1 - k u) <= k c, c = u / (1 - (m +
+    2) u), u = 2^-24, for d <= m - 1. By Cauchy and Schwarz a coordinate with terms t_i, d_i deep, errs by at most c
+    (sum_i (d_i + 3)^2)^(1/2) (sum_i t_i^2)^(1/2). The terms' squared norms are at most C'^2 each, so all coordinates
+    together err by at most e = c sqrt(m Q) C' in norm. Here Q is the largest sum_i (d_i + 3)^2 of any tree, about m^3 /
+    3: e is about .58 of the error with m + 2 roundings of every term; see `deepest_squares`. Products that underflow,
+    or that a processor flushes to zero, add m sqrt(D) 2^-80.
 
     Sensitivity. A term depends on its own record, its slot and public values, and a part's float sum on its terms
     alone. Neighbours thus differ in the one part that holds the changed record's slot; all other parts' integers are
     the same. The exact sums of that part differ by at most `multiple` C', 1 where a unit is zeroed, 2 where it changes.
-    Both float sums err by e, both truncations by less than a part step in each of D coordinates, and both last
-    roundings by half a step. The sum, in steps, is (multiple C' + 2 e + 2 sqrt(D) part_step) / step + sqrt(D). The
-    number of parts does not enter, so a sample larger than planned may be read in two lists.
+    Both float sums err by at most e, both truncations by less than a part step in each of D coordinates, and both last
+    roundings by at most half a step. The integers thus differ, in steps, by at most (multiple C' + 2 e + 2 sqrt(D)
+    part_step) / step + sqrt(D). The number of parts does not enter, so a sample larger than planned may be read in two
+    lists.
 
     Size. All terms together are below 2^61 part steps in norm, so no sum of any parts overflows.
 

@@ -77,8 +77,8 @@ def rate_parts(rate: float) -> int:
 class _Groups:
     """The law of which of eight units are in a sample, each with probability k / 2^64, as a byte, a bit for each.
 
-    A byte with c ones has probability k^c (2^64 - k)^(8 - c) / 2^512. The count is thus the number of the first 255
-    cumulative numerators that a number of 512 uniform bits reaches. Its leading 16 bits nearly always decide.
+    A byte with c ones has probability k^c (2^64 - k)^(8 - c) / 2^512. The drawn byte is thus the number of the first
+    255 cumulative numerators that a number of 512 uniform bits reaches. The leading 16 bits nearly always decide.
 
     Args:
         parts: k in [0, 2^64].
@@ -226,7 +226,7 @@ class ListedSample(NamedTuple):
     Law. Let S be a sample of at most L units without the unit x. Given S, the list puts S and L - |S| paddings into the
     L slots in a uniformly random order. Given S and x, at most L units, x has one of these paddings' places, and the
     order is uniformly random again. With x excluded, "x in the sample" and "x not in it" thus give the same law of the
-    L slots' bytes. The orders are the same, and in one of them x stands in the place of a padding.
+    L slots' bytes. The orders are the same; in the first case x stands in the place of a padding.
     """
 
     rows: NDArray[np.int64]
@@ -239,9 +239,9 @@ def poisson_list(generator: Generator, parts: int, units: int, length: int) -> L
     """Draw a sample with the law of `poisson_mask`, as a list of `length` rows; as a mask where it is larger.
 
     Each step works on arrays of public shapes: groups that may have units in the sample are listed with padding first,
-    then these units are, and then all slots are shuffled. Padding costs as much as the sample: rows from all over the
-    records, which are read and overwritten. Compiled, the same words give the same list, and all loops are as long as
-    these arrays.
+    then these units are, and then all slots are shuffled. A slot of padding costs as much as one of the sample: its
+    row, from all over the records, is read and overwritten. Compiled, the same words give the same list, and all loops
+    are as long as these arrays.
 
     Args:
         generator: the job's own.

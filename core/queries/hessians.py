@@ -136,8 +136,8 @@ class FirstStationary(AbstractScored):
     """The number of the first of K points whose noised score is below a noised threshold, -1 for none, shape (1,).
 
     AboveThreshold, with one positive answer at most. A discrete Laplace law of scale sigma noises the threshold
-    `slack`, one of scale 2 sigma each score. It is (2/sigma)-differentially private for any number of points. See
-    `core.mechanisms.laplace` for the proof.
+    `slack`, one of scale 2 sigma each score. The choice is (2/sigma)-differentially private for any number of points.
+    See `core.mechanisms.laplace` for the proof.
 
     Source: Dwork and Roth (2014), section 3.6.
     """

@@ -156,9 +156,10 @@ class MagnitudeCounts(AbstractCounts):
 class ResidualMagnitudeCounts(AbstractCounts):
     """Shares of records by |v (y - mu)|, their size, in `bins` intervals.
 
-    theta is a point and E an encoding, see `core.queries.reencoded`. Then mu = exp((E x).theta), and v = min(1, M/mu)
-    with M = `rate_cap`. Interval k, from 0, holds sizes from top/r^(k+1) to top/r^k, r = 2^(1/per_octave). The first
-    interval also holds all larger sizes, the last all smaller ones. Sensitivity: see `AbstractCounts`, with one column.
+    theta is a point and E an encoding, see `core.queries.reencoded`. Then mu = exp((E x).theta), with an offset added
+    to the exponent where there is one, and v = min(1, M/mu) with M = `rate_cap`. Interval k, from 0, holds sizes from
+    top/r^(k+1) to top/r^k, r = 2^(1/per_octave). The first interval also holds all larger sizes, the last all smaller
+    ones. Sensitivity: see `AbstractCounts`, with one column.
     """
 
     places: ClassVar = "encoded"

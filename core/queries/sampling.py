@@ -49,8 +49,8 @@ class StreamSampling(Frozen):
     def skips(self, chunks: int) -> bool:
         """Say whether what is lost with a worker is skipped, of a schedule of so many chunks.
 
-        A pass of several batches does the same: later questions continue with the rest. One that has a single chunk is
-        paid and read again, out of the retry allowance.
+        It is skipped where a pass has several chunks: later questions continue with the rest. A pass of a single chunk
+        is paid for and read again, out of the retry allowance.
         """
         return chunks > self.passes
 

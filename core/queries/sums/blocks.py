@@ -22,9 +22,9 @@ On equal processors with equal numbers of threads its float sum is therefore the
 parts of the records contributes the very integers that these parts contribute to the whole.
 
 Compiled sums (`core.queries.sums.passes`) are ordinary summation too. A margin's products, and a part's terms of a
-coordinate or of an entry, are leaves of one tree each. The numbers of rows and of features decide its shape. Adding a
-product is one rounding (a fused multiply-add), one less on every term's way, so the same gamma bounds them. Each part
-is one thread's, and its floats are the same on every processor that runs kernels.
+coordinate or of an entry, are leaves of one tree each. The numbers of rows and of features decide the trees' shapes.
+Adding a product is one rounding (a fused multiply-add), one less on every term's way, so the same gamma bounds them.
+Each part is one thread's, and its floats are the same in any thread and on every processor that runs kernels.
 
 Excluded rows count as zero, as do rows with an entry that is not finite, a norm beyond 2^400, or a target outside the
 loss's domain. Their features, target, weight and norm are overwritten with zeros once. Row i's term depends on record
@@ -32,8 +32,8 @@ i, the points asked about and public shapes only.
 
 Records of a list that are left out are overwritten with the same zeros in the copy that is summed, before any
 arithmetic: they become equal to excluded rows (`core.queries.sums.terms.overwrite`). Where all rows are read under a
-mask their weight is zero. Their number is then zero, and each product a zero of either sign. In a sum that changes at
-most the sign of a zero, and so no integer.
+mask, those left out have weight zero. Their number is then zero, and each product a zero of either sign. In a sum that
+changes at most the sign of a zero, and so no integer.
 """
 
 from abc import ABC, abstractmethod

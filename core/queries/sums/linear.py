@@ -5,17 +5,17 @@ A change of gradients between two points takes one product more, with X still re
 Every term is a number, or a number times x or x x^T, so clipping needs |number| * |x| only and no row is ever
 materialised.
 
-Terms. For the gradient, g_i = score * weight is one float64. The weights give |g_i| |x_i| <= C, or clipping g_i where C
-is below the loss's own bound. They are made once from the very values that enter the products. The term g_i x_i is a
-product of two floats, with an exact norm of at most C (1 + 2^-12), inside the C / (1 - 2^-10) that the lattice charges.
-For its change between two points, g_i is the difference of two such numbers, each clipped to C/|x_i|, rounded once and
-clipped to cap/|x_i|. It is one float64 again, with a term of norm at most the cap (1 + 2^-12), for any rounding before
-the last clip. For the matrices, g_i is curvature * weight, or (score * weight)^2, or weight * |x_i|, with 0 <= g_i
-|x_i|^2 <= bound by clipping. The term g_i x_ij x_ik is a product of three, and the exact terms are positive
-semidefinite of rank one. For the Hessian of any loss g_i = curvature * weight with |g_i| |x_i|^2 <= M by clipping, of
-either sign and still of rank one. For its product with v, g_i = curvature * weight * (x_i.v), one float64 with |g_i|
-|x_i| <= M, for any roundings before the clip. For a slope between two points, g_i itself is the term, clipped to [-B,
-B]. `core.queries.sums.blocks` has the order of addition, its error, and the rule for excluded rows.
+Terms. For the gradient, g_i = score * weight is one float64. The weights are made once from the very values that enter
+the products. They give |g_i| |x_i| <= C; where C is below the loss's own bound, clipping g_i does. The term g_i x_i is
+a product of two floats, with an exact norm of at most C (1 + 2^-12), inside the C / (1 - 2^-10) that the lattice
+charges. For its change between two points, g_i is the difference of two such numbers, each clipped to C/|x_i|, rounded
+once and clipped to cap/|x_i|. It is one float64 again, with a term of norm at most the cap (1 + 2^-12), for any
+rounding before the last clip. For the matrices, g_i is curvature * weight, or (score * weight)^2, or weight * |x_i|,
+with 0 <= g_i |x_i|^2 <= bound by clipping. The term g_i x_ij x_ik is a product of three, and the exact terms are
+positive semidefinite of rank one. For the Hessian of any loss g_i = curvature * weight with |g_i| |x_i|^2 <= M by
+clipping, of either sign and still of rank one. For its product with v, g_i = curvature * weight * (x_i.v), one float64
+with |g_i| |x_i| <= M, for any roundings before the clip. For a slope between two points, g_i itself is the term,
+clipped to [-B, B]. `core.queries.sums.blocks` has the order of addition, its error, and the rule for excluded rows.
 
 Schweppe weights stand inside the loss, phi((y - x.b) v/scale), which is the unweighted loss of v y and v x. Rows and
 targets are therefore scaled once, when the object is made, and all of the above holds for the scaled ones; |v x| <= C

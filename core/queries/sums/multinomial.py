@@ -20,7 +20,8 @@ Terms, of the very floats of a record:
 * score v v^T, v = s kron x: entries s_k s_l x_i x_j, four floats and three roundings; rank one, |v|^2 <= B^2.
 * slope: one float, clamped to [-B, B].
 
-A record with a margin that is not finite has weight zero by selection, as has a slope between equal points.
+A record with a margin that is not finite has weight zero by selection. A slope between equal points is zero by
+selection too.
 """
 
 from itertools import combinations

@@ -44,7 +44,7 @@ def add_parts(units: int, width: int, make: Callable[[], PartSums], *, copied: b
     Args:
         units: number of rows that are read.
         width: d.
-        make: makes a thread's buffers; called once in each.
+        make: makes the sums of one thread; called once in each.
         copied: whether rows are those of a list. Torch copies them in threads of its own, so there are no others.
     """
     threads = 1 if copied else min(torch.get_num_threads(), parts_in(units), units * width // THREAD_NUMBERS)

@@ -8,9 +8,9 @@ min(cap, 2 C).
 Terms. The measured norm is of the very floats of d_i, whatever was rounded on the way to them. The bound makes no
 assumption about the change of gradients: a kink of the network, which may turn a gradient by any angle, is cut too.
 Norms are added up in double precision, where the square of every single-precision number is exact and no square
-underflows. With at most 2^23 numbers the relative error of the measure is within 2^-29. The factor u_i, rounded to the
-rows' precision, is within 2^-23. The exact term's norm is thus at most bound (1 + 2^-22), inside the bound / (1 -
-2^-10) that the lattice charges.
+underflows. With at most 2^23 numbers the measured square is within 2^-29 of the exact one, relatively. The factor u_i,
+rounded to the rows' precision, is within 2^-23. The exact term's norm is thus at most bound (1 + 2^-22), inside the
+bound / (1 - 2^-10) that the lattice charges.
 
 Error. Each coordinate of a term is the product of two floats, one rounding: that of a gradient's sum, or less.
 

@@ -30,14 +30,14 @@ layers of this kind w A, as a vector of layers, has norm at most 2^16.5 C'.
 Error. The products w b of singles are exact in double. A product of matrices is over at most PLACES = 1024 places of r
 >= 1 whole records: one rounding for the product with a, at most PLACES - 1 for additions, gamma_PLACES <= 2^-42. It
 errs by at most 2^-42 sum_i w_i A_i in norm. It is rounded to single precision and added to its part's sum, whose m
-records make at most m such products. That is one rounding, and one for each of the d additions above it. A part's error
-is thus a sum of two. One is that of terms with d + 1 roundings each, d + 2 in rows and outer products; records of one
-product are no deeper than if they were added one by one. The other is at most 2^-41 w A for each record and layer
-(gamma_m of single precision being below 1), over all layers 2^-24.5 C', so m 2^-24.5 C' for a part.
-`core.mechanisms.lattice.network_grid` charges for d + 3 roundings of every term: c sqrt(m Q_3) C' where d + 2 are c
-sqrt(m Q_2) C', c >= 2^-24. With x_i = d_i + 2 of the deepest tree, Q_3 = |x + 1|^2 and Q_2 = |x|^2. Those x_i, 3 to m +
-1 and m + 1 again, have a mean of more than .8 times their root mean square. Hence sqrt(Q_3) >= sqrt(Q_2) + .8 sqrt(m):
-both errors are charged. Numbers that single precision underflows are in its 2^-80, too.
+records make at most m such products. That is one rounding, and one for each of the d additions above it, all of them
+relative to the computed numbers. A part's error is thus a sum of two. One is that of terms with d + 1 roundings each, d
++ 2 in rows and outer products; records of one product are no deeper than if they were added one by one. The other is at
+most 2^-41 w A for each record and layer (gamma_m of single precision being below 1), over all layers 2^-24.5 C', so m
+2^-24.5 C' for a part. `core.mechanisms.lattice.network_grid` charges for d + 3 roundings of every term: c sqrt(m Q_3)
+C' where d + 2 are c sqrt(m Q_2) C', c >= 2^-24. With x_i = d_i + 2 of the deepest tree, Q_3 = |x + 1|^2 and Q_2 =
+|x|^2. Those x_i, 3 to m + 1 and m + 1 again, have a mean of more than .8 times their root mean square. Hence sqrt(Q_3)
+>= sqrt(Q_2) + .8 sqrt(m): both errors are charged. Numbers that single precision underflows are in its 2^-80, too.
 
 (Not done: a product over places in single precision, which would err by gamma_{r T + 1} w A. At a clip of A to 8 C,
 with 16 places and four records a product, its charge takes .8 % more noise, and the clip cuts honest records.)

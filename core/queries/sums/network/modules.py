@@ -51,7 +51,7 @@ _SMALL: Final = 1e-5
 
 @dataclass(frozen=True)
 class Site:
-    """One place where trained parameters met records: its inputs and outputs, and the terms that its slopes give."""
+    """One place where trained parameters met records: its output, and the terms that its slopes give."""
 
     made: Tensor
     terms: Callable[[Tensor], list[LayerTerms]]
@@ -127,7 +127,7 @@ class ForwardPass:
         """Return W x + b on the last axis, with the weight's adapter if it has one."""
         made = functional.linear(x, self.weights[weight], self.weights.get(bias))
         if weight in self.offsets:
-            # Only the first layer is given the very records, whose norms are known.
+            # Only a layer that meets the very records has inputs whose norms are known.
             given = self.given.squares if self.given and x.data_ptr() == self.given.records.data_ptr() else None
             return self._note(
                 made, lambda slopes: _linear_terms(self.offsets[weight], x, slopes, given, bias=bias in self.weights)

@@ -1,17 +1,18 @@
 """Clipped sums of every record's own gradient of a network, by parts of few rows.
 
 One forward and one backward pass of a micro-batch give each layer's inputs a and slopes b, record by record, as floats.
-From those very floats it measures the norm of a record's gradient g_i of all trained parameters. It adds up w_i g_i,
-w_i = min(1, C / |g_i|), by contractions that never hold the un-clipped sum. There is one norm for all parameters. (Wide
-layers that a record meets at few places use an upper bound in double precision, which also bounds the error of the sum
-over places: `core.queries.sums.network.grams`. The text below holds there too.)
+The norm of a record's gradient g_i of all trained parameters is measured from those very floats. Then w_i g_i is added
+up, w_i = min(1, C / |g_i|), by contractions that never hold the un-clipped sum. There is one norm for all parameters.
+(For wide layers that a record meets at few places, the norm is measured from above, in double precision. The sum over
+places is in double precision too, and the measure bounds its error: `core.queries.sums.network.grams`. The text below
+holds there too.)
 
 Terms. Record i adds w_i g_i to the sum, with g_i made of floats: outer products of float vectors, or rows of floats
 (`core.queries.sums.network.terms`). The relative error of the measured norm is within 2^-13, that of w_i, rounded to
 the gradients' precision, within 2^-23. The exact term's norm is thus at most C (1 + 2^-12), inside the C / (1 - 2^-10)
 that the lattice charges. (Where squares underflow, 2^-50 is missing at most, since there are fewer than 2^23
-parameters: no clip is below SMALLEST_CLIP.) Privacy does not depend on the error of g_i: it is a function of record i
-and of public values, and it is clipped.
+parameters: no clip is below SMALLEST_CLIP.) Privacy does not depend on the distance of g_i from the true gradient: g_i
+is a function of record i and of public values, and it is clipped.
 
 Error. In a part of m rows a term passes through at most two roundings for its products and m - 1 for additions. Zeros
 of records left out, and sums continued from one micro-batch to the next, add none.
@@ -20,9 +21,9 @@ of records left out, and sums continued from one micro-batch to the next, add no
 to zero (`core.training.device`), below 2^-126. No sum is made in less than single precision.
 
 Zero by selection. A record has weight zero if it is excluded, not included, or its gradient is not finite (or beyond
-LARGEST). Zeros replace its a and b, or its row, before any product with the weight. Before the pass, zeros overwrite
-features and target of a record that is not included, so that it equals an excluded row
-(`core.queries.sums.network.slots`).
+LARGEST). Before anything is added up, zeros replace its row, or its a and its weighted b. (Where a is the record itself
+it is finite and stays, since zero times it is zero.) Before the pass, zeros overwrite features and target of a record
+that is not included, so that it equals an excluded row (`core.queries.sums.network.slots`).
 
 Same floats. A record's floats depend on that record, the point, its slot, and public shapes alone. Every layer maps
 records one by one. Kernels compute each output from its own inputs in an order that shapes alone determine. The list of
