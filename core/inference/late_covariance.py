@@ -5,19 +5,19 @@ u that is nearly an eigenvector of P and H, with curvature L = u'Hu and f = 1 - 
 iterates keeps a part phi = mean of f^k, k = K - m + 1 .. K, of the distance at which these steps began. Its noise has
 variance scale^2 |Pu|^2 nu, nu = sum over j of (1/m * sum over those k >= j of f^(k - j))^2. Both are computed
 
-* for each eigenvector of the pooled noised Hessian. Noise pushes an eigenvalue away from the others, to first order by
-  twice s^2 sum 1/(l_i - l_j) more than the curvature along its noised eigenvector. (This is the rotation-invariant
+* for each eigenvector of the pooled noised Hessian. Noise pushes an eigenvalue away from the others. To first order it
+  exceeds the curvature along its noised eigenvector by twice s^2 sum 1/(l_i - l_j). (This is the rotation-invariant
   estimator of Bun, Allez, Bouchaud and Potters, 2016.) The shift is subtracted. The remainder is uncertain by the noise
   s of the matrix along the direction; phi^2, nu and the sampling variance are averaged over that law, cut off at zero.
   Couplings between eigenvectors add to it: MIXING.
 * for directions known beforehand, since a direction with little information may be near no noised eigenvector. These
   are each coefficient, and each category's baseline, moved against the first coefficient, the intercept, as the noised
-  Hessian couples them. A coefficient's variance is at least its value with all but the intercept known, at the least
-  curvature that CAUTION standard deviations of noise allow. Where the covariance is below that, it is widened.
+  Hessian couples them. A coefficient's variance is at least its value if all others but the intercept were known, at
+  the least curvature that CAUTION standard deviations of noise allow. Where the covariance is below it, it is widened.
 
-Where the start's part phi along a direction is large, phi^2 times the square of a public plausible radius is added. The
-score matrix is shrunk towards a multiple c of the Hessian, its value where the model is right, as far as its noise
-hides it. All of it is post-processing of noised answers.
+For the part phi that is left of the start along a direction, phi^2 times the square of a public plausible radius is
+added. The score matrix is shrunk towards a multiple c of the Hessian, its value where the model is right, as far as its
+noise hides it. All of it is post-processing of noised answers.
 
 In numpy, since predictions use it too, where there is no torch.
 """
@@ -188,7 +188,7 @@ def _widened(
         directions: along coefficients; each is moved against the first, as the Hessian couples them.
         floor: least curvature along them, in standard deviations of its noise.
         steps: the late steps.
-        noised: noised, not floored.
+        noised: the noised matrices, not floored.
         radius: plausible size of a coefficient.
     """
     coupled = noised.curvature[..., 0, :]

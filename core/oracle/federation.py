@@ -12,8 +12,8 @@ of sites; that of each answer is not.
 
 Lockstep. Before any site pays for a question, the first site sends its point, from which another's may differ by
 rounding (`core.oracle.points`). Each site confirms that it has the same question, in the same round, and can afford it.
-They agree on all other steps of an attempt in the same way. A repeated message is dropped, and one about anything else
-ends the attempt.
+They agree on all other steps of an attempt in the same way. A message of an earlier round is dropped, and one about
+anything else ends the attempt.
 
 Transcripts. Sites keep the means that they received, with the state that the method made of them. Their methods are the
 same, so of two transcripts the longer one begins with the other. A site that has kept less continues from another's
@@ -191,7 +191,7 @@ class SiteFilter:
         """Pay, once everybody says that it is about to answer the same question and affords it.
 
         A site that was asked to stop reports it here, and all stop where it costs no site anything. A site that finds
-        the others gone stops without them.
+        the others gone stops without them, where that costs it nothing.
 
         Raises:
             PeerLost: somebody has gone, or does not afford it, or asks something else; nothing was paid here.

@@ -156,7 +156,7 @@ def noised_mean(
         total: int64, in part steps, of the shape of what is summed, (K, p) for a list of points; only its upper
             triangle is released from a matrix. Of scores, these themselves, shape (K,). Or a vector whose last part is
             floats. A vector that is told is used up: the answer stands where it stood.
-        question: the sum.
+        question: the question that the sum answers.
         facts: its public facts.
         terms: public cap on the number of terms.
         divisor: the public (expected) number of units.

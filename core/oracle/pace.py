@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 def paced(seconds: float, act: Callable[[], T]) -> T:
-    """Return what an act returns, at its deadline: after `seconds`, or where that is passed twice, four times that."""
+    """Return what an act returns, at its deadline: after `seconds`, or twice that where it is missed, and so on."""
     begun = time.monotonic()
     made = act()
     while time.monotonic() > begun + seconds:

@@ -108,7 +108,7 @@ class Simulation:
     def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:
         """Return a noised mean at theta, float64, shape (p,) or (R, p), and for pairs at `other`, shaped likewise.
 
-        A list of points has shape (K, p), and no replicates, since each replicate would choose a different one.
+        A list of points has shape (K, p), and no replicates, since each replicate may choose a different one.
         """
         assert (other is not None) == (question.places == "pair"), "pairs are asked at two points, all else at one"
         assert other is None or other.shape == theta.shape, "both points have one shape"

@@ -44,13 +44,13 @@ def matrix_floor(deviation: float, dimension: int, largest: float, multiple: flo
     """Return a floor for a noised matrix: a multiple of the spectral size of its noise, at most `largest`.
 
     A symmetric p x p matrix of independent entries of standard deviation s has its eigenvalues within 2 s sqrt(p), up
-    to lower order. Smaller eigenvalues cannot be distinguished from noise.
+    to lower order. Eigenvalues below about that cannot be distinguished from noise.
     """
     return min(multiple * deviation * sqrt(dimension), largest)
 
 
 def noise_norm(deviation: float, dimension: int, steps: int) -> float:
-    """Return a bound on the norm of all steps' noise, with probability CONFIDENCE (Gaussian concentration)."""
+    """Return a bound that, with probability CONFIDENCE, no step's noise vector exceeds (Gaussian concentration)."""
     return deviation * (sqrt(dimension) + sqrt(2 * log(steps / (1 - CONFIDENCE))))
 
 

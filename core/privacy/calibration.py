@@ -30,7 +30,7 @@ LARGEST_ORDER: Final = 256
 
 SMALLEST_SIGMA: Final = 2.0**-20
 LARGEST_SIGMA: Final = 2.0**30
-"""The integer lattice can carry multipliers between these two."""
+"""All multipliers that the integer lattice can carry lie between these two."""
 
 Fits = Callable[[Event], bool]
 """A test of an event: True where the target allows it."""
@@ -102,7 +102,7 @@ def smallest_sigma(event_of: Callable[[float], Event], fits: Fits) -> float:
     if fits(event_of(low)):
         return low
     while high > low * _CLOSENESS:
-        # Of logarithms, for the range spans up to thirty powers of two.
+        # The middle of the logarithms, for the range spans up to thirty powers of two.
         middle = sqrt(low * high)
         low, high = (low, middle) if fits(event_of(middle)) else (middle, high)
     return high

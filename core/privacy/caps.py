@@ -3,8 +3,8 @@
 A cap given as an epsilon or a rho gets orders and weights of its own, as a budget does. Its delta is the scope's unless
 it names another, and is stored with it. A share s of the budget keeps the scope's orders, weights and delta, with
 floor(s cap_j) at order j. A principal is then admitted while, at some order, its use is at most the share s of that
-order's cap. In the ledger's own per cent, its use is then at most the share s of the budget. "all" is the share 1. The
-scope's own budget is checked beside every cap: a cap promises nothing more.
+order's cap. In the ledger's own per cent, that means a use of at most the share s of the budget. "all" is the share 1.
+The scope's own budget is checked beside every cap: a cap promises nothing more.
 
 Draws of noise (`core.privacy.draws`) are held to the same part of the scope's room: `part_of_draws`. That part protects
 no record; the scope's own room does. It prevents one principal's many cheap jobs from using up the room of all others.
@@ -25,7 +25,7 @@ POINTER = "/budget_cap"
 
 
 def declared_cap(asked: BudgetCap, scope: Terms) -> dict[str, str]:
-    """Return a cap in its stored form, from which its terms follow together with the scope's terms."""
+    """Return a cap in its stored form. That form and the scope's terms alone determine the terms of the cap."""
     if asked == "all":
         return {"cap": "all"}
     if asked.budget_share is not None:

@@ -1,7 +1,7 @@
 """Conversions from one currency of privacy to another. The caller that reports a figure rounds it to its safe side.
 
 * zCDP and Renyi to (epsilon, delta): Canonne, Kamath and Steinke (2020), proposition 12 and corollary 13. A mechanism
-  of Renyi price r at order a is (epsilon, delta)-DP, and the conversion gives
+  of Renyi price r at order a is (epsilon, delta)-DP for
 
       epsilon = r + log(1 - 1/a) - log(delta a)/(a - 1).
 

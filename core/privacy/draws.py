@@ -12,10 +12,10 @@ real draws it is (epsilon, d + (1 + e^epsilon) N tau)-differentially private.
 Proof. Fix neighbours, with laws P and Q of the transcript, P* and Q* those with ideal draws. Number the draws in the
 order they are made; a transcript with fewer than there may be is filled up with draws that nobody sees. Let P_i be the
 law where the first i draws are real and all later ones ideal. P_i and P_{i-1} differ in draw i alone, and everything
-before it has the same law under both. Given that, the two laws of draw i are within tau u_i of each other, u_i its
-units. The rest of the transcript is the same random function of it. Hence P_i and P_{i-1} are within tau u_i. The units
-of all draws add up to at most N in each transcript, so that P and P* are within N tau, and Q and Q* likewise. Hence for
-each event E
+before it has the same law under both. Given everything before it, the two laws of draw i are within tau u_i of each
+other, u_i its units. Under both, the rest of the transcript is the same random function of draw i. Hence P_i and
+P_{i-1} are within tau u_i. The units of all draws add up to at most N in each transcript, so that P and P* are within
+N tau, and Q and Q* likewise. Hence for each event E
 
     P[E] <= P*[E] + N tau <= e^epsilon Q*[E] + d + N tau <= e^epsilon (Q[E] + N tau) + d + N tau.   QED
 
@@ -34,9 +34,9 @@ delta/(1000 (1 + e^epsilon) tau): 1e20 at (8, 1e-6), 6e14 at (20, 1e-6), 3e10 at
 
 The count. Each job reserves the most that it may draw, `JobDraws`, before it is admitted. The units of a scope's
 reservations never pass its N, so that no transcript has more. A cap inside the budget promises nothing more and has no
-N; it may use a part of the scope's (`core.privacy.caps.part_of_draws`). Draws that depend on no record, such as random
-starts, need no count: their law is the same for both neighbours. For a person in one site's records alone, the same is
-true of the draws of a federated job's other sites. A person in the records of several has a promise from each.
+N; it may use only a part of the scope's (`core.privacy.caps.part_of_draws`). Draws that depend on no record, such as
+random starts, need no count: their law is the same for both neighbours. For a person in one site's records alone, the
+same is true of the draws of a federated job's other sites. A person in the records of several has a promise from each.
 
 Draws of one job. A method asks a bounded number of questions in a run, and goes on after a loss from its kept state. A
 loss takes at most all answers of a run with it. Attempts that lose something have paid, and a job is not queued again

@@ -86,7 +86,7 @@ class Sampled(Frozen):
 
 
 class Zcdp(Frozen):
-    """A draw that is rho-zero-concentrated differentially private, and known to be no better."""
+    """A draw of which only rho-zero-concentrated differential privacy is known."""
 
     coupling: ClassVar[Coupling] = Coupling.COVER
 
@@ -95,7 +95,7 @@ class Zcdp(Frozen):
 
 
 class Pure(Frozen):
-    """A draw that is epsilon-differentially private, and known to be no better."""
+    """A draw of which only epsilon-differential privacy is known."""
 
     coupling: ClassVar[Coupling] = Coupling.THRESHOLD
 

@@ -6,7 +6,7 @@ from typing import Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 PART_UNITS: Final = 2**13
-"""Units in a part of a sum. Floats add up the consecutive units of a part, integers add up the parts.
+"""The most units in a part of a sum. Floats add up the consecutive units of a part, integers add up the parts.
 
 The ends of a part depend on the units' numbers alone. Parts that several processes share add up to the same integers
 as those of one process.
@@ -92,7 +92,7 @@ class Facts(Frozen):
     These hold of the loss within the declared bounds. Steps may depend on them, but no sensitivity does:
 
     * ``concordance`` (gamma): the loss is (gamma, 2)-self-concordant in theta. None where that is not known.
-    * ``third_derivative``: bound on that of the loss in the margin. None where there is no bound or no use for one.
+    * ``third_derivative``: bound on the loss's third derivative in the margin. None where no bound exists or is of use.
     * ``target_bound``: of an encoded target. None where no method needs it.
     * ``residual_scale``: of a robust loss whose scale is known. None for others.
     * ``smoothness`` (L1): Lipschitz constant of a unit's gradient in theta, with its weights and its clip but without

@@ -11,8 +11,8 @@ r"""The price of an event in Renyi differential privacy at an integer order, in 
 | Disjoint | the largest, order by order | a unit is read by one of them only |
 
 A mechanism of bounded range e is e-differentially private, too (Durfee and Rogers 2019, corollary 4.2). The logarithm
-of the ratio of two probabilities has a range over all outputs of at most e. Both laws add up to one, so that logarithm
-is nowhere above e or below -e. A Renyi divergence is a mean of powers of that ratio, so it exceeds e at no order.
+of the ratio of two probabilities has a range over all outputs of at most e. Both laws add up to one. The logarithm is
+thus nowhere above e or below -e. A Renyi divergence is a mean of powers of that ratio, so it exceeds e at no order.
 
 Arithmetic. A price is an integer: the real price of a leaf in units of 1e-30 nats, rounded up, and nothing else. Sums,
 multiples and maxima of integers are exact. Therefore the price of a set of draws does not depend on their grouping or

@@ -55,7 +55,7 @@ class Promise(Frozen):
 
 
 class AttackSuccess(Frozen):
-    """The most that an attacker can do without one fact: whether one unit's data were used."""
+    """The most that an attacker can do who knows everything except whether one unit's data were used."""
 
     advantage: str
     """True less false positives, at best."""

@@ -37,7 +37,7 @@ def _leaf_rho(event: Leaf) -> float | None:
     """Return the zCDP price of one draw."""
     match event:
         case Gaussian(sigma=sigma):
-            # A square may underflow, and zero divides nothing; two divisions end in infinity, which callers expect.
+            # A square may underflow, and division by 0 raises; two divisions end in infinity, which callers expect.
             return 0.5 / sigma / sigma
         case Zcdp(rho=rho):
             return rho
