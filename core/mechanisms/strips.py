@@ -21,8 +21,8 @@ Distance of one draw from the ideal law, in total variation:
   the integer K J, which has a place on one side alone, has less;
 * masses: the tables' are within 2^-200 of the true ones, and each table rounds its cumulative probabilities down to
   multiples of 2^-128 (`CumulativeTable.rounded`). One attempt's outcome is thus off by e, the two tables' roundings
-  together, in total variation. Given that it ends, which has a probability P above 1/2, it is off by 2 e / P at most:
-  by e / P, and by e / P once more, since either law is divided by a probability of its own. That is below 4 e.
+  together, in total variation. Given that it ends, which has a probability P above 1/2, it is off by 2 e / P at most.
+  That is e / P, and e / P once more, since either law is divided by a probability of its own. That is below 4 e.
 
 Which x is taken. The condition V (a_i - a_{i+1}) < rho(x) - a_{i+1} is V < expm1(d) / expm1(D). With f = (K (i + 1) -
 |x|) / K, in [0, 1], d = f (2 (i + 1) - f) / (2 s^2) and D = (2 i + 1) / (2 s^2), both at most .23 where s >= 64. The
