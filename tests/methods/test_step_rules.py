@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from core.methods.buffers import BufferPool
-from core.methods.clipped.rules import Adam, Average, MovingMean, NoMean, Rule, Sgd, TailMean, pace_at
+from core.methods.clipped.rules import Adam, Average, MovingMean, NoMean, Rule, Sgd, TailMean, scheduled_share
 from core.methods.step_rules import meant, memory_of, returned, turned
 
 STEPS, SIZE = 12, 0.1
@@ -71,9 +71,9 @@ def test_what_needs_no_memory_keeps_none() -> None:
 
 
 def test_step_sizes_rise_to_one_and_fall_as_half_a_wave() -> None:
-    rising = [pace_at(step, 10, "constant", 4) for step in range(1, 11)]
+    rising = [scheduled_share(step, 10, "constant", 4) for step in range(1, 11)]
     assert rising == [0.25, 0.5, 0.75, 1, 1, 1, 1, 1, 1, 1]
-    falling = [pace_at(step, 10, "cosine", 2) for step in range(1, 11)]
+    falling = [scheduled_share(step, 10, "cosine", 2) for step in range(1, 11)]
     assert falling[1:3] == [1.0, 1.0]
     assert falling[6] == pytest.approx(0.5)
     assert falling[2:] == sorted(falling[2:], reverse=True)
