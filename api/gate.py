@@ -53,7 +53,7 @@ class Gate:
 
     def __init__(self, context: Context, authenticator: Authenticator) -> None:
         settings = context.settings
-        # One for all kinds of work: whoever asks anything is somebody beside whom others must rest.
+        # One for all kinds of work: a principal that asks anything is present, and others must rest beside it.
         self._here = Presence()
         alone = self._here.is_alone
         light = Shares(alone, settings.light_share, _FREE_SECONDS)

@@ -77,7 +77,7 @@ class Prediction(View):
     coefficients: list[PredictedWidth]
     """One line each."""
     informative: bool | None = None
-    """Whether intervals are at most twice as wide as non-private ones wherever in their ranges; None: not given."""
+    """True if intervals are at most twice as wide as non-private ones in all of their ranges; None: not given."""
     flags: list[ForeseenFlag] = Field(default_factory=list)
     """With which the job may end; of methods that check themselves."""
     useful_from: UsefulFrom

@@ -70,7 +70,7 @@ class Run:
 
     @property
     def federated(self) -> bool:
-        """Whether each child is a site of a federated job."""
+        """True if each child is a site of a federated job."""
         return self.meeting is not None or self.seated
 
     @property

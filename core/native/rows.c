@@ -671,8 +671,8 @@ int64_t farthing_single_margins(const double *table, int64_t stride, int64_t wid
 /* The sum of records times their numbers, in steps, as integers: parts of 32 records, each in single precision.
  *
  * A record's number is as in `farthing_sum`, LEAST_SINGLE its least and its highest the clip times the inverse of its norm, at most `largest`, and
- * it is rounded to single precision. Records that are left out are zeros, and nothing else asks which they are: so is a
- * excluded row, and one cannot be told from the other. A part's sum is multiplied by `scale` and truncated.
+ * it is rounded to single precision. Records that are left out are zeros, and nothing else asks which they are: so is an
+ * excluded row, and the two cannot be distinguished. A part's sum is multiplied by `scale` and truncated.
  *
  * score:    count.
  * margin:   count.

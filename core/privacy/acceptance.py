@@ -15,7 +15,7 @@ LARGEST_EPSILON: Final = Decimal(20)
 """A larger epsilon needs `accept_weak_privacy`."""
 DELTA_PARTS: Final = 10
 """A delta above 1/(10 n) needs `accept_delta`."""
-# Rounded down, so that whoever gives the figure shown passes the check.
+# Rounded down, so that the figure shown passes the check.
 _SHOWN: Final = Context(prec=3, rounding=ROUND_FLOOR)
 
 

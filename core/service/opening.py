@@ -81,7 +81,7 @@ def hold(session: Session, caller: Caller, dataset: Dataset, arrived: Arrived) -
     assert dataset.id == arrived.dataset_id, "the records are encrypted for this dataset and no other"
     refuse_ended(session, caller)
     principals.lock(session, dataset.owner_id)
-    # Under the owner's lock, which whoever makes a key for this owner takes too.
+    # Under the owner's lock, which making a key for this owner takes too.
     if not queries.holds_records(session, dataset.owner_id):
         _end_other_keys(session, caller)
     decoded = arrived.decoded

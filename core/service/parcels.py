@@ -174,7 +174,7 @@ def _note(session: Session, sent: Post | Mail, outcome: SendingEnd) -> None:
     known = session.execute(select(Delivery.target_id).where(Delivery.id == sent.delivery_id)).scalar_one_or_none()
     if known is None:
         return
-    # The webhook before its delivery: whoever removes a webhook, or switches it off, locks in this order.
+    # The webhook before its delivery: removing a webhook, or switching it off, locks in this order.
     hook = _lock(session, known)
     one, at = deliveries.take(session, sent.delivery_id, sent.attempt), clock.read(session)
     if one is None:
