@@ -64,6 +64,17 @@ def test_a_wrong_figure_of_a_new_job_is_said_at_the_field_and_beside_the_button(
     assert 'id="why-not" hx-swap-oob="true">Share or mean count: Write a number' in text
 
 
+def test_prices_that_do_not_fit_are_shaded_above_the_band_and_below_the_line(
+    owner: tuple[httpx.Client, httpx.Client], dataset: dict[str, Any]
+) -> None:
+    _, window = owner
+    form = {"dataset": dataset["id"], "target": "y", "features": "age", "by": "epsilon", "amount": "2"}
+    text = window.post("/jobs/new/estimate", data=form | {"csrf": csrf(window)}).text
+    places = [text.find(f'class="{part}"') for part in ("c-band", "c-off", "c-line")]
+    assert -1 not in places
+    assert places == sorted(places), "the band is opaque"
+
+
 @pytest.mark.parametrize("approval", [False, True])
 def test_a_release_that_will_wait_for_approval_is_said_before_the_job(service: Service, approval: bool) -> None:
     client, made = service.someone("owner", "looks first")
