@@ -12,7 +12,7 @@ from pydantic import Field
 
 from core.base.errors import AdjacencyMismatch, FieldError, Invalid
 from core.losses.assumption import Assumption
-from core.methods.base import AbstractSettings, Bound, Card
+from core.methods.base import Bound, Card, Plan
 from core.methods.clipped.rules import Adam, Average, LearningRateSchedule, NoMean, Rule, Sgd, TailMean
 from core.methods.kl.repeats import Repeats
 from core.privacy.arithmetic import PLANNED_RADIUS, AnyStart, Radius, fill
@@ -42,7 +42,7 @@ PLANNING_ORDERS: Final = range(2, 33)
 PositiveNumber = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
-class ClippedSgd(AbstractSettings):
+class ClippedSgd(Plan):
     """theta <- theta - step of a rule along (sum of clipped gradients of a Poisson sample + noise) / expected size.
 
     Every step draws its own sample, each unit with probability q = batch/n, clips each unit's whole gradient to `clip`
@@ -172,10 +172,6 @@ class ClippedSgd(AbstractSettings):
         """Return the question of every step."""
         assert self.sigma is not None, "plan first"
         return (Gradient(sigma=self.sigma, clip=self.clip),)
-
-    def asked(self) -> frozenset[Gradient]:
-        """Return every question that some step asks."""
-        return frozenset(self.questions())
 
     def schedule(self, facts: Facts) -> Sequence[Event]:
         """Return one sampled answer a step."""
