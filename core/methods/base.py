@@ -66,6 +66,9 @@ class Request(NamedTuple):
 class Spec(Frozen, ABC):
     """A method's settings in a request: every field but its kind may be left open."""
 
+    cited: ClassVar[str]
+    """Authors and year, as a methods section cites the method; empty: nothing is cited."""
+
     offers_intervals: ClassVar[bool] = False
     """True: a covariance of its estimate is derived; jobs that ask other methods for intervals are refused."""
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Final, Union, get_type_hints
 from pydantic import Field, TypeAdapter
 
 import core.methods
-from core.inference.wording import CITED
 from core.methods.base import Plan, Spec
 from core.methods.clipped.clipped_sgd.spec import ClippedSgd
 from core.methods.clipped.one_pass.spec import CertifiedClippedSgd
@@ -77,13 +76,11 @@ def check_registered(methods: Iterable[type[Spec]]) -> None:
         plan = plan_of(method)
         if plan.__abstractmethods__:
             raise TypeError(f"{plan.__name__} lacks {', '.join(sorted(plan.__abstractmethods__))}")
-        unnamed = [name for name in ("kind", "start", "steps", "mu") if not _has(method, name)]
+        unnamed = [name for name in ("kind", "start", "steps", "mu", "cited") if not _has(method, name)]
         if unnamed:
             raise TypeError(f"{method.__name__} lacks {', '.join(unnamed)}")
         if method.card().kind != method.model_fields["kind"].default:
             raise TypeError(f"{method.__name__}: its card and its settings name different kinds")
-        if method.estimates and method.card().kind not in CITED:
-            raise TypeError(f"{method.card().kind}: core.inference.wording cites nobody for it, nor says it is our own")
     specs = {one.name for one in walk_packages(core.methods.__path__, "core.methods.") if one.name.endswith(".spec")}
     missing = specs - {method.__module__ for method in found}
     if missing:
@@ -122,7 +119,13 @@ class MethodSource(Frozen):
 
 
 @cache
+def method_of(kind: str) -> type[Spec]:
+    """Return a method's spec by its kind."""
+    return next(method for method in METHODS if method.card().kind == kind)
+
+
+@cache
 def source_of(kind: str) -> MethodSource:
     """Return a method's name and source, by its kind."""
-    card = next(card for card in (method.card() for method in METHODS) if card.kind == kind)
+    card = method_of(kind).card()
     return MethodSource(kind=card.kind, title=card.title, source=card.paper)

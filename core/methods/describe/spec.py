@@ -61,6 +61,7 @@ class Describe(Plan):
     has_covariance: ClassVar = True
     estimates: ClassVar = False
 
+    cited: ClassVar = ""
     kind: Literal["describe"] = "describe"
     mu: Mu | None = Field(default=None, description="null: the job's")
     shares: DescribeShares | None = Field(default=None, description="of mu^2; null: planned")

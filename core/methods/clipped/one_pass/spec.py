@@ -69,6 +69,7 @@ class CertifiedClippedSgd(Plan):
 
     federates: ClassVar = True
 
+    cited: ClassVar = "Vatan Khah, Chezhegov, Farahmand, Horvath and Gorbunov, preprint"
     kind: Literal["certified_clipped_sgd"] = "certified_clipped_sgd"
     mu: Mu | None = Field(default=None, description="for the whole pass; null: the job's share")
     batch: Annotated[int, Field(ge=1)] | None = Field(

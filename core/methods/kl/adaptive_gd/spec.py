@@ -8,7 +8,7 @@ releases, a norm at a fixed price and then a gradient, each charged from the noi
 
 from collections.abc import Sequence
 from math import floor, hypot, log, nextafter, sqrt
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
 
@@ -43,6 +43,7 @@ class AdaptiveGradientDescent(Plan):
     the budget: the point is then as good as the budget can tell.
     """
 
+    cited: ClassVar = "Menart, Ullah, Arora, Bassily and Guzman, 2024"
     kind: Literal["adaptive_gd"] = "adaptive_gd"
     mu: Mu | None = Field(default=None, description="for the estimate, its selection included; null: the job's share")
     start: AnyStart = Field(

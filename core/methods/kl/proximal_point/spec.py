@@ -6,7 +6,7 @@ show the rate either. The weight scheduled here follows the falling target and c
 """
 
 from math import hypot
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
 
@@ -52,6 +52,7 @@ class ProximalPoint(Plan):
     noise leaves of `mu`.
     """
 
+    cited: ClassVar = "Menart, Ullah, Arora, Bassily and Guzman, 2024"
     kind: Literal["proximal_point"] = "proximal_point"
     mu: Mu | None = Field(default=None, description="for the estimate alone; null: the job's share")
     condition: KlCondition | None = Field(

@@ -6,7 +6,7 @@ Source: Menart, Ullah, Arora, Bassily and Guzman (2024), algorithm 1, theorem 4,
 
 from collections.abc import Sequence
 from math import hypot
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import Field
 
@@ -38,6 +38,7 @@ class KlSpider(Plan):
     kappa < 2 that is what makes the rate. With kappa = 2 each round is one gradient and at most one step.
     """
 
+    cited: ClassVar = "Menart, Ullah, Arora, Bassily and Guzman, 2024"
     kind: Literal["kl_spider"] = "kl_spider"
     mu: Mu | None = Field(default=None, description="for the estimate; null: the job's")
     condition: KlCondition | None = Field(

@@ -44,6 +44,7 @@ class NoisyGradientDescent(Spec):
     offers_intervals: ClassVar = True
     federates: ClassVar = True
 
+    cited: ClassVar = "Avella-Medina, Bradshaw and Loh, 2023"
     kind: Literal["noisy_gd"] = "noisy_gd"
     steps: Steps | None = Field(default=None, description="null: planned from the number of units")
     step_size: PositiveNumber | None = Field(

@@ -71,6 +71,7 @@ class NoisyNewton(NewtonOptions):
     offers_intervals: ClassVar = True
     inverts_hessians: ClassVar = True
 
+    cited: ClassVar = "Avella-Medina, Bradshaw and Loh, 2023"
     kind: Literal["noisy_newton"] = "noisy_newton"
     steps: Steps | None = Field(default=None, description="of both kinds; null: planned")
     hessians: Steps | None = Field(

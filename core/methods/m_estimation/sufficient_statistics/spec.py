@@ -44,6 +44,7 @@ class SufficientStatistics(Plan):
 
     begins: ClassVar = False
 
+    cited: ClassVar = "Avella-Medina, Bradshaw and Loh, 2023"
     kind: Literal["sufficient_statistics"] = "sufficient_statistics"
     mu: Mu | None = Field(default=None, description="for the estimate; null: the job's")
     curvature_share: Annotated[float, Field(gt=0, lt=1)] | None = Field(

@@ -33,6 +33,7 @@ class SelectModelFigures(Plan):
     given: ClassVar = ("points",)
     needs_apart: ClassVar = True
 
+    cited: ClassVar = "Tao, Zhang, Yu, Cheng, Dressler and Wang, preprint; thresholds and constants ours"
     kind: Literal["select_model"] = "select_model"
     mu: Mu | None = Field(default=None, description="of the whole selection; null: the job's share")
     mode: Mode = Field(
