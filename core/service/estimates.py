@@ -3,7 +3,6 @@
 from collections import OrderedDict
 from dataclasses import replace
 from decimal import Decimal
-from hashlib import sha256
 from threading import Lock
 from typing import Any, Final, NamedTuple, Self
 
@@ -113,7 +112,7 @@ class Forecasts:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._kept: OrderedDict[bytes, Foreseen] = OrderedDict()
+        self._kept: OrderedDict[str, Foreseen] = OrderedDict()
         self._lock = Lock()
 
     def find(self, appraisal: Appraisal, spec: EstimateSpec) -> Foreseen:
@@ -122,8 +121,10 @@ class Forecasts:
         Raises:
             Invalid: as `reach` does.
         """
-        # A declaration may be long, hence the digest.
-        key = sha256(spec.model_dump_json(exclude_unset=True).encode()).digest()
+        # Kept for datasets alone: anybody may send thousands of wide declarations, which would fill the memory.
+        if spec.declaration is not None:
+            return _foresee(appraisal, spec)
+        key = spec.model_dump_json(exclude_unset=True)
         with self._lock:
             if key in self._kept:
                 return self._kept[key]
