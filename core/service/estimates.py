@@ -194,7 +194,7 @@ def estimate(context: Context, caller: Caller, spec: EstimateSpec) -> EstimateVi
         bound=planned.bound,
         fits=all(has_room(account, price, planned.draws, scope) for account, price in paired),
         jobs_that_still_fit=min(still_fit(account, price, planned.draws, scope) for account, price in paired),
-        steps=appraisal.planned.spec.optimizer.steps,
+        steps=planned.spec.optimizer.steps,
         chunks=len(planned.schedule),
         rows=rows,
         coefficients=width,
