@@ -8,7 +8,9 @@ over the data, which is one plain product; all are measured in turns.
 import torch
 
 from benchmarks.gradient import DIMENSION, UNITS, WEIGHTS, facts_for, interleaved
-from core.losses.losses import Huber, Logistic, Loss
+from core.losses.categorical import Logistic
+from core.losses.registry import Loss
+from core.losses.robust import Huber
 from core.mechanisms.generator import SystemGenerator
 from core.oracle.filters import UnlimitedFilter
 from core.oracle.full import FullOracle

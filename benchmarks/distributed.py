@@ -19,7 +19,7 @@ from time import process_time
 import torch
 
 from benchmarks.gradient import DIMENSION, UNITS, WEIGHTS, facts_for, interleaved
-from core.losses.losses import Logistic
+from core.losses.categorical import Logistic
 from core.mechanisms.generator import SystemGenerator
 from core.mechanisms.sampling import rate_parts
 from core.models.network.layers import Activation, Conv2d, Flatten, Linear, Pool2d, Reshape

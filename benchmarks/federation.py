@@ -23,7 +23,7 @@ from time import perf_counter, process_time
 import torch
 
 from benchmarks.gradient import DIMENSION, UNITS, WEIGHTS, facts_for
-from core.losses.losses import Logistic
+from core.losses.categorical import Logistic
 from core.mechanisms.generator import SystemGenerator
 from core.oracle import Oracle
 from core.oracle.federation import READY, FederatedOracle, MessageRounds, SiteFilter

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from benchmarks.gradient import WEIGHTS, facts_for
-from core.losses.losses import Logistic
+from core.losses.categorical import Logistic
 from core.mechanisms.generator import SystemGenerator
 from core.oracle.filters import UnlimitedFilter
 from core.oracle.full import FullOracle

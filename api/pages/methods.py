@@ -12,7 +12,7 @@ from api.pages.rendering import render
 from api.pages.routes import PageRoute, page
 from api.pages.words import KINDS
 from api.routes import catalogue as api
-from core.losses.cards import LOSSES
+from core.losses.registry import kind_of, losses_of
 from core.methods.base import Card
 from core.methods.registry import METHODS
 
@@ -57,7 +57,7 @@ def _kinds(cards: list[Card]) -> list[Kind]:
             title=KINDS[kind],
             text=(inspect.getdoc(model) or "").partition("\n")[0],
             method=next((card for card in cards if kind in card.default_for), None),
-            losses=tuple(card.kind for card in LOSSES.values() if kind in card.models),
+            losses=tuple(map(kind_of, losses_of(kind))),
         )
         for kind, model in api.OFFERED.items()
     ]

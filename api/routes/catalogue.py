@@ -10,7 +10,8 @@ from api.cost import PUBLIC, costs
 from api.errors import problems
 from api.schemas import Page
 from core.base.errors import NotFound
-from core.losses.cards import LOSSES, WEIGHTS, entry
+from core.losses.registry import LOSSES, entry, kind_of, losses_of
+from core.losses.weights import WEIGHTS
 from core.methods.base import Spec
 from core.methods.registry import METHODS
 from core.models.kinds import (
@@ -68,14 +69,14 @@ def get_optimizer(name: Annotated[str, Path(max_length=60)]) -> dict[str, Any]:
 @costs(PUBLIC)
 def list_losses() -> Page[dict[str, Any]]:
     """List the losses: public constants as formulas, assumptions, and the JSON Schema of their settings."""
-    return _list([{"object": "loss", **entry(card, loss)} for loss, card in LOSSES.items()])
+    return _list([{"object": "loss", **entry(loss)} for loss in LOSSES])
 
 
 @router.get("/weights")
 @costs(PUBLIC)
 def list_weights() -> Page[dict[str, Any]]:
     """List the weights: the bounds that they give a loss as formulas, assumptions, and their settings' JSON Schema."""
-    return _list([{"object": "weights", **entry(card, weights)} for weights, card in WEIGHTS.items()])
+    return _list([{"object": "weights", **entry(weights)} for weights in WEIGHTS])
 
 
 @router.get("/layers")
@@ -101,7 +102,7 @@ def list_model_kinds() -> Page[dict[str, Any]]:
                 "kind": kind,
                 "description": model.__doc__,
                 "offered": True,
-                "losses": [card.kind for card in LOSSES.values() if kind in card.models],
+                "losses": [kind_of(loss) for loss in losses_of(kind)],
                 "settings": model.model_json_schema(),
             }
             for kind, model in OFFERED.items()

@@ -17,7 +17,8 @@ import numpy as np  # noqa: E402 - after the process is pinned
 import torch  # noqa: E402 - as above
 
 from benchmarks.peers.tasks import Task, read, task_named, write  # noqa: E402 - as above
-from core.losses.losses import Clip, Logistic  # noqa: E402 - as above
+from core.losses.categorical import Logistic  # noqa: E402 - as above
+from core.losses.weights import Clip  # noqa: E402 - as above
 from core.mechanisms.generator import SystemGenerator  # noqa: E402 - as above
 from core.mechanisms.public_start import draw_start  # noqa: E402 - as above
 from core.mechanisms.sampling import rate_parts  # noqa: E402 - as above

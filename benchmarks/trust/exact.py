@@ -15,7 +15,9 @@ from scipy.stats import nbinom
 from scipy.stats import poisson as poisson_law
 
 from core.inference.checks import Learned
-from core.losses.losses import Huber, Logistic, Poisson
+from core.losses.categorical import Logistic
+from core.losses.counts import Poisson
+from core.losses.robust import Huber
 from core.methods.m_estimation.whitened_newton.shares import LEAST_SQUARES_CUT
 
 Array = NDArray[np.float64]

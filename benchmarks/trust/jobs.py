@@ -15,7 +15,7 @@ from benchmarks.trust.rival import objective_perturbation
 from benchmarks.trust.shapes import DataSet, Outcome, draw
 from core.data.columns import BinaryColumn, Column, NumberColumn
 from core.inference.estimate import Estimate
-from core.losses.losses import Multinomial
+from core.losses.categorical import Multinomial
 from core.mechanisms.generator import SystemGenerator
 from core.methods.fits import fit_and_infer
 from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton

@@ -12,7 +12,9 @@ import numpy as np
 
 from benchmarks.trust.exact import Array, derivatives
 from core.inference.checks import Learned
-from core.losses.losses import Huber, Multinomial, Poisson
+from core.losses.categorical import Multinomial
+from core.losses.counts import Poisson
+from core.losses.robust import Huber
 from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
 from core.privacy.facts import Adjacency, Facts
 

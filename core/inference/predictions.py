@@ -16,8 +16,7 @@ from core.base.errors import Invalid
 from core.data.columns import Coded
 from core.inference.released import Array, Released
 from core.inference.results import asked, need_covariance, need_sound, pointwise
-from core.losses.losses import Poisson
-from core.losses.nonconvex import SineLink
+from core.losses.counts import Poisson
 from core.models.design import Design
 
 BATCH = 256
@@ -114,17 +113,14 @@ def _mean(released: Released, margin: Array) -> tuple[str, Array, Array]:
     if released.kind == "poisson":
         loss = released.loss
         assert isinstance(loss, Poisson), "Poisson models have that loss"
-        assert loss.cap is not None, "the planner fills it"
         # The fitted loss caps rates, too; exp of a larger margin could overflow.
-        mean = np.exp(np.minimum(margin, log(loss.cap)))
+        mean = np.exp(np.minimum(margin, log(loss.known_cap)))
         return "mean", mean, mean
     coding, loss = released.design.target, released.loss
     if released.kind == "phase_retrieval":
         return "value", coding.scale * margin**2, 2 * coding.scale * margin
-    if isinstance(loss, SineLink):
-        bent, slope = margin + loss.amplitude * np.sin(margin), 1 + loss.amplitude * np.cos(margin)
-        return "value", coding.centre + coding.scale * bent, coding.scale * slope
-    return "value", coding.centre + coding.scale * margin, np.full_like(margin, coding.scale)
+    value, slope = loss.link(margin)
+    return "value", coding.centre + coding.scale * value, coding.scale * slope
 
 
 def _by_class(released: Released, margins: Array, spread: Array | None, reach: float) -> list[dict[str, Any]]:

@@ -15,7 +15,10 @@ from scipy.linalg import block_diag
 from core.data.columns import Coded
 from core.inference.checks import Checks
 from core.inference.error_bound import ErrorBound
-from core.losses.losses import Huber, Loss, Multinomial, Weights
+from core.losses.categorical import Multinomial
+from core.losses.registry import Loss
+from core.losses.robust import Huber
+from core.losses.weights import Weights
 from core.models.design import Design
 from core.models.kinds import MultinomialModel, RegressionModel
 from core.privacy.facts import Frozen

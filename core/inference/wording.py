@@ -3,19 +3,17 @@
 Every figure in it is public or released.
 """
 
-from collections.abc import Iterable
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 from scipy.special import ndtri
 
 from core.inference.check_words import checked
-from core.inference.checks import Checks
 from core.inference.error_bound import ErrorBound, NoisedNorm, SecondOrder, Selection
 from core.inference.released import Released
 from core.inference.rendering import declared
-from core.losses.bases import AbstractLoss, AbstractRobust
-from core.losses.losses import Clip, Huber, Loss, Mallows, Poisson, Schweppe
-from core.losses.nonconvex import AbstractPhase, SineLink
+from core.losses.counts import Poisson
+from core.losses.robust import Huber
+from core.losses.weights import Clip
 from core.models.design import Design
 from core.models.term_words import term_notes
 from core.privacy.reports import Promise
@@ -32,41 +30,6 @@ _NAMES: Final = {
     "multinomial": "multinomial logistic regression",
     "phase_retrieval": "phase retrieval model",
 }
-_LOSSES: Final = {
-    "huber": "Huber",
-    "smoothed_huber": "smoothed Huber",
-    "log_cosh": "log-cosh",
-    "pseudo_huber": "pseudo-Huber",
-    "ostrovskii_bach": "Ostrovskii-Bach",
-    "geman_mcclure": "Geman-McClure",
-    "cauchy": "Cauchy",
-}
-_OTHER_LOSSES: Final = {
-    "squared": "squared loss",
-    "multinomial": "multinomial logistic loss",
-    "brier": "squared error of the probability",
-    "logistic": "logistic loss",
-}
-_WITH_FIGURES: Final = frozenset({"poisson", "sine_link", "smooth", "robust"})
-"""Kinds of losses whose words `loss_words` makes of their own figures."""
-# Annotated's first argument is the union.
-LOSSES: Final[tuple[type[AbstractLoss], ...]] = get_args(get_args(Loss)[0])
-
-
-def check_worded(losses: Iterable[type[AbstractLoss]]) -> None:
-    """Refuse a loss that would be printed under another one's name.
-
-    Raises:
-        TypeError: naming it.
-    """
-    for loss in losses:
-        kind = loss.model_fields["kind"].default
-        if kind not in {*_LOSSES, *_OTHER_LOSSES, *_WITH_FIGURES}:
-            raise TypeError(f"{kind}: core.inference.wording has no words for this loss")
-
-
-# At import, before a loss could be printed under another one's name.
-check_worded(LOSSES)
 
 
 def title(released: Released) -> str:
@@ -74,46 +37,25 @@ def title(released: Released) -> str:
     return f"{TITLES[released.kind]} of {released.target}, differentially private"
 
 
-def _of_counts(loss: Poisson, checks: Checks | None) -> str:
-    """Return a Poisson model's loss, as the method cut it."""
-    if checks is not None and checks.learned.cut is not None:
+def loss_words(released: Released) -> str:
+    """Return the loss as a phrase, as the method cut it."""
+    loss, checks = released.loss, released.checks
+    if checks is not None and isinstance(loss, Huber):
+        return f"Huber loss (c = {loss.c:g}, residual scale learned, {loss.scale:.4g})"
+    if checks is not None and checks.learned.cut is not None and isinstance(loss, Poisson):
         cuts = f"residuals cut at {checks.learned.cut:.4g}, the cut's mean taken back"
         return f"Poisson loss ({cuts}; rates above {checks.learned.rate_cap:.4g} weigh less)"
-    residual = "" if loss.c is None else f", residuals cut at {loss.c:g}"
-    return f"Poisson loss (means and counts up to {loss.cap:g}{residual})"
-
-
-def loss_words(released: Released) -> str:
-    """Return the loss as a phrase."""
-    loss = released.loss
-    if released.checks is not None and isinstance(loss, Huber):
-        return f"Huber loss (c = {loss.c:g}, residual scale learned, {loss.scale:.4g})"
-    if isinstance(loss, AbstractRobust):
-        known = "estimated" if isinstance(loss, Huber) and loss.joint else f"known, {loss.scale:g}"
-        return f"{_LOSSES[loss.kind]} loss (c = {loss.c:g}, residual scale {known})"
-    if isinstance(loss, Poisson):
-        return _of_counts(loss, released.checks)
-    if isinstance(loss, SineLink):
-        return f"squared loss, link m + {loss.amplitude:g} sin m"
-    if isinstance(loss, AbstractPhase):
-        error = "squared error" if loss.kind == "smooth" else "size of the error"
-        return f"{error} of a square, targets up to {loss.cap:g}"
-    return _OTHER_LOSSES[loss.kind]
+    return loss.words()
 
 
 def weight_words(released: Released) -> str:
     """Return the weights as a phrase."""
-    weights = released.weights
     if released.checks is not None:
-        return f"weights min(1, t^2/|E x|^2) on re-encoded rows E x (t = {released.checks.learned.weight_bound:.3g})"
+        bound = released.checks.learned.weight_bound
+        return f"weights min(1, t^2/|E x|^2) on re-encoded rows E x (t = {bound:.3g})"
     if released.optimizer == "sufficient_statistics":
         return "rows within their declared bounds"
-    if isinstance(weights, Clip):
-        return f"each record's gradient clipped at {weights.bound:.3g}"
-    if isinstance(weights, Schweppe):
-        return f"Schweppe weights (bound {weights.bound:.3g})"
-    power = "" if weights.power == Mallows().power else f", power {weights.power}"
-    return f"Mallows weights (bound {weights.bound:.3g}{power})"
+    return released.weights.words()
 
 
 def notes(released: Released) -> list[str]:
@@ -151,22 +93,13 @@ def notes(released: Released) -> list[str]:
         said.append(f"A ridge penalty of {released.ridge:g} on encoded coefficients pulls estimates towards zero.")
     learned = None if released.checks is None else released.checks.learned.sampling
     said += term_notes(released.design, released.units, learned)
-    said += _meaning(released)
+    said += released.loss.notes
     if isinstance(released.weights, Clip) and released.optimizer != "sufficient_statistics":
         said.append(
             "Clipped gradients solve another equation than the model's: estimates may be biased however many records "
             "there are."
         )
     return said
-
-
-def _meaning(released: Released) -> list[str]:
-    """Return what coefficients mean where that is not the usual."""
-    if released.kind == "phase_retrieval":
-        return ["The signs of all coefficients together are not known: the opposite of each predicts the same."]
-    if isinstance(released.loss, SineLink):
-        return ["Coefficients are those of the linear predictor, in the target's units; predicted is the link's value."]
-    return []
 
 
 _NOTHING_FOUND: Final = {

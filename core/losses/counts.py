@@ -5,17 +5,20 @@ as in Kuensch, Stefanski and Carroll (1989), so that the cut itself bounds the s
 """
 
 from functools import lru_cache
-from math import log
-from typing import Annotated, Final, Literal, NamedTuple
+from math import log, sqrt
+from typing import Annotated, ClassVar, Final, Literal, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
+from core.losses.assumption import Assumption
+from core.losses.bases import AbstractLoss, Array, LossCard, PositiveNumber, known
+from core.losses.robust import Huber
+from core.privacy.arithmetic import fill
 from core.privacy.facts import Frozen
 
-Array = NDArray[np.float64]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+LEAST_RATE_PART: Final = 0.01
+"""Of a cap: the least mean count that is taken for usual."""
 PLACES: Final = 64
 """Log means at which the cut's centre is computed; between them it is interpolated."""
 BELOW, ABOVE = 5.0, 3.0
@@ -26,6 +29,83 @@ MOST_VALUES: Final = 1500
 HALVINGS: Final = 45
 SMALL_DISPERSION: Final = 1e-6
 SMALL: Final = 1e-300
+
+
+class Poisson(AbstractLoss):
+    """Poisson regression with log link, bounded: F(m) - y m, F' = min(exp(m), cap), 0 <= y <= cap.
+
+    Convex, for F' never falls. Counts above the cap are cut to it. Where every mean is below the cap and no count is
+    cut this is maximum likelihood; `c` cuts the residual too, which resists outliers and is inconsistent like clipping
+    wherever residuals are asymmetric. The cap is that of the target's declared bound where none is given.
+    """
+
+    card: ClassVar = LossCard(
+        title="F(m) - y m with F' = min(exp(m), cap), residuals F' - y cut to c where one is given",
+        models=("poisson",),
+        weights=("mallows", "clip"),
+        score_bound="cap if c is None else min(c, cap)",
+        curvature_peak="cap",
+        concordance=None,
+        assumptions=(
+            Assumption(text="the target's declared lower bound is 0 or more", checked="static"),
+            Assumption(text="no count and no mean is above the cap, else they are cut to it", checked="declared"),
+            Assumption(
+                text="residuals are cut symmetrically by c: inconsistent wherever they are not symmetric",
+                checked="declared",
+            ),
+        ),
+    )
+    phrase: ClassVar = "Poisson loss (means and counts up to {cap:g})"
+    example: ClassVar = {"cap": 6.0, "c": 1.5}
+    kind: Literal["poisson"] = "poisson"
+    cap: PositiveNumber | None = Field(default=None, description="largest count and largest mean; null: planned")
+    c: PositiveNumber | None = Field(default=None, description="largest residual; null: the cap's")
+
+    @property
+    def known_cap(self) -> float:
+        """The cap, once it is filled."""
+        return known(self.cap, "cap")
+
+    def words(self) -> str:
+        """Return where means and counts, and residuals if they are, are cut."""
+        return super().words() if self.c is None else f"{super().words()[:-1]}, residuals cut at {self.c:g})"
+
+    def filled(self, largest: float, unit: float) -> Self:
+        """Return the loss with the declared bound as its cap."""
+        del unit
+        return fill(self, cap=largest)
+
+    @property
+    def score_bound(self) -> float:
+        """min(c, cap): both mean and count lie in [0, cap]."""
+        return self.known_cap if self.c is None else min(self.c, self.known_cap)
+
+    @property
+    def curvature_peak(self) -> float:
+        """The cap: F'' = exp(m) up to where it is the cap, 0 beyond."""
+        return self.known_cap
+
+    def gap_at_zero(self, reach: float) -> float:
+        """Return the most of F(0) - F(log y) + y log y, convex in y: its value at 0 or at the largest count.
+
+        Residuals that are cut to c make it no larger. For y = 0 it is F(0), for F falls to 0.
+        """
+        cap = self.known_cap
+        at_zero = 1.0 if cap >= 1 else cap * (1 - log(cap))  # a cap below 1 is reached before margin 0
+        largest = min(reach, cap)
+        return max(at_zero, at_zero - largest * (1 - log(largest)))
+
+    def usual_spread(self, centre: float) -> float:
+        """Return the target's centre, within what means can be."""
+        return min(max(centre, LEAST_RATE_PART * self.known_cap), self.known_cap)
+
+    def moments(self, spread: float) -> tuple[Array, Array]:
+        """Return the mean twice, or those of a cut residual, taken to be normal with that variance."""
+        mean = np.array([[spread]])
+        if self.c is None:
+            return mean, mean
+        slope, square = Huber(c=self.c, scale=1.0).moments(sqrt(spread))
+        return spread * slope, square
 
 
 class CutPoisson(Frozen):
@@ -42,8 +122,8 @@ class CutPoisson(Frozen):
     """
 
     kind: Literal["cut_poisson"] = "cut_poisson"
-    rate_cap: Positive
-    cut: Positive
+    rate_cap: PositiveNumber
+    cut: PositiveNumber
     dispersion: Annotated[float, Field(ge=0, le=100)] = 0.0
 
     @property

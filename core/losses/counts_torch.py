@@ -1,9 +1,50 @@
-"""The score of one record's count with its residual cut; see `core.losses.counts.CutPoisson`."""
+"""Per-record losses of a count: Poisson's, and the score with its residual cut; see `core.losses.counts.CutPoisson`."""
+
+from math import inf, log
 
 import torch
 from torch import Tensor
 
-from core.losses.counts import CutPoisson
+from core.losses.counts import CutPoisson, Poisson
+from core.losses.per_record import PerRecord
+
+
+class PoissonRecords(PerRecord[Poisson]):
+    """F(margin) - target * margin, F' = min(exp, cap), with the residual F' - target cut to [-c, c]; target >= 0.
+
+    |score| <= min(c, cap) and curvature <= cap. Larger targets are cut to the cap; c is infinite for no cut.
+    """
+
+    def __init__(self, loss: Poisson) -> None:
+        super().__init__(loss)
+        self.cap = loss.known_cap
+        self.c = inf if loss.c is None else loss.c
+
+    def valid(self, target: Tensor) -> Tensor:
+        """Return where the target is a finite number of at least 0."""
+        return target.isfinite() & (target >= 0)
+
+    def value(self, margin: Tensor, target: Tensor) -> Tensor:
+        """Return the loss: that where the residual is cut first, and c for every unit of the margin beyond."""
+        counts = target.clamp(max=self.cap)
+        # The margins where the residual is -c and c; beyond the cap it is that at the cap, which may be less than c.
+        lowest = (counts - self.c).clamp_(min=0).log_()
+        highest = torch.where(counts + self.c < self.cap, (counts + self.c).log_(), inf)
+        within = torch.minimum(torch.maximum(margin, lowest), highest)
+        bent = within.clamp(max=log(self.cap))
+        values = torch.exp(bent) - counts * bent + (self.cap - counts) * (within - bent)
+        # Without a cut the distance is 0, and 0 times infinity is nan.
+        return values if self.c == inf else values.add_((margin - within).abs_(), alpha=self.c)
+
+    def score(self, margin: Tensor, target: Tensor) -> Tensor:
+        """Return the cut residual."""
+        return torch.exp(margin).clamp_(max=self.cap).sub_(target.clamp(max=self.cap)).clamp_(-self.c, self.c)
+
+    def curvature(self, margin: Tensor, target: Tensor) -> Tensor:
+        """Return exp(margin) where neither the mean nor the residual is cut."""
+        mean = torch.exp(margin)
+        uncut = (mean < self.cap) & ((mean - target.clamp(max=self.cap)).abs_() < self.c)
+        return torch.where(uncut, mean, 0.0)
 
 
 class CutPoissonRecords:

@@ -8,9 +8,14 @@ are those of Ostrovskii and Bach (2021), in an equal form without 0/0 at zero.
 """
 
 from math import log, sqrt
+from typing import TypeVar
 
 import torch
 from torch import Tensor
+
+from core.losses.bases import AbstractRobust
+from core.losses.per_record import PerRecord
+from core.losses.robust import SmoothedHuber
 
 FARTHEST = 2.0**500
 """A residual of more than so many c counts as one of so many: its square is still a float."""
@@ -19,12 +24,16 @@ FLAT = 2.0**110
 """One over its square is no curvature any more (`core.data.limits.LEAST_NUMBER`), and no denormal number either."""
 
 
-class _Robust:
-    """Common base of these losses."""
+R = TypeVar("R", bound=AbstractRobust)
 
-    def __init__(self, c: float, scale: float) -> None:
-        self.c = c
-        self.scale = scale
+
+class RobustRecords(PerRecord[R]):
+    """Common base of these losses; c is in units of the scale, and the scale in those of the target given here."""
+
+    def __init__(self, loss: R) -> None:
+        super().__init__(loss)
+        self.c = loss.c
+        self.scale = loss.known_scale
 
     def valid(self, target: Tensor) -> Tensor:
         """Return where the target is finite."""
@@ -35,13 +44,8 @@ class _Robust:
         return (margin - target).div_(self.scale).div_(self.c).clamp_(-FARTHEST, FARTHEST)
 
 
-class HuberRecords(_Robust):
-    """scale * rho_c((target - margin) / scale); |score| <= c and curvature <= 1/scale.
-
-    Args:
-        c: where the loss turns linear, in units of the scale.
-        scale: the known residual scale, in the units of the target given here.
-    """
+class HuberRecords(RobustRecords[AbstractRobust]):
+    """scale * rho_c((target - margin) / scale); |score| <= c and curvature <= 1/scale."""
 
     def value(self, margin: Tensor, target: Tensor) -> Tensor:
         """Return scale * rho_c(r), rho_c(r) = r^2/2 up to c and c|r| - c^2/2 beyond."""
@@ -59,18 +63,8 @@ class HuberRecords(_Robust):
         return (residual.abs_() < self.c).to(margin.dtype).div_(self.scale)
 
 
-class SmoothedHuberRecords(_Robust):
-    """scale * rho_{c,h}(r), psi a quartic between c and c + h; |score| <= c + h/2 and curvature <= 1/scale.
-
-    Args:
-        c: where psi starts to bend.
-        h: over what length it does.
-        scale: the known residual scale, in the units of the target given here.
-    """
-
-    def __init__(self, c: float, h: float, scale: float) -> None:
-        super().__init__(c, scale)
-        self.h = h
+class SmoothedHuberRecords(RobustRecords[SmoothedHuber]):
+    """scale * rho_{c,h}(r), psi a quartic between c and c + h; |score| <= c + h/2 and curvature <= 1/scale."""
 
     def value(self, margin: Tensor, target: Tensor) -> Tensor:
         """Return scale * rho(r), the three pieces added up: each grows only where the others have stopped."""
@@ -78,16 +72,16 @@ class SmoothedHuberRecords(_Robust):
         s = self._within(size)
         square = s * s
         bent = square * (0.5 - square * (0.25 - 0.1 * s))
-        values = size.clamp(max=self.c).square_().div_(2) + self.c * self.h * s + self.h**2 * bent
-        return values.add_((size - self.c - self.h).clamp_(min=0), alpha=self.c + self.h / 2).mul_(self.scale)
+        values = size.clamp(max=self.c).square_().div_(2) + self.c * self.loss.h * s + self.loss.h**2 * bent
+        return values.add_((size - self.c - self.loss.h).clamp_(min=0), alpha=self.c + self.loss.h / 2).mul_(self.scale)
 
     def score(self, margin: Tensor, target: Tensor) -> Tensor:
         """Return -psi(r), psi = c + h (s - s^3 + s^4/2) with s the part of the bend that is behind."""
         residual = (margin - target).div_(self.scale)
         s = self._within(residual.abs())
         bent = s * (1 - s * s * (1 - s / 2))
-        most = self.c + self.h / 2
-        size = residual.abs().clamp_(max=self.c).add_(bent, alpha=self.h).clamp_(max=most)
+        most = self.c + self.loss.h / 2
+        size = residual.abs().clamp_(max=self.c).add_(bent, alpha=self.loss.h).clamp_(max=most)
         return torch.copysign(size, residual)
 
     def curvature(self, margin: Tensor, target: Tensor) -> Tensor:
@@ -97,16 +91,11 @@ class SmoothedHuberRecords(_Robust):
 
     def _within(self, size: Tensor) -> Tensor:
         """Return s, what part of the bend lies below a residual's size."""
-        return (size - self.c).div_(self.h).clamp_(0, 1)
+        return (size - self.c).div_(self.loss.h).clamp_(0, 1)
 
 
-class LogCoshRecords(_Robust):
-    """scale c^2 log cosh(u), u = r/c; |score| <= c and curvature <= 1/scale.
-
-    Args:
-        c: the bound on psi, in units of the scale.
-        scale: the known residual scale, in the units of the target given here.
-    """
+class LogCoshRecords(RobustRecords[AbstractRobust]):
+    """scale c^2 log cosh(u), u = r/c; |score| <= c and curvature <= 1/scale."""
 
     def value(self, margin: Tensor, target: Tensor) -> Tensor:
         """Return |u| + log(1 + exp(-2 |u|)) - log 2, times scale c^2."""
@@ -131,13 +120,8 @@ class LogCoshRecords(_Robust):
         )
 
 
-class PseudoHuberRecords(_Robust):
-    """scale c^2 (sqrt(1 + u^2) - 1), u = r/c; |score| <= c and curvature <= 1/scale.
-
-    Args:
-        c: the bound on psi, in units of the scale.
-        scale: the known residual scale, in the units of the target given here.
-    """
+class PseudoHuberRecords(RobustRecords[AbstractRobust]):
+    """scale c^2 (sqrt(1 + u^2) - 1), u = r/c; |score| <= c and curvature <= 1/scale."""
 
     def value(self, margin: Tensor, target: Tensor) -> Tensor:
         """Return u^2/(1 + sqrt(1 + u^2)), times scale c^2: no cancellation at zero."""
@@ -160,13 +144,8 @@ class PseudoHuberRecords(_Robust):
         return (u * u).add_(1).sqrt_()
 
 
-class OstrovskiiBachRecords(_Robust):
-    """scale c^2/2 [s - 1 + log(2/(1 + s))], s = sqrt(1 + 4 u^2), u = r/c; |score| <= c and curvature <= 1/scale.
-
-    Args:
-        c: the bound on psi, in units of the scale.
-        scale: the known residual scale, in the units of the target given here.
-    """
+class OstrovskiiBachRecords(RobustRecords[AbstractRobust]):
+    """scale c^2/2 [s - 1 + log(2/(1 + s))], s = sqrt(1 + 4 u^2), u = r/c; |score| <= c and curvature <= 1/scale."""
 
     def value(self, margin: Tensor, target: Tensor) -> Tensor:
         """Return q - log(1 + q/2) with q = s - 1 = 4 u^2/(1 + s), times scale c^2/2: no cancellation at zero."""
@@ -189,13 +168,8 @@ class OstrovskiiBachRecords(_Robust):
         return (4 * u * u).add_(1).sqrt_()
 
 
-class GemanMcClureRecords(_Robust):
-    """scale c^2/2 u^2/(1 + u^2), u = r/c; |score| <= 3 sqrt(3) c/16 and curvature between -1/4 and 1 over the scale.
-
-    Args:
-        c: where the score has turned back, in units of the scale.
-        scale: the known residual scale, in the units of the target given here.
-    """
+class GemanMcClureRecords(RobustRecords[AbstractRobust]):
+    """scale c^2/2 u^2/(1 + u^2), u = r/c; |score| <= 3 sqrt(3) c/16 and curvature between -1/4 and 1 over the scale."""
 
     def value(self, margin: Tensor, target: Tensor) -> Tensor:
         """Return half scale c^2 times 1 - 1/(1 + u^2), as u^2/(1 + u^2): no cancellation at zero."""
@@ -214,13 +188,8 @@ class GemanMcClureRecords(_Robust):
         return (1 - 3 * square).div_((1 + square).pow_(3)).div_(self.scale)
 
 
-class CauchyRecords(_Robust):
-    """scale c^2/2 log(1 + u^2), u = r/c; |score| <= c/2 and curvature between -1/8 and 1 over the scale.
-
-    Args:
-        c: where the score turns back, in units of the scale.
-        scale: the known residual scale, in the units of the target given here.
-    """
+class CauchyRecords(RobustRecords[AbstractRobust]):
+    """scale c^2/2 log(1 + u^2), u = r/c; |score| <= c/2 and curvature between -1/8 and 1 over the scale."""
 
     def value(self, margin: Tensor, target: Tensor) -> Tensor:
         """Return log(1 + u^2) times half scale c^2."""

@@ -6,8 +6,12 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from core.data.columns import Name
-from core.losses.losses import Binary, Clip, Huber, Logistic, Mallows, Phase, Poisson, Robust, Weights
-from core.losses.nonconvex import SmoothPhase
+from core.losses.categorical import Logistic
+from core.losses.counts import Poisson
+from core.losses.phase import SmoothPhase
+from core.losses.registry import Binary, Phase, Robust
+from core.losses.robust import Huber
+from core.losses.weights import Clip, Mallows, Weights
 from core.models.description import DescriptionModel
 from core.models.network.model import NetworkModel as NetworkModel  # noqa: PLC0414 - where every kind is looked for
 from core.privacy.facts import Frozen

@@ -13,7 +13,11 @@ Menart, Ullah, Arora, Bassily and Guzman (2024), section 1, and the third their 
 from math import hypot, inf
 
 from core.data.columns import Coded
-from core.losses.losses import Clip, Huber, Loss, Mallows, Multinomial, Weights, gradient_bound
+from core.losses.bounds import gradient_bound
+from core.losses.categorical import Multinomial
+from core.losses.registry import Loss
+from core.losses.robust import Huber
+from core.losses.weights import Clip, Mallows, Weights
 from core.models.design import Design
 from core.privacy.arithmetic import AnyStart
 
@@ -26,8 +30,7 @@ def longest_square(weights: Weights, longest: float) -> float:
     """
     if isinstance(weights, Clip):
         return longest**2
-    assert weights.bound is not None, "plan first"
-    within = min(weights.bound, longest)
+    within = min(weights.known_bound, longest)
     return within * longest if isinstance(weights, Mallows) and weights.power == 1 else within**2
 
 
@@ -44,8 +47,7 @@ def smoothness(loss: Loss, weights: Weights, longest: float) -> float | None:
     """
     square = longest_square(weights, longest)
     if isinstance(loss, Huber) and loss.joint:
-        assert loss.scale_floor is not None, "plan first"
-        return (square + loss.c**2) / loss.scale_floor
+        return (square + loss.c**2) / loss.known_floor
     score = loss.clipped_smoothness(_slope(weights, longest)) if isinstance(weights, Clip) else loss.smoothness
     return None if score is None else score * square
 
@@ -67,8 +69,7 @@ def longest_cube(weights: Weights, longest: float) -> float:
     """
     if isinstance(weights, Clip):
         return longest**3
-    assert weights.bound is not None, "plan first"
-    within = min(weights.bound, longest)
+    within = min(weights.known_bound, longest)
     return within**weights.power * longest ** (3 - weights.power) if isinstance(weights, Mallows) else within**3
 
 
@@ -127,5 +128,4 @@ def _away(loss: Loss, start: AnyStart) -> tuple[float, float]:
 
 def _slope(weights: Clip, longest: float) -> float:
     """Return what the score of the longest row is clipped to."""
-    assert weights.bound is not None, "plan first"
-    return weights.bound / longest
+    return weights.known_bound / longest

@@ -3,38 +3,22 @@
 from core.base.errors import FieldError, Invalid
 from core.data.columns import Coded, bounds_of
 from core.losses.bases import AbstractRobust
-from core.losses.losses import (
-    Clip,
-    Huber,
-    Loss,
-    Multinomial,
-    Robust,
-    Schweppe,
-    SmoothedHuber,
-    Squared,
-    Weights,
-    cubic_bound,
-    curvature_bound,
-    gradient_bound,
-    gradient_diameter,
-)
+from core.losses.bounds import cubic_bound, curvature_bound, gradient_bound, gradient_diameter
+from core.losses.categorical import Multinomial
+from core.losses.registry import Loss, Robust
+from core.losses.robust import Huber, SmoothedHuber
+from core.losses.squares import Squared
+from core.losses.weights import Clip, Schweppe, Weights
 from core.models.design import Design
 from core.models.kinds import (
     LinearModel,
     LogisticModel,
     MultinomialModel,
-    PhaseRetrievalModel,
-    PoissonModel,
     RegressionModel,
 )
 from core.models.loss_geometry import smoothness, start_gap, weak_convexity
 from core.privacy.arithmetic import AnyStart, fill
 from core.privacy.facts import Adjacency, Facts, UnknownScale
-
-RESIDUALS_PER_RANGE = 8
-"""Without a declared scale, a residual scale is taken to be the target's declared range divided by this."""
-SCALE_FLOOR_PART = 0.01
-"""Of where an unknown scale starts."""
 
 
 def fill_model(model: RegressionModel, design: Design) -> RegressionModel:
@@ -45,10 +29,9 @@ def fill_model(model: RegressionModel, design: Design) -> RegressionModel:
     """
     if isinstance(model, LinearModel):
         _refuse_unbounded(model.loss, model.weights)
-        model = model.model_copy(update={"loss": _filled_loss(model.loss, design)})
-    elif isinstance(model, PoissonModel | PhaseRetrievalModel):
-        assert not isinstance(design.target_column, Coded), "the design refuses categories"
-        model = model.model_copy(update={"loss": fill(model.loss, cap=bounds_of(design.target_column)[1])})
+    if not isinstance(design.target_column, Coded) and not isinstance(model, LogisticModel | MultinomialModel):
+        loss = model.loss.filled(bounds_of(design.target_column)[1], design.target.scale)
+        model = model.model_copy(update={"loss": loss})
     bound = design.ordinary_norm
     if isinstance(model.weights, Clip):
         bound *= encoded_loss(model, design).score_bound or 1.0  # a residual of 1 is half the target's range
@@ -57,21 +40,9 @@ def fill_model(model: RegressionModel, design: Design) -> RegressionModel:
 
 def encoded_loss(model: RegressionModel, design: Design) -> Loss:
     """Return a filled model's loss on encoded targets: residual scales are declared in the target's own units."""
-    match model:
-        case MultinomialModel():
-            return Multinomial(classes=design.classes)
-        case LogisticModel() | PoissonModel():
-            return model.loss
-        case PhaseRetrievalModel():
-            return model.loss.model_copy(update={"cap": model.loss.known_cap / design.target.scale})
-        case LinearModel(loss=AbstractRobust() as loss):
-            assert loss.scale is not None, "plan first"
-            encoded = {"scale": loss.scale / design.target.scale}
-            if isinstance(loss, Huber) and loss.scale_floor is not None:
-                encoded["scale_floor"] = loss.scale_floor / design.target.scale
-            return loss.model_copy(update=encoded)
-        case LinearModel():
-            return model.loss
+    if isinstance(model, MultinomialModel):
+        return Multinomial(classes=design.classes)
+    return model.loss.encoded(design.target.scale)
 
 
 def make_facts(
@@ -84,9 +55,7 @@ def make_facts(
         bent = design.norm_bound**2
     scale = None
     if isinstance(loss, Huber) and loss.joint:
-        assert loss.scale is not None, "plan first"
-        assert loss.scale_floor is not None, "plan first"
-        scale = UnknownScale(start=loss.scale, floor=loss.scale_floor, curvature=loss.scale_curvature)
+        scale = UnknownScale(start=loss.known_scale, floor=loss.known_floor, curvature=loss.scale_curvature)
     return Facts(
         units=units,
         dimension=parameters(loss, design.dimension),
@@ -116,29 +85,15 @@ def _concordance(loss: Loss, weights: Weights, design: Design) -> float | None:
     """
     if loss.concordance is None or isinstance(weights, Clip):
         return None
-    assert weights.bound is not None, "plan first"
-    return loss.concordance * (weights.bound if isinstance(weights, Schweppe) else design.norm_bound)
+    return loss.concordance * (weights.known_bound if isinstance(weights, Schweppe) else design.norm_bound)
 
 
 def parameters(loss: Loss, features: int) -> int:
     """Return how many parameters a loss has on so many encoded features."""
     if isinstance(loss, Multinomial):
-        assert loss.classes is not None, "plan first"
-        return features * (loss.classes - 1)
+        return features * (loss.known_classes - 1)
     # True counts as one more parameter, the scale.
     return features + (isinstance(loss, Huber) and loss.joint)
-
-
-def _filled_loss(loss: Robust, design: Design) -> Robust:
-    """Fill scales from the target's declared range."""
-    if not isinstance(loss, AbstractRobust):
-        return loss
-    # With an intercept the coding's scale is half of the declared range.
-    loss = fill(loss, scale=2 * design.target.scale / RESIDUALS_PER_RANGE)
-    if isinstance(loss, Huber) and loss.joint:
-        assert loss.scale is not None, "filled above"
-        return fill(loss, scale_floor=SCALE_FLOOR_PART * loss.scale)
-    return loss
 
 
 def _refuse_unbounded(loss: Robust, weights: Weights) -> None:

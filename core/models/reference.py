@@ -12,7 +12,6 @@ order given by an integer hash (Steele, Lea and Flood, 2014). Nothing is drawn, 
 """
 
 from dataclasses import dataclass
-from math import sqrt
 from typing import Final
 
 import numpy as np
@@ -21,35 +20,19 @@ from scipy.special import ndtri
 
 from core.base.errors import FieldError, Invalid
 from core.data.columns import ArrayColumn, Coded, Column, bounds_of, centre_of
-from core.losses.bases import AbstractRobust
-from core.losses.losses import (
-    Clip,
-    Huber,
-    LogCosh,
-    Logistic,
-    Loss,
-    Mallows,
-    Multinomial,
-    OstrovskiiBach,
-    Poisson,
-    PseudoHuber,
-    Schweppe,
-    SmoothedHuber,
-    Weights,
-)
-from core.losses.nonconvex import Brier
+from core.losses.bases import NODES, AbstractRobust, Array
+from core.losses.categorical import Brier, Logistic, Multinomial
+from core.losses.counts import Poisson
+from core.losses.registry import Loss
+from core.losses.robust import Huber
+from core.losses.weights import Clip, Mallows, Schweppe, Weights
 from core.models.assumed import Assumed
 from core.models.design import Design
 from core.models.kinds import RegressionModel
 from core.models.modelling import encoded_loss
 from core.privacy.facts import Sampling
 
-Array = NDArray[np.float64]
 POINTS: Final = 2048
-NODES: Final = 400
-"""Equally likely residuals."""
-LEAST_RATE_PART: Final = 0.01
-"""Of a Poisson model's cap: the least mean count that is taken for usual."""
 
 
 @dataclass(frozen=True)
@@ -105,27 +88,22 @@ def expected(loss: Loss, weights: Weights, points: Array, spread: float) -> Refe
     """
     assert not isinstance(weights, Clip), "clipped gradients are those of no loss"
     assert loss.weak_convexity == 0, "no covariance is known for other losses"
-    assert weights.bound is not None, "plan first"
     norms = np.sqrt((points**2).sum(-1))
     power = weights.power if isinstance(weights, Mallows) else 1
     # A row of zeros has no length, and it divides.
-    weight = np.minimum(1.0, (weights.bound / np.maximum(norms, 1e-300)) ** power)
-    if isinstance(loss, AbstractRobust):
-        return _robust(loss, weights, points, weight, spread)
-    bent, scored = _moment(points, weight), _moment(points, weight**2)
-    if isinstance(loss, Logistic):
-        kind = np.array([[spread * (1 - spread)]])
-    elif isinstance(loss, Multinomial):
-        assert loss.classes is not None, "plan first"
-        others, each = loss.classes - 1, 1 / loss.classes
-        kind = each * np.eye(others) - each**2
-    else:
-        assert isinstance(loss, Poisson), "squared losses are for clipped gradients"
-        if loss.c is None:
-            return Reference(bent * spread, scored * spread, 1.0)
-        (slope,), (square,) = _robust_moments(_cut(loss.c), sqrt(spread), np.ones(1))
-        return Reference(bent * spread * slope, scored * square, 1.0)
-    return Reference(np.kron(kind, bent), np.kron(kind, scored), 1.0)
+    weight = np.minimum(1.0, (weights.known_bound / np.maximum(norms, 1e-300)) ** power)
+    if isinstance(loss, Huber) and loss.joint:
+        return _joint(loss, points, weight, spread)
+    if isinstance(weights, Schweppe):
+        assert isinstance(loss, AbstractRobust), "Schweppe's weight stands inside a robust loss"
+        # Interpolated: a mean over NODES for each of POINTS rows would take far longer.
+        grid = np.linspace(max(weight.min(), 1e-6), 1.0, 33)
+        slopes, squares = (np.interp(weight, grid, one) * weight**2 for one in loss.inside(spread, grid))
+        return Reference(_moment(points, slopes), _moment(points, squares), 1.0)
+    moments = loss.moments(spread)
+    assert moments is not None, "losses that offer intervals have them"
+    bent, scored = (np.kron(one, _moment(points, weight**power)) for power, one in enumerate(moments, 1))
+    return Reference(bent, scored, 1.0)
 
 
 def scattered(count: int, salt: int) -> Array:
@@ -169,37 +147,13 @@ def _values(column: Column, spots: Array, assumed: Assumed, filled: float) -> ND
 
 def _spread_of(loss: Loss, design: Design, assumed: Assumed) -> float:
     """Return the residuals' deviation, the base rate or the mean count, in encoded units."""
-    if isinstance(loss, AbstractRobust):
-        assert loss.scale is not None, "plan first"
-        return loss.scale if assumed.residual_scale is None else assumed.residual_scale / design.target.scale
-    if isinstance(loss, Poisson):
-        assert not isinstance(design.target_column, Coded), "the design refuses categories"
-        assert loss.cap is not None, "plan first"
-        usual = max(centre_of(design.target_column), LEAST_RATE_PART * loss.cap)
-        return min(assumed.base_rate or usual, loss.cap)
-    return 0.5 if assumed.base_rate is None else assumed.base_rate
-
-
-def _robust(loss: AbstractRobust, weights: Weights, points: Array, weight: Array, spread: float) -> Reference:
-    """Return the matrices of a robust loss: errors are normal and independent of the features.
-
-    With psi the score, r = spread Z/scale and E psi'(t Z) = E Z psi(t Z)/t, no second derivative is needed. Schweppe's
-    weight stands inside the score.
-    """
-    assert loss.scale is not None, "plan first"
-    if isinstance(loss, Huber) and loss.joint:
-        return _joint(loss, points, weight, spread)
-    score = _score_of(loss)
-    if isinstance(weights, Schweppe):
-        # Interpolated: a mean over NODES for each of POINTS rows would take far longer.
-        grid = np.linspace(max(weight.min(), 1e-6), 1.0, 33)
-        slopes, squares = _robust_moments(score, spread / loss.scale, grid)
-        bent = np.interp(weight, grid, slopes) * weight**2
-        scored = np.interp(weight, grid, squares) * weight**2
-    else:
-        slopes, squares = _robust_moments(score, spread / loss.scale, np.ones(1))
-        bent, scored = slopes * weight, squares * weight**2
-    return Reference(_moment(points, bent) / loss.scale, _moment(points, scored), 1.0)
+    if assumed.residual_scale is not None:
+        return assumed.residual_scale / design.target.scale
+    if assumed.base_rate is not None:
+        return assumed.base_rate
+    usual = loss.usual_spread(0.0 if isinstance(design.target_column, Coded) else centre_of(design.target_column))
+    assert usual is not None, "losses that offer intervals have one"
+    return usual
 
 
 def _joint(loss: Huber, points: Array, weight: Array, spread: float) -> Reference:
@@ -228,48 +182,6 @@ def _moment(points: Array, weight: Array) -> Array:
     """Return the weighted mean of x x', shape (p, p)."""
     moment: Array = (points * weight[:, None]).T @ points / len(points)
     return moment
-
-
-class _Score:
-    """The derivative of a robust loss in its scaled residual."""
-
-    def __init__(self, loss: AbstractRobust) -> None:
-        self._loss = loss
-
-    def __call__(self, residual: Array) -> Array:
-        loss, size = self._loss, np.abs(residual)
-        match loss:
-            case SmoothedHuber():
-                part = np.clip((size - loss.c) / loss.h, 0.0, 1.0)
-                beyond = loss.c + loss.h * (part - part**3 + part**4 / 2)
-                return np.sign(residual) * np.where(size <= loss.c, size, beyond)
-            case LogCosh():
-                return loss.c * np.tanh(residual / loss.c)
-            case PseudoHuber():
-                return residual / np.sqrt(1 + (residual / loss.c) ** 2)
-            case OstrovskiiBach():
-                slower: Array = 1 + np.sqrt(1 + 4 * (residual / loss.c) ** 2)
-                return 2 * residual / slower
-            case Huber():
-                return np.clip(residual, -loss.c, loss.c)
-            case _:
-                raise TypeError(f"{type(loss).__name__}: its score is not known here")
-
-
-def _score_of(loss: AbstractRobust) -> _Score:
-    return _Score(loss)
-
-
-def _cut(c: float) -> _Score:
-    return _Score(Huber(c=c, scale=1.0))
-
-
-def _robust_moments(score: _Score, ratio: float, inside: Array) -> tuple[Array, Array]:
-    """Return E psi'(v t Z) and E psi(v t Z)^2 for each factor v of `inside`, t = `ratio`."""
-    normal = ndtri((np.arange(NODES) + 0.5) / NODES)
-    size = ratio * inside[:, None]
-    scores = score(size * normal)
-    return (normal * scores).mean(-1) / size[:, 0], (scores**2).mean(-1)
 
 
 def check_assumed(assumed: Assumed, design: Design, model: RegressionModel) -> None:

@@ -7,7 +7,7 @@ from core.inference import looks
 from core.inference.description import ReleasedDescription
 from core.inference.network import AnyReleased, ReleasedNetwork
 from core.inference.released import Released, equation_of, residual_scale
-from core.losses.losses import Huber
+from core.losses.robust import Huber
 from core.models.description import DescriptionModel
 from core.models.design import Design
 from core.models.kinds import LinearModel, NetworkModel, RegressionModel

@@ -13,7 +13,7 @@ from typing import Final
 
 from core.base.errors import FieldError, Invalid
 from core.inference.settings import Inference, Shares
-from core.losses.losses import Clip
+from core.losses.weights import Clip
 from core.methods.m_estimation.noisy_gd.spec import MOST_STEPS, NoisyGradientDescent
 from core.methods.registry import AnySpec
 from core.models.assumed import Assumed

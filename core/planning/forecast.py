@@ -17,7 +17,7 @@ from scipy.special import ndtr, ndtri
 
 from core.base.errors import FieldError, Invalid
 from core.data.columns import ArrayColumn, Coded, Column
-from core.losses.losses import Clip
+from core.losses.weights import Clip
 from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
 from core.models.assumed import Assumed
 from core.models.description import DescriptionModel

@@ -21,7 +21,9 @@ from scipy.special import ndtr, ndtri
 
 from core.inference.checks import Learned
 from core.inference.settings import Inference
-from core.losses.losses import Huber, Multinomial, Poisson
+from core.losses.categorical import Multinomial
+from core.losses.counts import Poisson
+from core.losses.robust import Huber
 from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescentPlan
 from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
 from core.methods.m_estimation.whitened_newton.shares import WIDTH_FACTOR

@@ -9,8 +9,8 @@ from typing import Final
 
 from core.base.errors import FieldError, Invalid
 from core.inference.settings import Inference
-from core.losses.losses import Clip, Mallows
-from core.losses.nonconvex import Brier
+from core.losses.categorical import Brier
+from core.losses.weights import Clip, Mallows
 from core.methods.registry import AnySpec
 from core.models.kinds import LinearModel, LogisticModel, PhaseRetrievalModel, RegressionModel
 from core.privacy.facts import Facts

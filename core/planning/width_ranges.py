@@ -20,7 +20,9 @@ from pydantic import Field
 from core.data.columns import Coded, Column, Ordered
 from core.inference.checks import JobCheck
 from core.losses.bases import AbstractRobust
-from core.losses.losses import Logistic, Loss, Multinomial, Poisson
+from core.losses.categorical import Logistic, Multinomial
+from core.losses.counts import Poisson
+from core.losses.registry import Loss
 from core.methods.m_estimation.whitened_newton.shares import (
     MOST_SLOPE_NOISE,
     SINGLE_CLASS_DIRECTIONS,
@@ -207,17 +209,15 @@ def outcome_of(outlook: Outlook, design: Design, loss: Loss, assumed: Assumed) -
                 best = best._replace(events=usual.events, rarest=usual.rarest)
             return Outcome(usual, best, None)
         case Poisson():
-            assert loss.cap is not None, "plan first"
-            usual = Signal(mean, loss.cap, events=mean)
-            most = Signal(loss.cap, loss.cap, events=loss.cap)
+            cap = loss.known_cap
+            usual, most = Signal(mean, cap, events=mean), Signal(cap, cap, events=cap)
             centre = getattr(design.target_column, "centre", None) is not None
             return Outcome(usual, usual, usual) if assumed.base_rate or centre else Outcome(usual, most, None)
         case AbstractRobust():
             usual = Signal(NORMAL_CURVATURE, loss.c)
             if assumed.residual_scale is not None:
                 return Outcome(usual, usual, usual)
-            assert loss.scale is not None, "plan first"
-            return Outcome(usual, usual._replace(size=0.0), usual._replace(size=1 / loss.scale))
+            return Outcome(usual, usual._replace(size=0.0), usual._replace(size=1 / loss.known_scale))
     usual = Signal(mean, 1.0)
     return Outcome(usual, usual, None)
 

@@ -13,8 +13,9 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from core.losses.counts import CutPoisson
-from core.losses.losses import Huber, Logistic, Poisson
+from core.losses.categorical import Logistic
+from core.losses.counts import CutPoisson, Poisson
+from core.losses.robust import Huber
 from core.privacy.facts import Adjacency, Facts
 from core.queries.bases import AbstractQuestion
 

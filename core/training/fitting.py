@@ -15,7 +15,9 @@ from core.inference.error_bound import ErrorBound
 from core.inference.estimate import Estimate, Sandwich
 from core.inference.network import AnyReleased, ReleasedNetwork, read_released
 from core.inference.released import Flags, Released, fitted_loss_of
-from core.losses.losses import Huber, Loss, Poisson
+from core.losses.counts import Poisson
+from core.losses.registry import Loss
+from core.losses.robust import Huber
 from core.methods.describe import fit as column_descriptions
 from core.methods.describe.spec import Describe
 from core.methods.fits import Fitted, fit_and_infer

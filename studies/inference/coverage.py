@@ -13,7 +13,7 @@ from scipy.stats import chi2
 from torch import Tensor
 
 from core.inference.settings import Inference
-from core.losses.losses import Huber
+from core.losses.robust import Huber
 from core.mechanisms.generator import SimulationGenerator
 from core.methods.registry import AnyPlan
 from studies.inference.charts import Axis, Series, line_chart

@@ -2,8 +2,9 @@
 
 import torch
 
-from core.losses.losses import Huber, LogCosh, Loss, OstrovskiiBach, SmoothedHuber
-from core.losses.losses_torch import per_record
+from core.losses.records import per_record
+from core.losses.registry import Loss
+from core.losses.robust import Huber, LogCosh, OstrovskiiBach, SmoothedHuber
 from studies.inference.charts import Axis, Series, line_chart
 from studies.inference.results import Result, Row
 

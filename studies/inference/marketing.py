@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.losses.losses import Logistic, Mallows
+from core.losses.categorical import Logistic
+from core.losses.weights import Mallows
 from core.methods.fits import iterate
 from examples.bank import records
 from studies.inference.charts import Axis, Series, line_chart

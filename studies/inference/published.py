@@ -10,8 +10,8 @@ from math import sqrt
 import torch
 from torch import Tensor
 
-from core.losses.losses import Huber
-from core.losses.losses_torch import record_weights
+from core.losses.records import record_weights
+from core.losses.robust import Huber
 from core.mechanisms.generator import SimulationGenerator
 from studies.inference.designs import D1
 from studies.inference.studies import MALLOWS

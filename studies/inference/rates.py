@@ -8,7 +8,7 @@ from math import inf, log, sqrt
 import torch
 from torch import Tensor
 
-from core.losses.losses import Huber, OstrovskiiBach
+from core.losses.robust import Huber, OstrovskiiBach
 from core.mechanisms.generator import SimulationGenerator
 from core.methods.registry import AnyPlan
 from studies.inference.charts import Axis, Series, line_chart

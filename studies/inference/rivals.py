@@ -16,8 +16,12 @@ from scipy.optimize import root
 from scipy.special import expit
 from torch import Tensor
 
-from core.losses.losses import Clip, Huber, Logistic, Loss, Mallows, Squared, Weights
-from core.losses.losses_torch import record_weights
+from core.losses.categorical import Logistic
+from core.losses.records import record_weights
+from core.losses.registry import Loss
+from core.losses.robust import Huber
+from core.losses.squares import Squared
+from core.losses.weights import Clip, Mallows, Weights
 from core.mechanisms.generator import SimulationGenerator
 from core.methods.fits import iterate
 from core.methods.m_estimation.sufficient_statistics.spec import SufficientStatistics

@@ -6,7 +6,9 @@ from math import log, sqrt
 import torch
 from torch import Tensor
 
-from core.losses.losses import Huber, Logistic, Loss
+from core.losses.categorical import Logistic
+from core.losses.registry import Loss
+from core.losses.robust import Huber
 from core.mechanisms.generator import SimulationGenerator
 from core.methods.fits import iterate
 from core.methods.m_estimation.noisy_newton.options import LineSearch

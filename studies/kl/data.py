@@ -6,8 +6,8 @@ from math import sqrt
 import torch
 from torch import Tensor
 
-from core.losses.losses import Clip
-from core.losses.nonconvex import GemanMcClure
+from core.losses.robust import GemanMcClure
+from core.losses.weights import Clip
 from core.mechanisms.generator import SimulationGenerator
 from core.methods.fits import iterate
 from core.methods.kl.adaptive_gd.spec import AdaptiveGradientDescent

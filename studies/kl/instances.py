@@ -6,8 +6,9 @@ from math import sqrt
 import torch
 from torch import Tensor
 
-from core.losses.losses import Clip
-from core.losses.nonconvex import SineLink, SmoothPhase
+from core.losses.phase import SmoothPhase
+from core.losses.squares import SineLink
+from core.losses.weights import Clip
 from core.mechanisms.generator import SimulationGenerator
 from core.queries.sums import SyntheticProblem
 from core.queries.sums.linear import LinearProblem

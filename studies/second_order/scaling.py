@@ -13,7 +13,8 @@ from statistics import linear_regression
 import torch
 from torch import Tensor
 
-from core.losses.losses import Huber, Mallows
+from core.losses.robust import Huber
+from core.losses.weights import Mallows
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.mechanisms.sampling import public_order
 from core.methods.second_order.ada_spider import AdaSpider, nothing_known

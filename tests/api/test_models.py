@@ -13,7 +13,8 @@ from core.db.tables import Dataset, Job
 from core.inference.released import Flags, Released
 from core.jobs import jobs as rows
 from core.ledger import ledger
-from core.losses.losses import Logistic, Mallows
+from core.losses.categorical import Logistic
+from core.losses.weights import Mallows
 from core.planning.job import JobSpec
 from core.planning.planner import plan_job
 from core.privacy.events import EVENT

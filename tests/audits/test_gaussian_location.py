@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from core.losses.losses import Huber
+from core.losses.robust import Huber
 from core.mechanisms.generator import SystemGenerator
 from core.oracle import noise
 from core.oracle.filters import UnlimitedFilter

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from core.losses.losses import Huber
+from core.losses.robust import Huber
 from core.mechanisms.generator import SimulationGenerator
 from core.methods.fits import iterate
 from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescentPlan

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from core.losses.losses import Clip
-from core.losses.nonconvex import SmoothPhase
+from core.losses.phase import SmoothPhase
+from core.losses.weights import Clip
 from core.methods.selection.select_model import fit as select_model
 from core.methods.selection.select_model.spec import SelectModel
 from core.oracle import Oracle, stationarity

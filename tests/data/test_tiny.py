@@ -13,7 +13,8 @@ from scipy import stats
 
 from core.data.columns import Columns
 from core.data.tiny import LEAST, LEAST_SINGLE
-from core.losses.losses import Clip, LogCosh
+from core.losses.robust import LogCosh
+from core.losses.weights import Clip
 from core.models.design import make_design
 from core.models.kinds import LinearModel, LogisticModel
 from core.models.network.layers import Linear

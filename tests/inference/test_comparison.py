@@ -8,7 +8,7 @@ from core.inference.comparison import Relation, compare
 from core.inference.error_bound import Records
 from core.inference.released import Released
 from core.inference.results import summary
-from core.losses.losses import Clip, Mallows
+from core.losses.weights import Clip, Mallows
 from tests.support.released import COVARIANCE, THETA, of_kind, released, rows_of, spread
 
 OTHER = released(optimizer="noisy_gd", theta=(0.35, -1.0, 0.4, 0.3), covariance=rows_of(spread(4, seed=9)))

@@ -1,6 +1,6 @@
 """Readings of models whose loss is not convex: estimates, notes and predictions, and no intervals anywhere."""
 
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +13,13 @@ from core.inference.predictions import predict
 from core.inference.released import Released, declared
 from core.inference.rendering import text_of
 from core.inference.results import ratios
-from core.inference.wording import LOSSES, check_worded, loss_words, notes
-from core.losses.losses import Clip, Loss
-from core.losses.nonconvex import Brier, Cauchy, GemanMcClure, RobustPhase, SineLink, SmoothPhase
+from core.inference.wording import loss_words, notes
+from core.losses.categorical import Brier
+from core.losses.phase import RobustPhase, SmoothPhase
+from core.losses.registry import Loss
+from core.losses.robust import Cauchy, GemanMcClure
+from core.losses.squares import SineLink
+from core.losses.weights import Clip
 from core.models.design import make_design
 from core.models.kinds import LinearModel, LogisticModel, PhaseRetrievalModel, RegressionModel
 from core.service.readings import whole_of
@@ -98,13 +102,3 @@ def test_two_of_them_are_compared_without_a_test() -> None:
     found = compare(PHASE, other, "same_dataset")
     assert found["relation"] == "no_covariance"
     assert all(line["p_value_bound"] is None for line in found["coefficients"])
-
-
-class Welsch(Cauchy):
-    kind: Literal["welsch"] = "welsch"  # type: ignore[assignment]
-
-
-def test_a_loss_without_words_is_refused_where_words_are_imported() -> None:
-    check_worded(LOSSES)
-    with pytest.raises(TypeError, match=r"welsch: core\.inference\.wording has no words for this loss"):
-        check_worded([*LOSSES, Welsch])

@@ -10,7 +10,7 @@ from core.inference.comparison import compare
 from core.inference.forest import plot_levels
 from core.inference.released import Released
 from core.inference.rendering import columns, comparison_text, number, plain, text_of, wide
-from core.losses.losses import Clip
+from core.losses.weights import Clip
 from core.models.design import make_design
 from core.models.kinds import LogisticModel
 from tests.support.released import KINDS, UNTOUCHED, of_kind, released, rows_of, shown_of, spread

@@ -23,7 +23,10 @@ from core.inference.released import Released, declared, residual_scale
 from core.inference.rendering import text_of
 from core.inference.results import line, ratios, summary
 from core.inference.wording import claim, loss_words, notes
-from core.losses.losses import Clip, LogCosh, Mallows, Poisson, Schweppe, Squared
+from core.losses.counts import Poisson
+from core.losses.robust import LogCosh
+from core.losses.squares import Squared
+from core.losses.weights import Clip, Mallows, Schweppe
 from core.models.features import Feature
 from core.privacy.budget import plan_orders
 from core.privacy.events import Sampled, compose

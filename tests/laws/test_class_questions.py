@@ -12,7 +12,8 @@ from torch import Tensor
 
 from core.data.contrasts import contrast_rows
 from core.inference.class_coordinates import effective, matrix_of, unfolded
-from core.losses.losses import Mallows, Multinomial
+from core.losses.categorical import Multinomial
+from core.losses.weights import Mallows
 from core.models.modelling import parameters
 from core.oracle import Oracle
 from core.oracle.filters import UnlimitedFilter

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 from torch import Tensor
 
-from core.losses.losses import Clip, Mallows
-from core.losses.nonconvex import Cauchy, SmoothPhase
+from core.losses.phase import SmoothPhase
+from core.losses.robust import Cauchy
+from core.losses.weights import Clip, Mallows
 from core.oracle.full import ReadSelection
 from core.oracle.noise import grid_for
 from core.oracle.stationarity import SCORE_STEPS, decided, scales_of, score_of

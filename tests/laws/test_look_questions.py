@@ -11,8 +11,10 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
-from core.losses.counts import CutPoisson
-from core.losses.losses import Huber, Logistic, Loss, Poisson
+from core.losses.categorical import Logistic
+from core.losses.counts import CutPoisson, Poisson
+from core.losses.registry import Loss
+from core.losses.robust import Huber
 from core.mechanisms.lattice import round_parts
 from core.oracle import Oracle
 from core.oracle.filters import UnlimitedFilter

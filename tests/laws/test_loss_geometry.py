@@ -11,17 +11,14 @@ from pydantic import TypeAdapter
 from torch import Tensor
 
 from core.data.columns import Columns, NumberColumn
-from core.losses.losses import Clip, Huber, Logistic, Loss, Mallows, Multinomial, Poisson, Schweppe
-from core.losses.losses_torch import per_record
-from core.losses.nonconvex import (
-    AbstractPhase,
-    Brier,
-    Cauchy,
-    GemanMcClure,
-    RobustPhase,
-    SineLink,
-    SmoothPhase,
-)
+from core.losses.categorical import Brier, Logistic, Multinomial
+from core.losses.counts import Poisson
+from core.losses.phase import AbstractPhase, RobustPhase, SmoothPhase
+from core.losses.records import per_record
+from core.losses.registry import Loss
+from core.losses.robust import Cauchy, GemanMcClure, Huber
+from core.losses.squares import SineLink
+from core.losses.weights import Clip, Mallows, Schweppe
 from core.models.design import Design, make_design
 from core.models.kinds import AnyModel, RegressionModel
 from core.models.loss_geometry import (

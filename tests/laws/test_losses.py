@@ -1,4 +1,4 @@
-"""Laws that every loss of one margin obeys; a new one joins by the lines that `tests.support.losses` asks for."""
+"""Laws that every loss of one margin obeys: each by its example, and by its formula in `tests.support.losses`."""
 
 from itertools import pairwise
 from math import isclose, log, nextafter, sqrt
@@ -10,30 +10,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from core.losses.losses import (
-    Huber,
-    LogCosh,
-    Logistic,
-    Loss,
-    Mallows,
-    Multinomial,
-    OstrovskiiBach,
-    Poisson,
-    PseudoHuber,
-    Schweppe,
-    SmoothedHuber,
-    Squared,
-    Weights,
-    curvature_bound,
-    gradient_bound,
-    gradient_diameter,
-)
-from core.losses.losses_torch import per_record
-from core.losses.nonconvex import AbstractPhase, Brier, RobustPhase
+from core.base.errors import PrivacyInvariantError
+from core.losses.bases import AbstractRobust
+from core.losses.bounds import curvature_bound, gradient_bound, gradient_diameter
+from core.losses.categorical import Brier, Logistic, Multinomial
+from core.losses.counts import Poisson
+from core.losses.phase import AbstractPhase, RobustPhase
+from core.losses.records import per_record
+from core.losses.registry import Loss
+from core.losses.robust import Huber, LogCosh, OstrovskiiBach, PseudoHuber, SmoothedHuber
+from core.losses.squares import Squared
+from core.losses.weights import Mallows, Schweppe, Weights
 from core.queries.gradients import Curvature, Gradient, Question, Secant
 from core.queries.sums.linear import LinearProblem
-from tests.support.losses import ALL, HUBER, LOGISTIC, PAIRS, WEIGHTS, T, gradients, plain_value, public, told, weighted
-from tests.support.problems import rows
+from tests.support.losses import ALL, HUBER, PAIRS, WEIGHTS, T, gradients, plain_value, public, told, weighted
+from tests.support.problems import LOGISTIC, rows
 
 every_loss = pytest.mark.parametrize("loss", ALL, ids=told)
 every_pair = pytest.mark.parametrize(("loss", "weights"), PAIRS, ids=told)
@@ -192,6 +183,13 @@ def test_every_derivative_is_that_of_the_one_above(loss: Loss) -> None:
             assert (below(at, target) * masses).sum().item() * (high - low) / 2 == pytest.approx(grown, abs=1e-10)
 
 
+@pytest.mark.parametrize("loss", [loss for loss in ALL if isinstance(loss, AbstractRobust)], ids=told)
+def test_the_forecasts_score_is_that_of_records(loss: AbstractRobust) -> None:
+    residuals = torch.linspace(-9, 9, 181, dtype=torch.float64)
+    scores = per_record(loss).score(-loss.known_scale * residuals, torch.zeros(()).double())
+    np.testing.assert_allclose(loss.psi(residuals.numpy()), -scores, rtol=1e-12, atol=1e-14)
+
+
 def kinks(loss: Loss, y: float) -> list[float]:
     """Margins where the second derivative of a loss or the next one jumps."""
     if isinstance(loss, Huber | SmoothedHuber):
@@ -266,14 +264,12 @@ class TestSelfConcordance:
 
 
 def test_an_open_figure_is_refused() -> None:
-    for loss in (Huber(), LogCosh()):
-        with pytest.raises(AssertionError, match="scale"):
+    for loss, figure in ((Huber(), "scale"), (Poisson(), "cap")):
+        with pytest.raises(PrivacyInvariantError, match=f"{figure} is open"):
             per_record(loss)
-    with pytest.raises(AssertionError, match="cap"):
-        per_record(Poisson())
 
 
 def test_losses_of_several_margins_or_an_unknown_scale_have_problems_of_their_own() -> None:
     for loss in (Multinomial(classes=3), Huber(scale=1.0, joint=True)):
-        with pytest.raises(AssertionError, match="problems of their own"):
+        with pytest.raises(PrivacyInvariantError, match="problems of their own"):
             per_record(loss)

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 from torch import Tensor
 
-from core.losses.losses import Huber, Multinomial, Poisson
+from core.losses.categorical import Multinomial
+from core.losses.counts import Poisson
+from core.losses.robust import Huber
 from core.mechanisms.lattice import integer_norm, round_parts
 from core.oracle.filters import ORDERS
 from core.oracle.noise import grid_for

@@ -10,7 +10,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from core.losses.losses import Clip, Huber, Logistic, Loss, Mallows, Poisson
+from core.losses.categorical import Logistic
+from core.losses.counts import Poisson
+from core.losses.registry import Loss
+from core.losses.robust import Huber
+from core.losses.weights import Clip, Mallows
 from core.oracle import Oracle
 from core.oracle.noise import grid_for
 from core.privacy.facts import Adjacency, Facts

@@ -8,24 +8,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from core.losses.losses import (
-    Clip,
-    Logistic,
-    Loss,
-    Mallows,
-    Poisson,
-    Schweppe,
-    Weights,
-    cubic_bound,
-    curvature_bound,
-    gradient_bound,
-)
-from core.losses.losses_torch import record_weights
-from core.losses.nonconvex import AbstractPhase, Brier, Cauchy, GemanMcClure
+from core.losses.bounds import cubic_bound, curvature_bound, gradient_bound
+from core.losses.categorical import Brier, Logistic
+from core.losses.counts import Poisson
+from core.losses.phase import AbstractPhase
+from core.losses.records import record_weights
+from core.losses.registry import Loss
+from core.losses.robust import Cauchy, GemanMcClure
+from core.losses.weights import Clip, Mallows, Schweppe, Weights
 from core.privacy.facts import Adjacency
 from core.queries.gradients import Curvature, Gradient, Question, Secant
 from core.queries.sums.linear import LinearProblem
-from tests.support.losses import HUBER, LOGISTIC, PAIRS, WEIGHED, T, public, suitable, told
+from tests.support.losses import HUBER, PAIRS, WEIGHED, T, public, suitable, told
+from tests.support.problems import LOGISTIC
 
 every_pair = pytest.mark.parametrize(("loss", "weights"), PAIRS, ids=told)
 

@@ -12,7 +12,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from core.losses.losses import Huber, Logistic, Mallows
+from core.losses.categorical import Logistic
+from core.losses.robust import Huber
+from core.losses.weights import Mallows
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.methods.second_order import ada_spider
 from core.methods.second_order.ada_spider import AdaSpider, nothing_known

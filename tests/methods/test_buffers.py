@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from core.losses.losses import Clip, Squared
+from core.losses.squares import Squared
+from core.losses.weights import Clip
 from core.mechanisms.generator import SimulationGenerator
 from core.methods import buffers
 from core.methods.buffers import BufferPool

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from core.base.errors import Invalid
-from core.losses.losses import Clip, Squared
+from core.losses.squares import Squared
+from core.losses.weights import Clip
 from core.mechanisms.generator import SimulationGenerator
 from core.methods.clipped.one_pass.spec import CertifiedClippedSgd, Moment
 from core.methods.fits import fit, iterate

@@ -15,7 +15,7 @@ from core.data.columns import BinaryColumn, CategoryColumn, Column, NumberColumn
 from core.inference.error_bound import SEEN, ErrorBound
 from core.inference.parameters import penalised_gradient
 from core.inference.wording import claim as said_of
-from core.losses.losses import Mallows
+from core.losses.weights import Mallows
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.methods.fits import fit
 from core.methods.registry import PLANS

@@ -12,7 +12,8 @@ from scipy import stats
 from torch import Tensor
 
 from core.base.errors import AdjacencyMismatch, Diverged, Invalid
-from core.losses.losses import Clip, Squared
+from core.losses.squares import Squared
+from core.losses.weights import Clip
 from core.mechanisms.generator import SimulationGenerator
 from core.methods.clipped.clipped_sgd.spec import ClippedSgd
 from core.methods.clipped.rules import NoMean

@@ -14,7 +14,7 @@ from scipy.optimize import root
 from core.inference.estimate import Estimate
 from core.inference.sandwich import correction, infer
 from core.inference.settings import Inference
-from core.losses.losses import Huber
+from core.losses.robust import Huber
 from core.mechanisms.generator import SimulationGenerator
 from core.methods import lifecycle
 from core.methods.fits import iterate

@@ -10,7 +10,9 @@ import torch
 
 from core.inference.sandwich import infer
 from core.inference.settings import Inference
-from core.losses.losses import Huber, Mallows, curvature_bound, gradient_bound, gradient_diameter
+from core.losses.bounds import curvature_bound, gradient_bound, gradient_diameter
+from core.losses.robust import Huber
+from core.losses.weights import Mallows
 from core.mechanisms.generator import SimulationGenerator
 from core.methods.fits import iterate
 from core.methods.m_estimation.noisy_newton import shapes as newton_shapes

@@ -8,9 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from core.losses.losses import Clip, Huber, Loss, Mallows, Weights
-from core.losses.losses_torch import per_record
-from core.losses.nonconvex import Brier, Cauchy, GemanMcClure, RobustPhase, SineLink, SmoothPhase
+from core.losses.categorical import Brier
+from core.losses.phase import RobustPhase, SmoothPhase
+from core.losses.records import per_record
+from core.losses.registry import Loss
+from core.losses.robust import Cauchy, GemanMcClure, Huber
+from core.losses.squares import SineLink
+from core.losses.weights import Clip, Mallows, Weights
 from core.mechanisms.generator import SimulationGenerator
 from core.methods.fits import iterate
 from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent

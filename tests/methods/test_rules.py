@@ -11,7 +11,9 @@ from scipy.optimize import root
 from torch import Tensor
 
 from core.base.errors import Invalid
-from core.losses.losses import Huber, LogCosh, Loss, Mallows, SmoothedHuber
+from core.losses.registry import Loss
+from core.losses.robust import Huber, LogCosh, SmoothedHuber
+from core.losses.weights import Mallows
 from core.mechanisms.generator import SimulationGenerator
 from core.methods.fits import fit, iterate
 from core.methods.m_estimation.noisy_newton import rules as newton_rules

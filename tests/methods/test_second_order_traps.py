@@ -15,7 +15,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from core.losses.losses import Huber, Mallows
+from core.losses.robust import Huber
+from core.losses.weights import Mallows
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.methods.second_order import ada_spider
 from core.methods.second_order.ada_spider import nothing_known

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from core.inference.wording import claim as said_of
-from core.losses.losses import Clip
-from core.losses.nonconvex import SmoothPhase
+from core.losses.phase import SmoothPhase
+from core.losses.weights import Clip
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.methods.selection.select_model import fit as select_model
 from core.methods.selection.select_model.spec import SelectModel

@@ -12,7 +12,8 @@ import torch
 
 from core.base.errors import Diverged, Invalid
 from core.inference.eigen import floor_eigenvalues
-from core.losses.losses import Clip, Squared
+from core.losses.squares import Squared
+from core.losses.weights import Clip
 from core.mechanisms.generator import SimulationGenerator
 from core.methods.fits import fit, iterate
 from core.methods.m_estimation.sufficient_statistics.spec import SufficientStatistics

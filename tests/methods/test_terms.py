@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from core.inference import predictions
 from core.inference.released import Released
-from core.losses.losses import Logistic, Mallows
-from core.losses.losses_torch import ordinary, per_record
+from core.losses.categorical import Logistic
+from core.losses.records import ordinary, per_record
+from core.losses.weights import Mallows
 from core.models.design import Design
 from core.privacy.events import Gaussian
 from core.queries.sums import looking

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from core.base.errors import PeerLost
-from core.losses.losses import Clip, Squared
+from core.losses.squares import Squared
+from core.losses.weights import Clip
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.methods.fits import fit
 from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescentPlan

@@ -14,8 +14,8 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from core.losses.losses import Clip
-from core.losses.nonconvex import SmoothPhase
+from core.losses.phase import SmoothPhase
+from core.losses.weights import Clip
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.oracle import Answer, Status, noise
 from core.oracle.filters import CountingFilter, UnlimitedFilter

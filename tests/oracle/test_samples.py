@@ -17,7 +17,7 @@ from scipy import stats
 from torch import Tensor
 
 from core.base.errors import AdjacencyMismatch
-from core.losses.losses import Mallows
+from core.losses.weights import Mallows
 from core.mechanisms import sampling
 from core.mechanisms.generator import SystemGenerator
 from core.oracle import samples

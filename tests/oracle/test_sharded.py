@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from core.losses.losses import Logistic
+from core.losses.categorical import Logistic
 from core.mechanisms.generator import SystemGenerator
 from core.mechanisms.lattice import Grid
 from core.mechanisms.sampling import public_order

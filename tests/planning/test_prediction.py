@@ -15,20 +15,10 @@ from benchmarks import bank_accuracy as bank
 from core.base.errors import Invalid
 from core.inference.sandwich import infer
 from core.inference.settings import Inference, Shares
-from core.losses.losses import (
-    Huber,
-    LogCosh,
-    Logistic,
-    Loss,
-    Mallows,
-    Multinomial,
-    OstrovskiiBach,
-    PseudoHuber,
-    Schweppe,
-    SmoothedHuber,
-    Weights,
-)
-from core.losses.nonconvex import Cauchy
+from core.losses.categorical import Logistic, Multinomial
+from core.losses.registry import Loss
+from core.losses.robust import Huber, LogCosh, OstrovskiiBach, PseudoHuber, SmoothedHuber
+from core.losses.weights import Mallows, Schweppe, Weights
 from core.mechanisms.generator import SimulationGenerator
 from core.methods.fits import iterate
 from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent
@@ -346,15 +336,3 @@ def test_more_coefficients_than_can_be_waited_for_are_not_predicted() -> None:
     outlook = make_outlook(job.design, job.spec.model)
     assert predict(outlook, large, job.spec.optimizer, job.spec.inference) is None
     assert predict(outlook, job.facts, job.spec.optimizer, Inference(intervals=False)) is None
-
-
-def test_a_loss_whose_score_is_not_known_is_refused_and_not_taken_for_hubers() -> None:
-    class Steeper(Cauchy):
-        """A loss that nobody has worked out, and that says it is convex."""
-
-        @property
-        def weak_convexity(self) -> float:
-            return 0.0
-
-    with pytest.raises(TypeError, match="Steeper: its score is not known here"):
-        expected(Steeper(c=1.0, scale=1.0), Mallows(bound=2.0), D1, 1.0)

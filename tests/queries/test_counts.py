@@ -9,9 +9,8 @@ import torch
 from scipy.stats import nbinom, poisson
 from torch import Tensor
 
-from core.losses.counts import CutPoisson
+from core.losses.counts import CutPoisson, Poisson
 from core.losses.counts_torch import CutPoissonRecords
-from core.losses.losses import Poisson
 from core.privacy.facts import Adjacency
 from core.queries.reencoded import ReencodedGradient
 from tests.laws.test_look_questions import BOUND, Case, known, worst

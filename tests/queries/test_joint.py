@@ -8,7 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from core.losses.losses import Huber, Mallows, gradient_bound, gradient_diameter
+from core.losses.bounds import gradient_bound, gradient_diameter
+from core.losses.robust import Huber
+from core.losses.weights import Mallows
 from core.oracle.noise import grid_for
 from core.privacy.facts import Adjacency
 from core.queries.gradients import Curvature, Gradient, Question, Secant

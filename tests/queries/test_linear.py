@@ -8,7 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from core.losses.losses import Clip, Loss, Mallows, SmoothedHuber, Squared, Weights
+from core.losses.registry import Loss
+from core.losses.robust import SmoothedHuber
+from core.losses.squares import Squared
+from core.losses.weights import Clip, Mallows, Weights
 from core.oracle.noise import grid_for
 from core.privacy.facts import Facts
 from core.queries.gradients import Curvature, Gradient, Question, Secant

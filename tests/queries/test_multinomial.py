@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from core.losses.losses import Clip, Logistic, Mallows, Multinomial
+from core.losses.categorical import Logistic, Multinomial
+from core.losses.weights import Clip, Mallows
 from core.queries.gradients import Curvature, Gradient, Secant
 from core.queries.sums import make_problem
 from core.queries.sums.linear import LinearProblem

@@ -6,9 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from core.losses.losses import Clip, Loss, Mallows, Weights
-from core.losses.losses_torch import per_record
-from core.losses.nonconvex import Brier, Cauchy, GemanMcClure, RobustPhase, SineLink, SmoothPhase
+from core.losses.categorical import Brier
+from core.losses.phase import RobustPhase, SmoothPhase
+from core.losses.records import per_record
+from core.losses.registry import Loss
+from core.losses.robust import Cauchy, GemanMcClure
+from core.losses.squares import SineLink
+from core.losses.weights import Clip, Mallows, Weights
 from core.oracle.noise import grid_for
 from core.privacy.facts import Adjacency
 from core.queries.gradients import Gradient, GradientDifference, Question

@@ -14,7 +14,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from core.losses.losses import Clip, Loss, Squared, Weights
+from core.losses.registry import Loss
+from core.losses.squares import Squared
+from core.losses.weights import Clip, Weights
 from core.mechanisms.lattice import Grid
 from core.oracle.noise import grid_for
 from core.privacy.facts import Facts

@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 
 from core.data.limits import LARGEST_SUM
-from core.losses.losses import Clip, Loss, Schweppe, Squared, Weights
+from core.losses.registry import Loss
+from core.losses.squares import Squared
+from core.losses.weights import Clip, Schweppe, Weights
 from core.mechanisms.lattice import CHARGED_MARGIN, Grid
 from core.oracle.noise import grid_for
 from core.privacy.facts import Adjacency, Facts

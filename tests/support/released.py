@@ -12,7 +12,10 @@ from core.data.columns import BinaryColumn, CategoryColumn, IntegerColumn, Numbe
 from core.inference.released import Flags, Released
 from core.inference.results import summary
 from core.inference.wording import methods_paragraph
-from core.losses.losses import Huber, Logistic, Mallows, Multinomial, Poisson
+from core.losses.categorical import Logistic, Multinomial
+from core.losses.counts import Poisson
+from core.losses.robust import Huber
+from core.losses.weights import Mallows
 from core.methods.registry import method_of, source_of
 from core.models.design import make_design
 from core.models.kinds import LinearModel, LogisticModel, MultinomialModel, PoissonModel, RegressionModel

@@ -11,8 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from core.losses.losses import Clip, Mallows
-from core.losses.nonconvex import Cauchy, SmoothPhase
+from core.losses.phase import SmoothPhase
+from core.losses.robust import Cauchy
+from core.losses.weights import Clip, Mallows
 from core.mechanisms import sampling
 from core.mechanisms.generator import Generator
 from core.mechanisms.sampling import ListedSample, ListKernels, _groups, list_by, rate_parts

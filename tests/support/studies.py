@@ -11,7 +11,9 @@ from torch import Tensor
 from core.inference.estimate import Sandwich
 from core.inference.sandwich import Correction, correction, infer
 from core.inference.settings import Inference, Shares
-from core.losses.losses import Huber, Mallows, curvature_bound, gradient_bound
+from core.losses.bounds import curvature_bound, gradient_bound
+from core.losses.robust import Huber
+from core.losses.weights import Mallows
 from core.mechanisms.generator import SimulationGenerator
 from core.methods.fits import fit, iterate
 from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescentPlan

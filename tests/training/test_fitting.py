@@ -12,7 +12,10 @@ from core.data.columns import Column
 from core.inference.estimate import Estimate, Sandwich
 from core.inference.released import Released, declared, residual_scale
 from core.ledger.claims import Claim
-from core.losses.losses import Clip, Huber, LogCosh, Logistic, Mallows, Multinomial, Poisson, Schweppe
+from core.losses.categorical import Logistic, Multinomial
+from core.losses.counts import Poisson
+from core.losses.robust import Huber, LogCosh
+from core.losses.weights import Clip, Mallows, Schweppe
 from core.methods.fits import Fitted
 from core.oracle import Release, Status
 from core.planning.job import JobSpec

@@ -4,7 +4,10 @@ from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
-from core.losses.losses import Clip, Huber, Loss, Mallows, Multinomial, Weights
+from core.losses.categorical import Multinomial
+from core.losses.registry import Loss
+from core.losses.robust import Huber
+from core.losses.weights import Clip, Mallows, Weights
 from core.privacy.facts import Facts
 from core.queries.gradients import Question
 from core.queries.sums.joint import JointProblem

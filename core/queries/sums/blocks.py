@@ -47,8 +47,8 @@ from torch import Tensor
 
 from core.base.errors import ensure
 from core.data.limits import LARGEST_SUM
-from core.losses.losses import Weights
-from core.losses.losses_torch import counts_once, ordinary, record_weights
+from core.losses.records import counts_once, ordinary, record_weights
+from core.losses.weights import Weights
 from core.privacy.facts import PART_UNITS, Facts
 from core.queries.gradients import Gradient, LeastGradient, Question, Summed, summed
 from core.queries.sums.terms import AnswerLayout, Factors, Point, Records, SumsByKind, size_of
@@ -103,8 +103,7 @@ class BlockProblem(ABC):
         ensure(features.ndim in (2, 3), "features have shape (n, d) or (R, n, d)")
         ensure(features.is_contiguous(), "blocks of rows are contiguous")
         ensure(target.shape == valid.shape == features.shape[:-1], "every record has a target and a presence")
-        assert weights.bound is not None, "plan first"
-        ensure(weights.bound >= SMALLEST_BOUND, "a weight bound is an ordinary positive number")
+        ensure(weights.known_bound >= SMALLEST_BOUND, "a weight bound is an ordinary positive number")
         self.dimension = dimension
         self._diameter = diameter
         for one in (offset, sampling):

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from core.data.contrasts import contrast_rows
-from core.losses.losses_torch import ordinary
+from core.losses.records import ordinary
 from core.queries.classes import ClassCurvature, ClassGradient, ClassMoments
 from core.queries.sums.terms import constants
 

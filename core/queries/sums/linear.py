@@ -49,8 +49,10 @@ from torch import Tensor
 
 from core.base.errors import ensure
 from core.data.limits import LEAST_NUMBER
-from core.losses.losses import Clip, Loss, Schweppe, Weights, gradient_bound
-from core.losses.losses_torch import ordinary, per_record
+from core.losses.bounds import gradient_bound
+from core.losses.records import ordinary, per_record
+from core.losses.registry import Loss
+from core.losses.weights import Clip, Schweppe, Weights
 from core.privacy.facts import Facts
 from core.queries.gradients import (
     Curvature,
@@ -392,7 +394,6 @@ def _clipped(factors: Tensor, bound: float, records: Records) -> Tensor:
 
 def _inside(records: Records, weights: Schweppe) -> Records:
     """Scale rows and targets by v(x) = min(1, C/|x|), in place where they are rows; norms stay upper bounds."""
-    assert weights.bound is not None, "plan first"
-    scales = (weights.bound / records.norms).clamp_(max=1.0)
+    scales = (weights.known_bound / records.norms).clamp_(max=1.0)
     records.features.mul_(scales.unsqueeze(-1))
     return records._replace(target=records.target * scales, norms=records.norms * scales * _UPWARD)

@@ -22,8 +22,8 @@ from core.base.errors import ensure
 from core.data.limits import LARGEST_SUM
 from core.losses.counts import CutPoisson
 from core.losses.counts_torch import CutPoissonRecords
-from core.losses.losses import Mallows
-from core.losses.losses_torch import ordinary, per_record, record_weights
+from core.losses.records import ordinary, per_record, record_weights
+from core.losses.weights import Mallows
 from core.privacy.facts import Facts, Ranges
 from core.queries.classes import ClassCounts, ClassCurvature, ClassGradient, ClassMoments
 from core.queries.gradients import Counted, Looked, Reencoded

@@ -29,8 +29,10 @@ from itertools import combinations
 import torch
 from torch import Tensor
 
-from core.losses.losses import Clip, Mallows, Multinomial, curvature_bound, gradient_bound
-from core.losses.losses_torch import ordinary
+from core.losses.bounds import curvature_bound, gradient_bound
+from core.losses.categorical import Multinomial
+from core.losses.records import ordinary
+from core.losses.weights import Clip, Mallows
 from core.privacy.facts import Facts
 from core.queries.gradients import Curvature, Gradient, GradientDifference, Secant, Summed
 from core.queries.hessians import Hessian, HessianProduct
@@ -55,15 +57,14 @@ class MultinomialProblem(LookedAtProblem):
     def __init__(
         self, features: Tensor, target: Tensor, present: Tensor, loss: Multinomial, weights: Mallows | Clip
     ) -> None:
-        assert loss.classes is not None, "plan first"
         device = features.device
-        others = loss.classes - 1
+        others = loss.known_classes - 1
         self._others = others
         self._weighted = isinstance(weights, Mallows)
         self._gradient_bound = gradient_bound(loss, weights) if self._weighted else torch.inf
         self._curvature_bound = curvature_bound(loss, weights) or torch.inf
-        self._codes = torch.arange(1, loss.classes, dtype=torch.float64, device=device).unsqueeze(-1)
-        pairs = torch.tensor(list(combinations(range(loss.classes), 2)), device=device)
+        self._codes = torch.arange(1, loss.known_classes, dtype=torch.float64, device=device).unsqueeze(-1)
+        pairs = torch.tensor(list(combinations(range(loss.known_classes), 2)), device=device)
         self._pairs = pairs
         # Which pairs each class but the baseline is in, shape (K - 1, pairs); those without the baseline come last.
         self._member = (pairs.T.unsqueeze(1) == self._codes).any(0).to(torch.float64)

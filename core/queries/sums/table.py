@@ -15,7 +15,7 @@ from torch import Tensor
 
 from core.base.errors import ensure
 from core.data.limits import LARGEST_SUM
-from core.losses.losses_torch import ordinary
+from core.losses.records import ordinary
 from core.privacy.facts import PART_UNITS, Facts
 from core.queries.gradients import Question, Tabled
 from core.queries.looks import CellCounts, MagnitudeCounts

@@ -14,7 +14,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from core.losses.losses import Clip, Logistic, Mallows
+from core.losses.categorical import Logistic
+from core.losses.weights import Clip, Mallows
 from core.mechanisms.generator import SimulationGenerator
 from core.methods.m_estimation.noisy_newton.options import LineSearch
 from studies.inference.__main__ import EXPERIMENTS, PAPER

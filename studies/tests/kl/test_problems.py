@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from core.losses.losses import Clip, Mallows
-from core.losses.nonconvex import GemanMcClure, RobustPhase
+from core.losses.phase import RobustPhase
+from core.losses.robust import GemanMcClure
+from core.losses.weights import Clip, Mallows
 from core.methods.kl.adaptive_gd.spec import AdaptiveGradientDescent
 from core.models.loss_geometry import smoothness, weak_convexity
 from core.queries.gradients import Gradient

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from core.losses.losses import Huber
+from core.losses.robust import Huber
 from core.losses.robust_torch import HuberRecords
 from core.methods.fits import iterate
 from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent, NoisyGradientDescentPlan

@@ -21,9 +21,11 @@ from torch import Tensor
 from core.inference.estimate import Estimate
 from core.inference.sandwich import correction
 from core.losses.bases import AbstractRobust
-from core.losses.losses import Loss, Mallows, Weights
-from core.losses.losses_torch import LogisticRecords, per_record
+from core.losses.categorical_torch import LogisticRecords
+from core.losses.records import per_record
+from core.losses.registry import Loss
 from core.losses.robust_torch import HuberRecords
+from core.losses.weights import Mallows, Weights
 from core.mechanisms.generator import SimulationGenerator
 from core.methods import fits as optimizers
 from core.methods import lifecycle
@@ -49,7 +51,8 @@ from tests.laws import test_losses, test_optimizers, test_weights
 from tests.oracle import test_full
 from tests.papers.inference import test_inference_paper, test_unit_table
 from tests.support import studies
-from tests.support.losses import ALL, LOGISTIC, WEIGHED, WEIGHTS, told
+from tests.support.losses import ALL, WEIGHED, WEIGHTS, told
+from tests.support.problems import LOGISTIC
 from tests.support.studies import SCALE
 
 Guard = Callable[[], object]

@@ -12,7 +12,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from core.losses.losses import Logistic, OstrovskiiBach
+from core.losses.categorical import Logistic
+from core.losses.robust import OstrovskiiBach
 from core.mechanisms.generator import SimulationGenerator
 from core.methods.fits import iterate
 from core.methods.m_estimation.noisy_newton.options import GradientStart

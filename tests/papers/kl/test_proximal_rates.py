@@ -18,8 +18,8 @@ import torch
 from scipy.stats import ks_2samp
 from torch import Tensor
 
-from core.losses.losses import Clip
-from core.losses.nonconvex import RobustPhase
+from core.losses.phase import RobustPhase
+from core.losses.weights import Clip
 from core.mechanisms.generator import SimulationGenerator
 from core.methods.kl.condition import KlCondition
 from core.methods.kl.proximal_point.fit import iterate

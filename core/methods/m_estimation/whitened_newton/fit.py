@@ -24,8 +24,9 @@ from core.inference.residuals import scale_of
 from core.inference.shrinkage import TINY, positive_part
 from core.inference.tails import Tails, best_cut
 from core.inference.whitened import Last, NoisedAnswer, Whitened, finish, newton_step, with_tails
-from core.losses.counts import CutPoisson
-from core.losses.losses import Huber, Logistic, Multinomial, Poisson
+from core.losses.categorical import Logistic, Multinomial
+from core.losses.counts import CutPoisson, Poisson
+from core.losses.robust import Huber
 from core.methods.m_estimation.whitened_newton import fit_classes
 from core.methods.m_estimation.whitened_newton.column_look import (
     base_rate,

@@ -29,7 +29,7 @@ from core.inference.estimate import Estimate, newton_estimate
 from core.inference.looks import Columns
 from core.inference.shrinkage import TINY, positive_part
 from core.inference.whitened import NoisedAnswer
-from core.losses.losses import Multinomial
+from core.losses.categorical import Multinomial
 from core.methods.m_estimation.whitened_newton.column_look import Complete, look_at_columns
 from core.methods.m_estimation.whitened_newton.linear_walk import LONGEST_START, STEP_FLOOR
 from core.methods.m_estimation.whitened_newton.questions import EXPLAINED

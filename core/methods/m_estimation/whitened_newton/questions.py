@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 from core.inference.counts import correction
 from core.inference.shrinkage import TINY
 from core.inference.whitened import Kind, NoisedAnswer
-from core.losses.counts import CutPoisson
-from core.losses.losses import Huber, Logistic, Poisson
+from core.losses.categorical import Logistic
+from core.losses.counts import CutPoisson, Poisson
+from core.losses.robust import Huber
 from core.methods.m_estimation.whitened_newton.column_look import Complete
 from core.methods.m_estimation.whitened_newton.count_look import CutCounts, look_at_residuals, walking_cut
 from core.methods.m_estimation.whitened_newton.shares import LEAST_SQUARES_CUT

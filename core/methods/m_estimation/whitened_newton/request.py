@@ -5,7 +5,11 @@ from typing import Final
 from core.base.errors import FieldError, Invalid
 from core.data.columns import Coded, bounds_of
 from core.inference.settings import Inference
-from core.losses.losses import Huber, Logistic, Mallows, Multinomial, Poisson, Squared
+from core.losses.categorical import Logistic, Multinomial
+from core.losses.counts import Poisson
+from core.losses.robust import Huber
+from core.losses.squares import Squared
+from core.losses.weights import Mallows
 from core.methods.base import Request
 from core.methods.m_estimation.whitened_newton.shares import LEAST_SQUARES_CUT
 from core.methods.m_estimation.whitened_newton.theory import WhitenedFigures

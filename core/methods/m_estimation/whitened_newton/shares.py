@@ -2,7 +2,9 @@
 
 from typing import Final, NamedTuple
 
-from core.losses.losses import Huber, Logistic, Multinomial, Poisson
+from core.losses.categorical import Logistic, Multinomial
+from core.losses.counts import Poisson
+from core.losses.robust import Huber
 
 LEVELS: Final = 16
 """Of dyadic cells: a quantile is found to the declared range divided by 2^16."""

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from math import sqrt
 from typing import Self
 
-from core.losses.counts import CutPoisson
-from core.losses.losses import Huber, Multinomial, Poisson
+from core.losses.categorical import Multinomial
+from core.losses.counts import CutPoisson, Poisson
+from core.losses.robust import Huber
 from core.methods.base import Bound, Card, Request, Spec
 from core.methods.m_estimation.whitened_newton import request as requests
 from core.methods.m_estimation.whitened_newton import shares as parts

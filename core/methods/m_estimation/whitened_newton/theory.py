@@ -6,8 +6,9 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from core.losses.counts import CutPoisson
-from core.losses.losses import Huber, Logistic, Multinomial, Poisson
+from core.losses.categorical import Logistic, Multinomial
+from core.losses.counts import CutPoisson, Poisson
+from core.losses.robust import Huber
 from core.methods.base import Plan
 from core.methods.m_estimation.whitened_newton import shares as parts
 from core.methods.m_estimation.whitened_newton.shares import WhitenedShares
