@@ -106,6 +106,62 @@ def iterate(plan: SignDescentPlan, oracle: Oracle) -> tuple[Estimate, Status]:
     return ended(estimate, Status.FINISHED)
 '''
 
+LOSS = '''
+"""The fair loss: |psi| grows towards c and never reaches it."""
+
+from math import log1p
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from core.losses.bases import AbstractRobust, Array, robust_card
+
+
+class Fair(AbstractRobust):
+    """rho(t) = c^2 (u - log(1 + u)), u = |t|/c."""
+
+    card: ClassVar = robust_card("scale c^2 (u - log(1 + u)), u = |r|/c", None)
+    phrase: ClassVar = "fair loss (c = {c:g}, residual scale known, {scale:g})"
+    kind: Literal["fair"] = "fair"
+
+    def rho(self, residual: float) -> float:
+        """Return c^2 (u - log(1 + u))."""
+        u = residual / self.c
+        return self.c * self.c * (u - log1p(u))
+
+    def psi(self, residual: Array) -> Array:
+        """Return t/(1 + u)."""
+        return residual / (1 + np.abs(residual) / self.c)
+'''
+
+RECORDS = '''
+"""The fair loss of a record."""
+
+import torch
+from torch import Tensor
+
+from core.losses.fair import Fair
+from core.losses.robust_torch import RobustRecords
+
+
+class FairRecords(RobustRecords[Fair]):
+    """scale c^2 (u - log(1 + u)), u = |r|/c."""
+
+    def value(self, margin: Tensor, target: Tensor) -> Tensor:
+        """Return u - log(1 + u), times scale c^2."""
+        size = self._argument(margin, target).abs_()
+        return size.sub(size.log1p()).mul_(self.scale * self.c**2)
+
+    def score(self, margin: Tensor, target: Tensor) -> Tensor:
+        """Return c u/(1 + |u|)."""
+        u = self._argument(margin, target)
+        return u.div(1 + u.abs()).mul_(self.c).clamp_(-self.c, self.c)
+
+    def curvature(self, margin: Tensor, target: Tensor) -> Tensor:
+        """Return (1 + |u|)^-2 over the scale."""
+        return self._argument(margin, target).abs_().add_(1).reciprocal_().square_().div_(self.scale)
+'''
+
 
 def with_line(path: Path, after: str, line: str) -> None:
     """Insert a line behind one that is there once."""
@@ -140,6 +196,15 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "from core.methods.m_estimation.sign_descent.spec import SignDescent\n",
     )
     with_line(registry, "    NoisyNewton,\n", "    SignDescent,\n")
+    losses = place / "core" / "losses"
+    (losses / "fair.py").write_text(dedent(LOSS).lstrip())
+    (losses / "fair_torch.py").write_text(dedent(RECORDS).lstrip())
+    with_line(
+        losses / "registry.py",
+        "from core.losses.counts import Poisson\n",
+        "from core.losses.fair import Fair\n",
+    )
+    with_line(losses / "registry.py", "    OstrovskiiBach,\n", "    Fair,\n")
     return place
 
 
@@ -158,3 +223,25 @@ def test_an_optimizer_that_was_added_by_the_recipe_trains_to_a_summary(service: 
     assert shown["method"]["title"] == "Sign descent"
     assert "(Nobody, 2026)" in shown["methods"]
     assert '"sign_descent"' in service.http.get("/v1/optimizers").text
+
+
+def test_a_loss_that_was_added_by_the_recipe_is_listed_forecast_trained_and_told(service: Embedded) -> None:
+    dataset = service.upload()
+    body = {
+        "dataset": dataset,
+        "model": LINEAR | {"loss": {"kind": "fair", "scale": 2.0}},
+        "optimizer": {"kind": "noisy_gd"},
+        "privacy": {"mu": "0.5"},
+    }
+    (listed,) = [one for one in service.get("/v1/losses")["data"] if one["kind"] == "fair"]
+    assert listed["title"] == "scale c^2 (u - log(1 + u)), u = |r|/c"
+    estimate = service.http.post("/v1/estimates", json=body)
+    assert estimate.status_code == 200, estimate.text
+    ended = service.wait(service.submit(**body))
+    assert ended["state"] == "succeeded", ended
+    shown = service.get(f"/v1/models/{ended['result']['model']}/summary")
+    assert "(fair loss (c = 1.345, residual scale known, 2))" in shown["methods"]
+    foreseen = {one["name"]: one["width"] for one in estimate.json()["prediction"]["coefficients"]}
+    for row in shown["coefficients"]:
+        low, high = row["interval"]
+        assert foreseen[row["name"]] / 3 < high - low < 3 * foreseen[row["name"]]

@@ -1,6 +1,8 @@
 """A loss that lacks a part is refused by name where the registry is made, before a job could name it."""
 
 import sys
+import tomllib
+from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar, Literal
 
@@ -106,3 +108,10 @@ def test_each_kind_of_model_has_the_losses_whose_cards_name_it() -> None:
     assert registry.losses_of("logistic")[0] is Logistic
     assert registry.losses_of("multinomial") == (Multinomial,)
     assert {loss for model in registry.MODELS for loss in registry.losses_of(model)} == set(LOSSES)
+
+
+def test_no_method_may_import_code_for_records() -> None:
+    contracts = tomllib.loads(Path("pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (found,) = [one for one in contracts if one["name"].startswith("an optimizer talks to the oracle")]
+    families = {f"core.losses.{path.stem}" for path in Path("core/losses").glob("*_torch.py")}
+    assert families <= set(found["forbidden_modules"])
