@@ -46,22 +46,20 @@ def known(figure: T | None, name: str) -> T:
 
 
 class LossCard(Frozen):
-    """A loss's entry."""
+    """A loss's entry: constants as formulas in the fields of the loss, None where there is none."""
 
     title: str
     models: tuple[str, ...] = Field(description="the kinds of models that may have it")
-    weights: tuple[str, ...] = Field(description="the kinds of weights that it goes with")
-    score_bound: str | None = Field(description="most of |d loss/d margin|; null where it has none")
-    curvature_peak: str | None = Field(description="most of the second derivative in the margin; null: it has no bound")
-    weak_convexity: str | None = Field(
-        default="0", description="most of minus the second derivative; 0: convex, null: no bound before clipping"
-    )
-    concordance: str | None = Field(description="least gamma of |f'''| <= gamma f''; null where there is none")
+    weights: tuple[str, ...] = Field(default=("mallows", "clip"), description="the kinds of weights that it goes with")
+    score_bound: str | None = Field(default=None, description="most of |d loss/d margin|")
+    curvature_peak: str | None = Field(default=None, description="most of the second derivative in the margin")
+    weak_convexity: str | None = Field(default="0", description="most of minus it; null: no bound before clipping")
+    concordance: str | None = Field(default=None, description="least gamma of |f'''| <= gamma f''")
     assumptions: tuple[Assumption, ...]
 
 
 def robust_card(
-    title: str, concordance: str | None, score_bound: str = "c", weak_convexity: str = "0", *more: Assumption
+    title: str, concordance: str | None = None, score_bound: str = "c", weak_convexity: str = "0", *more: Assumption
 ) -> LossCard:
     """Return the entry of a robust loss."""
     return LossCard(

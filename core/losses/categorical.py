@@ -20,7 +20,6 @@ class Logistic(AbstractLoss):
     card: ClassVar = LossCard(
         title="log(1 + exp(m)) - y m",
         models=("logistic",),
-        weights=("mallows", "clip"),
         score_bound="1",
         curvature_peak="1/4",
         concordance="1",
@@ -28,22 +27,10 @@ class Logistic(AbstractLoss):
     )
     phrase: ClassVar = "logistic loss"
     example: ClassVar = {}
+    score_bound: ClassVar[float] = 1.0  # |p - y| <= 1
+    curvature_peak: ClassVar[float] = 0.25  # p (1 - p) <= 1/4
+    concordance: ClassVar[float] = 1.0  # f''' = f'' (1 - 2 p)
     kind: Literal["logistic"] = "logistic"
-
-    @property
-    def score_bound(self) -> float:
-        """1: |p - y| <= 1."""
-        return 1.0
-
-    @property
-    def curvature_peak(self) -> float:
-        """1/4: p (1 - p) <= 1/4."""
-        return 0.25
-
-    @property
-    def concordance(self) -> float:
-        """1: f''' = f'' (1 - 2 p)."""
-        return 1.0
 
     def gap_at_zero(self, reach: float) -> float:
         """Return log 2."""
@@ -74,22 +61,16 @@ class Brier(AbstractLoss):
     card: ClassVar = LossCard(
         title="(p - y)^2/2, p = expit(m)",
         models=("logistic",),
-        weights=("mallows", "clip"),
         score_bound="4/27",
         # At p = (15 - sqrt(33))/24, and the next line at its conjugate: see the class.
         curvature_peak="(15 - 33**0.5)**2*(9 + 33**0.5)*(1 + 33**0.5)/(8*24**3)",
         weak_convexity="(15 + 33**0.5)**2*(9 - 33**0.5)*(33**0.5 - 1)/(8*24**3)",
-        concordance=None,
         assumptions=(Assumption(text="the target is one of two declared values", checked="static"), NOT_CONVEX),
     )
     phrase: ClassVar = "squared error of the probability"
     example: ClassVar = {}
+    score_bound: ClassVar[float] = 4 / 27
     kind: Literal["brier"] = "brier"
-
-    @property
-    def score_bound(self) -> float:
-        """4/27."""
-        return 4 / 27
 
     @property
     def curvature_peak(self) -> float:
@@ -130,10 +111,8 @@ class Multinomial(AbstractLoss):
     card: ClassVar = LossCard(
         title="-log softmax, the first declared value the baseline",
         models=("multinomial",),
-        weights=("mallows", "clip"),
         score_bound="1 if classes == 2 else 2**0.5",
         curvature_peak="1/4 if classes == 2 else 1/2",
-        concordance=None,
         assumptions=(Assumption(text="the target is one of the declared values", checked="static"),),
     )
     phrase: ClassVar = "multinomial logistic loss"

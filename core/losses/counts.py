@@ -42,10 +42,8 @@ class Poisson(AbstractLoss):
     card: ClassVar = LossCard(
         title="F(m) - y m with F' = min(exp(m), cap), residuals F' - y cut to c where one is given",
         models=("poisson",),
-        weights=("mallows", "clip"),
         score_bound="cap if c is None else min(c, cap)",
         curvature_peak="cap",
-        concordance=None,
         assumptions=(
             Assumption(text="the target's declared lower bound is 0 or more", checked="static"),
             Assumption(text="no count and no mean is above the cap, else they are cut to it", checked="declared"),

@@ -28,6 +28,9 @@ class AbstractPhase(AbstractLoss):
 
     example: ClassVar = {"cap": 2.5}
     notes: ClassVar = ("The signs of all coefficients together are not known: the opposite of each predicts the same.",)
+    score_bound: ClassVar[None] = None
+    curvature_peak: ClassVar[None] = None  # the second derivative has no bound
+    smoothness: ClassVar[None] = None  # the score grows without bound, or jumps
     cap: PositiveNumber | None = Field(
         default=None,
         description="largest target, in its declared units: larger ones are cut to it; null: as declared",
@@ -41,21 +44,6 @@ class AbstractPhase(AbstractLoss):
     def encoded(self, unit: float) -> Self:
         """Return the loss with its cap in these units."""
         return self.model_copy(update={"cap": self.known_cap / unit})
-
-    @property
-    def score_bound(self) -> None:
-        """None: clipped gradients only."""
-        return
-
-    @property
-    def curvature_peak(self) -> float | None:
-        """None: the second derivative has no bound."""
-        return None
-
-    @property
-    def smoothness(self) -> None:
-        """None: the score grows without bound, or jumps."""
-        return
 
     @property
     def known_cap(self) -> float:
@@ -89,10 +77,7 @@ class SmoothPhase(AbstractPhase):
         title="(m^2 - y)^2/4",
         models=("phase_retrieval",),
         weights=("clip",),
-        score_bound=None,
-        curvature_peak=None,
         weak_convexity="cap",
-        concordance=None,
         assumptions=SQUARE,
     )
     phrase: ClassVar = "squared error of a square, targets up to {cap:g}"
@@ -145,19 +130,12 @@ class RobustPhase(AbstractPhase):
         title="|m^2 - y|, sharp and not smooth",
         models=("phase_retrieval",),
         weights=("clip",),
-        score_bound=None,
-        curvature_peak=None,
         weak_convexity="2",
-        concordance=None,
         assumptions=SQUARE,
     )
     phrase: ClassVar = "size of the error of a square, targets up to {cap:g}"
+    weak_convexity: ClassVar[float] = 2.0  # minus the second derivative between the minima
     kind: Literal["robust"] = "robust"
-
-    @property
-    def weak_convexity(self) -> float:
-        """2: minus the second derivative between the minima."""
-        return 2.0
 
     def value_at_zero(self, target: float) -> float:
         """Return y."""

@@ -110,7 +110,7 @@ class SmoothedHuber(AbstractRobust):
     self-concordant for any constant.
     """
 
-    card: ClassVar = robust_card("Huber's, its corner a quartic on (c, c + h)", None, "c + h/2")
+    card: ClassVar = robust_card("Huber's, its corner a quartic on (c, c + h)", score_bound="c + h/2")
     phrase: ClassVar = "smoothed Huber loss (c = {c:g}, residual scale known, {scale:g})"
     example: ClassVar = {"scale": 2.5, "c": 0.9, "h": 0.4}
     kind: Literal["smoothed_huber"] = "smoothed_huber"

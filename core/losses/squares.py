@@ -16,24 +16,14 @@ class Squared(AbstractLoss):
         title="(y - m)^2/2",
         models=("linear",),
         weights=("clip",),
-        score_bound=None,
         curvature_peak="1",
-        concordance=None,
         assumptions=(FINITE, CLIPPED),
     )
     phrase: ClassVar = "squared loss"
     example: ClassVar = {}
+    score_bound: ClassVar[None] = None
+    curvature_peak: ClassVar[float] = 1.0
     kind: Literal["squared"] = "squared"
-
-    @property
-    def score_bound(self) -> None:
-        """None."""
-        return
-
-    @property
-    def curvature_peak(self) -> float:
-        """1."""
-        return 1.0
 
     def gap_at_zero(self, reach: float) -> float:
         """Return reach^2/2."""
@@ -57,10 +47,7 @@ class SineLink(AbstractLoss):
         title="(m + a sin m - y)^2/2, a = `amplitude`: a link that is not linear, y in encoded units",
         models=("linear",),
         weights=("clip",),
-        score_bound=None,
-        curvature_peak=None,
         weak_convexity=None,
-        concordance=None,
         assumptions=(FINITE, CLIPPED, NOT_CONVEX),
     )
     phrase: ClassVar = "squared loss, link m + {amplitude:g} sin m"
@@ -68,32 +55,16 @@ class SineLink(AbstractLoss):
     notes: ClassVar = (
         "Coefficients are those of the linear predictor, in the target's units; predicted is the link's value.",
     )
+    score_bound: ClassVar[None] = None
+    curvature_peak: ClassVar[None] = None  # residuals have no bound
+    smoothness: ClassVar[None] = None  # before clipping
+    weak_convexity: ClassVar[None] = None
     kind: Literal["sine_link"] = "sine_link"
     amplitude: Annotated[float, Field(gt=0, lt=1)] = 0.9
 
     def link(self, margin: Array) -> tuple[Array, Array]:
         """Return s(m) and 1 + a cos m."""
         return margin + self.amplitude * np.sin(margin), 1 + self.amplitude * np.cos(margin)
-
-    @property
-    def score_bound(self) -> None:
-        """None: clipped gradients only."""
-        return
-
-    @property
-    def curvature_peak(self) -> None:
-        """None: residuals have no bound."""
-        return
-
-    @property
-    def smoothness(self) -> None:
-        """None before clipping."""
-        return
-
-    @property
-    def weak_convexity(self) -> None:
-        """None before clipping."""
-        return
 
     def clipped_smoothness(self, slope: float) -> float:
         """Return (1 + a)^2 + slope a/sqrt(1 - a^2)."""

@@ -21,14 +21,14 @@ from scipy.special import ndtri
 from core.base.errors import FieldError, Invalid
 from core.data.columns import ArrayColumn, Coded, Column, bounds_of, centre_of
 from core.losses.bases import NODES, AbstractRobust, Array
-from core.losses.categorical import Brier, Logistic, Multinomial
+from core.losses.categorical import Multinomial
 from core.losses.counts import Poisson
 from core.losses.registry import Loss
 from core.losses.robust import Huber
 from core.losses.weights import Clip, Mallows, Schweppe, Weights
 from core.models.assumed import Assumed
 from core.models.design import Design
-from core.models.kinds import RegressionModel
+from core.models.kinds import LogisticModel, RegressionModel
 from core.models.modelling import encoded_loss
 from core.privacy.facts import Sampling
 
@@ -207,7 +207,7 @@ def check_assumed(assumed: Assumed, design: Design, model: RegressionModel) -> N
         if name in coded and (len(frequencies) != len(coded[name].values) or abs(sum(frequencies) - 1) > 1e-6):  # noqa: PLR2004 - rounding
             errors.append(FieldError(f"/assume/frequencies/{name}", "needs one for each declared value; they sum to 1"))
     if assumed.base_rate is not None:
-        most = 1.0 if isinstance(loss, Logistic | Brier) else loss.cap if isinstance(loss, Poisson) else 0.0
+        most = 1.0 if isinstance(model, LogisticModel) else loss.cap if isinstance(loss, Poisson) else 0.0
         if most is not None and assumed.base_rate >= most:
             errors.append(FieldError("/assume/base_rate", "is for logistic models, below 1, and counts, below the cap"))
     if assumed.residual_scale is not None and not isinstance(loss, AbstractRobust):

@@ -9,7 +9,7 @@ from typing import Final
 
 from core.base.errors import FieldError, Invalid
 from core.inference.settings import Inference
-from core.losses.categorical import Brier
+from core.losses.categorical import Logistic
 from core.losses.weights import Clip, Mallows
 from core.methods.registry import AnySpec
 from core.models.kinds import LinearModel, LogisticModel, PhaseRetrievalModel, RegressionModel
@@ -65,7 +65,7 @@ def _no_terms(optimizer: AnySpec, model: RegressionModel) -> list[FieldError]:
         if optimizer.kind not in WITH_TERMS:
             detail = f"{optimizer.kind} does not offer it: take {', '.join(sorted(WITH_TERMS))}"
             errors.append(FieldError(f"/model/{name}", detail))
-        elif name != "sampling_weights" and isinstance(model, LogisticModel) and isinstance(model.loss, Brier):
+        elif name != "sampling_weights" and isinstance(model, LogisticModel) and model.loss != Logistic():
             errors.append(FieldError(f"/model/{name}", "is for the logistic loss: leave it or /model/loss out"))
     return errors
 

@@ -15,9 +15,9 @@ from core.inference.rendering import text_of
 from core.inference.results import ratios
 from core.inference.wording import loss_words, notes
 from core.losses.categorical import Brier
-from core.losses.phase import RobustPhase, SmoothPhase
+from core.losses.phase import SmoothPhase
 from core.losses.registry import Loss
-from core.losses.robust import Cauchy, GemanMcClure
+from core.losses.robust import GemanMcClure
 from core.losses.squares import SineLink
 from core.losses.weights import Clip
 from core.models.design import make_design
@@ -87,14 +87,6 @@ def test_brier_probabilities_and_odds_are_those_of_a_logistic_model() -> None:
     assert [row["name"] for row in ratios(BRIER)] == ["age"]
     logistic = BRIER.model_copy(update={"loss": None})
     assert logistic.equation != BRIER.equation
-
-
-@pytest.mark.parametrize("loss", [Cauchy(scale=2), RobustPhase(cap=9)], ids=lambda loss: loss.kind)
-def test_every_loss_has_words(loss: Loss) -> None:
-    assert loss_words(PHASE.model_copy(update={"loss": loss})) in {
-        "Cauchy loss (c = 2.385, residual scale known, 2)",
-        "size of the error of a square, targets up to 9",
-    }
 
 
 def test_two_of_them_are_compared_without_a_test() -> None:

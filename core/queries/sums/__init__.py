@@ -120,5 +120,4 @@ def make_problem(
             assert isinstance(weights, Mallows | Clip), "the model offers these alone"
             assert sampling is None, "the model offers none"
             return MultinomialProblem(features, target, present, loss, weights)
-        case _:
-            return LinearProblem(features, target, present, loss, weights, offset=offset, sampling=sampling)
+    return LinearProblem(features, target, present, loss, weights, offset=offset, sampling=sampling)
