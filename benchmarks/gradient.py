@@ -11,11 +11,10 @@ from time import perf_counter
 
 import torch
 
-from core.losses.bounds import curvature_bound, gradient_bound
 from core.losses.categorical import Logistic
 from core.losses.registry import Loss
 from core.losses.robust import Huber
-from core.losses.weights import Mallows
+from core.losses.weights import Mallows, curvature_bound, gradient_bound
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.oracle.filters import UnlimitedFilter
 from core.oracle.full import FullOracle

@@ -200,6 +200,7 @@ class AbstractRobust(AbstractLoss):
     """scale * rho((y - m)/scale) with |rho'| bounded, rho'' <= 1 and rho(0) = 0 its least value."""
 
     example: ClassVar = {"scale": 2.5, "c": 0.9}
+    concordance_factor: ClassVar[float | None] = None
     c: PositiveNumber = 1.345
     scale: PositiveNumber | None = Field(
         default=None, description="known residual scale, in the target's declared units; null: planned"
@@ -260,5 +261,7 @@ class AbstractRobust(AbstractLoss):
         """Return scale rho(reach/scale)."""
         return self.known_scale * self.rho(reach / self.known_scale)
 
-    def _concordance(self, factor: float) -> float | None:
-        return factor / (self.c * self.known_scale)
+    @property
+    def concordance(self) -> float | None:
+        """The factor over c and the scale."""
+        return None if self.concordance_factor is None else self.concordance_factor / (self.c * self.known_scale)

@@ -101,10 +101,5 @@ else:
 
 def entry(settings: type[AbstractLoss | AbstractWeights]) -> dict[str, Any]:
     """Return an entry of the catalogue with the JSON Schema of what a job may say."""
-    card = settings.card.model_dump(mode="json")
-    return {
-        "kind": kind_of(settings),
-        **card,
-        "description": settings.__doc__,
-        "settings": settings.model_json_schema(),
-    }
+    shown = {"description": settings.__doc__, "settings": settings.model_json_schema()}
+    return {"kind": kind_of(settings), **settings.card.model_dump(mode="json"), **shown}

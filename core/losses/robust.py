@@ -147,6 +147,7 @@ class LogCosh(AbstractRobust):
 
     card: ClassVar = robust_card("scale c^2 log cosh(r/c)", "2/(c*scale)")
     phrase: ClassVar = "log-cosh loss (c = {c:g}, residual scale known, {scale:g})"
+    concordance_factor: ClassVar = 2.0  # the paper's 3 is valid and loose
     kind: Literal["log_cosh"] = "log_cosh"
 
     def rho(self, residual: float) -> float:
@@ -158,17 +159,13 @@ class LogCosh(AbstractRobust):
         """Return c tanh(t/c)."""
         return self.c * np.tanh(residual / self.c)
 
-    @property
-    def concordance(self) -> float | None:
-        """2/(c scale); the paper's 3/c is valid and loose."""
-        return self._concordance(2.0)
-
 
 class PseudoHuber(AbstractRobust):
     """rho(t) = c^2 (sqrt(1 + (t/c)^2) - 1)."""
 
     card: ClassVar = robust_card("scale c^2 (sqrt(1 + (r/c)^2) - 1)", "3/(2*c*scale)")
     phrase: ClassVar = "pseudo-Huber loss (c = {c:g}, residual scale known, {scale:g})"
+    concordance_factor: ClassVar = 1.5  # as above
     kind: Literal["pseudo_huber"] = "pseudo_huber"
 
     def rho(self, residual: float) -> float:
@@ -179,11 +176,6 @@ class PseudoHuber(AbstractRobust):
         """Return t/sqrt(1 + (t/c)^2)."""
         return residual / np.sqrt(1 + (residual / self.c) ** 2)
 
-    @property
-    def concordance(self) -> float | None:
-        """3/(2 c scale); the paper's 3/c is valid and loose."""
-        return self._concordance(1.5)
-
 
 class OstrovskiiBach(AbstractRobust):
     """rho(t) = c^2/2 [s - 1 + log(2/(1 + s))], s = sqrt(1 + 4 (t/c)^2): heavier tails than the others.
@@ -193,6 +185,7 @@ class OstrovskiiBach(AbstractRobust):
 
     card: ClassVar = robust_card("scale c^2/2 (s - 1 + log(2/(1 + s))), s = sqrt(1 + 4 (r/c)^2)", "1.5908/(c*scale)")
     phrase: ClassVar = "Ostrovskii-Bach loss (c = {c:g}, residual scale known, {scale:g})"
+    concordance_factor: ClassVar = 1.5908  # the supremum of |rho'''|/rho'' for c = 1; the printed (2, 3) is too small
     kind: Literal["ostrovskii_bach"] = "ostrovskii_bach"
 
     def rho(self, residual: float) -> float:
@@ -204,11 +197,6 @@ class OstrovskiiBach(AbstractRobust):
         """Return 2 t/(1 + s)."""
         slower: Array = 1 + np.sqrt(1 + 4 * (residual / self.c) ** 2)
         return 2 * residual / slower
-
-    @property
-    def concordance(self) -> float | None:
-        """1.5908/(c scale), the supremum of |rho'''|/rho''; the printed (2/c, 3) is too small."""
-        return self._concordance(1.5908)
 
 
 class GemanMcClure(AbstractRobust):

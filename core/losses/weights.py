@@ -1,14 +1,20 @@
-"""Weights: they tame a loss for records with large features; per-record code is in `core.losses.records`.
+"""Weights, which tame a loss for records with large features, and the bounds that they have with it: these are priced.
 
-Source: Avella-Medina, Bradshaw and Loh (2023), section 5 and appendix H.
+Bounds hold for every possible record: of the norm of its gradient (B), of the Frobenius norm of its Hessian (Bbar) and,
+for some, of the Hessian's rate of change. Robust losses are scale * rho((y - m)/scale), so that gradients carry no
+1/scale and Hessians do.
+
+Source: Avella-Medina, Bradshaw and Loh (2023), losses (6) and (7), section 5 and appendices C and H.
 """
 
+from math import sqrt
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
 
 from pydantic import Field
 
 from core.losses.assumption import Assumption
-from core.losses.bases import PositiveNumber, known
+from core.losses.bases import AbstractLoss, PositiveNumber, known
+from core.losses.robust import Huber
 from core.privacy.facts import Frozen
 
 
@@ -29,11 +35,7 @@ class AbstractWeights(Frozen):
     phrase: ClassVar[str]
     """The weights in a summary, a template of their figures."""
 
-    if TYPE_CHECKING:  # fields of all weights
-
-        @property
-        def kind(self) -> str:
-            """Name in requests."""
+    if TYPE_CHECKING:  # a field of all weights
 
         @property
         def bound(self) -> float | None:
@@ -124,3 +126,55 @@ class Clip(AbstractWeights):
 Weights = Annotated[Mallows | Schweppe | Clip, Field(discriminator="kind")]
 WEIGHTS: Final[tuple[type[AbstractWeights], ...]] = (Mallows, Schweppe, Clip)
 """In the order in which weights are listed."""
+
+
+def gradient_bound(loss: AbstractLoss, weights: Weights) -> float:
+    """Return B, the bound on the norm of a record's gradient.
+
+    |w x| <= t and |v x| <= C, times the bound of the score; clipped gradients are as long as their clip. With an
+    unknown scale the gradient has one more entry, (kappa - psi^2) w/2, between (kappa - c^2)/2 and kappa/2.
+    """
+    bound = weights.known_bound
+    if isinstance(weights, Clip):
+        return bound
+    assert loss.score_bound is not None, "the planner refuses weights that bound nothing"
+    along = bound * loss.score_bound
+    if isinstance(loss, Huber) and loss.joint:
+        return sqrt(along**2 + max(loss.kappa, loss.c**2 - loss.kappa) ** 2 / 4)
+    return along
+
+
+def gradient_diameter(loss: AbstractLoss, weights: Weights) -> float | None:
+    """Return the largest distance of two records' gradients where it is less than 2 B.
+
+    With an unknown scale, the entry for it moves by at most c^2/2, so sqrt((2 t c)^2 + (c^2/2)^2): the printed bound,
+    valid and not attained.
+    """
+    if isinstance(loss, Huber) and loss.joint:
+        return sqrt((2 * weights.known_bound * loss.c) ** 2 + loss.c**4 / 4)
+    return None
+
+
+def curvature_bound(loss: AbstractLoss, weights: Weights) -> float | None:
+    """Return Bbar, the bound on a record's Hessian; None where there is none, so that none may be asked.
+
+    Nor may that of a loss that is not convex, for the answer is a mean of positive semidefinite matrices.
+
+    w |x|^2 <= t^2 for Mallows weights of power two or more, v^2 |x|^2 <= C^2, times the peak of the curvature. With an
+    unknown scale, the Hessian times it is w 1{|r| < c} u u^T, u = (x, r), and w (|x|^2 + r^2) <= t^2 + c^2.
+    """
+    bound = weights.known_bound
+    if isinstance(weights, Clip) or (isinstance(weights, Mallows) and weights.power == 1) or loss.score_bound is None:
+        return None
+    if loss.weak_convexity != 0 or loss.curvature_peak is None:
+        return None
+    if isinstance(loss, Huber) and loss.joint:
+        return bound**2 + loss.c**2
+    return loss.curvature_peak * bound**2
+
+
+def cubic_bound(weights: Weights) -> float | None:
+    """Return the bound on w(x) |x|^3; None where the weights have none."""
+    if isinstance(weights, Mallows) and weights.power == 3:  # noqa: PLR2004 - the third power
+        return weights.known_bound**3
+    return None

@@ -13,11 +13,10 @@ Menart, Ullah, Arora, Bassily and Guzman (2024), section 1, and the third their 
 from math import hypot, inf
 
 from core.data.columns import Coded
-from core.losses.bounds import gradient_bound
 from core.losses.categorical import Multinomial
 from core.losses.registry import Loss
 from core.losses.robust import Huber
-from core.losses.weights import Clip, Mallows, Weights
+from core.losses.weights import Clip, Mallows, Weights, gradient_bound
 from core.models.design import Design
 from core.privacy.arithmetic import AnyStart
 

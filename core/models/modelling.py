@@ -3,19 +3,13 @@
 from core.base.errors import FieldError, Invalid
 from core.data.columns import Coded, bounds_of
 from core.losses.bases import AbstractRobust
-from core.losses.bounds import cubic_bound, curvature_bound, gradient_bound, gradient_diameter
 from core.losses.categorical import Multinomial
 from core.losses.registry import Loss, Robust
 from core.losses.robust import Huber, SmoothedHuber
 from core.losses.squares import Squared
-from core.losses.weights import Clip, Schweppe, Weights
+from core.losses.weights import Clip, Schweppe, Weights, cubic_bound, curvature_bound, gradient_bound, gradient_diameter
 from core.models.design import Design
-from core.models.kinds import (
-    LinearModel,
-    LogisticModel,
-    MultinomialModel,
-    RegressionModel,
-)
+from core.models.kinds import LinearModel, LogisticModel, MultinomialModel, RegressionModel
 from core.models.loss_geometry import smoothness, start_gap, weak_convexity
 from core.privacy.arithmetic import AnyStart, fill
 from core.privacy.facts import Adjacency, Facts, UnknownScale

@@ -147,10 +147,9 @@ def _values(column: Column, spots: Array, assumed: Assumed, filled: float) -> ND
 
 def _spread_of(loss: Loss, design: Design, assumed: Assumed) -> float:
     """Return the residuals' deviation, the base rate or the mean count, in encoded units."""
-    if assumed.residual_scale is not None:
-        return assumed.residual_scale / design.target.scale
-    if assumed.base_rate is not None:
-        return assumed.base_rate
+    given = assumed.base_rate if assumed.residual_scale is None else assumed.residual_scale / design.target.scale
+    if given is not None:
+        return given
     usual = loss.usual_spread(0.0 if isinstance(design.target_column, Coded) else centre_of(design.target_column))
     assert usual is not None, "losses that offer intervals have one"
     return usual

@@ -39,14 +39,7 @@ from core.queries.sums.table import TableProblem
 from core.records.records import Encoded
 from core.training.device import own_device
 from core.training.ledger_filter import LedgerFilter
-from core.training.network import (
-    Ended,
-    PublicWeights,
-    describe_network,
-    low_rank,
-    make_network_problem,
-    merged,
-)
+from core.training.network import Ended, PublicWeights, describe_network, low_rank, make_network_problem, merged
 from core.training.order import AttemptInput
 from core.training.points import look_of, points_of
 

@@ -15,11 +15,10 @@ from torch import Tensor
 from core.inference.estimate import Estimate, Sandwich, by_replicate
 from core.inference.sandwich import correction, infer
 from core.inference.settings import Inference, Shares
-from core.losses.bounds import cubic_bound, curvature_bound, gradient_bound
-from core.losses.bounds import gradient_diameter as diameter
 from core.losses.registry import Loss
 from core.losses.robust import Huber
-from core.losses.weights import Mallows, Weights
+from core.losses.weights import Mallows, Weights, cubic_bound, curvature_bound, gradient_bound
+from core.losses.weights import gradient_diameter as diameter
 from core.mechanisms.generator import SimulationGenerator
 from core.methods.fits import iterate
 from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescentPlan

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from core.base.errors import PrivacyInvariantError
 from core.losses.bases import AbstractRobust
-from core.losses.bounds import curvature_bound, gradient_bound, gradient_diameter
 from core.losses.categorical import Brier, Logistic, Multinomial
 from core.losses.counts import Poisson
 from core.losses.phase import AbstractPhase, RobustPhase
@@ -20,7 +19,7 @@ from core.losses.records import per_record
 from core.losses.registry import Loss
 from core.losses.robust import Huber, LogCosh, OstrovskiiBach, PseudoHuber, SmoothedHuber
 from core.losses.squares import Squared
-from core.losses.weights import Mallows, Schweppe, Weights
+from core.losses.weights import Mallows, Schweppe, Weights, curvature_bound, gradient_bound, gradient_diameter
 from core.queries.gradients import Curvature, Gradient, Question, Secant
 from core.queries.sums.linear import LinearProblem
 from tests.support.losses import ALL, HUBER, PAIRS, WEIGHTS, T, gradients, plain_value, public, told, weighted

@@ -8,14 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from core.losses.bounds import cubic_bound, curvature_bound, gradient_bound
 from core.losses.categorical import Brier, Logistic
 from core.losses.counts import Poisson
 from core.losses.phase import AbstractPhase
 from core.losses.records import record_weights
 from core.losses.registry import Loss
 from core.losses.robust import Cauchy, GemanMcClure
-from core.losses.weights import Clip, Mallows, Schweppe, Weights
+from core.losses.weights import Clip, Mallows, Schweppe, Weights, cubic_bound, curvature_bound, gradient_bound
 from core.privacy.facts import Adjacency
 from core.queries.gradients import Curvature, Gradient, Question, Secant
 from core.queries.sums.linear import LinearProblem

@@ -7,12 +7,11 @@ import pytest
 from pydantic import ValidationError
 
 from core.base.validation_errors import field_errors
-from core.losses.bounds import curvature_bound, gradient_bound
 from core.losses.categorical import Multinomial
 from core.losses.counts import Poisson
 from core.losses.registry import LOSSES, Loss, example_of
 from core.losses.robust import Huber
-from core.losses.weights import Clip, Mallows, Schweppe, Weights
+from core.losses.weights import Clip, Mallows, Schweppe, Weights, curvature_bound, gradient_bound
 from core.models.kinds import LinearModel, LogisticModel
 from core.planning.job import JobSpec
 

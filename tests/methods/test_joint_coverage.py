@@ -10,9 +10,8 @@ import torch
 
 from core.inference.sandwich import infer
 from core.inference.settings import Inference
-from core.losses.bounds import curvature_bound, gradient_bound, gradient_diameter
 from core.losses.robust import Huber
-from core.losses.weights import Mallows
+from core.losses.weights import Mallows, curvature_bound, gradient_bound, gradient_diameter
 from core.mechanisms.generator import SimulationGenerator
 from core.methods.fits import iterate
 from core.methods.m_estimation.noisy_newton import shapes as newton_shapes

@@ -35,16 +35,7 @@ from core.queries.sums.joint import JointProblem
 from core.queries.sums.linear import LinearProblem
 from tests.planning.test_planning import plan
 from tests.support.problems import facts
-from tests.support.studies import (
-    D1,
-    D2,
-    LOSS,
-    SCALE,
-    WEIGHTS,
-    known_scale_facts,
-    known_scale_problem,
-    simulation,
-)
+from tests.support.studies import D1, D2, LOSS, SCALE, WEIGHTS, known_scale_facts, known_scale_problem, simulation
 
 REPLICATES = 80
 DESIGNS = {"D1": D1, "D2": D2, "D3": np.eye(3)}

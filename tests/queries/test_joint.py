@@ -8,9 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from core.losses.bounds import gradient_bound, gradient_diameter
 from core.losses.robust import Huber
-from core.losses.weights import Mallows
+from core.losses.weights import Mallows, gradient_bound, gradient_diameter
 from core.oracle.noise import grid_for
 from core.privacy.facts import Adjacency
 from core.queries.gradients import Curvature, Gradient, Question, Secant

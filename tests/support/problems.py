@@ -4,13 +4,12 @@ import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from torch import Tensor
 
-from core.losses.bounds import cubic_bound, curvature_bound, gradient_bound, gradient_diameter
 from core.losses.categorical import Brier, Logistic
 from core.losses.counts import Poisson
 from core.losses.phase import AbstractPhase
 from core.losses.registry import Loss
 from core.losses.robust import Huber
-from core.losses.weights import Mallows, Weights
+from core.losses.weights import Mallows, Weights, cubic_bound, curvature_bound, gradient_bound, gradient_diameter
 from core.mechanisms.generator import SystemGenerator
 from core.privacy.facts import Adjacency, Facts
 from core.queries.sums.linear import LinearProblem

@@ -10,13 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.losses.bounds import cubic_bound
 from core.losses.categorical import Logistic, Multinomial
 from core.losses.counts import Poisson
 from core.losses.registry import Loss
 from core.losses.robust import Huber, SmoothedHuber
 from core.losses.squares import Squared
-from core.losses.weights import Clip, Mallows, Schweppe, Weights
+from core.losses.weights import Clip, Mallows, Schweppe, Weights, cubic_bound
 from core.models.modelling import parameters
 from core.privacy.facts import Adjacency, Facts
 from core.queries.gradients import Curvature, Gradient, GradientDifference, Question, Secant

@@ -11,9 +11,8 @@ from torch import Tensor
 from core.inference.estimate import Sandwich
 from core.inference.sandwich import Correction, correction, infer
 from core.inference.settings import Inference, Shares
-from core.losses.bounds import curvature_bound, gradient_bound
 from core.losses.robust import Huber
-from core.losses.weights import Mallows
+from core.losses.weights import Mallows, curvature_bound, gradient_bound
 from core.mechanisms.generator import SimulationGenerator
 from core.methods.fits import fit, iterate
 from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescentPlan

@@ -30,9 +30,8 @@ import torch
 from torch import Tensor
 
 from core.base.errors import ensure
-from core.losses.bounds import gradient_bound, gradient_diameter
 from core.losses.robust import Huber
-from core.losses.weights import Mallows
+from core.losses.weights import Mallows, gradient_bound, gradient_diameter
 from core.privacy.facts import Facts
 from core.queries.gradients import Curvature, Gradient, GradientDifference, Secant, Summed
 from core.queries.hessians import Hessian, HessianProduct

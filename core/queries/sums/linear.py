@@ -49,10 +49,9 @@ from torch import Tensor
 
 from core.base.errors import ensure
 from core.data.limits import LEAST_NUMBER
-from core.losses.bounds import gradient_bound
 from core.losses.records import ordinary, per_record
 from core.losses.registry import Loss
-from core.losses.weights import Clip, Schweppe, Weights
+from core.losses.weights import Clip, Schweppe, Weights, gradient_bound
 from core.privacy.facts import Facts
 from core.queries.gradients import (
     Curvature,

@@ -29,10 +29,9 @@ from itertools import combinations
 import torch
 from torch import Tensor
 
-from core.losses.bounds import curvature_bound, gradient_bound
 from core.losses.categorical import Multinomial
 from core.losses.records import ordinary
-from core.losses.weights import Clip, Mallows
+from core.losses.weights import Clip, Mallows, curvature_bound, gradient_bound
 from core.privacy.facts import Facts
 from core.queries.gradients import Curvature, Gradient, GradientDifference, Secant, Summed
 from core.queries.hessians import Hessian, HessianProduct

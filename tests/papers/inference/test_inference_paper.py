@@ -20,16 +20,7 @@ from core.oracle import Answer
 from core.oracle.simulation import Simulation
 from core.queries.gradients import Curvature, Gradient, Question
 from core.queries.sums.linear import LinearProblem
-from tests.support.studies import (
-    D1,
-    D2,
-    SCALE,
-    coverage,
-    equal_shares,
-    known_scale_problem,
-    minimiser,
-    simulation,
-)
+from tests.support.studies import D1, D2, SCALE, coverage, equal_shares, known_scale_problem, minimiser, simulation
 
 REPLICATES = 4000
 
