@@ -90,7 +90,7 @@ def claim_next(context: Context) -> Claim:
 def pay(context: Context, claim: Claim, chunks: int) -> None:
     """Pay for the first chunks of a job."""
     for chunk in range(chunks):
-        context.database.run(ledger.spend, claim, chunk, None, chunk)
+        context.database.run(ledger.pay, claim, chunk, None, chunk)
 
 
 def start(settings: ServiceSettings, claim: Claim, marked: bool) -> float:  # noqa: FBT001 - pickled by place

@@ -189,7 +189,7 @@ class Story:
 
     def pay(self, claim: Claim, *chunks: int) -> None:
         for chunk in chunks:
-            self.database.run(ledger.spend, claim, chunk, None, chunk)
+            self.database.run(ledger.pay, claim, chunk, None, chunk)
 
     def _jobs(self) -> None:
         every = self.job(EVENTS, retries=2, granted=True)
@@ -309,7 +309,7 @@ def test_budgets_and_figures_agree_whatever_was_declared(tmp_path: Path, declare
         with database.write() as session:
             submit(session, place, (Gaussian(sigma=(2 * rho) ** -0.5), Gaussian(sigma=(3 * rho) ** -0.5)))
         claim = claimed(database)
-        database.run(ledger.spend, claim, 0, None, 0)
+        database.run(ledger.pay, claim, 0, None, 0)
         agree(database, place.scope_id)
     finally:
         database.dispose()

@@ -192,4 +192,4 @@ def submit_and_pay(database: Database, place: Place) -> None:
     """Queue a job, claim it, and pay for its first chunk: two entries."""
     with database.write() as session:
         submit_row(session, place)
-    database.run(ledger.spend, claim(database), 0, None, 0)
+    database.run(ledger.pay, claim(database), 0, None, 0)

@@ -385,7 +385,7 @@ class TestTakenAway:
                 assert owner.delete(f"/v1/datasets/{dataset['id']}").status_code == 202
                 assert submit(ann, job(dataset["id"])).status_code in {404, 409}
                 with pytest.raises(StaleAttempt):
-                    database.run(ledger.spend, claim, 0, None, 0)
+                    database.run(ledger.pay, claim, 0, None, 0)
                 with pytest.raises(StaleAttempt):
                     database.run(jobs.finish, claim, {}, "not-needed")
                 database.run(jobs.acknowledge_cancel, claim)

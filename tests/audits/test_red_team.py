@@ -173,7 +173,7 @@ def finished_job(database: Database, place: Place) -> str:
     assert claim is not None
     for chunk in range(4):
         database.run(jobs.progress, claim, chunk + 1)
-        database.run(ledger.spend, claim, chunk, None, chunk)
+        database.run(ledger.pay, claim, chunk, None, chunk)
     database.run(jobs.finish, claim, {}, "not-needed")
     return job_id
 

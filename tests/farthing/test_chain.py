@@ -27,7 +27,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> list[Entry]:
                 submit(session, place)
         claim = database.run(jobs.claim, "w", 60.0)
         assert claim is not None
-        database.run(ledger.spend, claim, 0, None, 0)
+        database.run(ledger.pay, claim, 0, None, 0)
         with database.read() as session:
             rows = session.execute(select(Row).where(Row.scope_id == place.scope_id).order_by(Row.seq)).scalars().all()
             return [

@@ -67,7 +67,7 @@ class Play:
                 job = session.get_one(Job, claim.job_id)
                 due = ledger._due(session, job)
                 if due < CHUNKS and job.state == "running":
-                    ledger.spend(session, claim, due, b"kept", due)
+                    ledger.pay(session, claim, due, b"kept", due)
 
         self._with(place, act)
 

@@ -73,7 +73,7 @@ TRANSITIONS: dict[str, Callable[[Session, Claim], object]] = {
     "beat": lambda session, claim: jobs.beat(session, claim, LEASE),
     "mark_opened": jobs.mark_opened,
     "progress": lambda session, claim: jobs.progress(session, claim, 1),
-    "spend": lambda session, claim: ledger.spend(session, claim, 0, None, 1),
+    "spend": lambda session, claim: ledger.pay(session, claim, 0, None, 1),
     "keep": lambda session, claim: ledger.keep(session, claim, b"state", 1),
     "finish": lambda session, claim: jobs.finish(session, claim, RELEASE, "not-needed"),
     "fail": lambda session, claim: jobs.fail(session, claim, "trainer-failed", charge="all"),
@@ -226,7 +226,7 @@ def test_a_lost_attempt_that_paid_nothing_is_free(database: Database, place: Pla
 
 def test_without_an_allowance_a_lost_chunk_ends_its_job(database: Database, place: Place) -> None:
     claim = bring(database, place, "running")
-    database.run(ledger.spend, claim, 0, None, 0)
+    database.run(ledger.pay, claim, 0, None, 0)
     lose_lease(database, claim.job_id)
     sweep_in_contact(database)
     job = read_job(database, claim.job_id)
@@ -239,8 +239,8 @@ def test_without_an_allowance_a_lost_chunk_ends_its_job(database: Database, plac
 
 def test_a_drained_attempt_resumes_from_what_was_kept(database: Database, place: Place) -> None:
     claim = bring(database, place, "running")
-    database.run(ledger.spend, claim, 0, None, 0)
-    database.run(ledger.spend, claim, 1, b"one chunk", 1)
+    database.run(ledger.pay, claim, 0, None, 0)
+    database.run(ledger.pay, claim, 1, b"one chunk", 1)
     database.run(ledger.keep, claim, b"two chunks", 2)
     database.run(jobs.release_claim, claim)
     again = database.run(jobs.claim, "w2", LEASE)
@@ -249,8 +249,8 @@ def test_a_drained_attempt_resumes_from_what_was_kept(database: Database, place:
         kept = ledger.last_kept(session, claim.job_id)
     assert kept is not None
     assert (kept.chunk, kept.state) == (2, b"two chunks")
-    database.run(ledger.spend, again, 2, b"two chunks", 2)
-    database.run(ledger.spend, again, 3, b"three chunks", 3)
+    database.run(ledger.pay, again, 2, b"two chunks", 2)
+    database.run(ledger.pay, again, 3, b"three chunks", 3)
     database.run(jobs.finish, again, RELEASE, "not-needed")
     with database.read() as session:
         assert session.get_one(Job, claim.job_id).chunks_spent == CHUNKS
@@ -259,7 +259,7 @@ def test_a_drained_attempt_resumes_from_what_was_kept(database: Database, place:
 
 def test_without_an_allowance_draining_with_a_chunk_that_was_not_kept_fails(database: Database, place: Place) -> None:
     claim = bring(database, place, "running")
-    database.run(ledger.spend, claim, 0, None, 0)
+    database.run(ledger.pay, claim, 0, None, 0)
     database.run(jobs.release_claim, claim)
     assert read_job(database, claim.job_id).error_code == "worker-lost"
 
@@ -267,7 +267,7 @@ def test_without_an_allowance_draining_with_a_chunk_that_was_not_kept_fails(data
 def test_a_kept_release_makes_a_retry_free(database: Database, place: Place) -> None:
     claim = bring(database, place, "running")
     for chunk in range(CHUNKS):
-        database.run(ledger.spend, claim, chunk, b"state", chunk)
+        database.run(ledger.pay, claim, chunk, b"state", chunk)
     database.run(ledger.keep, claim, b"release", CHUNKS)
     lose_lease(database, claim.job_id)
     sweep_in_contact(database)
@@ -328,7 +328,7 @@ def test_failures_charge_what_they_must(
     claim = bring(database, place, "running")
     if opened:
         database.run(jobs.mark_opened, claim)
-    database.run(ledger.spend, claim, 0, None, 0)
+    database.run(ledger.pay, claim, 0, None, 0)
     database.run(jobs.fail, claim, code, charge=charge)
     job = read_job(database, claim.job_id)
     with database.read() as session:
@@ -356,7 +356,7 @@ def test_the_process_clock_has_no_say_in_leases(
         monkeypatch.setattr(time, "time_ns", lambda real=real, shift=shift: int((real + shift) * 1e9))
         claim = bring(database, place, "running")
         assert database.run(jobs.beat, claim, LEASE).alive
-        database.run(ledger.spend, claim, 0, None, 0)
+        database.run(ledger.pay, claim, 0, None, 0)
         assert database.run(sweep, LEASE, 3, 1800.0).expired == []
         database.run(jobs.finish, claim, RELEASE, "not-needed")
         monkeypatch.undo()

@@ -39,7 +39,7 @@ def test_many_who_pay_at_once_lose_nothing(database: Database) -> None:
         assert claim is not None
         try:
             for chunk in range(2 * len(EVENTS)):
-                database.run(ledger.spend, claim, chunk, None, chunk)
+                database.run(ledger.pay, claim, chunk, None, chunk)
         except BaseException as error:  # noqa: BLE001 - of a thread: the test tells it below
             failed.append(error)
 

@@ -133,7 +133,7 @@ def test_draws_are_given_back_that_no_attempt_can_have_made(database: Database, 
     claim = database.run(jobs.claim, "w", 60.0)
     assert claim is not None
     if paid:
-        database.run(ledger.spend, claim, 0, None, 0)
+        database.run(ledger.pay, claim, 0, None, 0)
     with database.write() as session:
         jobs.cancel(session, job_id)
     database.run(jobs.acknowledge_cancel, claim)
@@ -165,7 +165,7 @@ def test_a_cancelled_job_of_an_analyst_gives_his_cap_its_unused_draws_back(datab
     claim = database.run(jobs.claim, "w", 60.0)
     assert claim is not None
     for chunk in range(chunks):
-        database.run(ledger.spend, claim, chunk, None, chunk)
+        database.run(ledger.pay, claim, chunk, None, chunk)
     database.run(jobs.cancel, job_id)
     database.run(jobs.acknowledge_cancel, claim)
     assert draws(database, grant) == draws(database, place.scope_id) == before + RUN
@@ -185,7 +185,7 @@ def test_each_attempt_that_could_read_counts_as_a_run(database: Database, attemp
         if number != 1:
             database.run(jobs.mark_opened, claim)
         if number == 0:
-            database.run(ledger.spend, claim, 0, None, 0)
+            database.run(ledger.pay, claim, 0, None, 0)
             database.run(ledger.keep, claim, b"state", 1)
         if number < attempts - 1:
             database.run(jobs.release_claim, claim)
@@ -209,7 +209,7 @@ def test_a_reservation_that_says_no_runs_is_one_run(database: Database) -> None:
         assert json.loads(entry)["runs"] == 1
     claim = database.run(jobs.claim, "w", 60.0)
     assert claim is not None
-    database.run(ledger.spend, claim, 0, None, 0)
+    database.run(ledger.pay, claim, 0, None, 0)
     database.run(jobs.fail, claim, "diverged", charge="spent")
     assert draws(database, place.scope_id) == DRAWS
     assert is_verified(database, place.scope_id)
@@ -223,7 +223,7 @@ def test_a_job_that_loses_something_has_so_many_attempts_and_no_more(database: D
         claim = database.run(jobs.claim, "w", 60.0)
         assert claim is not None
         assert claim.attempt == attempt
-        database.run(ledger.spend, claim, 0, None, 0)
+        database.run(ledger.pay, claim, 0, None, 0)
         database.run(jobs.release_claim, claim)
     with database.read() as session:
         job = session.get_one(Job, job_id)
@@ -237,7 +237,7 @@ def test_counts_that_do_not_follow_from_the_entries_are_found(database: Database
     job_id = submit_one(database, place)
     claim = database.run(jobs.claim, "w", 60.0)
     assert claim is not None
-    database.run(ledger.spend, claim, 0, None, 0)
+    database.run(ledger.pay, claim, 0, None, 0)
     if forged == "account":
         with database.write() as session:
             session.execute(update(Account).where(Account.id == place.scope_id).values(draws=1))

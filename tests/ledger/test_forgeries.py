@@ -125,12 +125,12 @@ def history(database: Database) -> Place:
             database.run(ledger.compensate, place.scope_id, job_id, Fraction(1), "no driver", place.principal_id)
             continue
         for chunk in range(3):
-            database.run(ledger.spend, claim, chunk, b"state", chunk)
+            database.run(ledger.pay, claim, chunk, b"state", chunk)
             if ending == "repeated" and chunk == 1:
                 database.run(jobs.release_claim, claim)
                 claim = database.run(jobs.claim, "w", 600.0)
                 assert claim is not None
-                database.run(ledger.spend, claim, 1, b"state", 1)
+                database.run(ledger.pay, claim, 1, b"state", 1)
         database.run(jobs.finish, claim, {}, "not-needed")
     with database.write() as session:
         submit(session, place, SCHEDULE[:1])
@@ -458,7 +458,7 @@ def test_verification_goes_on_where_it_was(database: Database, price: tuple[Even
         assert rounds.go() == {}
         claim = database.run(jobs.claim, "w", 600.0)
         assert claim is not None
-        database.run(ledger.spend, claim, 0, b"state", 0)
+        database.run(ledger.pay, claim, 0, b"state", 0)
         assert rounds.go() == {}
         database.run(jobs.fail, claim, "gpu-unavailable", charge="all")
         assert rounds.go() == {}

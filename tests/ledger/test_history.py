@@ -74,7 +74,7 @@ def spend_chunks(
         assert claim is not None
         with database.write() as session:
             for chunk in range(of_this):
-                ledger.spend(session, claim, chunk, None, chunk)
+                ledger.pay(session, claim, chunk, None, chunk)
             jobs.fail(session, claim, "diverged", charge="spent")
 
 

@@ -246,7 +246,7 @@ def test_an_older_mark_put_back_changes_nothing(database: Database, witness: Wit
     with database.read() as session:
         old = session.execute(select(VerifiedHead.state, VerifiedHead.code)).one()
     claim = begun(database, witness, place, marked=False)
-    database.run(ledger.spend, claim, 0, None, 0)
+    database.run(ledger.pay, claim, 0, None, 0)
     witness.keep(database)
     mark(database, place)
     honest = start(database, witness, place, claim)
@@ -260,7 +260,7 @@ def test_a_database_put_back_with_its_marks_begins_no_attempt(database: Database
     place = history(database)
     claim = begun(database, witness, place, marked=True)
     before = backed_up(database)
-    database.run(ledger.spend, claim, 0, None, 0)
+    database.run(ledger.pay, claim, 0, None, 0)
     witness.keep(database)
     put_back(database, before)
     with pytest.raises(AssertionError, match="its witness has seen"):

@@ -433,7 +433,7 @@ class Ledger(RuleBasedStateMachine):
         if job.due == len(job.schedule):
             return
         for _ in range(2 if again else 1):
-            self.database.run(ledger.spend, job.claim, job.due, b"state" if keep else None, job.due)
+            self.database.run(ledger.pay, job.claim, job.due, b"state" if keep else None, job.due)
         if keep:
             job.kept = job.due
         if job.due < job.paid:
@@ -500,7 +500,7 @@ class Ledger(RuleBasedStateMachine):
         with self.database.write() as session:
             session.execute(update(Job).where(Job.id == job.claim.job_id).values(lease_until=1.0))
         with pytest.raises(StaleAttempt):
-            self.database.run(ledger.spend, job.claim, job.paid, None, 0)
+            self.database.run(ledger.pay, job.claim, job.paid, None, 0)
         with self.database.write() as session:
             put_secret(session, CONTACT, f"1.0 {clock.read(session)!r}")
             sweep(session, LEASE, 3, 1e9)
@@ -519,7 +519,7 @@ class Ledger(RuleBasedStateMachine):
     def wake_up(self, data: st.DataObject) -> None:
         claim = data.draw(st.sampled_from(self.stale))
         for work in (
-            lambda session: ledger.spend(session, claim, 0, None, 0),
+            lambda session: ledger.pay(session, claim, 0, None, 0),
             lambda session: jobs.finish(session, claim, {}, "not-needed"),
         ):
             with pytest.raises(StaleAttempt):
@@ -531,7 +531,7 @@ class Ledger(RuleBasedStateMachine):
         job = data.draw(st.sampled_from(self.running()))
         with pytest.raises(KeyboardInterrupt), self.database.write() as session:  # noqa: PT012 - it dies in between
             if job.due < len(job.schedule):
-                ledger.spend(session, job.claim, job.due, b"state", 0)
+                ledger.pay(session, job.claim, job.due, b"state", 0)
             jobs.finish(session, job.claim, {}, "not-needed")
             raise KeyboardInterrupt
 

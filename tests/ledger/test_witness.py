@@ -56,7 +56,7 @@ def pay_witnessed(database: Database, place: Place, witness: Witness) -> Claim:
     submit_witnessed(database, place, witness)
     claim = database.run(jobs.claim, "w", LEASE)
     assert claim is not None
-    database.run(ledger.spend, claim, 0, None, 0)
+    database.run(ledger.pay, claim, 0, None, 0)
     witness.keep(database)
     return claim
 
@@ -110,9 +110,9 @@ def test_a_backup_from_before_a_claim_gives_nobody_a_second_reading(
     assert compare(database, witness) == []
     new = database.run(jobs.claim, "v", LEASE)
     assert new is not None
-    database.run(ledger.spend, new, 0, None, 0)
+    database.run(ledger.pay, new, 0, None, 0)
     with pytest.raises(StaleAttempt):
-        database.run(ledger.spend, old, 0, None, 0)  # it would read the chunk that the other has paid for
+        database.run(ledger.pay, old, 0, None, 0)  # it would read the chunk that the other has paid for
 
 
 def test_what_is_reconciled_was_paid_though_the_entries_that_said_so_are_lost(
@@ -143,7 +143,7 @@ def test_a_restored_dump_freezes_the_ledger_until_it_is_reconciled(
         submit(session, place)
     for work in (
         lambda session: jobs.claim(session, "w", LEASE),
-        lambda session: ledger.spend(session, claim, 1, None, 1),
+        lambda session: ledger.pay(session, claim, 1, None, 1),
         lambda session: jobs.cancel(session, restored),
         lambda session: sweep(session, LEASE, 3, 1.0),
     ):
@@ -164,7 +164,7 @@ def test_a_restored_dump_freezes_the_ledger_until_it_is_reconciled(
         submit(session, place)
     database.run(jobs.claim, "w", LEASE)
     with pytest.raises(StaleAttempt):
-        database.run(ledger.spend, claim, 1, None, 1)
+        database.run(ledger.pay, claim, 1, None, 1)
 
 
 def test_a_forked_history_is_noticed_and_never_overwrites_the_evidence(

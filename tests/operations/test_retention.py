@@ -41,7 +41,7 @@ def finished(database: Database, place: Place) -> Claim:
         submit(session, place)
     claim = database.run(jobs.claim, "w", LEASE)
     assert claim is not None
-    database.run(ledger.spend, claim, 0, b"a noised state", 1)
+    database.run(ledger.pay, claim, 0, b"a noised state", 1)
     database.run(jobs.finish, claim, {"theta": [1.0]}, "not-needed")
     return claim
 
@@ -73,7 +73,7 @@ class TestStates:
             submit(session, place)
         claim = database.run(jobs.claim, "w", LEASE)
         assert claim is not None
-        database.run(ledger.spend, claim, 0, b"a noised state", 1)
+        database.run(ledger.pay, claim, 0, b"a noised state", 1)
         age(database, 100 * DAY)
         assert database.run(retention.drop_states, 0.001) == []
         assert count_states(database) == 1

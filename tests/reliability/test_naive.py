@@ -114,7 +114,7 @@ class TestAStaleSupervisor:
         count = 0
         for claim in claims:
             try:
-                database.run(ledger.spend, claim, 0, None, 0)
+                database.run(ledger.pay, claim, 0, None, 0)
             except StaleAttempt:
                 continue
             count += 1
@@ -249,7 +249,7 @@ class TestADatabaseThatRestarts:
 
         event.listen(database._writer, "before_cursor_execute", go_away)
         try:
-            writer.spend(0, None, 0)
+            writer.pay(0, None, 0)
         except (OperationalError, LedgerBusy):
             return False
         finally:
@@ -285,7 +285,7 @@ class TestYesterdaysDump:
         try:
             queue_one(database, place, schedule=[STEP])
             claim = claim_one(database)
-            database.run(ledger.spend, claim, 0, None, 0)
+            database.run(ledger.pay, claim, 0, None, 0)
         except Refusal:
             return False
         witness.keep(database)

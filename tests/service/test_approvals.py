@@ -45,7 +45,7 @@ class Waiting:
             found = federations.claimed(session, claim)
         clients = [claim] if found is None else [client.claim for client in found.clients]
         for client in clients:
-            context.database.run(ledger.spend, client, 0, None, 0)
+            context.database.run(ledger.pay, client, 0, None, 0)
         for client in clients:
             if found is None:
                 context.database.run(jobs.finish, client, RELEASE, "pending")

@@ -58,7 +58,7 @@ def begin(context: Context, place: Place, schedule: Sequence[Event] = (STEP,) * 
     assert claim is not None
     context.database.run(jobs.mark_opened, claim, software())
     for chunk in range(chunks):
-        context.database.run(ledger.spend, claim, chunk, None, chunk)
+        context.database.run(ledger.pay, claim, chunk, None, chunk)
     return claim
 
 

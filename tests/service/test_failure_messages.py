@@ -68,7 +68,7 @@ def lost(context: Context, caller: Caller, chunks: int, **changes: Any) -> JobVi
     claim = context.database.run(rows.claim, "w", 60.0)
     assert claim is not None
     for chunk in range(chunks):
-        context.database.run(ledger.spend, claim, chunk, None, 0)
+        context.database.run(ledger.pay, claim, chunk, None, 0)
     with context.database.write() as session:
         session.execute(update(Job).where(Job.id == claim.job_id).values(lease_until=1.0))
         put_secret(session, CONTACT, f"1.0 {clock.read(session)!r}")

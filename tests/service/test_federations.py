@@ -133,7 +133,7 @@ def take(database: Database) -> FederationClaim:
 def pay(database: Database, claim: FederationClaim, chunk: int) -> None:
     """Have every site pay for a chunk, and keep the answers that it received before."""
     for client in claim.clients:
-        database.run(ledger.spend, client.claim, chunk, b"kept", chunk)
+        database.run(ledger.pay, client.claim, chunk, b"kept", chunk)
 
 
 def lose_lease(database: Database, claim: FederationClaim) -> None:
@@ -373,7 +373,7 @@ def test_a_lost_client_with_a_quorum(context: Context, three: Owners) -> None:
     again = take(context.database)
     assert [client.place for client in again.clients] == [0, 2]
     with pytest.raises(StaleAttempt):
-        context.database.run(ledger.spend, claim.clients[0].claim, 1, None, 1)
+        context.database.run(ledger.pay, claim.clients[0].claim, 1, None, 1)
     pay(context.database, again, 1)
     for client in again.clients:
         context.database.run(store.finish, client.claim, RELEASE)
@@ -467,7 +467,7 @@ def test_who_submitted_it_cancels_all(context: Context, three: Owners, running: 
         pay(context.database, claim, 0)
         assert jobs.cancel(context, three.analyst, made["id"]).state == "cancelling"
         with pytest.raises(StaleAttempt):
-            context.database.run(ledger.spend, claim.clients[0].claim, 1, None, 1)
+            context.database.run(ledger.pay, claim.clients[0].claim, 1, None, 1)
         context.database.run(rows.acknowledge_cancel, claim.claim)
     else:
         jobs.cancel(context, three.analyst, made["id"])

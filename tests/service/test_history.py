@@ -37,7 +37,7 @@ class Ran:
         claim = self.context.database.run(jobs.claim, "worker", 60.0)
         assert claim is not None
         for chunk in range(chunks if paid is None else paid):
-            self.context.database.run(ledger.spend, claim, chunk, None, chunk)
+            self.context.database.run(ledger.pay, claim, chunk, None, chunk)
         if paid is None:
             self.context.database.run(jobs.finish, claim, RELEASE, "not-needed")
         else:

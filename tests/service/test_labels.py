@@ -36,7 +36,7 @@ def spend(database: Database, place: Place, schedule: Sequence[Event]) -> None:
     assert claim is not None
     with database.write() as session:
         for chunk in range(len(schedule)):
-            ledger.spend(session, claim, chunk, None, chunk)
+            ledger.pay(session, claim, chunk, None, chunk)
         jobs.fail(session, claim, "diverged", charge="spent")
 
 

@@ -32,7 +32,7 @@ def lengthen(database: Database, place: Place, entries: int) -> None:
         assert claim is not None
         with database.write() as session:
             for chunk in range(CHUNKS):
-                ledger.spend(session, claim, chunk, None, chunk)
+                ledger.pay(session, claim, chunk, None, chunk)
             jobs.fail(session, claim, "diverged", charge="spent")
 
 

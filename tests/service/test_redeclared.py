@@ -43,7 +43,7 @@ def pay(context: Context, caller: Caller, dataset: str) -> None:
     entry.submit(context, caller, JobSpec.model_validate(job(dataset)), f"pay {dataset}")
     claim = context.database.run(job_rows.claim, "w", 60.0)
     assert claim is not None
-    context.database.run(ledger.spend, claim, 0, None, 0)
+    context.database.run(ledger.pay, claim, 0, None, 0)
     context.database.run(job_rows.fail, claim, "trainer-failed", charge="spent")
 
 

@@ -57,11 +57,12 @@ class Work:
             self.witness.keep(database, claim.job_id)
             database.run(jobs.mark_opened, claim)
             writer = FencedLedgerWriter(database, claim, self.settings)
-            kept = writer.read(ledger.last_kept, claim.job_id)
+            with database.read() as session:
+                kept = ledger.last_kept(session, claim.job_id)
             for chunk in range(0 if kept is None else kept.chunk, CHUNKS):
                 if self.naive:
                     read(readings, chunk)
-                writer.spend(chunk, b"state", chunk)
+                writer.pay(chunk, b"state", chunk)
                 if not self.naive:
                     read(readings, chunk)
             database.run(jobs.finish, claim, {}, "not-needed")
