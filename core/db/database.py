@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
 from pathlib import Path
-from typing import Concatenate, Final, ParamSpec, Self, TypeVar
+from typing import Concatenate, Final, NoReturn, ParamSpec, Self, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event, inspect
 from sqlalchemy.engine import URL, make_url
@@ -173,29 +173,27 @@ class Database:
         if not self._turn.acquire(timeout=BUSY_SECONDS):
             raise LedgerBusy("The ledger is busy; try again.", retry_after_seconds=1)
         try:
-            with self._telling(), self._writing.begin() as session:
+            with self._writing.begin() as session:
                 yield session
+        except DBAPIError as error:
+            self._refuse(error)
         finally:
             self._turn.release()
 
-    @contextmanager
-    def _telling(self) -> Iterator[None]:
-        """Turn errors that pass with time, or that a site's login meets by design, into refusals that say so."""
-        try:
-            yield
-        except DBAPIError as error:
-            if _is_busy(error):
-                raise LedgerBusy("The ledger is busy; try again.", retry_after_seconds=1) from error
-            if self._is_full(error):
-                raise DiskFull("The database's disk is full: nothing was written.", retry_after_seconds=60) from error
-            if not self.is_sqlite and _is_away(error):
-                raise DatabaseAway("The database does not answer; try again.", retry_after_seconds=2) from error
-            if sqlstate(error) == _NO_RIGHT:
-                raise Forbidden(
-                    "The login of this site's service to the database may not do that: ask the service's own API, or "
-                    "that of the site whose records they are."
-                ) from error
-            raise
+    def _refuse(self, error: DBAPIError) -> NoReturn:
+        """Raise a refusal for an error that passes with time or that a site's login meets by design, else the error."""
+        if _is_busy(error):
+            raise LedgerBusy("The ledger is busy; try again.", retry_after_seconds=1) from error
+        if self._is_full(error):
+            raise DiskFull("The database's disk is full: nothing was written.", retry_after_seconds=60) from error
+        if not self.is_sqlite and _is_away(error):
+            raise DatabaseAway("The database does not answer; try again.", retry_after_seconds=2) from error
+        if sqlstate(error) == _NO_RIGHT:
+            raise Forbidden(
+                "The login of this site's service to the database may not do that: ask the service's own API, or that "
+                "of the site whose records they are."
+            ) from error
+        raise error
 
     def _is_full(self, error: DBAPIError) -> bool:
         """Tell whether the database's disk has no room; the transaction was rolled back then."""
@@ -211,14 +209,20 @@ class Database:
         Raises:
             DatabaseAway: the server does not answer.
         """
-        with self._telling(), self._reading.begin() as session:
-            yield session
+        try:
+            with self._reading.begin() as session:
+                yield session
+        except DBAPIError as error:
+            self._refuse(error)
 
     @contextmanager
     def look(self) -> Iterator[Session]:
         """Give a session for one statement that reads: no snapshot is opened before and closed behind it."""
-        with self._telling(), self._looking.begin() as session:
-            yield session
+        try:
+            with self._looking.begin() as session:
+                yield session
+        except DBAPIError as error:
+            self._refuse(error)
 
     def run(self, work: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Return ``work(session, ...)`` of one write transaction, which is repeated as `insist` says.

@@ -24,13 +24,12 @@ from core.ledger import allowance, chain, kinds
 from core.ledger.accounts import (
     Balance,
     balance,
-    difference,
     lock_accounts,
     lock_scope,
     move,
     paying,
+    price_of,
     read_slots,
-    total_at,
 )
 from core.ledger.bodies import slots
 from core.ledger.charged import executed, executed_by
@@ -136,9 +135,7 @@ def pay(session: Session, claim: Claim, chunk: int, state: bytes | None, step: i
         ensure(covered, "a job with lost chunks is only queued again where its allowance covers them")
         allowance.take(job, amounts)
     else:
-        amounts = {
-            one.id: difference(total_at(job, one.id, chunk + 1), total_at(job, one.id, chunk)) for one in accounts
-        }
+        amounts = {one.id: price_of(job, one.id, chunk) for one in accounts}
         job.chunks_spent = chunk + 1
     content = {"accounts": _spend(accounts, amounts), "event": runs_of(job.schedule[chunk : chunk + 1]), "again": again}
     chain.append(session, scope, kinds.Spend, at=at, job_id=job.id, attempt=job.attempt, chunk=chunk, content=content)

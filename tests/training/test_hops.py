@@ -112,7 +112,7 @@ def ask(database: Database, tmp_path: Path) -> Callable[[], object]:
     return lambda: oracle.ask(ASKED, theta)
 
 
-CEILINGS = {"first": (240, 27), "paid": (53, 10), "later": (170, 25)}
+CEILINGS = {"first": (197, 27), "paid": (39, 8), "later": (113, 23)}
 """Calls and files of the first paying answer, of one from a chunk that is paid, and of a later paying one."""
 
 WAY = ("RecordsOracle.ask", "LedgerFilter.pay", "FencedLedgerWriter.pay", "Database.run", "pay", "append")
