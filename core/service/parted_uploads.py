@@ -83,9 +83,9 @@ def begin(
             if stored is not None:
                 return stored.body, True
         refuse_ended(session, caller)
-        quotas.announce(context, session, caller.id, file_bytes)
-        # Again, under the lock: a rival may have sent the records meanwhile.
+        # Again, under the lock: a rival may have sent the records meanwhile. A dataset is locked before its owner.
         uploads.refuse_filled(datasets_rows.lock(session, dataset_id))
+        quotas.announce(context, session, caller.id, file_bytes)
         if rows.open_count(session, caller.id) >= MOST_OPEN:
             raise Conflict(f"{MOST_OPEN} uploads of yours are open: complete one, or end one by DELETE.")
         at = clock.read(session)
