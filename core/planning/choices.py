@@ -15,18 +15,13 @@ from core.base.errors import FieldError, Invalid
 from core.inference.settings import Inference, Shares
 from core.losses.losses import Clip
 from core.methods.m_estimation.noisy_gd.spec import MOST_STEPS, NoisyGradientDescent
-from core.methods.registry import AnySettings
+from core.methods.registry import AnySpec
+from core.models.assumed import Assumed
 from core.models.design import Design
 from core.models.kinds import RegressionModel
-from core.planning.assumed import Assumed
+from core.models.outlook import Outlook, make_outlook
 from core.planning.completion import Completed, complete, planned_shares
-from core.planning.predicted_covariance import Outlook
-from core.planning.prediction import (
-    MOST_COEFFICIENTS,
-    demerit,
-    demerit_of_estimate,
-    make_outlook,
-)
+from core.planning.prediction import MOST_COEFFICIENTS, demerit, demerit_of_estimate
 from core.planning.shares import best_shares, equal_shares
 from core.privacy.facts import Facts
 
@@ -41,7 +36,7 @@ STRIDE: Final = 2.0
 
 
 def choose(
-    optimizer: AnySettings,
+    optimizer: AnySpec,
     inference: Inference,
     mu: float,
     facts: Facts,
@@ -113,16 +108,16 @@ def with_best_steps(
     return optimizer.model_copy(update={"steps": min(good, key=lambda steps: sum(found[steps]))})
 
 
-def narrowest(optimizer: AnySettings, inference: Inference, mu: float, facts: Facts, outlook: Outlook) -> Completed:
+def narrowest(optimizer: AnySpec, inference: Inference, mu: float, facts: Facts, outlook: Outlook) -> Completed:
     """Return what the shares with the narrowest predicted intervals make, beginning at the planned and at equal ones.
 
     Open shares within a method are planned in the first case and equal in the second.
     """
 
-    def tried(asked: AnySettings, shares: Shares) -> Completed:
+    def tried(asked: AnySpec, shares: Shares) -> Completed:
         return complete(asked, inference.model_copy(update={"shares": shares}), mu, facts)
 
-    def predicted(asked: AnySettings, shares: Shares) -> float:
+    def predicted(asked: AnySpec, shares: Shares) -> float:
         made = tried(asked, shares)
         return demerit(outlook, facts, made.optimizer, made.inference)
 

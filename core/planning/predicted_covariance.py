@@ -16,9 +16,10 @@ from scipy.special import ndtri
 
 from core.inference.late_covariance import Matrices, Steps, late_covariance
 from core.inference.settings import Inference
-from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent
+from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescentPlan
 from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
-from core.planning.reference import Reference, scattered
+from core.models.outlook import Outlook
+from core.models.reference import scattered
 from core.privacy.facts import Facts
 
 Array = NDArray[np.float64]
@@ -28,21 +29,6 @@ NEAREST_TO_ONE: Final = 0.999
 UNSEEN: Final = 0.1
 MOVED_PART: Final = 1 / 3
 """Part of the plausible radius: assumed distance of coefficients from their start."""
-
-
-@dataclass(frozen=True)
-class Outlook:
-    """Inputs of predicted widths, beside the planner's: none of them depends on n or mu.
-
-    `to_declared` takes encoded coefficients, one after the other for each margin, to declared units.
-    """
-
-    reference: Reference
-    names: tuple[str, ...]
-    to_declared: Array
-    shifts: Array
-    patterns: int = 64
-    """Of noise, for small models; fewer for large ones."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +45,7 @@ class Noised:
 
 
 def noised_matrices(
-    outlook: Outlook, facts: Facts, inference: Inference, optimizer: NoisyGradientDescent | NoisyNewton
+    outlook: Outlook, facts: Facts, inference: Inference, optimizer: NoisyGradientDescentPlan | NoisyNewton
 ) -> Noised:
     """Add to the reference the noise that answers will have."""
     reference = outlook.reference
@@ -109,7 +95,7 @@ class _Spectrum:
 def covariance_of(
     outlook: Outlook,
     facts: Facts,
-    optimizer: NoisyGradientDescent | NoisyNewton,
+    optimizer: NoisyGradientDescentPlan | NoisyNewton,
     inference: Inference,
     noised: Noised,
 ) -> Array:
@@ -126,7 +112,7 @@ def covariance_of(
     plain: Array = inverse @ _floored(noised.score, inference.score_floor) @ inverse / facts.units
     if inference.correction == "plain":
         return plain
-    if isinstance(optimizer, NoisyGradientDescent):
+    if isinstance(optimizer, NoisyGradientDescentPlan):
         return plain + _descended(outlook, facts, optimizer, inference, noised, spectrum)
     return plain + _stepped(outlook, facts, optimizer, inference, noised, spectrum)
 
@@ -157,7 +143,7 @@ def _late(outlook: Outlook, facts: Facts, optimizer: NoisyNewton, inference: Inf
 def _descended(
     outlook: Outlook,
     facts: Facts,
-    optimizer: NoisyGradientDescent,
+    optimizer: NoisyGradientDescentPlan,
     inference: Inference,
     noised: Noised,
     spectrum: _Spectrum,

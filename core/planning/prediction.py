@@ -1,6 +1,6 @@
 """Predicted widths of a job's intervals, from public facts alone, beside the widths without privacy.
 
-The intervals' formula is applied to the matrices of the public reference design (`core.planning.reference`), with as
+The intervals' formula is applied to the matrices of the public reference design (`core.models.reference`), with as
 much noise as the job's questions will have. A width is the median over some noise patterns, the same ones every time.
 The noise of the optimizer, of Hessian and score matrix, and all floors thus count in full, and nothing is drawn. No
 public fact gives the distance of the records from the reference. The most frequent reason for wider intervals is
@@ -19,22 +19,20 @@ from numpy.typing import NDArray
 from pydantic import Field
 from scipy.special import ndtr, ndtri
 
-from core.data.columns import Coded
 from core.inference.checks import Learned
 from core.inference.settings import Inference
 from core.losses.losses import Huber, Multinomial, Poisson
-from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent
+from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescentPlan
+from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
 from core.methods.m_estimation.whitened_newton.shares import WIDTH_FACTOR
 from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
-from core.methods.registry import AnySettings, WithIntervals
-from core.models.design import Design
-from core.models.kinds import MultinomialModel, RegressionModel
-from core.planning.assumed import Assumed
-from core.planning.predicted_covariance import Outlook, covariance_of, inverted, noised_matrices, penalised
-from core.planning.reference import reference_of
+from core.methods.registry import AnyPlan
+from core.models.outlook import Outlook
+from core.planning.predicted_covariance import covariance_of, inverted, noised_matrices, penalised
 from core.privacy.facts import Facts, Frozen
 
 Array = NDArray[np.float64]
+WithIntervals = NoisyGradientDescentPlan | NoisyNewton
 MOST_COEFFICIENTS: Final = 80
 """No prediction of larger models: their matrices would be inverted again and again while somebody waits."""
 EXACT: Final = 1e-9
@@ -55,35 +53,8 @@ class PredictedWidth(Frozen):
     ratio: float
 
 
-def make_outlook(
-    design: Design, model: RegressionModel, assumed: Assumed | None = None, *, filled: float = 1.0
-) -> Outlook:
-    """Put the reference of a filled model, as `reference_of` makes it, beside its encoding; margins have one each."""
-    with np.errstate(all="ignore"):
-        reference = reference_of(design, model, assumed, filled=filled)
-    matrix, _ = design.to_declared()
-    margins = max(1, len(reference.score) // len(matrix))
-    unknown = len(reference.score) - margins * len(matrix)
-    shifts = np.kron(np.eye(margins), design.baseline_shifts())
-    declared = np.kron(np.eye(margins), matrix)
-    return Outlook(
-        reference=reference,
-        names=coefficient_names(design, model),
-        to_declared=np.pad(declared, ((0, 0), (0, unknown))),
-        shifts=np.pad(shifts, ((0, 0), (0, unknown))),
-    )
-
-
-def coefficient_names(design: Design, model: RegressionModel) -> tuple[str, ...]:
-    """Return what a release calls its coefficients: `class: name` where each class has its own."""
-    target = design.target_column
-    if not isinstance(model, MultinomialModel) or not isinstance(target, Coded):
-        return design.names
-    return tuple(f"{level}: {name}" for level in target.values[1:] for name in design.names)
-
-
 def predict(
-    outlook: Outlook, facts: Facts, optimizer: AnySettings, inference: Inference
+    outlook: Outlook, facts: Facts, optimizer: AnyPlan, inference: Inference
 ) -> tuple[PredictedWidth, ...] | None:
     """Return the width of each coefficient's interval; None where none is predicted.
 
@@ -224,7 +195,7 @@ def _learned_of_classes(
     return tuple(found)
 
 
-def demerit(outlook: Outlook, facts: Facts, optimizer: AnySettings, inference: Inference) -> float:
+def demerit(outlook: Outlook, facts: Facts, optimizer: AnyPlan, inference: Inference) -> float:
     """Return what plans are compared by: the mean logarithm of how much wider private intervals are, and a penalty.
 
     Matrices that are all noise may make intervals that are narrow and wrong. Each point of predicted coverage, over the
@@ -245,7 +216,7 @@ def _demerit(outlook: Outlook, facts: Facts, optimizer: WithIntervals, inference
     return wider + COVERAGE_PRICE * max(0.0, inference.level - COVERAGE_SLACK - covered)
 
 
-def demerit_of_estimate(outlook: Outlook, facts: Facts, optimizer: AnySettings, inference: Inference) -> float:
+def demerit_of_estimate(outlook: Outlook, facts: Facts, optimizer: AnyPlan, inference: Inference) -> float:
     """Return the same for an estimate without intervals, going by those that exact matrices would make."""
     assert isinstance(optimizer, WithIntervals), "nothing is predicted of others"
     with np.errstate(all="ignore"):
@@ -268,7 +239,7 @@ def _exact(outlook: Outlook, facts: Facts, optimizer: WithIntervals, inference: 
     # Next to no noise: a zero would divide.
     figures = dict.fromkeys(("curvature_sigma", "score_sigma", "curvature_floor", "score_floor"), EXACT)
     silent = inference.model_copy(update={"intervals": True, **figures})
-    if isinstance(optimizer, NoisyGradientDescent):
+    if isinstance(optimizer, NoisyGradientDescentPlan):
         outlook = replace(outlook, patterns=1)  # without any Hessian of its own all patterns are one
     noised = noised_matrices(outlook, facts, silent, optimizer)
     return np.asarray(np.median(_declared(outlook, covariance_of(outlook, facts, optimizer, silent, noised)), axis=0))
