@@ -224,7 +224,7 @@ class Database:
         except DBAPIError as error:
             self._refuse(error)
 
-    def run(self, work: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+    def transaction(self, work: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Return ``work(session, ...)`` of one write transaction, which is repeated as `insist` says.
 
         Raises:

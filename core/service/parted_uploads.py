@@ -108,7 +108,7 @@ def begin(
             idempotency.store(session, caller.id, ROUTE, key, status=201, body=body)
         return body, False
 
-    return context.database.run(work)
+    return context.database.transaction(work)
 
 
 def _part_size(context: Context, file_bytes: int, part_bytes: int | None) -> int:
@@ -180,7 +180,7 @@ def end(context: Context, caller: Caller, dataset_id: str, upload_id: str) -> No
         refuse_completed(locked)
         return rows.drop(session, locked)
 
-    erase_parts(context, context.database.run(work))
+    erase_parts(context, context.database.transaction(work))
 
 
 def own(session: Session, caller: Caller, dataset_id: str) -> Dataset:

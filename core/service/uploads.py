@@ -55,7 +55,7 @@ def declare(context: Context, caller: Caller, metadata: Metadata, key: str | Non
             idempotency.store(session, caller.id, ROUTE, key, status=201, body=body)
         return body, False
 
-    return context.database.run(work)
+    return context.database.transaction(work)
 
 
 def create(
@@ -272,7 +272,7 @@ class _Stored:
             quotas.admit(self._context, session, self._owner_id, self._arrived.decoded.bytes)
             return work(session, self._arrived)
 
-        answer = self._context.database.run(keep)
+        answer = self._context.database.transaction(keep)
         with self._context.database.read() as session:
             # The row decides: a replayed answer leaves this file without one.
             self._kept = rows.is_kept(session, self._location)

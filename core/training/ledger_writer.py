@@ -59,7 +59,7 @@ class FencedLedgerWriter:
             LedgerFrozen: the ledger is behind its witness.
         """
         show = step > 0 and time.monotonic() - self._shown_at >= self._grid_seconds
-        self.database.run(_pay_and_show if show else ledger.pay, self.claim, chunk, state, step)
+        self.database.transaction(_pay_and_show if show else ledger.pay, self.claim, chunk, state, step)
         # After the commit: a witness ahead of the ledger would freeze it for nothing.
         self.database.insist(self._witness.keep, self.database, self.claim.job_id)
         if show:
@@ -71,7 +71,7 @@ class FencedLedgerWriter:
         Raises:
             StaleAttempt: the job is no longer ours.
         """
-        self.database.run(ledger.keep, self.claim, state, step)
+        self.database.transaction(ledger.keep, self.claim, state, step)
 
     def ask(self, work: Callable[[Session, Claim, Trust], T]) -> T:
         """Return ``work(session, claim, trust)`` of one snapshot, and of what the witness knew before it.

@@ -68,10 +68,10 @@ def test_retries_where_locks_crossed_and_gives_up(database: Database) -> None:
             session.execute(text("DO $$ BEGIN RAISE EXCEPTION 'crossed' USING ERRCODE = '40P01'; END $$"))
         return "done"
 
-    assert database.run(crossed, module.RETRIES) == "done"
+    assert database.transaction(crossed, module.RETRIES) == "done"
     calls.clear()
     with pytest.raises(LedgerBusy):
-        database.run(crossed, 99)
+        database.transaction(crossed, 99)
     assert len(calls) == module.RETRIES + 1
 
 
@@ -101,7 +101,7 @@ def test_a_process_that_stands_still_keeps_no_lock(
     with pytest.raises(LedgerBusy) if freed else nullcontext(), still.write() as session:
         sweep.sweep(session, 60.0, 3, 1e9)
         with nullcontext() if freed else pytest.raises(LedgerBusy):
-            other.run(sweep.sweep, 60.0, 3, 1e9)
+            other.transaction(sweep.sweep, 60.0, 3, 1e9)
         session.execute(select(Principal))  # it wakes
     still.dispose()
     other.dispose()

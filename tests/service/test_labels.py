@@ -32,7 +32,7 @@ def sampled(number: int) -> Event:
 def spend(database: Database, place: Place, schedule: Sequence[Event]) -> None:
     with database.write() as session:
         submit(session, place, schedule)
-    claim = database.run(jobs.claim, "w", 600.0)
+    claim = database.transaction(jobs.claim, "w", 600.0)
     assert claim is not None
     with database.write() as session:
         for chunk in range(len(schedule)):

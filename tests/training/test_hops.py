@@ -100,7 +100,7 @@ def ask(database: Database, tmp_path: Path) -> Callable[[], object]:
     place, schedule = make_place(database), (CHUNK,) * 3
     with database.write() as session:
         name = submit(session, place, schedule, retry_allowance=1).id
-    claim = database.run(jobs.claim, "w", 60.0)
+    claim = database.transaction(jobs.claim, "w", 60.0)
     assert claim is not None
     with database.read() as session:
         frozen = session.get_one(Job, name).chunks.values()
@@ -115,7 +115,7 @@ def ask(database: Database, tmp_path: Path) -> Callable[[], object]:
 CEILINGS = {"first": (197, 27), "paid": (39, 8), "later": (113, 23)}
 """Calls and files of the first paying answer, of one from a chunk that is paid, and of a later paying one."""
 
-WAY = ("RecordsOracle.ask", "LedgerFilter.pay", "FencedLedgerWriter.pay", "Database.run", "pay", "append")
+WAY = ("RecordsOracle.ask", "LedgerFilter.pay", "FencedLedgerWriter.pay", "Database.transaction", "pay", "append")
 """The hops of a payment."""
 
 

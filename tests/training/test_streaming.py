@@ -251,7 +251,7 @@ def attempt(
 
     It goes on after `begun` chunks; None: after all that are paid, as a stream of several does.
     """
-    claim = database.run(jobs.claim, "w", 60.0)
+    claim = database.transaction(jobs.claim, "w", 60.0)
     assert claim is not None
     with database.read() as session:
         job, kept = session.get_one(Job, claim.job_id), ledger.last_kept(session, claim.job_id)
@@ -293,7 +293,7 @@ class TestLedger:
         recorder.lose_at = None
         claim, released = attempt(database, recorder, tmp_path)
         assert released is not None
-        database.run(jobs.finish, claim, {}, "not-needed")
+        database.transaction(jobs.finish, claim, {}, "not-needed")
         read = [place for batch in recorder.read for place in batch]
         assert len(read) == len(set(read)) == SMALL * len(recorder.read)
         assert released.event == Gaussian(sigma=SIGMA)
@@ -348,7 +348,7 @@ class TestLedger:
         assert released is not None
         assert (int(released.value.steps), len(recorder.read)) == (1, 2)
         assert recorder.read[0] == recorder.read[1]
-        database.run(jobs.finish, claim, {}, "not-needed")
+        database.transaction(jobs.finish, claim, {}, "not-needed")
         with database.read() as session:
             held, job = ledger.balance(session, place.scope_id), session.get_one(Job, name)
             assert held.spent == cost_nano(compose(ledger.executed_by(session, job)), TERMS.orders)
@@ -359,16 +359,16 @@ class TestLedger:
     def test_a_single_step_without_an_allowance_fails_with_its_worker(self, database: Database, place: Place) -> None:
         with database.write() as session:
             submit(session, place, [Gaussian(sigma=SIGMA)], retry_allowance=0)
-        claim = database.run(jobs.claim, "w", 60.0)
+        claim = database.transaction(jobs.claim, "w", 60.0)
         assert claim is not None
-        database.run(ledger.pay, claim, 0, None, 0)
+        database.transaction(ledger.pay, claim, 0, None, 0)
         assert lose(database, claim) == "failed"
 
     def test_other_jobs_pay_again_for_what_they_lost(self, database: Database, place: Place) -> None:
         with database.write() as session:
             submit(session, place, [NOTHING, Gaussian(sigma=SIGMA), NOTHING], retry_allowance=0)
-        claim = database.run(jobs.claim, "w", 60.0)
+        claim = database.transaction(jobs.claim, "w", 60.0)
         assert claim is not None
-        database.run(ledger.pay, claim, 0, None, 0)
-        database.run(ledger.pay, claim, 1, b"one", 1)
+        database.transaction(ledger.pay, claim, 0, None, 0)
+        database.transaction(ledger.pay, claim, 1, b"one", 1)
         assert lose(database, claim) == "failed"

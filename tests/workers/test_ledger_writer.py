@@ -40,7 +40,7 @@ def test_a_write_is_repeated_until_it_is_committed(database: Database, trouble: 
             raise trouble
         return "done"
 
-    assert writer(database).database.run(work) == "done"
+    assert writer(database).database.transaction(work) == "done"
     assert len(tried) == 3
 
 
@@ -51,7 +51,7 @@ def test_it_gives_up_after_a_lease(database: Database) -> None:
 
     began = time.monotonic()
     with pytest.raises(OperationalError if database.is_sqlite else DatabaseAway):
-        writer(database, 0.3).database.run(work)
+        writer(database, 0.3).database.transaction(work)
     assert 0.3 <= time.monotonic() - began < 10
 
 
@@ -63,7 +63,7 @@ def test_a_refusal_is_final(database: Database) -> None:
         raise StaleAttempt("gone")
 
     with pytest.raises(StaleAttempt):
-        writer(database).database.run(work)
+        writer(database).database.transaction(work)
     assert len(tried) == 1
 
 

@@ -217,7 +217,7 @@ class Witness:
             self._raise({one: change.after.seq for one, change in mine.items() if one not in again}, of)
             # After the write: a mark without a record would freeze the ledger.
             if new:
-                database.run(mark_witnessed, [one for one in new if one in mine and one not in again])
+                database.transaction(mark_witnessed, [one for one in new if one in mine and one not in again])
             return {one: changes[one] for one in (*again, *rivals)}
 
     def start(self, database: Database, name: Name) -> None:
@@ -234,7 +234,7 @@ class Witness:
             with self._raising:
                 self._newest, self._newest_of = {}, name.own
         if changes:
-            database.run(mark_witnessed, list(changes))
+            database.transaction(mark_witnessed, list(changes))
 
     def scopes_of(self, database: Database, job_id: str) -> frozenset[str]:
         """Return the scopes that pay for a job, or its clients; they never change, and the last are remembered."""
@@ -249,7 +249,7 @@ class Witness:
 
 def _frozen(database: Database, problem: str) -> LedgerFrozen:
     """Freeze the ledger, and return the refusal that says so."""
-    database.run(freeze_ledger, problem)
+    database.transaction(freeze_ledger, problem)
     return LedgerFrozen(f"The ledger is frozen: {problem} An operator must run `farthing reconcile`.")
 
 
