@@ -70,7 +70,6 @@ class BoundQuestion:
         question: as it was asked.
         event: the price of one answer.
         facts: by which its sum is made and charged.
-        terms: public cap on the number of terms.
         step: of the grid of the sum's parts.
         sum: makes it; see `core.queries.sums.Problem`.
         shape: of a point; None: a list of points, shape (K, p).
@@ -81,7 +80,6 @@ class BoundQuestion:
     question: Question
     event: Event
     facts: Facts
-    terms: int
     step: float
     sum: Callable[..., Tensor | OpenSum]
     shape: tuple[int, ...] | None
@@ -220,15 +218,14 @@ class RecordsOracle(ABC):
 
     def _bind(self, question: Question, event: Event, facts: Facts) -> BoundQuestion:
         """Return a question, or one of two sums of a score, with facts that its sum is made and charged by."""
-        problem, dimension, terms = self._problem, self._problem.dimension, self._terms(question)
+        problem, dimension = self._problem, self._problem.dimension
         opens = self._is_network and isinstance(question, Gradient | GradientDifference)
         shapes = {"list": None, "encoded": (self._features + 1, dimension)}
         return BoundQuestion(
             question,
             event,
             facts,
-            terms,
-            step=grid_for(question, facts, terms).part_step,
+            step=grid_for(question, facts, self._terms(question)).part_step,
             sum=problem.open_sum if opens and isinstance(problem, OpenProblem) else problem.integer_sum,
             shape=shapes.get(question.places, (dimension,)),
             dimension=dimension,

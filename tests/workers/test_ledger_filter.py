@@ -103,6 +103,10 @@ def test_drawing_more_than_was_reserved_is_a_bug() -> None:
     payments.pay(A)
     with pytest.raises(AssertionError, match="never exceeds"):
         payments.pay(B)
+    payments = make([B, B], writer := Paper())
+    with pytest.raises(AssertionError, match="never exceeds"):
+        payments.pay(A)  # 2.8 chunks
+    assert writer.spent == [], "what passes the price is not paid in part"
 
 
 def test_every_order_of_every_payer_counts() -> None:
