@@ -8,16 +8,19 @@ that lacks a part.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Self, TypeVar, cast
+from math import inf
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, NamedTuple, Self, TypeVar, cast
 
 from pydantic import Field
 
 from core.base.errors import FieldError, ensure
-from core.inference.settings import Inference
+from core.inference.checks import ForeseenFlag, Learned
+from core.inference.settings import Inference, Shares
 from core.losses.assumption import Assumption
 from core.models.design import Design
 from core.models.kinds import AnyModel, RegressionModel
-from core.privacy.arithmetic import AnyStart
+from core.models.outlook import Array, Outcome, Outlook, Signal
+from core.privacy.arithmetic import AnyStart, fill
 from core.privacy.calibration import Fits
 from core.privacy.events import Event
 from core.privacy.facts import Facts, Frozen
@@ -25,6 +28,8 @@ from core.queries.gradients import Question
 from core.queries.sampling import FullSampling, Sampling, StreamSampling
 
 P = TypeVar("P", bound="Plan")
+PLANNED_SHARES: Final = Shares(estimate=0.85, curvature=0.08, score=0.07)
+"""Of methods without a plan of their own for the matrices."""
 
 
 class Bound(Frozen):
@@ -91,6 +96,13 @@ class Spec(Frozen, ABC):
     """Whether it steps away from `start`."""
     spends_mu: ClassVar[bool] = True
     """Whether what it spends is its mu; else its noise is calibrated for the target itself."""
+    takes_terms: ClassVar[bool] = False
+    """Whether it takes sampling weights, and an offset in a log or logit link."""
+    of_networks: ClassVar[tuple[str, ...] | None] = None
+    """The constants of a network's loss that a request must declare, for nothing is known of them; None: it trains no
+    network."""
+    free_of_constants: ClassVar[str] = "clipped_sgd"
+    """What to ask for in a network's job that declares none of them."""
     needs_apart: ClassVar[bool] = False
     """Whether what it says of a model holds only on records that the model has not seen; see `core.service.about`."""
 
@@ -169,6 +181,24 @@ class Spec(Frozen, ABC):
         del facts, fits
         return self
 
+    def declared_of_networks(self) -> tuple[str, ...]:
+        """Return the constants that a request must declare of a network's loss with these settings."""
+        return self.of_networks or ()
+
+    def planned_shares(self, facts: Facts, mu: float) -> Shares:
+        """Return the division of a job's mu^2 between the estimate and the two matrices of its intervals."""
+        del facts, mu
+        return PLANNED_SHARES
+
+    def equally(self, plan: "Plan") -> Self:
+        """Return the settings with the number of steps of a plan, each answer worth the same."""
+        return fill(self, steps=plan.steps)
+
+    def alternatives(self, usual: "Plan") -> Sequence[Self]:
+        """Return the settings to choose among by predicted widths, the usual plan's among them; none: no choice."""
+        del usual
+        return ()
+
     def wrong_for(self, model: RegressionModel, facts: Facts) -> list[FieldError]:
         """Return why a regression's records have not what this method asks about."""
         del model, facts
@@ -222,6 +252,46 @@ class Plan(Spec):
         """Return one over the variance of what its own answers say of an entry of the last Hessian; 0: nothing."""
         del facts
         return 0.0
+
+    def predict_widths(self, outlook: Outlook, facts: Facts, inference: Inference) -> tuple[Array, Array] | None:
+        """Return the widths of private and non-private intervals in declared units, shape (q,) each; None: unknown.
+
+        Args:
+            outlook: the public reference.
+            facts: of the job.
+            inference: nothing open.
+
+        Raises:
+            LinAlgError: the reference's matrices have no inverse.
+        """
+        del outlook, facts, inference
+        return None
+
+    def demerit(self, outlook: Outlook, facts: Facts, inference: Inference) -> float:
+        """Return the figure that plans are compared by: smaller is better; arguments as of `predict_widths`."""
+        del outlook, facts, inference
+        return inf
+
+    def widening_by(self, signal: Signal, facts: Facts) -> float | None:
+        """Return how many times as wide as without privacy intervals are with such an outcome; None: unknown."""
+        del signal, facts
+        return None
+
+    def foreseen_flags(self, outcome: Outcome, facts: Facts) -> tuple[ForeseenFlag, ...]:
+        """Return the flags of a whole job that public figures foresee; a method without checks has none."""
+        del outcome, facts
+        return ()
+
+    def learned_errors(self, facts: Facts, learned: Learned, theta: Array, to_declared: Array) -> tuple[float, ...]:
+        """Return the standard errors that are foreseen once columns and outcome have been looked at, in declared units.
+
+        Args:
+            facts: public.
+            learned: by the job.
+            theta: the estimate in encoded units, shape (p,).
+            to_declared: from encoded units, shape (p, p).
+        """
+        raise NotImplementedError(f"{self.kind} looks at nothing")
 
     @property
     def points(self) -> int | None:

@@ -56,6 +56,7 @@ class ClippedSgd(Plan):
     """Sampled answers have a price at every Renyi order and no mu."""
 
     cited: ClassVar = "Abadi, Chu, Goodfellow, McMahan, Mironov, Talwar and Zhang, 2016"
+    of_networks: ClassVar = ()
     kind: Literal["clipped_sgd"] = "clipped_sgd"
     steps: Annotated[int, Field(ge=1, le=200_000)] | None = Field(
         default=None, description="K; null: planned, so that a unit is sampled about twenty times"

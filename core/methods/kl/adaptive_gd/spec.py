@@ -44,6 +44,7 @@ class AdaptiveGradientDescent(Plan):
     """
 
     cited: ClassVar = "Menart, Ullah, Arora, Bassily and Guzman, 2024"
+    of_networks: ClassVar = ("smoothness",)
     kind: Literal["adaptive_gd"] = "adaptive_gd"
     mu: Mu | None = Field(default=None, description="for the estimate, its selection included; null: the job's share")
     start: AnyStart = Field(

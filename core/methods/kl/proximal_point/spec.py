@@ -53,6 +53,7 @@ class ProximalPoint(Plan):
     """
 
     cited: ClassVar = "Menart, Ullah, Arora, Bassily and Guzman, 2024"
+    of_networks: ClassVar = ("condition", "weak_convexity")
     kind: Literal["proximal_point"] = "proximal_point"
     mu: Mu | None = Field(default=None, description="for the estimate alone; null: the job's share")
     condition: KlCondition | None = Field(

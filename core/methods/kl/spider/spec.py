@@ -39,6 +39,7 @@ class KlSpider(Plan):
     """
 
     cited: ClassVar = "Menart, Ullah, Arora, Bassily and Guzman, 2024"
+    of_networks: ClassVar = ("condition", "smoothness")
     kind: Literal["kl_spider"] = "kl_spider"
     mu: Mu | None = Field(default=None, description="for the estimate; null: the job's")
     condition: KlCondition | None = Field(

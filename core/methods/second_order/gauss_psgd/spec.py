@@ -42,6 +42,7 @@ class GaussPsgd(AbstractEscape):
     """
 
     cited: ClassVar = "Tao, Zhang, Yu, Cheng, Dressler and Wang, preprint"
+    of_networks: ClassVar = ("smoothness", "hessian_smoothness")
     kind: Literal["gauss_psgd"] = "gauss_psgd"
     estimator: Literal["drift", "period"] = Field(
         default="drift",

@@ -48,6 +48,7 @@ class PerturbedSpider(SpiderFigures):
     """
 
     cited: ClassVar = "Liu, Ganesh, Oh and Thakurta, 2023; our reconstruction from prose"
+    of_networks: ClassVar = ("smoothness",)
     kind: Literal["perturbed_spider"] = "perturbed_spider"
     error_radius: Positive | None = Field(
         default=None, description="chi; estimates of at most 3 chi are disturbed; null: 1.5 times their error"
