@@ -102,7 +102,7 @@ class Spec(Frozen, ABC):
     """The constants of a network's loss that a request must declare, for nothing is known of them; None: it trains no
     network."""
     free_of_constants: ClassVar[str] = "clipped_sgd"
-    """What to ask for in a network's job that declares none of them."""
+    """The method, or setting, for a network whose constants nobody declares."""
     needs_apart: ClassVar[bool] = False
     """Whether what it says of a model holds only on records that the model has not seen; see `core.service.about`."""
 
