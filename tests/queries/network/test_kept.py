@@ -107,7 +107,7 @@ class DiscardingWriter:
 
     kept: bytes | None = None
 
-    def spend(self, chunk: int, state: bytes | None, step: int) -> None:
+    def pay(self, chunk: int, state: bytes | None, step: int) -> None:
         del chunk, step
         self.kept = state
 
