@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from farthing.errors import DraftRefused, FarthingError, JobFailed, ReleaseWithheld, Unreachable
     from farthing.estimate_views import Estimate
     from farthing.job_views import Event, Job
-    from farthing.key_views import Key, Principal
     from farthing.models import Model
     from farthing.networks import network
     from farthing.plans import Plan
@@ -52,11 +51,9 @@ __all__ = [
     "Interval",
     "Job",
     "JobFailed",
-    "Key",
     "Model",
     "OddsRatio",
     "Plan",
-    "Principal",
     "RateRatio",
     "ReleaseWithheld",
     "RestrictionError",
@@ -90,11 +87,9 @@ _HOMES: Final = {
     "Interval": "farthing.results",
     "Job": "farthing.job_views",
     "JobFailed": "farthing.errors",
-    "Key": "farthing.key_views",
     "Model": "farthing.models",
     "OddsRatio": "farthing.results",
     "Plan": "farthing.plans",
-    "Principal": "farthing.key_views",
     "RateRatio": "farthing.results",
     "ReleaseWithheld": "farthing.errors",
     "RestrictionError": "farthing.restrictions",

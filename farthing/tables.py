@@ -8,8 +8,8 @@ from rich.text import Text
 from farthing import federated, network_tables
 from farthing.console import figure, number, of_100, per_cent, plain_table, site_name
 from farthing.descriptions import Description
-from farthing.key_views import Key, Principal
 from farthing.results import Coefficient, Comparison, Ellipsoid, Interval, OddsRatio, RateRatio, Summary
+from farthing.schemas.keys import KeyView, PrincipalStateView
 from farthing.views import Access, Cap, Dataset, Validation, Worker
 
 RATIO_DIGITS = 6
@@ -202,12 +202,12 @@ def workers(found: Sequence[Worker]) -> RenderableType:
     return plain_table("", rows, left=left, right=("slots", "gpus"))
 
 
-def keys(found: Sequence[Key]) -> RenderableType:
+def keys(found: Sequence[KeyView]) -> RenderableType:
     """Show API keys, one a line; the time at which one was revoked, or ends by itself, under `ends`."""
     rows = [
         (
             one.id,
-            one.name or "-",
+            one.name,
             one.role,
             one.principal,
             figure(one.last_used_at),
@@ -218,7 +218,7 @@ def keys(found: Sequence[Key]) -> RenderableType:
     return plain_table("", rows, left=("key", "name", "role", "principal", "last used", "ends"))
 
 
-def principals(found: Sequence[Principal]) -> RenderableType:
+def principals(found: Sequence[PrincipalStateView]) -> RenderableType:
     """Show principals, one a line; since when one is disabled, and why, under `disabled`."""
     rows = [
         (one.id, one.name, one.role, f"{one.disabled_at}: {one.disabled_reason}" if one.disabled_at else "-")

@@ -19,7 +19,7 @@ from core.base.errors import (
 )
 from core.service import keys as service
 from core.service import quotas
-from core.service.key_views import KeyView, NewKeyView, PrincipalView, UsageView
+from farthing.schemas.keys import KeyView, NewKeyView, PrincipalView, UsageView
 
 router = APIRouter(prefix="/v1", tags=["keys"], route_class=StrictRoute, responses=problems(Unauthenticated))
 KeyId = Annotated[str, Path(max_length=60)]

@@ -11,7 +11,7 @@ from api.errors import problems
 from api.schemas import Page, WithReason
 from core.base.errors import Forbidden, NotFound, Unauthenticated
 from core.service import principals as service
-from core.service.key_views import PrincipalStateView
+from farthing.schemas.keys import PrincipalStateView
 
 router = APIRouter(
     prefix="/v1/principals", tags=["admin"], route_class=StrictRoute, responses=problems(Unauthenticated, Forbidden)

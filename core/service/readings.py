@@ -34,9 +34,9 @@ from core.inference.network import AnyReleased, ReleasedNetwork, with_coefficien
 from core.inference.regions import Joint
 from core.methods.registry import source_of
 from core.service.context import Caller, Context
-from core.service.description_views import DescriptionView
 from core.service.guarantees import clients_guarantees
 from core.service.models import coefficients_of, released_by
+from farthing.schemas.descriptions import DescriptionView
 from farthing.schemas.documents import Document
 
 Levels = Sequence[float]
