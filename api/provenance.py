@@ -29,8 +29,6 @@ ANSWERS: Final[dict[tuple[str, str], Provenance]] = {
     ("post", "/v1/models/{model_id}/regions"): _PAID,
     ("get", "/v1/models/{model_id}/compare/{other_id}"): _PAID,
     ("get", "/v1/models/{model_id}/export"): _PAID,
-    # counts of cells that nobody noised
-    ("get", "/v1/datasets/{dataset_id}/validation"): Provenance.OWNER_ONLY,
     # of what was declared, and of the code
     ("post", "/v1/plans"): _DECLARED,
     ("get", "/v1/datasets/{dataset_id}/mock"): _DECLARED,

@@ -29,13 +29,9 @@ if TYPE_CHECKING:
         Summary,
         WaldTest,
     )
-    from farthing.views import Access, AuditLine, Budget, Cap, Dataset, Entry, Scope, Validation, Verification
+    from farthing.views import Dataset, Scope
 
 __all__ = [
-    "Access",
-    "AuditLine",
-    "Budget",
-    "Cap",
     "Client",
     "Coefficient",
     "Comparison",
@@ -44,7 +40,6 @@ __all__ = [
     "Description",
     "DraftRefused",
     "Ellipsoid",
-    "Entry",
     "Estimate",
     "Event",
     "FarthingError",
@@ -60,18 +55,12 @@ __all__ = [
     "Scope",
     "Summary",
     "Unreachable",
-    "Validation",
-    "Verification",
     "WaldTest",
     "describing",
     "network",
 ]
 
 _HOMES: Final = {
-    "Access": "farthing.views",
-    "AuditLine": "farthing.views",
-    "Budget": "farthing.views",
-    "Cap": "farthing.views",
     "Client": "farthing.client",
     "Coefficient": "farthing.results",
     "Comparison": "farthing.results",
@@ -80,7 +69,6 @@ _HOMES: Final = {
     "Description": "farthing.descriptions",
     "DraftRefused": "farthing.errors",
     "Ellipsoid": "farthing.results",
-    "Entry": "farthing.views",
     "Estimate": "farthing.estimate_views",
     "Event": "farthing.job_views",
     "FarthingError": "farthing.errors",
@@ -96,8 +84,6 @@ _HOMES: Final = {
     "Scope": "farthing.views",
     "Summary": "farthing.results",
     "Unreachable": "farthing.errors",
-    "Validation": "farthing.views",
-    "Verification": "farthing.views",
     "WaldTest": "farthing.results",
     "describing": "farthing.descriptions",
     "network": "farthing.networks",

@@ -25,8 +25,12 @@ from farthing.people import PeopleResources
 from farthing.plans import AnyPlan, read_plan
 from farthing.reporting import ReportResources
 from farthing.results import Contrast, Interval, OddsRatio, Summary, WaldTest
+from farthing.schemas.activity import AuditView
+from farthing.schemas.budgets import AccessView, BudgetView
+from farthing.schemas.datasets import IdentityView, ValidationView
+from farthing.schemas.service import WorkerView
 from farthing.signed import SignedResources
-from farthing.views import Access, AuditLine, Budget, Dataset, Identity, Validation, Worker
+from farthing.views import Dataset
 from farthing.wire import Wire
 
 Spec = Mapping[str, Any]
@@ -91,13 +95,13 @@ class Client(
         """Return a dataset's public facts."""
         return Dataset.model_validate(self._wire.get(f"/v1/datasets/{dataset}"))
 
-    def validation(self, dataset: str) -> Validation:
+    def validation(self, dataset: str) -> ValidationView:
         """Return the owner's report: the numbers of cells that were clamped, unknown or missing."""
-        return Validation.model_validate(self._wire.get(f"/v1/datasets/{dataset}/validation"))
+        return ValidationView.model_validate(self._wire.get(f"/v1/datasets/{dataset}/validation"))
 
-    def identity(self, dataset: str) -> Identity:
+    def identity(self, dataset: str) -> IdentityView:
         """Return what an upload had in common with its owner's earlier ones: for the owner alone."""
-        return Identity.model_validate(self._wire.get(f"/v1/datasets/{dataset}/identity"))
+        return IdentityView.model_validate(self._wire.get(f"/v1/datasets/{dataset}/identity"))
 
     def mock(self, dataset: str, rows: int = 10) -> list[dict[str, Any]]:
         """Return synthetic rows made from the declared columns alone."""
@@ -105,7 +109,7 @@ class Client(
 
     def share(
         self, dataset: str, principal: str, budget_cap: str | Mapping[str, str], *, version: str | None = None
-    ) -> Access:
+    ) -> AccessView:
         """Let another principal see a dataset and use its budget up to a cap, or change the cap.
 
         Args:
@@ -119,11 +123,11 @@ class Client(
         headers = {} if version is None else {"If-Match": f'"{version}"'}
         body = {"budget_cap": budget_cap if isinstance(budget_cap, str) else dict(budget_cap)}
         answer = self._wire.send("PUT", f"/v1/datasets/{dataset}/access/{principal}", json=body, headers=headers)
-        return Access.model_validate(answer.json())
+        return AccessView.model_validate(answer.json())
 
-    def accesses(self, dataset: str) -> list[Access]:
+    def accesses(self, dataset: str) -> list[AccessView]:
         """Return who may use a dataset, under which cap, and what each has used: as its owner all, else one's own."""
-        return [Access.model_validate(item) for item in self._wire.pages(f"/v1/datasets/{dataset}/access")]
+        return [AccessView.model_validate(item) for item in self._wire.pages(f"/v1/datasets/{dataset}/access")]
 
     def unshare(self, dataset: str, principal: str) -> None:
         """Take a principal's access to a dataset away, and with the last one in the scope its cap."""
@@ -135,9 +139,9 @@ class Client(
 
     # Budget --------------------------------------------------------------------------------------------------------
 
-    def budget(self, dataset: str) -> Budget:
+    def budget(self, dataset: str) -> BudgetView:
         """Return what is left of the budget of the people behind a dataset."""
-        return Budget.model_validate(self._wire.get(f"/v1/datasets/{dataset}/budget"))
+        return BudgetView.model_validate(self._wire.get(f"/v1/datasets/{dataset}/budget"))
 
     def adjust(self, scope: str, job: str, reason: str) -> None:
         """Give back the charge of a job that never opened the records, by a visible entry; once for each charge."""
@@ -325,16 +329,16 @@ class Client(
 
     # The audit log -----------------------------------------------------------------------------------------------
 
-    def audit(self) -> Iterator[AuditLine]:
+    def audit(self) -> Iterator[AuditView]:
         """Yield who asked for what, newest first: all of it for admins and auditors.
 
         Others have their own lines, and those about their own scopes, datasets, jobs, models and keys.
         """
-        return map(AuditLine.model_validate, self._wire.pages("/v1/audit"))
+        return map(AuditView.model_validate, self._wire.pages("/v1/audit"))
 
-    def workers(self) -> Iterator[Worker]:
+    def workers(self) -> Iterator[WorkerView]:
         """Yield the supervisors of the last day, the last seen first; for admins and auditors."""
-        return map(Worker.model_validate, self._wire.pages("/v1/workers"))
+        return map(WorkerView.model_validate, self._wire.pages("/v1/workers"))
 
     def audit_export(self, kind: str = "jsonl") -> Iterator[str]:
         """Yield the lines of the audit log, oldest first, as `jsonl` or `csv`; for an owner those that `audit` has."""

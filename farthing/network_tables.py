@@ -8,7 +8,7 @@ from rich.text import Text
 from farthing import federated
 from farthing.console import plain_table
 from farthing.results import Layer, Summary
-from farthing.views import PretrainedWeights
+from farthing.schemas.models import WeightsView
 
 
 def summary(found: Summary) -> RenderableType:
@@ -26,7 +26,7 @@ def _named(one: Layer) -> str:
     return f"{one.place} {one.kind}" + (f" ({settings})" if settings else "")
 
 
-def pretrained(found: Sequence[PretrainedWeights]) -> RenderableType:
+def pretrained(found: Sequence[WeightsView]) -> RenderableType:
     """Show weights, one a line."""
     rows = [(one.id, one.name, str(len(one.tensors)), f"{one.parameters:,}") for one in found]
     return plain_table("", rows, left=("id", "name"), right=("tensors", "parameters"))

@@ -9,8 +9,11 @@ from farthing import federated, network_tables
 from farthing.console import figure, number, of_100, per_cent, plain_table, site_name
 from farthing.descriptions import Description
 from farthing.results import Coefficient, Comparison, Ellipsoid, Interval, OddsRatio, RateRatio, Summary
+from farthing.schemas.budgets import AccessView, CapView
+from farthing.schemas.datasets import ValidationView
 from farthing.schemas.keys import KeyView, PrincipalStateView
-from farthing.views import Access, Cap, Dataset, Validation, Worker
+from farthing.schemas.service import WorkerView
+from farthing.views import Dataset
 
 RATIO_DIGITS = 6
 """Of ratios: those of a small unit are near 1, and have to differ from it in print."""
@@ -42,7 +45,7 @@ def datasets(found: Sequence[Dataset]) -> RenderableType:
     return plain_table("", rows, left=("id", "name", "state", "scope"), right=("rows",))
 
 
-def validation(found: Validation) -> RenderableType:
+def validation(found: ValidationView) -> RenderableType:
     """Show how the cells of each column were read."""
     names = ("clamped_low", "clamped_high", "rounded", "unknown", "unreadable", "missing", "filled")
     rows = [(one.name, *(f"{getattr(one, name):,}" for name in names)) for one in found.columns]
@@ -183,7 +186,7 @@ def comparison(found: Comparison) -> RenderableType:
     return Group(_said("\n".join(heads)), "", table, "", _said("\n".join([found.assumes, *notes])))
 
 
-def workers(found: Sequence[Worker]) -> RenderableType:
+def workers(found: Sequence[WorkerView]) -> RenderableType:
     """Show supervisors, one a line."""
     rows = [
         (
@@ -227,7 +230,7 @@ def principals(found: Sequence[PrincipalStateView]) -> RenderableType:
     return plain_table("", rows, left=("principal", "name", "role", "disabled"))
 
 
-def cap(one: Cap) -> str:
+def cap(one: CapView) -> str:
     """Say how much of a budget a principal may use."""
     if isinstance(one.budget_cap, str):
         return "all"
@@ -236,7 +239,7 @@ def cap(one: Cap) -> str:
     return ", ".join(f"{name} {figure}" for name, figure in one.budget_cap.items())
 
 
-def accesses(found: Sequence[Access]) -> RenderableType:
+def accesses(found: Sequence[AccessView]) -> RenderableType:
     """Show who may use a dataset, one a line, with what is used of each cap in per cent of it."""
     rows = [
         (one.principal, one.name, one.role, cap(one), *map(of_100, (used.spent, used.reserved, used.remaining)))

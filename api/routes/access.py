@@ -11,7 +11,7 @@ from api.errors import problems
 from api.schemas import AccessRequest, Page
 from core.base.errors import Conflict, Forbidden, Invalid, NotFound, PreconditionFailed, Unauthenticated
 from core.service import access as service
-from core.service.views import AccessView
+from farthing.schemas.budgets import AccessView
 
 router = APIRouter(
     prefix="/v1/datasets/{dataset_id}/access",

@@ -20,7 +20,7 @@ from core.service import audit as service
 from core.service import keys
 from core.service.context import Caller as Principal
 from core.service.context import Context
-from core.service.views import AuditView
+from farthing.schemas.activity import AuditView
 
 router = APIRouter(
     prefix="/v1/audit", tags=["admin"], route_class=StrictRoute, responses=problems(Unauthenticated, Forbidden)

@@ -38,9 +38,8 @@ from core.inference.description_figures import About
 from core.inference.regions import Joint
 from core.service import models as service
 from core.service import readings, trained
-from core.service.views import ModelView
 from farthing.schemas.descriptions import DescriptionView
-from farthing.schemas.models import TrainedModel
+from farthing.schemas.models import ModelView, TrainedModel
 
 router = APIRouter(
     prefix="/v1/models",

@@ -17,7 +17,7 @@ from core.base.errors import Conflict, Forbidden, Invalid, NotFound, TooLarge, U
 from core.base.patterns import Pattern
 from core.records.weights import MOST_BYTES
 from core.service import weights as service
-from core.service.views import WeightsView
+from farthing.schemas.models import WeightsView
 
 router = APIRouter(
     prefix="/v1/pretrained", tags=["pretrained"], route_class=StrictRoute, responses=problems(Unauthenticated)

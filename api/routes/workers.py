@@ -9,7 +9,7 @@ from api.errors import problems
 from api.schemas import Page
 from core.base.errors import Forbidden, Unauthenticated
 from core.service import workers as service
-from core.service.views import WorkerView
+from farthing.schemas.service import WorkerView
 
 router = APIRouter(
     prefix="/v1/workers", tags=["admin"], route_class=StrictRoute, responses=problems(Unauthenticated, Forbidden)

@@ -24,7 +24,8 @@ from core.privacy.totals import Totals
 from core.service.context import Context
 from core.service.job_views import CostFigures, EstimateCost
 from core.service.labels import Composition
-from core.service.views import BudgetView, CapView, EpsilonView, GapView, RhoView, SharesView, rfc3339
+from core.service.views import rfc3339
+from farthing.schemas.budgets import BudgetView, CapView, EpsilonView, GapView, RhoView, SharesView
 
 _EMPTY: dict[str, Balance] = {}
 _MOST_KEPT = 4096

@@ -113,7 +113,7 @@ class TestBudget:
         made = client.upload(records, metadata())
         scope = str(made.scope)
         budget = client.budget(made.id)
-        assert (budget.scope, budget.epsilon["total"], budget.budget_share.spent) == (scope, "3", "0")
+        assert (budget.scope, budget.epsilon.total, budget.budget_share.spent) == (scope, "3", "0")
         assert client.scope(scope).datasets == [made.id]
         verified = client.verify(scope)
         assert (verified.ok, verified.head) == (True, budget.head)

@@ -11,9 +11,16 @@ from farthing.estimate_views import Estimate
 from farthing.job_views import Job
 from farthing.results import OddsRatio
 from farthing.schemas.keys import KeyView
-from farthing.views import Entry
+from farthing.schemas.ledger import EntryView
 
-HASHES = {"prev_hash": "sha256:0", "hash": "sha256:1", "created_at": "2026-11-21T00:00:00Z"}
+HASHES = {
+    "job": None,
+    "attempt": None,
+    "chunk": None,
+    "prev_hash": "sha256:0",
+    "hash": "sha256:1",
+    "created_at": "2026-11-21T00:00:00Z",
+}
 
 
 def shown(content: Any) -> list[str]:
@@ -24,8 +31,9 @@ def shown(content: Any) -> list[str]:
 
 
 def test_an_entry_that_pays_again_says_so() -> None:
-    once = Entry(seq=3, kind="spend", job="job_1", attempt=1, chunk=4, body='{"kind":"spend"}', **HASHES)
-    again = Entry(seq=4, kind="spend", job="job_1", attempt=2, chunk=4, body='{"again":true}', **HASHES)
+    chunk = HASHES | {"kind": "spend", "job": "job_1", "chunk": 4}
+    once = EntryView.model_validate(chunk | {"seq": 3, "attempt": 1, "body": '{"kind":"spend"}'})
+    again = EntryView.model_validate(chunk | {"seq": 4, "attempt": 2, "body": '{"again":true}'})
     _, first, second = shown(ledger_tables.entries([once, again]))
     assert first.split()[:4] == ["3", "spend", "job_1", "4"]
     assert second.split()[:5] == ["4", "spend", "again", "job_1", "4"]
@@ -41,7 +49,8 @@ def test_entries_say_what_each_moved_and_add_up_to_the_budget() -> None:
         {"kind": "settle", "scope": "sc_1", "accounts": {"sc_1": {"spent": [0, 0], "reserved": [-40, -10]}}},
     ]
     found = [
-        Entry(seq=seq, kind=body["kind"], body=json.dumps(body), **HASHES) for seq, body in enumerate(bodies, start=1)
+        EntryView.model_validate(HASHES | {"seq": seq, "kind": body["kind"], "body": json.dumps(body)})
+        for seq, body in enumerate(bodies, start=1)
     ]
     lines = shown(ledger_tables.entries(found))
     assert [line.split()[-3:] for line in lines[1:]] == [

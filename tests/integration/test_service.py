@@ -88,7 +88,7 @@ def test_a_job_ends_with_a_model_and_costs_what_was_quoted(admin: Client) -> Non
     assert ended.progress.step == ended.progress.steps > 0
     assert ended.cost.spent.mu == quoted.cost.mu == "1"
     budget = admin.budget(made.id)
-    assert (budget.budget_share.reserved, budget.rho["spent"]) == ("0", "0.5")
+    assert (budget.budget_share.reserved, budget.rho.spent) == ("0", "0.5")
     assert ended.model is not None
     table = {line.name: line for line in admin.summary(ended.model).coefficients}
     assert set(table) == {"intercept", "age", "job[b]", "job[c]"}
@@ -108,7 +108,7 @@ def test_a_federated_job_charges_each_client_and_leaves_one_model(service: Targe
     assert ended.federation is not None
     for dataset in datasets:
         budget = admin.budget(dataset)
-        assert (budget.budget_share.reserved, budget.rho["spent"]) == ("0", "0.5"), "each pays for its own answers"
+        assert (budget.budget_share.reserved, budget.rho.spent) == ("0", "0.5"), "each pays for its own answers"
     kinds = [line.kind for line in admin.events(submitted.id)]
     assert (kinds[0], kinds[-1]) == ("queued", "succeeded")
     assert len(admin.report(submitted.id)["sites"]) == 2

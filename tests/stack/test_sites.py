@@ -172,7 +172,7 @@ def spent(admin: Client, site: Site) -> float:
     assert budget.budget_share.reserved == "0"
     assert admin.verify(budget.scope).ok
     assert budget.rho is not None
-    return float(budget.rho["spent"] or 0)
+    return float(budget.rho.spent or 0)
 
 
 def test_a_site_has_a_login_a_key_and_a_disk_of_its_own(three: dict[str, Site]) -> None:
