@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from farthing.client import Client
     from farthing.descriptions import Description, describing
     from farthing.errors import DraftRefused, FarthingError, JobFailed, ReleaseWithheld, Unreachable
-    from farthing.estimate_views import Estimate
-    from farthing.job_views import Event, Job
     from farthing.models import Model
     from farthing.networks import network
     from farthing.plans import Plan
@@ -40,11 +38,8 @@ __all__ = [
     "Description",
     "DraftRefused",
     "Ellipsoid",
-    "Estimate",
-    "Event",
     "FarthingError",
     "Interval",
-    "Job",
     "JobFailed",
     "Model",
     "OddsRatio",
@@ -69,11 +64,8 @@ _HOMES: Final = {
     "Description": "farthing.descriptions",
     "DraftRefused": "farthing.errors",
     "Ellipsoid": "farthing.results",
-    "Estimate": "farthing.estimate_views",
-    "Event": "farthing.job_views",
     "FarthingError": "farthing.errors",
     "Interval": "farthing.results",
-    "Job": "farthing.job_views",
     "JobFailed": "farthing.errors",
     "Model": "farthing.models",
     "OddsRatio": "farthing.results",

@@ -12,8 +12,6 @@ from farthing import federated
 from farthing.descriptions import describing
 from farthing.drafts import DraftResources
 from farthing.errors import FarthingError, JobFailed
-from farthing.estimate_views import Estimate
-from farthing.job_views import Event, Job
 from farthing.ledger_calls import LedgerCalls
 from farthing.model_calls import ModelCalls
 from farthing.models import Levels, Model
@@ -28,6 +26,8 @@ from farthing.results import Contrast, Interval, OddsRatio, Summary, WaldTest
 from farthing.schemas.activity import AuditView
 from farthing.schemas.budgets import AccessView, BudgetView
 from farthing.schemas.datasets import IdentityView, ValidationView
+from farthing.schemas.estimates import EstimateView
+from farthing.schemas.jobs import EventView, JobView
 from farthing.schemas.service import WorkerView
 from farthing.signed import SignedResources
 from farthing.views import Dataset
@@ -150,12 +150,12 @@ class Client(
 
     # Jobs ----------------------------------------------------------------------------------------------------------
 
-    def estimate(self, job: Spec, *, datasets: Names = None, models: Names = None) -> Estimate:
+    def estimate(self, job: Spec, *, datasets: Names = None, models: Names = None) -> EstimateView:
         """Return price, plan and prediction of a job; arguments as `submit`; no record is read."""
         asked = federated.over(job, datasets, models=models)
-        return Estimate.model_validate(self._wire.post("/v1/estimates", asked))
+        return EstimateView.model_validate(self._wire.post("/v1/estimates", asked))
 
-    def power(self, job: Spec, coefficient: str, size: float, power: float = 0.8) -> Estimate:
+    def power(self, job: Spec, coefficient: str, size: float, power: float = 0.8) -> EstimateView:
         """Return what it takes to find an effect; `goal` has the smallest mu and number of units, and the power.
 
         Args:
@@ -183,7 +183,7 @@ class Client(
         quorum: int | None = None,
         models: Names = None,
         key: str | None = None,
-    ) -> Job:
+    ) -> JobView:
         """Queue a job and reserve the most it may cost.
 
         Args:
@@ -194,20 +194,20 @@ class Client(
             key: idempotency key; the same key and job again return the same job. Made here unless given.
         """
         asked = federated.over(job, datasets, quorum, models)
-        return Job.model_validate(self._wire.post("/v1/jobs", asked, key=key or str(uuid4())))
+        return JobView.model_validate(self._wire.post("/v1/jobs", asked, key=key or str(uuid4())))
 
-    def job(self, job: str, *, wait_seconds: int = 0) -> Job:
+    def job(self, job: str, *, wait_seconds: int = 0) -> JobView:
         """Return a job, or wait up to that long, at most a minute, for it to end."""
         headers = {"Prefer": f"wait={wait_seconds}"} if wait_seconds else {}
         # The answer may take as long as the wait, so the time-out begins where that ends.
         answer = self._wire.send("GET", f"/v1/jobs/{job}", headers=headers, timeout=30.0 + wait_seconds)
-        return Job.model_validate(answer.json())
+        return JobView.model_validate(answer.json())
 
-    def jobs(self, **filters: str) -> Iterator[Job]:
+    def jobs(self, **filters: str) -> Iterator[JobView]:
         """Yield jobs, newest first; filters: state, dataset, optimizer, federation, label (key:value), approval."""
-        return map(Job.model_validate, self._wire.pages("/v1/jobs", **filters))
+        return map(JobView.model_validate, self._wire.pages("/v1/jobs", **filters))
 
-    def watch(self, job: str, *, every_seconds: float = 1.0) -> Iterator[Job]:
+    def watch(self, job: str, *, every_seconds: float = 1.0) -> Iterator[JobView]:
         """Yield the job each time it is looked at, until it has ended."""
         while True:
             seen = self.job(job)
@@ -216,7 +216,7 @@ class Client(
                 return
             time.sleep(every_seconds)
 
-    def wait(self, job: str, *, progress: Callable[[Job], None] | None = None) -> Job:
+    def wait(self, job: str, *, progress: Callable[[JobView], None] | None = None) -> JobView:
         """Wait until a job has succeeded.
 
         Args:
@@ -272,17 +272,17 @@ class Client(
         }
         return self.train(asked)
 
-    def cancel(self, job: str) -> Job:
+    def cancel(self, job: str) -> JobView:
         """Cancel a job; its unspent reservation is given back."""
-        return Job.model_validate(self._wire.post(f"/v1/jobs/{job}/cancel"))
+        return JobView.model_validate(self._wire.post(f"/v1/jobs/{job}/cancel"))
 
-    def clone(self, job: str, *, key: str | None = None) -> Job:
+    def clone(self, job: str, *, key: str | None = None) -> JobView:
         """Submit the same job again: a new job with a new charge; `key` as for `submit`."""
-        return Job.model_validate(self._wire.post(f"/v1/jobs/{job}/clone", key=key or str(uuid4())))
+        return JobView.model_validate(self._wire.post(f"/v1/jobs/{job}/clone", key=key or str(uuid4())))
 
-    def events(self, job: str) -> Iterator[Event]:
+    def events(self, job: str) -> Iterator[EventView]:
         """Yield a job's history so far."""
-        return map(Event.model_validate, self._wire.pages(f"/v1/jobs/{job}/events"))
+        return map(EventView.model_validate, self._wire.pages(f"/v1/jobs/{job}/events"))
 
     # Models --------------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,8 @@ from typing import Any
 
 from pydantic import Field
 
-from farthing.views import Method, View
+from farthing.schemas.jobs import MethodSource
+from farthing.views import View
 
 
 class Banded(View):
@@ -99,7 +100,7 @@ class Summary(View):
     """That released it, `job_...`."""
     optimizer: str
     """The method."""
-    method: Method | None = None
+    method: MethodSource | None = None
     """Its name and whose it is; None of a network."""
     n: int
     """Units that were declared, public by the owner's word; excluded records are among them."""

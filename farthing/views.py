@@ -66,14 +66,3 @@ class Scope(View):
     """SHA-256 of the last line, over all before it."""
     datasets: list[str] = []
     """Those of it that the caller may see."""
-
-
-class Method(View):
-    """Which method fits a model, and whose it is."""
-
-    kind: str
-    """As a job names it, such as noisy_newton."""
-    title: str
-    """As people call it."""
-    source: str
-    """A paper's, or ours."""

@@ -10,8 +10,8 @@ from core.base.errors import AdjacencyMismatch, Conflict, Invalid, NotFound, Not
 from core.planning.job import JobSpec
 from core.service import curves, federations
 from core.service import estimates as service
-from core.service.job_views import EstimateView
 from farthing.schemas.curves import CurveView
+from farthing.schemas.estimates import EstimateView
 
 router = APIRouter(prefix="/v1/estimates", tags=["planning"], route_class=StrictRoute)
 

@@ -52,9 +52,9 @@ from core.service import jobs as service
 from core.service.context import Caller as Principal
 from core.service.context import Context
 from core.service.intake import StoredAnswer, Submission
-from core.service.job_views import ArtifactView, AttemptView, EventView, JobView
 from core.service.jobs import Head
 from farthing.schemas.job_plans import JobPlanView
+from farthing.schemas.jobs import ArtifactView, AttemptView, EventView, JobView
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=StrictRoute, responses=problems(Unauthenticated))
 JobId = Annotated[str, Path(max_length=60)]

@@ -15,17 +15,7 @@ from core.privacy.calibration import Fits
 from core.privacy.events import Event
 from core.privacy.facts import Facts, Frozen
 from core.queries.sampling import FullSampling, Sampling, StreamSampling
-
-
-class Bound(Frozen):
-    """A theorem's prediction, beside the figure that is known without it."""
-
-    quantity: str = Field(description="the bounded quantity, in words and units")
-    value: float | None = Field(description="null where the theorem's conditions are not met")
-    confidence: float | None
-    trivial: float = Field(description="the bound known without any training")
-    vacuous: bool
-    source: str
+from farthing.schemas.estimates import Bound
 
 
 class Plan(Frozen):

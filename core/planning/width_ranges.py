@@ -11,14 +11,12 @@ withholds its interval.
 
 from collections.abc import Sequence
 from math import prod, sqrt
-from typing import Final, Literal, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
 from core.data.columns import Coded, Column, Ordered
-from core.inference.checks import JobCheck
 from core.losses.bases import AbstractRobust
 from core.losses.losses import Logistic, Loss, Multinomial, Poisson
 from core.methods.m_estimation.whitened_newton.shares import (
@@ -36,7 +34,8 @@ from core.planning.assumed import Assumed
 from core.planning.predicted_covariance import Outlook
 from core.planning.prediction import NORMAL_CURVATURE, RATES_DIFFER, PredictedWidth
 from core.planning.reference import sampling_of
-from core.privacy.facts import Facts, Frozen
+from core.privacy.facts import Facts
+from farthing.schemas.estimates import ForeseenFlag, JobCheck, RangedWidth
 
 Array = NDArray[np.float64]
 T = TypeVar("T")
@@ -48,29 +47,6 @@ UNIFORM_PART: Final = 1 / sqrt(3)
 """Deviation of a uniform column over the largest that its bounds allow."""
 EVENTS_PER_COEFFICIENT: Final = 10
 USEFUL_RATIO: Final = 2.0
-
-
-class RangedWidth(Frozen):
-    """One coefficient's interval in declared units: a width as predicted, and between which ends it may lie."""
-
-    name: str
-    width: float | None = Field(
-        description="median width of the private interval; null, as the next two: it hangs on counts' mean, which "
-        "nobody has said"
-    )
-    nonprivate_width: float | None
-    ratio: float | None
-    lowest: float = Field(description="no median width is below it, whatever the columns are within what is declared")
-    highest: float | None = Field(description="nor above it; null: no upper end until something is declared or learned")
-
-
-class ForeseenFlag(Frozen):
-    """A flag that the job may end with, and so without intervals."""
-
-    flag: JobCheck
-    when: Literal["in any case", "as predicted", "at worst"] = Field(
-        description="at worst: for some value of what is neither declared nor assumed, such as a rare outcome"
-    )
 
 
 class Signal(NamedTuple):

@@ -22,9 +22,9 @@ from core.methods.registry import source_of
 from core.models.kinds import NetworkModel
 from core.models.term_words import term_notes
 from core.planning.diagnose import figures_at_fault
-from core.planning.excess import ExcessForecast, ReachedExcess, foresee_excess, reach_excess, within_reach
+from core.planning.excess import foresee_excess, reach_excess, within_reach
 from core.planning.federating import refuse_absent
-from core.planning.forecast import Asker, Forecast, Goal, Reached, forecast, reach
+from core.planning.forecast import Asker, Goal, forecast, reach
 from core.planning.job import JobSpec
 from core.planning.memory import refuse_small_memory
 from core.planning.networks import multiplications
@@ -37,8 +37,9 @@ from core.service import about, weights
 from core.service.budgets import NO_COST, allowance_figures, cost_figures, estimated_cost, has_room, still_fit
 from core.service.context import Caller, Context
 from core.service.failure_messages import if_lost
-from core.service.job_views import EstimateView, JobCost
 from core.service.visibility import find_dataset, refuse_unready
+from farthing.schemas.estimates import EstimateView, ExcessForecast, Forecast, Reached, ReachedExcess
+from farthing.schemas.jobs import JobCost
 
 COLUMNS: TypeAdapter[list[Column]] = TypeAdapter(list[Column])
 """Reads the columns that a dataset declared."""

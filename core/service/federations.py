@@ -27,8 +27,8 @@ from core.service.estimates import (
     most_reserved,
     plan_of,
 )
-from core.service.job_views import EstimateView, SiteEstimate
 from core.service.visibility import find_dataset, no_dataset, refuse_unready
+from farthing.schemas.estimates import EstimateView, SiteEstimate
 
 
 @dataclass(frozen=True)

@@ -577,7 +577,7 @@ def test_a_real_federated_job_has_a_certificate_of_the_whole_and_of_each_client(
     published = client.signing_keys()
     whole = check(client.certificate(job.id), published)
     export = httpx.get(
-        f"{client.url}/v1/models/{job.model}/export?format=json", headers={"Authorization": f"Bearer {KEY}"}
+        f"{client.url}/v1/models/{job.released}/export?format=json", headers={"Authorization": f"Bearer {KEY}"}
     )
     released_as(whole, export.json())
     assert job.federation is not None

@@ -141,7 +141,7 @@ def test_the_way_of_a_dataset(farthing: Command, client: Client, records: Path, 
     waiting = ok(farthing("train", job, FARTHING_KEY=secret))
     assert "its release waits for the owner's approval" in waiting
     (ended,) = re.findall(r"job_\w+", waiting)
-    model = client.job(ended).model
+    model = client.job(ended).released
     assert model is not None
     judge_and_retract(farthing, ended, model, secret)
 
@@ -278,7 +278,7 @@ def test_what_is_reckoned_from_a_model(farthing: Command, client: Client, releas
     refused = farthing("rate-ratios", model)
     assert refused.returncode == 1
     assert "Poisson" in refused.stderr
-    other = client.wait(client.submit(body(released.dataset, mu="0.8")).id).model
+    other = client.wait(client.submit(body(released.dataset, mu="0.8")).id).released
     assert re.search(r"^job\[b\]( +\S+){8}$", ok(farthing("compare", model, str(other))), re.MULTILINE)
     assert "upper bounds" in ok(farthing("compare", model, str(other), "--text")).replace("\n  ", " ")
     assert json.loads(ok(farthing("compare", model, str(other), "--json")))["relation"] == "same_equation"

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field
 
 from core.losses.assumption import Assumption
-from core.methods.base import AbstractSettings, Bound, Card
+from core.methods.base import AbstractSettings, Card
 from core.models.design import Design
 from core.models.kinds import RegressionModel
 from core.models.loss_geometry import longest_square
@@ -27,6 +27,7 @@ from core.privacy.arithmetic import (
 from core.privacy.events import Event
 from core.privacy.facts import Adjacency, Facts
 from core.queries.gradients import Gradient
+from farthing.schemas.estimates import Bound
 
 FEWEST_STEPS = 60
 MOST_STEPS = 1500

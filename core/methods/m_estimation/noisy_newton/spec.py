@@ -15,7 +15,7 @@ from pydantic import Field
 from core.base.errors import contradiction
 from core.inference.settings import Inference
 from core.losses.assumption import Assumption
-from core.methods.base import Bound, Card
+from core.methods.base import Card
 from core.methods.m_estimation.noisy_newton.options import NewtonOptions
 from core.methods.m_estimation.noisy_newton.shapes import CAREFUL_DAMPING, planned_shape, spectral_noise, steady_floor
 from core.privacy.arithmetic import (
@@ -39,6 +39,7 @@ from core.privacy.arithmetic import (
 from core.privacy.events import Event
 from core.privacy.facts import Adjacency, Facts
 from core.queries.gradients import Curvature, Gradient, Secant
+from farthing.schemas.estimates import Bound
 
 PURE_STEPS = 8
 DAMPED_STEPS = 17

@@ -11,7 +11,7 @@ from typing import Self
 
 from core.losses.counts import CutPoisson
 from core.losses.losses import Huber, Multinomial, Poisson
-from core.methods.base import AbstractSettings, Bound, Card, Request
+from core.methods.base import AbstractSettings, Card, Request
 from core.methods.m_estimation.whitened_newton import request as requests
 from core.methods.m_estimation.whitened_newton import shares as parts
 from core.methods.m_estimation.whitened_newton.card import CARD, first_order
@@ -23,6 +23,7 @@ from core.privacy.events import Event
 from core.privacy.facts import Facts
 from core.queries.classes import ClassGradient
 from core.queries.reencoded import ReencodedGradient, widest
+from farthing.schemas.estimates import Bound
 
 
 class WhitenedNewton(WhitenedFigures):
