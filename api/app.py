@@ -73,7 +73,6 @@ from api.routes import (
     webhooks,
     workers,
 )
-from api.schemas import Problem
 from api.watch import Watcher
 from core.base.errors import DatabaseAway, LedgerBusy, UnsupportedCoding
 from core.base.settings import ServiceSettings
@@ -86,6 +85,7 @@ from core.service import intake, witnessing
 from core.service import jobs as job_cases
 from core.service.context import Context
 from core.service.notifier import make_notifier
+from farthing.schemas.problems import Problem
 
 _THREADS = 64  # of sync endpoints; more than the connections of the pool would only wait there
 _OPTIONAL: Final = ("public_planner",)  # packages with `routes` of their own; where one is absent, so are its routes

@@ -148,7 +148,7 @@ def run(client: Client) -> str:
     assert done.cost is not None, "it reads one dataset"
 
     say("4. Coefficients in declared units, with private 95 % intervals")
-    out.print(tables.summary(client.summary(done.released)))
+    out.print(client.summary_text(done.released), markup=False, highlight=False)
     out.print(job_tables.cost(done.id, done.cost))
     chance = client.predict(done.released, [CUSTOMER])[0]["probability"]
     out.print(

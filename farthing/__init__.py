@@ -27,14 +27,12 @@ if TYPE_CHECKING:
         Summary,
         WaldTest,
     )
-    from farthing.views import Dataset, Scope
 
 __all__ = [
     "Client",
     "Coefficient",
     "Comparison",
     "Contrast",
-    "Dataset",
     "Description",
     "DraftRefused",
     "Ellipsoid",
@@ -47,7 +45,6 @@ __all__ = [
     "RateRatio",
     "ReleaseWithheld",
     "RestrictionError",
-    "Scope",
     "Summary",
     "Unreachable",
     "WaldTest",
@@ -60,7 +57,6 @@ _HOMES: Final = {
     "Coefficient": "farthing.results",
     "Comparison": "farthing.results",
     "Contrast": "farthing.results",
-    "Dataset": "farthing.views",
     "Description": "farthing.descriptions",
     "DraftRefused": "farthing.errors",
     "Ellipsoid": "farthing.results",
@@ -73,7 +69,6 @@ _HOMES: Final = {
     "RateRatio": "farthing.results",
     "ReleaseWithheld": "farthing.errors",
     "RestrictionError": "farthing.restrictions",
-    "Scope": "farthing.views",
     "Summary": "farthing.results",
     "Unreachable": "farthing.errors",
     "WaldTest": "farthing.results",

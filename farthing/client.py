@@ -25,12 +25,11 @@ from farthing.reporting import ReportResources
 from farthing.results import Contrast, Interval, OddsRatio, Summary, WaldTest
 from farthing.schemas.activity import AuditView
 from farthing.schemas.budgets import AccessView, BudgetView
-from farthing.schemas.datasets import IdentityView, ValidationView
+from farthing.schemas.datasets import Dataset, IdentityView, ValidationView
 from farthing.schemas.estimates import EstimateView
 from farthing.schemas.jobs import EventView, JobView
 from farthing.schemas.service import WorkerView
 from farthing.signed import SignedResources
-from farthing.views import Dataset
 from farthing.wire import Wire
 
 Spec = Mapping[str, Any]

@@ -6,7 +6,6 @@ from typing import Any
 from rich.console import RenderableType
 
 from farthing.console import of_100, per_cent, plain_table, site_name
-from farthing.results import SitePromise, Summary
 from farthing.schemas.estimates import SiteEstimate
 from farthing.schemas.jobs import CostFigures, JobView
 
@@ -64,27 +63,6 @@ def spent(job: JobView) -> str:
     # Shares are texts, which would sort by letters.
     least, most = min(told, key=float), max(told, key=float)
     return per_cent(most) if least == most else f"{of_100(least)} to {per_cent(most)}"
-
-
-def promises(found: Summary) -> str:
-    """Return what a model promises, a line each; of a federated job's, what each site promises to its own people."""
-    if not found.sites:
-        return _promise(found.privacy)
-    said = [f"site {one.place}: {_site_promise(one)}" for one in found.sites]
-    return "\n".join([*said, f"sites that stayed to the end, at least: {_promise(found.privacy)}"])
-
-
-def _site_promise(one: SitePromise) -> str:
-    if one.scope is None:
-        return "for its own scope's owner, and who asked for the job, to see"
-    if one.privacy is None:
-        return "was asked nothing"
-    return f"{_promise(one.privacy)}, to the people of {one.scope} ({one.privacy.get('label')})"
-
-
-def _promise(privacy: Mapping[str, Any]) -> str:
-    told = ", ".join(f"{name} {privacy[name]}" for name in ("mu", "rho", "epsilon", "delta") if privacy.get(name))
-    return f"{told} under {privacy.get('adjacency')}"
 
 
 def prices(found: Sequence[SiteEstimate]) -> RenderableType:

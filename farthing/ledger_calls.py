@@ -4,8 +4,8 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
+from farthing.schemas.budgets import Scope
 from farthing.schemas.ledger import EntryView, VerificationView
-from farthing.views import Scope
 from farthing.wire import Wire
 
 _POLL_SECONDS: Final = 1.0

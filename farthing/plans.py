@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from farthing.console import number, plain_table
-from farthing.views import View
+from farthing.results import Answer as View
 
 
 class PlannedPrivacy(View):

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from farthing import estimate_tables, federated, job_tables, plans, tables
+from farthing import estimate_tables, federated, job_tables, plans
 from farthing.client import Client
 from farthing.console import DEFAULT_URL, WRONG_INPUT, Json, Secret, Url, app, bar, complain, line, out, say
 from farthing.console import read_json as read
@@ -263,9 +263,5 @@ def _follow(client: Client, job: JobView) -> None:
     if done.released is None:
         line(f"{done.id} {done.state}; its release {done.withheld}")
         return
-    found = client.summary(done.released)
-    if found.kind == "description":
-        line(client.model(done.released).summary().rstrip())
-    else:
-        out.print(tables.summary(found))
+    line(client.summary_text(done.released).rstrip())
     out.print(federated.sites(done) if done.cost is None else job_tables.cost(done.id, done.cost))

@@ -246,7 +246,7 @@ def test_the_command_line_describes(service: Embedded, dataset: str) -> None:
     model = next(word.strip(",.") for word in done.output.split() if word.startswith("mdl_"))
     shown = runner.invoke(app, ["description", model, *reach])
     assert shown.exit_code == 0, shown.output
-    assert "quantile 0.5" in shown.output
+    assert "age: 50 %" in shown.output
     wrong = runner.invoke(app, ["describe", dataset, "--mu", "0.5", "--table", "age", *reach])
     assert wrong.exit_code == 2
 

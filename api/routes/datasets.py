@@ -12,7 +12,7 @@ from api.body import StrictRoute, parse_json, read_small
 from api.cost import ANYBODY, CHANGE, HEAVY_READ, MANY_VALUES, OWNERS, READ, Cost, Work, costs
 from api.deps import After, Caller, Db, Limit, MaybeIdempotencyKey, capped, page
 from api.errors import problems
-from api.schemas import MediaType, Page
+from api.schemas import MediaType
 from core.base.errors import (
     Conflict,
     DuplicateDataset,
@@ -44,6 +44,7 @@ from farthing.schemas.activity import ActivityView
 from farthing.schemas.budgets import BudgetView
 from farthing.schemas.datasets import IdentityView, ValidationView
 from farthing.schemas.offers import OffersView
+from farthing.schemas.problems import Page
 
 router = APIRouter(prefix="/v1/datasets", tags=["data"], route_class=StrictRoute, responses=problems(Unauthenticated))
 DatasetId = Annotated[str, Path(max_length=60)]

@@ -6,9 +6,9 @@ from api.body import StrictRoute
 from api.cost import WATCHERS, Cost, costs
 from api.deps import Caller, Db, page
 from api.errors import problems
-from api.schemas import Page
 from core.base.errors import Forbidden, Unauthenticated
 from core.service import workers as service
+from farthing.schemas.problems import Page
 from farthing.schemas.service import WorkerView
 
 router = APIRouter(

@@ -1,4 +1,4 @@
-"""Budgets: the parts of one, the caps on it, and access to its datasets."""
+"""Budgets: the rules and the parts of one, the caps on it, and access to its datasets."""
 
 from typing import Any, Literal
 
@@ -120,3 +120,43 @@ class BudgetView(View):
     """Promise of the spent figures under the other adjacencies."""
     cap: CapView | None = None
     """The caller's own cap here; null: the budget is its own, or it has no access."""
+
+
+class Scope(View):
+    """A budget and the rules it was made with; they never change."""
+
+    id: Drawn[str]
+    """`sc_...`."""
+    object: Literal["scope"] = "scope"
+    owner: Drawn[str]
+    """The principal whose data it covers, `pr_...`."""
+    unit: Declared[Any]
+    """Protected unit: `record`, or a mapping with the user column."""
+    adjacency: Declared[str]
+    """Definition of neighbouring data: zero_out or replace_one."""
+    units: Declared[int]
+    """Number of protected units, by the owner's statement."""
+    epsilon: Declared[str]
+    """Total that may ever be spent, at `delta`."""
+    delta: Declared[str]
+    """At which `epsilon` holds."""
+    orders: Declared[list[int]]
+    """Renyi orders that the ledger keeps."""
+    weights: Declared[list[str]]
+    """The part of delta that each order answers for, in order."""
+    caps_nano: Declared[list[int]]
+    """The most that may be spent at each order, in nano-nats."""
+    approval: Declared[bool]
+    """Whether its owner approves each release before others see it."""
+    frozen: Operational[str | None]
+    """Why nothing is admitted now; null: jobs are."""
+    unwitnessed: list[GapView]
+    """Ranges where entries may be missing, so that more may have been spent than is shown; empty: none."""
+    entries: Paid[int]
+    """Lines of its ledger so far."""
+    head: Drawn[str]
+    """SHA-256 of the last line, over all before it."""
+    datasets: Drawn[list[str]]
+    """Those of it that the caller may see."""
+    created_at: Timed[str]
+    """When its first dataset was declared."""

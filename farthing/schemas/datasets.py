@@ -1,10 +1,40 @@
-"""Datasets: the answers for their owners about an upload."""
+"""Datasets: their public facts, and the answers for their owners about an upload."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from farthing.schemas.base import View
 from farthing.schemas.drafts import CellCounts
-from farthing.schemas.provenance import Drawn, OwnerOnly
+from farthing.schemas.provenance import Declared, Drawn, Operational, OwnerOnly, Timed
+
+
+class Dataset(View):
+    """A dataset's public facts: none of them was computed from the records but their declared number."""
+
+    id: Drawn[str]
+    """`ds_...`."""
+    object: Literal["dataset"] = "dataset"
+    name: Declared[str]
+    """That its owner gave it."""
+    owner: Drawn[str]
+    """The principal who uploaded it, `pr_...`."""
+    state: Operational[str]
+    """pending, draft, ready, erasing or erased; jobs read a ready one only, and its owner alone sees a draft."""
+    scope: Drawn[str | None]
+    """Scope that its jobs are charged to, `sc_...`; null until it has records."""
+    unit: Declared[Any]
+    """Protected unit: `record`, or a mapping with the user column."""
+    adjacency: Declared[str]
+    """Definition of neighbouring data: zero_out or replace_one."""
+    rows: Declared[int | None]
+    """Records, by the owner's word; null while pending."""
+    columns: Declared[list[Any]]
+    """As declared, with their bounds and levels: a mapping each, so that an older client reads a newer kind."""
+    fingerprint: Drawn[str | None]
+    """Random, drawn when its records came; says nothing of them; null while pending."""
+    site: Operational[str]
+    """That keeps the records; empty: the service's own."""
+    created_at: Timed[str]
+    """When it was declared."""
 
 
 class OverlapView(View):

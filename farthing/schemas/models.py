@@ -107,3 +107,17 @@ class WeightsView(View):
     """SHA-256 of the file."""
     created_at: Timed[str]
     """When they were uploaded."""
+
+
+class Predictions(View):
+    """One prediction for each row, in order."""
+
+    predictions: Paid[list[dict[str, Any]]]
+    """One an input row: `probability`, `value`, `mean` or `probabilities`, as the model says."""
+
+
+class Paragraph(View):
+    """Text to paste into a paper."""
+
+    text: Paid[str]
+    """Plain, in sentences."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from rich.console import Console, RenderableType
 
 from farthing import Client
 from farthing.schemas.jobs import JobView
@@ -56,3 +57,11 @@ def records(tmp_path: Path) -> Path:
     path = tmp_path / "toy.csv"
     path.write_bytes(toy_csv(300, seed=next(SEEDS)))
     return path
+
+
+def shown(content: RenderableType) -> list[str]:
+    """Return what the command line prints, by line."""
+    console = Console(width=160)
+    with console.capture() as captured:
+        console.print(content)
+    return captured.get().splitlines()

@@ -14,8 +14,8 @@ import pytest
 from pyarrow import csv, parquet
 
 from farthing import Client, FarthingError
+from farthing.schemas.datasets import Dataset
 from farthing.schemas.jobs import JobView
-from farthing.views import Dataset
 from tests.support.embedded import COLUMNS, LOGISTIC, SEEDS, toy_csv
 from tests.support.targets import Target
 
