@@ -15,7 +15,7 @@ from core.base.errors import FieldError, Invalid
 from core.inference.settings import Inference, Shares
 from core.losses.losses import Clip
 from core.methods.m_estimation.noisy_gd.spec import MOST_STEPS, NoisyGradientDescent
-from core.methods.registry import AnySettings
+from core.methods.registry import AnySpec
 from core.models.design import Design
 from core.models.kinds import RegressionModel
 from core.planning.assumed import Assumed
@@ -41,7 +41,7 @@ STRIDE: Final = 2.0
 
 
 def choose(
-    optimizer: AnySettings,
+    optimizer: AnySpec,
     inference: Inference,
     mu: float,
     facts: Facts,
@@ -113,16 +113,16 @@ def with_best_steps(
     return optimizer.model_copy(update={"steps": min(good, key=lambda steps: sum(found[steps]))})
 
 
-def narrowest(optimizer: AnySettings, inference: Inference, mu: float, facts: Facts, outlook: Outlook) -> Completed:
+def narrowest(optimizer: AnySpec, inference: Inference, mu: float, facts: Facts, outlook: Outlook) -> Completed:
     """Return what the shares with the narrowest predicted intervals make, beginning at the planned and at equal ones.
 
     Open shares within a method are planned in the first case and equal in the second.
     """
 
-    def tried(asked: AnySettings, shares: Shares) -> Completed:
+    def tried(asked: AnySpec, shares: Shares) -> Completed:
         return complete(asked, inference.model_copy(update={"shares": shares}), mu, facts)
 
-    def predicted(asked: AnySettings, shares: Shares) -> float:
+    def predicted(asked: AnySpec, shares: Shares) -> float:
         made = tried(asked, shares)
         return demerit(outlook, facts, made.optimizer, made.inference)
 

@@ -7,7 +7,7 @@ from core.base.errors import contradiction
 from core.inference.settings import Inference, Shares
 from core.methods.m_estimation.noisy_newton.shapes import planned_shape
 from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
-from core.methods.registry import AnySettings
+from core.methods.registry import AnyPlan, AnySpec
 from core.privacy.arithmetic import (
     LARGEST_FLOOR_PART,
     SLACK,
@@ -27,11 +27,11 @@ SCORE_FLOOR = 1e-4
 class Completed(NamedTuple):
     """Nothing left open in either."""
 
-    optimizer: AnySettings
+    optimizer: AnyPlan
     inference: Inference
 
 
-def complete(optimizer: AnySettings, inference: Inference, mu: float, facts: Facts) -> Completed:
+def complete(optimizer: AnySpec, inference: Inference, mu: float, facts: Facts) -> Completed:
     """Fill what is open in both, for a job worth `mu`.
 
     Args:
@@ -52,14 +52,14 @@ def complete(optimizer: AnySettings, inference: Inference, mu: float, facts: Fac
     return Completed(filled, _with_floors(inference, filled, facts))
 
 
-def _alone(optimizer: AnySettings, mu: float, facts: Facts) -> AnySettings:
+def _alone(optimizer: AnySpec, mu: float, facts: Facts) -> AnyPlan:
     """Return a method that asks for nothing after it, filled; it takes all of a job's mu unless it says less."""
     if optimizer.mu is not None and optimizer.mu > mu * (1 + 10 * SLACK):
         raise contradiction("/optimizer/mu", "is more than the job's total; lower it or leave it out")
     return optimizer.plan(facts, mu)
 
 
-def planned_shares(optimizer: AnySettings, mu: float, facts: Facts) -> Shares:
+def planned_shares(optimizer: AnySpec, mu: float, facts: Facts) -> Shares:
     """Return the shares planned where nothing is said of them."""
     if not isinstance(optimizer, NoisyNewton) or optimizer.memory == 0:
         return PLANNED_SHARES
@@ -68,7 +68,7 @@ def planned_shares(optimizer: AnySettings, mu: float, facts: Facts) -> Shares:
     return Shares(estimate=estimate, curvature=shape.final_part, score=shape.score_part)
 
 
-def _divided(inference: Inference, mu: float, optimizer: AnySettings, facts: Facts) -> tuple[Inference, float]:
+def _divided(inference: Inference, mu: float, optimizer: AnySpec, facts: Facts) -> tuple[Inference, float]:
     """Fill the division of mu^2 and return it with the estimate's own mu."""
     if not inference.intervals:
         estimate_mu = optimizer.mu if optimizer.mu is not None else mu
@@ -100,7 +100,7 @@ def _divided(inference: Inference, mu: float, optimizer: AnySettings, facts: Fac
     return fill(inference, shares=shares, **sigmas), estimate_mu
 
 
-def _check_optimizer(optimizer: AnySettings, facts: Facts, estimate_mu: float, inference: Inference) -> None:
+def _check_optimizer(optimizer: AnyPlan, facts: Facts, estimate_mu: float, inference: Inference) -> None:
     """Refuse settings that contradict the rest of the job."""
     optimizer.check(inference)
     assert optimizer.start is not None, "planned"
@@ -112,7 +112,7 @@ def _check_optimizer(optimizer: AnySettings, facts: Facts, estimate_mu: float, i
     assert isclose(optimizer.mu, estimate_mu, rel_tol=10 * SLACK), "the estimate spends its share"
 
 
-def _with_floors(inference: Inference, optimizer: AnySettings, facts: Facts) -> Inference:
+def _with_floors(inference: Inference, optimizer: AnyPlan, facts: Facts) -> Inference:
     """Fill the floors of both matrices of the sandwich from the noise they will have."""
     if not inference.intervals:
         return inference

@@ -6,7 +6,7 @@ from typing import Final
 
 from core.base.errors import FieldError, Invalid
 from core.data.columns import Coded
-from core.methods.registry import AnySettings
+from core.methods.registry import AnySpec
 from core.methods.second_order.certify.spec import Certify
 from core.models.design import Design
 from core.models.network.layers import Attention, Conv2d, Embedding, Layer, Linear, Shape
@@ -74,7 +74,7 @@ def refuse_for_networks(spec: JobSpec) -> None:
         raise Invalid(f"This job asks for what networks do not have: see {errors[0].pointer}.", *errors)
 
 
-def _needed(settings: AnySettings) -> tuple[str, ...]:
+def _needed(settings: AnySpec) -> tuple[str, ...]:
     """Return which constants of a network's loss a method rests on."""
     if isinstance(settings, Certify) and not settings.escapes:
         return ()

@@ -16,7 +16,7 @@ from scipy.special import ndtri
 
 from core.inference.late_covariance import Matrices, Steps, late_covariance
 from core.inference.settings import Inference
-from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent
+from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescentPlan
 from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
 from core.planning.reference import Reference, scattered
 from core.privacy.facts import Facts
@@ -59,7 +59,7 @@ class Noised:
 
 
 def noised_matrices(
-    outlook: Outlook, facts: Facts, inference: Inference, optimizer: NoisyGradientDescent | NoisyNewton
+    outlook: Outlook, facts: Facts, inference: Inference, optimizer: NoisyGradientDescentPlan | NoisyNewton
 ) -> Noised:
     """Add to the reference the noise that answers will have."""
     reference = outlook.reference
@@ -109,7 +109,7 @@ class _Spectrum:
 def covariance_of(
     outlook: Outlook,
     facts: Facts,
-    optimizer: NoisyGradientDescent | NoisyNewton,
+    optimizer: NoisyGradientDescentPlan | NoisyNewton,
     inference: Inference,
     noised: Noised,
 ) -> Array:
@@ -126,7 +126,7 @@ def covariance_of(
     plain: Array = inverse @ _floored(noised.score, inference.score_floor) @ inverse / facts.units
     if inference.correction == "plain":
         return plain
-    if isinstance(optimizer, NoisyGradientDescent):
+    if isinstance(optimizer, NoisyGradientDescentPlan):
         return plain + _descended(outlook, facts, optimizer, inference, noised, spectrum)
     return plain + _stepped(outlook, facts, optimizer, inference, noised, spectrum)
 
@@ -157,7 +157,7 @@ def _late(outlook: Outlook, facts: Facts, optimizer: NoisyNewton, inference: Inf
 def _descended(
     outlook: Outlook,
     facts: Facts,
-    optimizer: NoisyGradientDescent,
+    optimizer: NoisyGradientDescentPlan,
     inference: Inference,
     noised: Noised,
     spectrum: _Spectrum,

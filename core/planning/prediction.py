@@ -23,10 +23,11 @@ from core.data.columns import Coded
 from core.inference.checks import Learned
 from core.inference.settings import Inference
 from core.losses.losses import Huber, Multinomial, Poisson
-from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent
+from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescentPlan
+from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
 from core.methods.m_estimation.whitened_newton.shares import WIDTH_FACTOR
 from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
-from core.methods.registry import AnySettings, WithIntervals
+from core.methods.registry import AnyPlan
 from core.models.design import Design
 from core.models.kinds import MultinomialModel, RegressionModel
 from core.planning.assumed import Assumed
@@ -35,6 +36,7 @@ from core.planning.reference import reference_of
 from core.privacy.facts import Facts, Frozen
 
 Array = NDArray[np.float64]
+WithIntervals = NoisyGradientDescentPlan | NoisyNewton
 MOST_COEFFICIENTS: Final = 80
 """No prediction of larger models: their matrices would be inverted again and again while somebody waits."""
 EXACT: Final = 1e-9
@@ -83,7 +85,7 @@ def coefficient_names(design: Design, model: RegressionModel) -> tuple[str, ...]
 
 
 def predict(
-    outlook: Outlook, facts: Facts, optimizer: AnySettings, inference: Inference
+    outlook: Outlook, facts: Facts, optimizer: AnyPlan, inference: Inference
 ) -> tuple[PredictedWidth, ...] | None:
     """Return the width of each coefficient's interval; None where none is predicted.
 
@@ -224,7 +226,7 @@ def _learned_of_classes(
     return tuple(found)
 
 
-def demerit(outlook: Outlook, facts: Facts, optimizer: AnySettings, inference: Inference) -> float:
+def demerit(outlook: Outlook, facts: Facts, optimizer: AnyPlan, inference: Inference) -> float:
     """Return what plans are compared by: the mean logarithm of how much wider private intervals are, and a penalty.
 
     Matrices that are all noise may make intervals that are narrow and wrong. Each point of predicted coverage, over the
@@ -245,7 +247,7 @@ def _demerit(outlook: Outlook, facts: Facts, optimizer: WithIntervals, inference
     return wider + COVERAGE_PRICE * max(0.0, inference.level - COVERAGE_SLACK - covered)
 
 
-def demerit_of_estimate(outlook: Outlook, facts: Facts, optimizer: AnySettings, inference: Inference) -> float:
+def demerit_of_estimate(outlook: Outlook, facts: Facts, optimizer: AnyPlan, inference: Inference) -> float:
     """Return the same for an estimate without intervals, going by those that exact matrices would make."""
     assert isinstance(optimizer, WithIntervals), "nothing is predicted of others"
     with np.errstate(all="ignore"):
@@ -268,7 +270,7 @@ def _exact(outlook: Outlook, facts: Facts, optimizer: WithIntervals, inference: 
     # Next to no noise: a zero would divide.
     figures = dict.fromkeys(("curvature_sigma", "score_sigma", "curvature_floor", "score_floor"), EXACT)
     silent = inference.model_copy(update={"intervals": True, **figures})
-    if isinstance(optimizer, NoisyGradientDescent):
+    if isinstance(optimizer, NoisyGradientDescentPlan):
         outlook = replace(outlook, patterns=1)  # without any Hessian of its own all patterns are one
     noised = noised_matrices(outlook, facts, silent, optimizer)
     return np.asarray(np.median(_declared(outlook, covariance_of(outlook, facts, optimizer, silent, noised)), axis=0))

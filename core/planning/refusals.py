@@ -11,7 +11,7 @@ from core.base.errors import FieldError, Invalid
 from core.inference.settings import Inference
 from core.losses.losses import Clip, Mallows
 from core.losses.nonconvex import Brier
-from core.methods.registry import AnySettings
+from core.methods.registry import AnySpec
 from core.models.kinds import LinearModel, LogisticModel, PhaseRetrievalModel, RegressionModel
 from core.privacy.facts import Facts
 
@@ -19,7 +19,7 @@ WITH_TERMS: Final = frozenset({"whitened_newton", "noisy_newton", "noisy_gd"})
 """Methods that take sampling weights, and an offset in a log or logit link."""
 
 
-def refuse_unbounded(optimizer: AnySettings, inference: Inference, model: RegressionModel, facts: Facts) -> None:
+def refuse_unbounded(optimizer: AnySpec, inference: Inference, model: RegressionModel, facts: Facts) -> None:
     """Refuse questions that the model has no bound for.
 
     Raises:
@@ -55,7 +55,7 @@ def refuse_unbounded(optimizer: AnySettings, inference: Inference, model: Regres
         _refuse_saddle(optimizer)
 
 
-def _no_terms(optimizer: AnySettings, model: RegressionModel) -> list[FieldError]:
+def _no_terms(optimizer: AnySpec, model: RegressionModel) -> list[FieldError]:
     """Return why a method or a loss cannot have an offset in a log or logit link, or sampling weights."""
     given = [name for name in ("offset", "exposure", "sampling_weights") if getattr(model, name, None) is not None]
     errors = []
@@ -70,14 +70,14 @@ def _no_terms(optimizer: AnySettings, model: RegressionModel) -> list[FieldError
     return errors
 
 
-def _refuse_saddle(optimizer: AnySettings) -> None:
+def _refuse_saddle(optimizer: AnySpec) -> None:
     """Refuse a start where every record's gradient is zero."""
     if optimizer.start == "zeros" or not any(optimizer.start or ()):
         detail = "is where a square has no slope, so that no method would leave it: give random, or numbers"
         raise Invalid(f"/optimizer/start {detail}.", FieldError("/optimizer/start", detail))
 
 
-def _not_convex(optimizer: AnySettings, inference: Inference) -> list[FieldError]:
+def _not_convex(optimizer: AnySpec, inference: Inference) -> list[FieldError]:
     """Return what is wrong with a job whose loss is not convex."""
     errors = []
     if optimizer.inverts_hessians:
@@ -89,7 +89,7 @@ def _not_convex(optimizer: AnySettings, inference: Inference) -> list[FieldError
     return errors
 
 
-def _refuse_start(optimizer: AnySettings, facts: Facts) -> None:
+def _refuse_start(optimizer: AnySpec, facts: Facts) -> None:
     """Refuse a start whose scale is none."""
     if facts.scale is None or optimizer.start is None or isinstance(optimizer.start, str):
         return

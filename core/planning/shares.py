@@ -12,7 +12,7 @@ from typing import Final
 
 from core.inference.settings import Shares
 from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
-from core.methods.registry import AnySettings
+from core.methods.registry import AnySpec
 from core.privacy.arithmetic import fill
 from core.privacy.facts import Facts
 
@@ -21,7 +21,7 @@ FIRST_STRIDE, LAST_STRIDE = log(2.0), log(1.2)
 LEAST_SHARE: Final = 1e-3
 
 
-def equal_shares(optimizer: AnySettings, facts: Facts, mu: float) -> tuple[AnySettings, Shares]:
+def equal_shares(optimizer: AnySpec, facts: Facts, mu: float) -> tuple[AnySpec, Shares]:
     """Return settings and shares with which every answer is worth the same, mu/sqrt(answers).
 
     Args:

@@ -244,9 +244,8 @@ def plan_of(planned: PlannedJob) -> dict[str, Any]:
     `sampling` says which units a question reads, where that is not all of them.
     """
     spec = planned.spec
-    asked = spec.optimizer.asked()
-    kinds = [question.kind for question in spec.optimizer.questions()]
-    multipliers: dict[str, list[float]] = {kind: [] for kind in (*kinds, *sorted({one.kind for one in asked}))}
+    asked = dict.fromkeys(spec.optimizer.questions())
+    multipliers: dict[str, list[float]] = {question.kind: [] for question in asked}
     for question in sorted(asked, key=lambda one: -one.sigma):
         multipliers[question.kind].append(question.sigma)
     sigma = {kind: found if len(found) > 1 else found[0] for kind, found in multipliers.items()}

@@ -10,7 +10,7 @@ from core.base.errors import Invalid
 from core.inference.error_bound import SEEN, ErrorBound
 from core.mechanisms.generator import SimulationGenerator
 from core.methods.fits import fit
-from core.methods.registry import SETTINGS
+from core.methods.registry import PLANS
 from core.methods.second_order.certify.spec import APART, Certify
 from core.methods.second_order.gauss_psgd import fit as gauss_psgd
 from core.oracle.filters import ORDERS, CountingFilter
@@ -68,12 +68,12 @@ def check_end_of_units(module: Any) -> None:
 
 CHECKS = (check_long, check_escape, check_stay, check_end_of_units)
 BUGS = {
-    "it descends where the gradient is long": ("elif settings.descends:", "elif True:"),
+    "it descends where the gradient is long": ("elif plan.descends:", "elif True:"),
     "it descends after an escape": (
-        'if not settings.descends:\n            state = {**state, "ended"',
+        'if not plan.descends:\n            state = {**state, "ended"',
         'if False:\n            state = {**state, "ended"',
     ),
-    "a long gradient begins rounds": ("settings.escapes and is_short(settings, slope)", "settings.escapes"),
+    "a long gradient begins rounds": ("plan.escapes and is_short(plan, slope)", "plan.escapes"),
     "a round that leaves is forgotten": (
         '"escapes": state["escapes"] + 1}',
         '"escapes": state["escapes"] + 1, "ended": UNDER_WAY}',
@@ -174,7 +174,7 @@ def test_level_and_power_of_strict_figures(runs: int) -> None:
 
 def test_it_survives_the_wire() -> None:
     settings = certifying(component_settings(component(10_000_000)))
-    assert SETTINGS.validate_json(settings.model_dump_json()) == settings
+    assert PLANS.validate_json(settings.model_dump_json()) == settings
 
 
 @pytest.mark.parametrize("changed", [{"epochs": 2}, {"start": "random"}, {"estimator": "period"}])

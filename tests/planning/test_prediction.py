@@ -33,7 +33,7 @@ from core.mechanisms.generator import SimulationGenerator
 from core.methods.fits import iterate
 from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent
 from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
-from core.methods.registry import AnySettings
+from core.methods.registry import AnySpec
 from core.oracle.simulation import Simulation
 from core.planning.assumed import Assumed
 from core.planning.completion import complete
@@ -58,7 +58,7 @@ from tests.support.studies import (
 
 REPLICATES = 80
 DESIGNS = {"D1": D1, "D2": D2, "D3": np.eye(3)}
-METHODS: dict[str, AnySettings] = {
+METHODS: dict[str, AnySpec] = {
     "gradient descent": NoisyGradientDescent(),
     "the paper's Newton": NoisyNewton(memory=0.0, damping=0.5),
     "Newton": NoisyNewton(),
@@ -85,7 +85,7 @@ def planned(
     return optimizer, inference
 
 
-def simulated(design: str, units: int, optimizer: AnySettings, inference: Inference) -> np.ndarray:
+def simulated(design: str, units: int, optimizer: AnySpec, inference: Inference) -> np.ndarray:
     """Median widths over replicates of fresh records and fresh noise."""
     oracle = simulation(known_scale_problem(DESIGNS[design], units, REPLICATES, seed=7), seed=11)
     estimate, _ = iterate(optimizer, oracle)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from core.base.errors import Invalid
-from core.methods.registry import SETTINGS
+from core.methods.registry import SPECS
 from core.methods.second_order.certify.spec import Certify
 from core.methods.second_order.figures import known
 from core.methods.second_order.gauss_psgd.spec import GaussPsgd
@@ -59,7 +59,7 @@ def test_where_sampling_dominates_a_round_goes_as_far_as_it_may_on_one_fresh_gra
     """Where the noise of both is equal, no round could: it would take several, which nothing is left for."""
     facts = {"units": 200_000, "dimension": 2, "gradient_bound": 2**0.5, "epsilon": "10"}
     found = told(kind=kind, **facts, settings={**SPREAD_OUT, **preset})
-    settings = SETTINGS.validate_python(found.settings)
+    settings = SPECS.validate_python(found.settings)
     assert isinstance(settings, GaussPsgd | Certify)
     errors = settings.errors(Facts(units=200_000, dimension=2, adjacency=Adjacency.REPLACE_ONE, gradient_bound=2**0.5))
     walk = known(settings.escape_distance) ** 2 / known(settings.round_steps)
@@ -70,7 +70,7 @@ def test_where_sampling_dominates_a_round_goes_as_far_as_it_may_on_one_fresh_gra
 
 
 def test_elsewhere_fresh_gradients_are_asked_where_the_noise_of_both_is_equal() -> None:
-    settings = SETTINGS.validate_python(told().settings)
+    settings = SPECS.validate_python(told().settings)
     assert isinstance(settings, Certify)
     errors = settings.errors(
         Facts(units=10_000_000, dimension=20, adjacency=Adjacency.REPLACE_ONE, gradient_bound=3.971)

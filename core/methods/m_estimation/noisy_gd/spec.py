@@ -5,12 +5,13 @@ Source: Avella-Medina, Bradshaw and Loh (2023), equation (4), Theorem 2 and Coro
 
 from collections.abc import Sequence
 from math import ceil, log, sqrt
-from typing import Annotated, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field
 
 from core.losses.assumption import Assumption
-from core.methods.base import AbstractSettings, Card
+from core.losses.bases import PositiveNumber
+from core.methods.base import Card, Plan, Spec
 from core.models.design import Design
 from core.models.kinds import RegressionModel
 from core.models.loss_geometry import longest_square
@@ -33,7 +34,7 @@ FEWEST_STEPS = 60
 MOST_STEPS = 1500
 
 
-class NoisyGradientDescent(AbstractSettings):
+class NoisyGradientDescent(Spec):
     """theta <- theta - step_size * (mean gradient + noise), `steps` times from a public start.
 
     Each gradient takes an equal share of `mu`: its noise is sqrt(steps)/mu times the sensitivity. A ridge is added to
@@ -44,9 +45,10 @@ class NoisyGradientDescent(AbstractSettings):
     offers_intervals: ClassVar = True
     federates: ClassVar = True
 
+    cited: ClassVar = "Avella-Medina, Bradshaw and Loh, 2023"
     kind: Literal["noisy_gd"] = "noisy_gd"
     steps: Steps | None = Field(default=None, description="null: planned from the number of units")
-    step_size: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
+    step_size: PositiveNumber | None = Field(
         default=None, description="null: 1/curvature bound, the largest step the theory allows"
     )
     mu: Mu | None = Field(default=None, description="for the estimate alone; null: the job's share")
@@ -76,7 +78,7 @@ class NoisyGradientDescent(AbstractSettings):
         assert bent, "every loss is smooth or bends down"
         return fill(self, step_size=1 / (bent + facts.ridge))
 
-    def plan(self, facts: Facts, mu: float) -> Self:
+    def plan(self, facts: Facts, mu: float) -> "NoisyGradientDescentPlan":
         """Fill what is open.
 
         The step is 1/Bbar, with Bbar the public bound on every Hessian, its ridge included (and no more than 1 without
@@ -85,8 +87,12 @@ class NoisyGradientDescent(AbstractSettings):
         (`docs/explanation/plans.md`). With an unknown scale Bbar bounds the Hessian times it, so a plain step is 1/Bbar
         times the start's scale; no step size is safe for every scale then.
         """
-        return fill(
-            self, steps=planned_steps(facts, mu), step_size=self._planned_step(facts), mu=mu, radius=PLANNED_RADIUS
+        return self.closed(
+            NoisyGradientDescentPlan,
+            steps=planned_steps(facts, mu),
+            step_size=self._planned_step(facts),
+            mu=mu,
+            radius=PLANNED_RADIUS,
         )
 
     def _planned_step(self, facts: Facts) -> float:
@@ -95,20 +101,39 @@ class NoisyGradientDescent(AbstractSettings):
         bent = (facts.curvature_bound or start) + facts.ridge * start
         return (start if self.scaling == "plain" else 1.0) / bent
 
+    @classmethod
+    def card(cls) -> Card:
+        """Return the catalogue entry."""
+        return Card(
+            kind="noisy_gd",
+            title="Noisy gradient descent",
+            paper="Avella-Medina, Bradshaw, Loh: Differentially private inference via noisy optimization (2023)",
+            native="mu-GDP",
+            adjacency=tuple(Adjacency),
+            assumptions=(
+                Assumption(text="each unit's gradient is bounded (the weights see to it)", checked="static"),
+                Assumption(text="the planned step is at most 1/curvature bound", checked="static"),
+                Assumption(text="the loss is locally strongly convex around its minimiser", checked="declared"),
+            ),
+            returns="coefficients, and private intervals where the job asks for them",
+        )
+
+
+class NoisyGradientDescentPlan(NoisyGradientDescent, Plan):
+    """Noisy gradient descent with nothing open."""
+
+    steps: Steps
+    step_size: PositiveNumber
+    mu: Mu
+    radius: Radius
+
     def questions(self) -> tuple[Gradient]:
         """Return the question of every step, the very value that the schedule prices and the oracle is asked."""
-        assert self.steps is not None, "plan first"
-        assert self.mu is not None, "plan first"
         return (Gradient(sigma=sqrt(self.steps) / self.mu),)
-
-    def asked(self) -> frozenset[Gradient]:
-        """Return every question that some step asks."""
-        return frozenset(self.questions())
 
     def schedule(self, facts: Facts) -> Sequence[Event]:
         """Return one Gaussian event a step."""
         del facts  # a multiplier of the sensitivity means the same for every scope
-        assert self.steps is not None, "plan first"
         (gradient,) = self.questions()
         return (gradient.event(),) * self.steps
 
@@ -120,9 +145,6 @@ class NoisyGradientDescent(AbstractSettings):
         log(n)/(step_size*K) the first term has fallen to R/n. With an unknown scale both m and the step are relative to
         it, and it is taken to be where it starts.
         """
-        assert self.steps is not None, "plan first"
-        assert self.step_size is not None, "plan first"
-        assert self.radius is not None, "plan first"
         if facts.weak_convexity:
             return self._no_bound(self.radius)
         (gradient,) = self.questions()
@@ -152,23 +174,6 @@ class NoisyGradientDescent(AbstractSettings):
             trivial=2 * radius,
             vacuous=True,
             source="Avella-Medina, Bradshaw and Loh (2023), Theorem 2, whose loss is convex; this one is not",
-        )
-
-    @classmethod
-    def card(cls) -> Card:
-        """Return the catalogue entry."""
-        return Card(
-            kind="noisy_gd",
-            title="Noisy gradient descent",
-            paper="Avella-Medina, Bradshaw, Loh: Differentially private inference via noisy optimization (2023)",
-            native="mu-GDP",
-            adjacency=tuple(Adjacency),
-            assumptions=(
-                Assumption(text="each unit's gradient is bounded (the weights see to it)", checked="static"),
-                Assumption(text="the planned step is at most 1/curvature bound", checked="static"),
-                Assumption(text="the loss is locally strongly convex around its minimiser", checked="declared"),
-            ),
-            returns="coefficients, and private intervals where the job asks for them",
         )
 
 

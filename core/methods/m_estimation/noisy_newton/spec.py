@@ -72,6 +72,7 @@ class NoisyNewton(NewtonOptions):
     offers_intervals: ClassVar = True
     inverts_hessians: ClassVar = True
 
+    cited: ClassVar = "Avella-Medina, Bradshaw and Loh, 2023"
     kind: Literal["noisy_newton"] = "noisy_newton"
     steps: Steps | None = Field(default=None, description="of both kinds; null: planned")
     hessians: Steps | None = Field(
@@ -245,20 +246,11 @@ class NoisyNewton(NewtonOptions):
         mus = [self._steps_mu() * sqrt(self.curvature_share * weight) for weight in self.newton_weights()]
         return tuple(Curvature(of="hessian", sigma=matrix_sigma(mu, self.matrix_noise)) for mu in mus)
 
-    def questions(self) -> tuple[Gradient, Curvature]:
-        """Return the two questions of the last Newton step; where shares are equal, those of every one."""
-        last = self.newton_steps - 1
-        if self.late_steps == 0 and last > 0 and (self.growth or 1.0) == 1:
-            last -= 1  # the last gradient may have a share of its own
-        return self.gradients()[self.warm_steps + last], self.curvatures()[last]
-
-    def asked(self) -> frozenset[Gradient | Curvature | Secant]:
-        """Return every question that some step asks."""
+    def questions(self) -> tuple[Gradient | Curvature | Secant, ...]:
+        """Return every question that some step asks, each once."""
         assert self.mu is not None, "plan first"
-        asked: set[Gradient | Curvature | Secant] = {*self.gradients(), *self.curvatures()}
-        asked.update(self.lipschitz_questions(self.mu))
-        asked.update(self.comparisons(self.mu))
-        return frozenset(asked)
+        first: tuple[Gradient | Curvature | Secant, ...] = (*self.gradients(), *self.curvatures())
+        return tuple(dict.fromkeys((*first, *self.lipschitz_questions(self.mu), *self.comparisons(self.mu))))
 
     def schedule(self, facts: Facts) -> Sequence[Event]:
         """Return each step's events, gradient first, in the order they are drawn.

@@ -11,7 +11,7 @@ from typing import Self
 
 from core.losses.counts import CutPoisson
 from core.losses.losses import Huber, Multinomial, Poisson
-from core.methods.base import AbstractSettings, Card, Request
+from core.methods.base import Card, Request, Spec
 from core.methods.m_estimation.whitened_newton import request as requests
 from core.methods.m_estimation.whitened_newton import shares as parts
 from core.methods.m_estimation.whitened_newton.card import CARD, first_order
@@ -54,7 +54,7 @@ class WhitenedNewton(WhitenedFigures):
         """Fill the loss."""
         return fill(self, loss=requests.loss_of(model, design))
 
-    def with_losses_of(self, planned: AbstractSettings) -> Self:
+    def with_losses_of(self, planned: Spec) -> Self:
         """Fill the loss of another dataset's plan."""
         return fill(self, loss=planned.loss) if isinstance(planned, WhitenedNewton) else self
 

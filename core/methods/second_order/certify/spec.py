@@ -52,6 +52,9 @@ class Certify(AbstractEscape):
     rooms: ClassVar = (1.5, 1.0)
     descends: ClassVar = False
 
+    cited: ClassVar = (
+        "Tao, Zhang, Yu, Cheng, Dressler and Wang, preprint; rounds of escape alone, or ours, of the gradient"
+    )
     kind: Literal["certify"] = "certify"
     claims: Literal["second_order", "gradient"] = Field(
         default="second_order",
