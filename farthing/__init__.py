@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from farthing.errors import DraftRefused, FarthingError, JobFailed, ReleaseWithheld, Unreachable
     from farthing.models import Model
     from farthing.networks import network
-    from farthing.plans import Plan
     from farthing.restrictions import RestrictionError
     from farthing.results import (
         Coefficient,
@@ -41,7 +40,6 @@ __all__ = [
     "JobFailed",
     "Model",
     "OddsRatio",
-    "Plan",
     "RateRatio",
     "ReleaseWithheld",
     "RestrictionError",
@@ -65,7 +63,6 @@ _HOMES: Final = {
     "JobFailed": "farthing.errors",
     "Model": "farthing.models",
     "OddsRatio": "farthing.results",
-    "Plan": "farthing.plans",
     "RateRatio": "farthing.results",
     "ReleaseWithheld": "farthing.errors",
     "RestrictionError": "farthing.restrictions",

@@ -18,7 +18,7 @@ from core.methods.registry import METHODS, plan_of
 from tests.support.planted import PAGE, planted, table
 
 ROOT = Path(__file__).parent.parent
-TOPS = ("api", "core", "workers", "farthing", "public_planner", "studies")
+TOPS = ("api", "core", "workers", "farthing", "studies")
 STUDIED = ROOT / "studies" / "tests"
 SOURCES = sorted(path for top in TOPS for path in (ROOT / top).rglob("*.py") if STUDIED not in path.parents)
 TESTS = sorted(path for top in (ROOT / "tests", STUDIED) for path in top.rglob("test_*.py"))
@@ -210,7 +210,7 @@ MARKUP = re.compile(
 
 def test_markup_is_made_by_templates() -> None:
     """A string put together by hand may forget an escape that templates make. The planted bug is a cell of a table."""
-    rooms = ("core", "workers", "farthing", "public_planner")
+    rooms = ("core", "workers", "farthing")
     found = [str(path.relative_to(ROOT)) for top in rooms for path in sorted((ROOT / top).rglob("*.py"))
              if MARKUP.search(path.read_text())]  # fmt: skip
     assert not found, found
@@ -220,7 +220,7 @@ def test_markup_is_made_by_templates() -> None:
 def test_images_hold_the_service_and_no_study() -> None:
     sent = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     copied = set(re.findall(r"^COPY (\w+) \1$", (ROOT / "Dockerfile").read_text(), re.MULTILINE))
-    assert copied == {"api", "core", "farthing", "migrations", "public_planner", "workers"}
+    assert copied == {"api", "core", "farthing", "migrations", "workers"}
     assert {one for one in sent if (ROOT / one).is_dir()} == copied
 
 

@@ -16,17 +16,12 @@ from core.inference.settings import Inference, Shares
 from core.losses.losses import Clip
 from core.methods.m_estimation.noisy_gd.spec import MOST_STEPS, NoisyGradientDescent
 from core.methods.registry import AnySpec
+from core.models.assumed import Assumed
 from core.models.design import Design
 from core.models.kinds import RegressionModel
-from core.planning.assumed import Assumed
+from core.models.outlook import Outlook, make_outlook
 from core.planning.completion import Completed, complete, planned_shares
-from core.planning.predicted_covariance import Outlook
-from core.planning.prediction import (
-    MOST_COEFFICIENTS,
-    demerit,
-    demerit_of_estimate,
-    make_outlook,
-)
+from core.planning.prediction import MOST_COEFFICIENTS, demerit, demerit_of_estimate
 from core.planning.shares import best_shares, equal_shares
 from core.privacy.facts import Facts
 

@@ -19,15 +19,15 @@ from core.base.errors import FieldError, Invalid
 from core.data.columns import ArrayColumn, Coded, Column
 from core.losses.losses import Clip
 from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
+from core.models.assumed import Assumed
 from core.models.description import DescriptionModel
 from core.models.kinds import NetworkModel
 from core.models.modelling import encoded_loss
-from core.planning.assumed import Assumed
+from core.models.outlook import Outlook, make_outlook
+from core.models.reference import sampling_of
 from core.planning.job import JobSpec
 from core.planning.planner import PlannedJob, plan_job
-from core.planning.predicted_covariance import Outlook
-from core.planning.prediction import MOST_COEFFICIENTS, PredictedWidth, make_outlook, predict
-from core.planning.reference import sampling_of
+from core.planning.prediction import MOST_COEFFICIENTS, PredictedWidth, predict
 from core.planning.width_ranges import foreseen_flags, informative, outcome_of, ranged, unknown_rate, with_declared
 from core.privacy.amounts import PrivacyTarget, format_figure
 from core.privacy.budget import Terms

@@ -14,8 +14,8 @@ from pydantic import (
 from core.base.patterns import Pattern, identifier
 from core.inference.settings import Inference
 from core.methods.registry import AnyPlan, AnySpec, default_method
+from core.models.assumed import Assumed
 from core.models.kinds import AnyModel
-from core.planning.assumed import Assumed
 from core.planning.federation import DatasetId, Federation
 from core.privacy.amounts import PrivacyTarget, write_share
 from core.privacy.facts import Frozen

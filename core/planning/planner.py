@@ -13,6 +13,7 @@ from core.models.description import DescriptionModel
 from core.models.design import Design, make_design
 from core.models.kinds import AnyModel, LinearModel, NetworkModel, RegressionModel
 from core.models.modelling import fill_model, make_facts
+from core.models.reference import check_assumed
 from core.planning.choices import choose
 from core.planning.completion import Completed, complete
 from core.planning.describing import (
@@ -29,7 +30,6 @@ from core.planning.networks import (
     refuse_for_networks,
     refuse_wide_draws,
 )
-from core.planning.reference import check_assumed
 from core.planning.refusals import refuse_unbounded
 from core.privacy.arithmetic import fill
 from core.privacy.budget import Terms

@@ -18,7 +18,8 @@ from core.inference.late_covariance import Matrices, Steps, late_covariance
 from core.inference.settings import Inference
 from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescentPlan
 from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
-from core.planning.reference import Reference, scattered
+from core.models.outlook import Outlook
+from core.models.reference import scattered
 from core.privacy.facts import Facts
 
 Array = NDArray[np.float64]
@@ -28,21 +29,6 @@ NEAREST_TO_ONE: Final = 0.999
 UNSEEN: Final = 0.1
 MOVED_PART: Final = 1 / 3
 """Part of the plausible radius: assumed distance of coefficients from their start."""
-
-
-@dataclass(frozen=True)
-class Outlook:
-    """Inputs of predicted widths, beside the planner's: none of them depends on n or mu.
-
-    `to_declared` takes encoded coefficients, one after the other for each margin, to declared units.
-    """
-
-    reference: Reference
-    names: tuple[str, ...]
-    to_declared: Array
-    shifts: Array
-    patterns: int = 64
-    """Of noise, for small models; fewer for large ones."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Predicted widths of a job's intervals, from public facts alone, beside the widths without privacy.
 
-The intervals' formula is applied to the matrices of the public reference design (`core.planning.reference`), with as
+The intervals' formula is applied to the matrices of the public reference design (`core.models.reference`), with as
 much noise as the job's questions will have. A width is the median over some noise patterns, the same ones every time.
 The noise of the optimizer, of Hessian and score matrix, and all floors thus count in full, and nothing is drawn. No
 public fact gives the distance of the records from the reference. The most frequent reason for wider intervals is
@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from pydantic import Field
 from scipy.special import ndtr, ndtri
 
-from core.data.columns import Coded
 from core.inference.checks import Learned
 from core.inference.settings import Inference
 from core.losses.losses import Huber, Multinomial, Poisson
@@ -28,11 +27,8 @@ from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
 from core.methods.m_estimation.whitened_newton.shares import WIDTH_FACTOR
 from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
 from core.methods.registry import AnyPlan
-from core.models.design import Design
-from core.models.kinds import MultinomialModel, RegressionModel
-from core.planning.assumed import Assumed
-from core.planning.predicted_covariance import Outlook, covariance_of, inverted, noised_matrices, penalised
-from core.planning.reference import reference_of
+from core.models.outlook import Outlook
+from core.planning.predicted_covariance import covariance_of, inverted, noised_matrices, penalised
 from core.privacy.facts import Facts, Frozen
 
 Array = NDArray[np.float64]
@@ -55,33 +51,6 @@ class PredictedWidth(Frozen):
     width: float = Field(description="median width of the private interval")
     nonprivate_width: float
     ratio: float
-
-
-def make_outlook(
-    design: Design, model: RegressionModel, assumed: Assumed | None = None, *, filled: float = 1.0
-) -> Outlook:
-    """Put the reference of a filled model, as `reference_of` makes it, beside its encoding; margins have one each."""
-    with np.errstate(all="ignore"):
-        reference = reference_of(design, model, assumed, filled=filled)
-    matrix, _ = design.to_declared()
-    margins = max(1, len(reference.score) // len(matrix))
-    unknown = len(reference.score) - margins * len(matrix)
-    shifts = np.kron(np.eye(margins), design.baseline_shifts())
-    declared = np.kron(np.eye(margins), matrix)
-    return Outlook(
-        reference=reference,
-        names=coefficient_names(design, model),
-        to_declared=np.pad(declared, ((0, 0), (0, unknown))),
-        shifts=np.pad(shifts, ((0, 0), (0, unknown))),
-    )
-
-
-def coefficient_names(design: Design, model: RegressionModel) -> tuple[str, ...]:
-    """Return what a release calls its coefficients: `class: name` where each class has its own."""
-    target = design.target_column
-    if not isinstance(model, MultinomialModel) or not isinstance(target, Coded):
-        return design.names
-    return tuple(f"{level}: {name}" for level in target.values[1:] for name in design.names)
 
 
 def predict(

@@ -26,14 +26,14 @@ from core.methods.m_estimation.whitened_newton.shares import (
     rarest_curvature,
 )
 from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
+from core.models.assumed import Assumed
 from core.models.design import Design
 from core.models.features import Feature
 from core.models.kinds import PoissonModel, RegressionModel
 from core.models.modelling import encoded_loss
-from core.planning.assumed import Assumed
-from core.planning.predicted_covariance import Outlook
+from core.models.outlook import Outlook
+from core.models.reference import sampling_of
 from core.planning.prediction import NORMAL_CURVATURE, RATES_DIFFER, PredictedWidth
-from core.planning.reference import sampling_of
 from core.privacy.facts import Facts
 from farthing.schemas.estimates import ForeseenFlag, JobCheck, RangedWidth
 

@@ -34,12 +34,12 @@ from core.methods.fits import iterate
 from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent
 from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
 from core.methods.registry import AnySpec
+from core.models.assumed import Assumed
+from core.models.outlook import Outlook, make_outlook
+from core.models.reference import Reference, expected, reference_of
 from core.oracle.simulation import Simulation
-from core.planning.assumed import Assumed
 from core.planning.completion import complete
-from core.planning.predicted_covariance import Outlook
-from core.planning.prediction import make_outlook, predict, widths
-from core.planning.reference import Reference, expected, reference_of
+from core.planning.prediction import predict, widths
 from core.privacy.facts import Adjacency, Facts, UnknownScale
 from core.queries.sums.joint import JointProblem
 from core.queries.sums.linear import LinearProblem
