@@ -13,7 +13,7 @@ from pydantic import Field
 
 from core.base.errors import FieldError, Invalid, contradiction
 from core.losses.assumption import Assumption
-from core.methods.base import Bound, Card, Plan, Spec
+from core.methods.base import Card, Plan, Spec
 from core.methods.describe.layout import DescribeShares, Layout, make_layout
 from core.methods.m_estimation.whitened_newton.shares import LEVELS, MOST_CELLS, SIZE_BINS
 from core.models.description import DescriptionModel
@@ -35,6 +35,7 @@ from core.queries.tables import (
     StandardCut,
     TableCounts,
 )
+from farthing.schemas.estimates import Bound
 
 ROUNDS: Final = 5
 """Of cells that close in on a quantile, before the answer that its interval is made of."""

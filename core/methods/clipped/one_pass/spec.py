@@ -23,7 +23,7 @@ from pydantic import Field
 from core.base.errors import FieldError, Invalid
 from core.inference.error_bound import ErrorBound
 from core.losses.assumption import Assumption
-from core.methods.base import Bound, Card, Plan, Spec
+from core.methods.base import Card, Plan, Spec
 from core.methods.clipped.one_pass.guarantee import Guarantee, Run
 from core.methods.clipped.one_pass.refined import refined_convex, refined_nonconvex
 from core.methods.clipped.one_pass.search import lowest
@@ -34,6 +34,7 @@ from core.privacy.events import NOTHING, Event, Gaussian
 from core.privacy.facts import Adjacency, Facts, Frozen
 from core.queries.gradients import Gradient
 from core.queries.sampling import StreamSampling
+from farthing.schemas.estimates import Bound
 
 PAYMENTS: Final = 97
 """Chunks of a run at most; the first pays for all of it."""

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from core.base.errors import FieldError, Invalid
 from core.losses.assumption import Assumption
-from core.methods.base import Bound, Card, Plan
+from core.methods.base import Card, Plan
 from core.privacy.arithmetic import (
     CONFIDENCE,
     PLANNED_RADIUS,
@@ -28,6 +28,7 @@ from core.privacy.arithmetic import (
 from core.privacy.events import Event
 from core.privacy.facts import Adjacency, Facts
 from core.queries.gradients import Curvature, Gradient
+from farthing.schemas.estimates import Bound
 
 FLOOR_MULTIPLE = 2.0
 """Of the spectral size of the noise, over 2 s sqrt(p): directions below it tell of noise alone."""
