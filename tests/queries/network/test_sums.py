@@ -16,7 +16,8 @@ from core.models.network.layers import Activation, Conv2d, Flatten, Linear, Resh
 from core.oracle.noise import grid_for
 from core.privacy.facts import Adjacency, Facts
 from core.queries.gradients import Curvature, Gradient, GradientNorm
-from core.queries.sums.network.problem import MICRO_NUMBERS, NetworkProblem, micro_rows
+from core.queries.sums.network.pass_sizes import MICRO_NUMBERS, micro_rows
+from core.queries.sums.network.problem import NetworkProblem
 from core.queries.sums.network.terms import LARGEST, OuterTerms
 from tests.support.networks import NETWORKS, clipped_sum, facts, gradients, problem, records
 
