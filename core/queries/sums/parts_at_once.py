@@ -44,6 +44,13 @@ def sent(numbers: Tensor, device: torch.device) -> Tensor:
     return numbers.to(device, non_blocking=device.type != "cpu" and not numbers.is_pinned())
 
 
+def brought(numbers: Tensor) -> Tensor:
+    """Return numbers on the host. Those of a GPU get there by pinned memory, which torch keeps for the next ones."""
+    if numbers.device.type != "cuda":
+        return numbers.cpu()
+    return torch.empty(numbers.shape, dtype=numbers.dtype, pin_memory=True).copy_(numbers)
+
+
 def whole_parts(units: int) -> Iterator[tuple[slice, int]]:
     """Yield the rows of all whole parts of a block with the number of parts, then those of a last, shorter part."""
     whole = units // PART_UNITS
