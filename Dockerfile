@@ -59,7 +59,6 @@ COPY farthing farthing
 COPY core core
 COPY workers workers
 COPY api api
-COPY public_planner public_planner
 COPY --from=kernels /opt/farthing/core/native core/native
 RUN python3 -m compileall -q .
 

@@ -4,9 +4,6 @@ import json
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
-from importlib import import_module
-from importlib.util import find_spec
-from types import ModuleType
 from typing import Any, Final
 
 from anyio import to_thread
@@ -88,7 +85,6 @@ from core.service.context import Context
 from core.service.notifier import make_notifier
 
 _THREADS = 64  # of sync endpoints; more than the connections of the pool would only wait there
-_OPTIONAL: Final = ("public_planner",)  # packages with `routes` of their own; where one is absent, so are its routes
 PAGES: Final = (
     sign_in,
     home,
@@ -173,7 +169,7 @@ def create_app(settings: ServiceSettings | None = None) -> FastAPI:
     app.state.ready = Batcher(lambda asked: [health.Ready(**readiness.check(context))] * len(asked), "ready")
     app.state.existing = Batcher(partial(job_cases.exist_all, context), "existing")
     app.state.jobs = Batcher(partial(job_cases.get_all, context), "jobs", authenticator.batcher)
-    data, work = (datasets, access_routes, scopes, pretrained), (jobs, estimates, *_optional(), models, certificates)
+    data, work = (datasets, access_routes, scopes, pretrained), (jobs, estimates, models, certificates)
     others = (
         drafts,
         parts,
@@ -198,11 +194,6 @@ def create_app(settings: ServiceSettings | None = None) -> FastAPI:
     app.add_middleware(Envelope, metrics=app.state.metrics, audit_log=app.state.audit_log)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign] # FastAPI's documented way to extend the schema
     return app
-
-
-def _optional() -> list[ModuleType]:
-    """Return the routes of the optional packages that are installed; one that is installed and broken raises."""
-    return [import_module(f"{package}.routes") for package in _OPTIONAL if find_spec(package) is not None]
 
 
 def _openapi(app: FastAPI) -> dict[str, Any]:

@@ -32,7 +32,6 @@ ANSWERS: Final[dict[tuple[str, str], Provenance]] = {
     # counts of cells that nobody noised
     ("get", "/v1/datasets/{dataset_id}/validation"): Provenance.OWNER_ONLY,
     # of what was declared, and of the code
-    ("post", "/v1/plans"): _DECLARED,
     ("get", "/v1/datasets/{dataset_id}/mock"): _DECLARED,
     ("get", "/v1/optimizers"): _DECLARED,
     ("get", "/v1/optimizers/{name}"): _DECLARED,

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from farthing.key_views import Key, Principal
     from farthing.models import Model
     from farthing.networks import network
-    from farthing.plans import Plan
     from farthing.restrictions import RestrictionError
     from farthing.results import (
         Coefficient,
@@ -55,7 +54,6 @@ __all__ = [
     "Key",
     "Model",
     "OddsRatio",
-    "Plan",
     "Principal",
     "RateRatio",
     "ReleaseWithheld",
@@ -93,7 +91,6 @@ _HOMES: Final = {
     "Key": "farthing.key_views",
     "Model": "farthing.models",
     "OddsRatio": "farthing.results",
-    "Plan": "farthing.plans",
     "Principal": "farthing.key_views",
     "RateRatio": "farthing.results",
     "ReleaseWithheld": "farthing.errors",

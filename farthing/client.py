@@ -19,10 +19,9 @@ from farthing.model_calls import ModelCalls
 from farthing.models import Levels, Model
 from farthing.networks import Pretrained
 from farthing.notices import NoticeResources
-from farthing.oversight import OversightCalls
+from farthing.oversight import OversightCalls, declaring
 from farthing.parts import UploadResources
 from farthing.people import PeopleResources
-from farthing.plans import AnyPlan, read_plan
 from farthing.reporting import ReportResources
 from farthing.results import Contrast, Interval, OddsRatio, Summary, WaldTest
 from farthing.signed import SignedResources
@@ -146,9 +145,18 @@ class Client(
 
     # Jobs ----------------------------------------------------------------------------------------------------------
 
-    def estimate(self, job: Spec, *, datasets: Names = None, models: Names = None) -> Estimate:
-        """Return price, plan and prediction of a job; arguments as `submit`; no record is read."""
-        asked = federated.over(job, datasets, models=models)
+    def estimate(
+        self, job: Spec, *, datasets: Names = None, models: Names = None, declaration: Spec | None = None
+    ) -> Estimate:
+        """Return price, plan and prediction of a job; no record is read.
+
+        Args:
+            job: as for `submit`; with a declaration it names no dataset.
+            datasets: as for `submit`.
+            models: as for `submit`.
+            declaration: of data that are not uploaded yet: the metadata of the upload, with a budget and `rows`.
+        """
+        asked = declaring(federated.over(job, datasets, models=models), declaration)
         return Estimate.model_validate(self._wire.post("/v1/estimates", asked))
 
     def power(self, job: Spec, coefficient: str, size: float, power: float = 0.8) -> Estimate:
@@ -162,14 +170,6 @@ class Client(
         """
         effect = {"coefficient": coefficient, "size": size, "power": power}
         return self.estimate({**job, "goal": {"effect": effect}})
-
-    def plan(self, wanted: Spec) -> AnyPlan:
-        """Plan a method from public figures, or solve for the one that `find` names; no dataset is needed.
-
-        Raises:
-            FarthingError: `not-found` where the service runs without the optional public planner.
-        """
-        return read_plan(self._wire.post("/v1/plans", dict(wanted)))
 
     def submit(
         self,

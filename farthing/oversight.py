@@ -1,7 +1,7 @@
 """Calls of a client that look on: the activity on a dataset, and the history of its budget."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from farthing.schemas.activity import ActivityView
 from farthing.schemas.curves import CurveView
@@ -10,6 +10,16 @@ from farthing.schemas.job_plans import JobPlanView
 from farthing.schemas.offers import OffersView
 from farthing.schemas.service import ServiceView
 from farthing.wire import Wire
+
+_OF_AN_UPLOAD: Final = {"name", "unit", "approval", "distinct_because", "seal", "accept_excluded"}
+"""Fields of an upload's metadata that no plan follows from."""
+
+
+def declaring(job: Mapping[str, Any], declaration: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return a job on data that are not uploaded yet; without a declaration it is left as it is."""
+    if declaration is None:
+        return dict(job)
+    return {**job, "declaration": {name: declaration[name] for name in declaration if name not in _OF_AN_UPLOAD}}
 
 
 class OversightCalls:
@@ -37,6 +47,6 @@ class OversightCalls:
         """Return how the service is: queue, workers, parts and failures; for admins and auditors."""
         return ServiceView.model_validate(self._wire.get("/v1/service"))
 
-    def curve(self, job: Mapping[str, Any]) -> CurveView:
-        """Return a job's predicted widths at privacy targets around its own; nothing is reserved."""
-        return CurveView.model_validate(self._wire.post("/v1/estimates/curve", dict(job)))
+    def curve(self, job: Mapping[str, Any], *, declaration: Mapping[str, Any] | None = None) -> CurveView:
+        """Return a job's predicted widths at privacy targets around its own; `declaration` as for `estimate`."""
+        return CurveView.model_validate(self._wire.post("/v1/estimates/curve", declaring(job, declaration)))

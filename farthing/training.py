@@ -1,11 +1,12 @@
 """Commands of the analyst: plan and price a job, and run it. Commands that read the release are in `reading`."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from farthing import estimate_tables, federated, job_tables, plans, tables
+from farthing import estimate_tables, federated, job_tables, tables
 from farthing.client import Client
 from farthing.console import DEFAULT_URL, WRONG_INPUT, Json, Secret, Url, app, bar, complain, line, out, say
 from farthing.console import read_json as read
@@ -21,6 +22,11 @@ Datasets = Annotated[
 
 Models = Annotated[
     list[str] | None, typer.Option("--model", help="mdl_..., a released model that the job is about; repeat it")
+]
+
+Declared = Annotated[
+    Path | None,
+    typer.Option("--declaration", help="JSON of data not uploaded yet: the upload's metadata with a budget and rows"),
 ]
 
 
@@ -40,6 +46,7 @@ def estimate(
     ] = None,
     sites: Datasets = None,
     models: Models = None,
+    declaration: Declared = None,
     as_json: Json = False,
     url: Url = DEFAULT_URL,
     secret: Secret = "",
@@ -58,33 +65,30 @@ def estimate(
         name, size = _wanted(effect, "--effect")
         asked = {**asked, "goal": {"effect": {"coefficient": name, "size": size, "power": power}}}
     with Client(url, secret) as client:
-        found = client.estimate(asked, datasets=sites, models=models)
+        found = client.estimate(asked, datasets=sites, models=models, declaration=_declared(declaration))
     out.print_json(found.model_dump_json()) if as_json else out.print(estimate_tables.estimate(found))
     if found.sites and not as_json:
         out.print(federated.prices(found.sites))
 
 
 @app.command()
-def curve(job: JobFile, *, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
-    """Predict interval widths at nine targets. Shows what more budget would buy."""
-    asked = read(job, "job")
-    with Client(url, secret) as client:
-        found = client.curve(asked)
-    out.print_json(found.model_dump_json()) if as_json else out.print(estimate_tables.curve(found))
-
-
-@app.command()
-def plan(
-    figures: Annotated[Path, typer.Argument(help="JSON of the figures, or - for standard input")],
+def curve(
+    job: JobFile,
     *,
+    declaration: Declared = None,
     as_json: Json = False,
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
-    """Plan a method from public figures, before any dataset. Or find the figure that was left out."""
+    """Predict interval widths at nine targets. Shows what more budget would buy."""
+    asked = read(job, "job")
     with Client(url, secret) as client:
-        found = client.plan(read(figures, "figures"))
-    out.print_json(found.model_dump_json()) if as_json else out.print(plans.shown(found))
+        found = client.curve(asked, declaration=_declared(declaration))
+    out.print_json(found.model_dump_json()) if as_json else out.print(estimate_tables.curve(found))
+
+
+def _declared(file: Path | None) -> Mapping[str, Any] | None:
+    return None if file is None else read(file, "declaration")
 
 
 def _wanted(given: str, option: str) -> tuple[str, float]:

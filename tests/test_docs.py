@@ -13,7 +13,7 @@ from core.service.failure_messages import failure_code
 from farthing.cli import app
 
 ROOT = Path(__file__).parent.parent
-TOPS = ("api", "benchmarks", "core", "examples", "farthing", "public_planner", "studies", "tests", "workers")
+TOPS = ("api", "benchmarks", "core", "examples", "farthing", "studies", "tests", "workers")
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "benchmarks" / "README.md"])
 NAMED = re.compile(r"`([\w/]+/\w+\.py)`(?: \(((?:`\w+`(?:, )?)+)\))?")
 TEST = re.compile(r"`([\w/]+/test_\w+\.py)::(\w+)`")

@@ -171,7 +171,6 @@ TREES = (
     "examples",
     "farthing",
     "migrations",
-    "public_planner",
     "studies",
     "tests",
 )

@@ -11,7 +11,7 @@ from api.errors import problems
 from api.schemas import Page
 from core.base.errors import NotFound
 from core.losses.cards import LOSSES, WEIGHTS, entry
-from core.methods.base import AbstractSettings
+from core.methods.base import Spec
 from core.methods.registry import METHODS
 from core.models.kinds import (
     LinearModel,
@@ -35,7 +35,7 @@ OFFERED: dict[str, type[BaseModel]] = {
 }
 
 
-def _optimizer(method: type[AbstractSettings]) -> dict[str, Any]:
+def _optimizer(method: type[Spec]) -> dict[str, Any]:
     return {
         "object": "optimizer",
         **method.card().model_dump(mode="json"),

@@ -10,6 +10,7 @@ from core.base.patterns import identifier
 from core.base.validation_errors import field_errors
 from core.data.columns import Columns, Unit
 from core.privacy.amounts import BudgetRequest
+from core.privacy.budget import Terms
 from core.privacy.facts import Adjacency, Frozen
 
 ScopeId = Annotated[str, identifier("sc")]
@@ -21,7 +22,44 @@ UNPUBLISHED = {"distinct_because", "seal", "accept_excluded"}
 """Fields that are not kept with a dataset's public facts: an owner may have had to give them, by their records."""
 
 
-class Metadata(Frozen):
+class DeclaredColumns(Frozen):
+    """Columns, and the relation of neighbouring data, as their owner declares them."""
+
+    columns: Columns
+    adjacency: Adjacency = Adjacency.ZERO_OUT
+
+    @field_validator("columns", mode="before")
+    @classmethod
+    def _present_names(cls, columns: object) -> object:
+        """Refuse the name that stored columns may still have."""
+        for place, column in enumerate(columns) if isinstance(columns, list) else ():
+            if isinstance(column, dict) and "typical" in column:
+                raise PydanticCustomError(
+                    "renamed", "there is no such field here; give centre in its place", {"field": f"{place}/typical"}
+                )
+        return columns
+
+
+class Declaration(DeclaredColumns):
+    """The public facts of data that are not uploaded yet, as an upload's metadata has them."""
+
+    rows: Annotated[int, Field(strict=True, gt=0, description="number of records that the file will have")]
+    budget: BudgetRequest
+
+    def terms(self) -> Terms:
+        """Return the terms that a scope of these data would have.
+
+        Raises:
+            Invalid: as `BudgetRequest.terms`; pointers start at a body whose field `declaration` this is.
+        """
+        try:
+            return self.budget.terms(self.rows)
+        except Invalid as refusal:
+            fields = [FieldError(f"/declaration{one.pointer}", one.detail) for one in refusal.fields]
+            raise Invalid(refusal.detail, *fields) from refusal
+
+
+class Metadata(DeclaredColumns):
     """The body of POST /v1/datasets, or the part `metadata` of its multipart form.
 
     A dataset opens a scope of its own with `budget`, or joins the owner's `scope`; then unit and adjacency are that
@@ -30,14 +68,12 @@ class Metadata(Frozen):
 
     name: Title
     unit: Unit = "record"
-    adjacency: Adjacency = Adjacency.ZERO_OUT
     budget: BudgetRequest | None = Field(default=None, description="opens a scope; exactly one of budget and scope")
     scope: ScopeId | None = Field(default=None, description="a scope of yours to join; exactly one of budget and scope")
     accept_delta: Annotated[bool, Field(strict=True)] = Field(
         default=False,
         description="with scope: its delta may be above a tenth of 1/n of this dataset; with budget it is said there",
     )
-    columns: Columns
     rows: Annotated[int, Field(strict=True, gt=0)] | None = Field(
         default=None, description="number of records in the file; a file with another number is refused"
     )
@@ -60,17 +96,6 @@ class Metadata(Frozen):
         description="upload the file although more than 5 % of its rows have a missing or unreadable cell and are "
         "excluded; nobody else sees it",
     )
-
-    @field_validator("columns", mode="before")
-    @classmethod
-    def _present_names(cls, columns: object) -> object:
-        """Refuse the name that stored columns may still have."""
-        for place, column in enumerate(columns) if isinstance(columns, list) else ():
-            if isinstance(column, dict) and "typical" in column:
-                raise PydanticCustomError(
-                    "renamed", "there is no such field here; give centre in its place", {"field": f"{place}/typical"}
-                )
-        return columns
 
     @model_validator(mode="after")
     def _seal_accepts(self) -> "Metadata":

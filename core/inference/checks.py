@@ -121,3 +121,12 @@ class Checks(Frozen):
         """Return what is said beside one coefficient, in words."""
         column = self.learned.columns[place % len(self.learned.columns)]  # classes share them
         return (*self.job, *self.coefficients[place], *(("clamped",) if column.clamped else ()))
+
+
+class ForeseenFlag(Frozen):
+    """A flag that the job may end with, and so without intervals."""
+
+    flag: JobCheck
+    when: Literal["in any case", "as predicted", "at worst"] = Field(
+        description="at worst: for some value of what is neither declared nor assumed, such as a rare outcome"
+    )

@@ -12,7 +12,7 @@ from scipy.special import ndtr, ndtri
 
 from core.base.errors import FieldError, Invalid
 from core.inference.released import Released, declared, residual_scale
-from core.inference.wording import complete_records, loss_words, methods_paragraph, notes, title, weight_words
+from core.inference.wording import complete_records, loss_words, notes, title, weight_words
 from core.privacy.reports import Report
 
 RATIOS = {"logistic": "odds_ratio", "poisson": "rate_ratio", "multinomial": "odds_ratio"}
@@ -49,7 +49,6 @@ def summary(released: Released, levels: Sequence[float] = ()) -> dict[str, Any]:
         "flags": released.flags.model_dump(),
         "notes": notes(released),
         "privacy": privacy_block(released.privacy),
-        "methods": methods_paragraph(released),
     }
 
 

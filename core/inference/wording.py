@@ -68,19 +68,6 @@ def check_worded(losses: Iterable[type[AbstractLoss]]) -> None:
 # At import, before a loss could be printed under another one's name.
 check_worded(LOSSES)
 
-CITED: Final = {
-    **dict.fromkeys(("noisy_gd", "noisy_newton", "sufficient_statistics"), "Avella-Medina, Bradshaw and Loh, 2023"),
-    **dict.fromkeys(("kl_spider", "proximal_point", "adaptive_gd"), "Menart, Ullah, Arora, Bassily and Guzman, 2024"),
-    "clipped_sgd": "Abadi, Chu, Goodfellow, McMahan, Mironov, Talwar and Zhang, 2016",
-    "certified_clipped_sgd": "Vatan Khah, Chezhegov, Farahmand, Horvath and Gorbunov, preprint",
-    "gauss_psgd": "Tao, Zhang, Yu, Cheng, Dressler and Wang, preprint",
-    "certify": "Tao, Zhang, Yu, Cheng, Dressler and Wang, preprint; rounds of escape alone, or ours, of the gradient",
-    "select_model": "Tao, Zhang, Yu, Cheng, Dressler and Wang, preprint; thresholds and constants ours",
-    "whitened_newton": "a method of the service's own, sandwich after Avella-Medina, Bradshaw and Loh, 2023",
-    "perturbed_spider": "Liu, Ganesh, Oh and Thakurta, 2023; our reconstruction from prose",
-}
-"""By kind of method; the registry refuses one that is not here."""
-
 
 def title(released: Released) -> str:
     """Return what was fitted to what."""
@@ -320,8 +307,13 @@ def complete_records(released: Released) -> dict[str, Any] | None:
     return {"estimate": middle, "interval": interval, "level": released.level}
 
 
-def methods_paragraph(released: Released) -> str:
-    """Return a paragraph for the methods section of a paper; every figure in it is public."""
+def methods_paragraph(released: Released, cited: str) -> str:
+    """Return a paragraph for the methods section of a paper; every figure in it is public.
+
+    Args:
+        released: a model's row.
+        cited: authors and year of its method; empty: nothing is cited.
+    """
     report = released.privacy
     other = "; ".join(f"{promise_phrase(p)} under {relation.value}" for relation, p in report.implies.items())
     inference = (
@@ -341,7 +333,7 @@ def methods_paragraph(released: Released) -> str:
             )
     ridge = "" if not released.ridge else f", a ridge penalty of {released.ridge:g}"
     ridge += "".join(f", {one}" for one in _terms(released.design))
-    cited, counted = CITED.get(released.optimizer), complete_records(released)
+    counted = complete_records(released)
     records = f"{released.units:,} records declared (excluded ones are not counted)"
     if counted is not None:
         records = f"records ({declared(released.units, counted)})"
@@ -350,7 +342,7 @@ def methods_paragraph(released: Released) -> str:
         f"({loss_words(released)}) on {len(released.theta)} parameters and {records} "
         f"with {weight_words(released)}{ridge}, {scaled}, by "
         f"{released.optimizer.replace('_', ' ')} with {released.steps} steps and Gaussian noise on every answer"
-        f"{'' if cited is None else f' ({cited})'}. {inference} The release is differentially private with "
+        f"{f' ({cited})' if cited else ''}. {inference} The release is differentially private with "
         f"{promise_phrase(report.promise)} for neighbouring data sets under {report.adjacency.value}"
         f"{', which implies ' + other if other else ''}."
     )

@@ -32,6 +32,12 @@ class Balance:
     """Units of draws that its jobs have reserved, see `core.privacy.draws`."""
 
 
+def untouched(terms: Terms) -> Balance:
+    """Return the balance of an account that nothing was drawn from."""
+    nothing = (0,) * len(terms.orders)
+    return Balance(terms, nothing, nothing)
+
+
 def read_slots(account: Account, name: str) -> list[int]:
     """Return the four slots of ``spent``, ``reserved``, ``cap`` or ``order``."""
     return [getattr(account, f"{name}_{slot}") for slot in range(1, SLOTS + 1)]

@@ -1,20 +1,35 @@
-"""Contract of a method's settings: everything they give without reading a record."""
+"""The contract of a method: a spec that a request gives, and a plan with nothing open that is priced, stored and run.
+
+A method is a package with two modules. `spec.py` has a subclass of `Spec`, whose fields may be left open, and one of
+`Plan` that closes them: a plan redeclares a field that planning fills, without None. `fit.py`, the only module with
+torch, has `iterate(plan, oracle, ...)`. `core.methods.registry` lists the specs and refuses, when it is imported, one
+that lacks a part.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar, Literal, NamedTuple, Self
+from math import inf
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, NamedTuple, Self, TypeVar, cast
 
 from pydantic import Field
 
-from core.base.errors import FieldError
-from core.inference.settings import Inference
+from core.base.errors import FieldError, ensure
+from core.inference.checks import ForeseenFlag, Learned
+from core.inference.settings import Inference, Shares
 from core.losses.assumption import Assumption
 from core.models.design import Design
 from core.models.kinds import AnyModel, RegressionModel
+from core.models.outlook import Array, Outcome, Outlook, Signal
+from core.privacy.arithmetic import AnyStart, fill
 from core.privacy.calibration import Fits
 from core.privacy.events import Event
 from core.privacy.facts import Facts, Frozen
+from core.queries.gradients import Question
 from core.queries.sampling import FullSampling, Sampling, StreamSampling
+
+P = TypeVar("P", bound="Plan")
+PLANNED_SHARES: Final = Shares(estimate=0.85, curvature=0.08, score=0.07)
+"""Of methods without a plan of their own for the matrices."""
 
 
 class Bound(Frozen):
@@ -26,13 +41,6 @@ class Bound(Frozen):
     trivial: float = Field(description="the bound known without any training")
     vacuous: bool
     source: str
-
-
-class Plan(Frozen):
-    """Nothing left open: settings a trainer can run as they are, and what the theory says of them."""
-
-    settings: "AbstractSettings"
-    bound: Bound
 
 
 class Card(Frozen):
@@ -60,8 +68,11 @@ class Request(NamedTuple):
     processes: int
 
 
-class AbstractSettings(Frozen, ABC):
-    """One method's public settings: frozen, on the wire and in the database as they are."""
+class Spec(Frozen, ABC):
+    """A method's settings in a request: every field but its kind may be left open."""
+
+    cited: ClassVar[str]
+    """Authors and year, as a methods section cites the method; empty: nothing is cited."""
 
     offers_intervals: ClassVar[bool] = False
     """True: a covariance of its estimate is derived; jobs that ask other methods for intervals are refused."""
@@ -70,13 +81,13 @@ class AbstractSettings(Frozen, ABC):
     """Whether the estimate comes with its covariance, so that a job asks for no matrices after it."""
 
     federates: ClassVar[bool] = False
-    """Whether several clients may follow it together, each on its own records; the others are refused by name."""
+    """Whether several sites may follow it together, each on its own records; the others are refused by name."""
     per_client: ClassVar[frozenset[str]] = frozenset({"batch"})
-    """The fields that differ between the clients of a federated job, in proportion to their units."""
+    """The fields that differ between the sites of a federated job, in proportion to their units."""
     about: ClassVar[tuple[int, int]] = (0, 0)
     """Least and largest number of released models that a job of this method is about."""
     given: ClassVar[tuple[Literal["points", "looked"], ...]] = ()
-    """Arguments of its `iterate` beside settings and oracle: the released points that a job is about, or a look."""
+    """Arguments of its `iterate` beside plan and oracle: the released points that a job is about, or a look."""
     estimates: ClassVar[bool] = True
     """Whether it fits a model; a description answers questions, and estimates nothing."""
     inverts_hessians: ClassVar[bool] = False
@@ -85,8 +96,33 @@ class AbstractSettings(Frozen, ABC):
     """Whether it steps away from `start`."""
     spends_mu: ClassVar[bool] = True
     """Whether what it spends is its mu; else its noise is calibrated for the target itself."""
+    takes_terms: ClassVar[bool] = False
+    """Whether it takes sampling weights, and an offset in a log or logit link."""
+    of_networks: ClassVar[tuple[str, ...] | None] = None
+    """The constants of a network's loss that a request must declare, for nothing is known of them; None: it trains no
+    network."""
+    free_of_constants: ClassVar[str] = "clipped_sgd"
+    """The method, or setting, for a network whose constants nobody declares."""
     needs_apart: ClassVar[bool] = False
     """Whether what it says of a model holds only on records that the model has not seen; see `core.service.about`."""
+
+    if TYPE_CHECKING:  # fields or properties of each spec; the registry refuses one that lacks them
+
+        @property
+        def kind(self) -> str:
+            """Name in requests: a field whose type is the literal that is its default."""
+
+        @property
+        def start(self) -> AnyStart | None:
+            """First iterate in encoded units; None: the method plans it."""
+
+        @property
+        def steps(self) -> int | None:
+            """Number of steps; None: open."""
+
+        @property
+        def mu(self) -> float | None:
+            """Part of the job's mu that the request gives to the estimate; None: planned, or never in terms of mu."""
 
     def refuse(self, request: Request) -> None:
         """Refuse what this method does not offer; most offer all that a model has.
@@ -118,32 +154,10 @@ class AbstractSettings(Frozen, ABC):
         del model, design
         return self
 
-    def with_losses_of(self, planned: "AbstractSettings") -> Self:
+    def with_losses_of(self, planned: "Spec") -> Self:
         """Return the settings with the loss that the same method was planned for, of another dataset's job."""
         del planned
         return self
-
-    def check(self, inference: Inference) -> None:
-        """Refuse filled settings that contradict one another, or the intervals that are asked for.
-
-        Raises:
-            Invalid: with JSON pointers.
-        """
-
-    def curvature_known(self, facts: Facts) -> float:
-        """Return one over the variance of what its own answers say of an entry of the last Hessian; 0: nothing."""
-        del facts
-        return 0.0
-
-    def wrong_for(self, model: RegressionModel, facts: Facts) -> list[FieldError]:
-        """Return why a regression's records have not what this method asks about."""
-        del model, facts
-        return []
-
-    @property
-    def points(self) -> int | None:
-        """Number of released points that it was priced for; None: one for each of its models."""
-        return None
 
     def with_inference(self, inference: Inference) -> Self:
         """Return the settings with what follows from the intervals that are asked for."""
@@ -155,9 +169,69 @@ class AbstractSettings(Frozen, ABC):
         del model, design, facts
         return self
 
+    def calibrated(self, facts: Facts, fits: Fits) -> Self:
+        """Return the settings with the noise that a privacy target asks for, where no mu can say it.
+
+        Answers about samples have a price at every Renyi order and no mu; `fits` says whether the target allows what a
+        job draws. Other methods are planned from a mu and stay as they are.
+
+        Raises:
+            Invalid: the target allows no such noise, or not the noise that was given.
+        """
+        del facts, fits
+        return self
+
+    def declared_of_networks(self) -> tuple[str, ...]:
+        """Return the constants that a request must declare of a network's loss with these settings."""
+        return self.of_networks or ()
+
+    def planned_shares(self, facts: Facts, mu: float) -> Shares:
+        """Return the division of a job's mu^2 between the estimate and the two matrices of its intervals."""
+        del facts, mu
+        return PLANNED_SHARES
+
+    def equally(self, plan: "Plan") -> Self:
+        """Return the settings with the number of steps of a plan, each answer worth the same."""
+        return fill(self, steps=plan.steps)
+
+    def alternatives(self, usual: "Plan") -> Sequence[Self]:
+        """Return the settings to choose among by predicted widths, the usual plan's among them; none: no choice."""
+        del usual
+        return ()
+
+    def wrong_for(self, model: RegressionModel, facts: Facts) -> list[FieldError]:
+        """Return why a regression's records have not what this method asks about."""
+        del model, facts
+        return []
+
     @abstractmethod
-    def plan(self, facts: Facts, mu: float) -> Self:
-        """Return the same settings with every open field filled from public facts, for a total of `mu`-GDP."""
+    def plan(self, facts: Facts, mu: float) -> "Plan":
+        """Return the plan for a total of `mu`-GDP, its open fields filled from public facts."""
+
+    @classmethod
+    @abstractmethod
+    def card(cls) -> Card:
+        """Return the catalogue entry."""
+
+    def closed(self, plan: type[P], **found: object) -> P:
+        """Return the plan that has this spec's fields, those that are open taken from `found`.
+
+        Raises:
+            PrivacyInvariantError: a field that the plan closes is open still.
+        """
+        values = {**vars(self), **{name: value for name, value in found.items() if getattr(self, name) is None}}
+        for name, field in plan.model_fields.items():
+            # A plan declares anew, and without a default, each field that planning closes.
+            ensure(not field.is_required() or values[name] is not None, f"{plan.__name__}.{name} is left open")
+        return cast("P", plan.model_construct(self.model_fields_set | found.keys(), **values))
+
+
+class Plan(Spec):
+    """A method's spec with nothing open: it is priced, stored with the job, and handed to `fit`."""
+
+    @abstractmethod
+    def questions(self) -> Sequence[Question]:
+        """Return every question that a run may ask, each at least once: the very values that are priced and asked."""
 
     @abstractmethod
     def schedule(self, facts: Facts) -> Sequence[Event]:
@@ -165,15 +239,72 @@ class AbstractSettings(Frozen, ABC):
 
     @abstractmethod
     def bound(self, facts: Facts) -> Bound:
-        """Return what the theory predicts for these filled settings."""
+        """Return what the theory predicts."""
 
-    def federated_bound(self, clients: Sequence[tuple["AbstractSettings", Facts]]) -> Bound:
+    def check(self, inference: Inference) -> None:
+        """Refuse settings that contradict one another, or the intervals that are asked for.
+
+        Raises:
+            Invalid: with JSON pointers.
+        """
+
+    def curvature_known(self, facts: Facts) -> float:
+        """Return one over the variance of what its own answers say of an entry of the last Hessian; 0: nothing."""
+        del facts
+        return 0.0
+
+    def predict_widths(self, outlook: Outlook, facts: Facts, inference: Inference) -> tuple[Array, Array] | None:
+        """Return the widths of private and non-private intervals in declared units, shape (q,) each; None: unknown.
+
+        Args:
+            outlook: the public reference.
+            facts: of the job.
+            inference: nothing open.
+
+        Raises:
+            LinAlgError: the reference's matrices have no inverse.
+        """
+        del outlook, facts, inference
+        return None
+
+    def demerit(self, outlook: Outlook, facts: Facts, inference: Inference) -> float:
+        """Return the figure that plans are compared by: smaller is better; arguments as of `predict_widths`."""
+        del outlook, facts, inference
+        return inf
+
+    def widening_by(self, signal: Signal, facts: Facts) -> float | None:
+        """Return how many times as wide as without privacy intervals are with such an outcome; None: unknown."""
+        del signal, facts
+        return None
+
+    def foreseen_flags(self, outcome: Outcome, facts: Facts) -> tuple[ForeseenFlag, ...]:
+        """Return the flags of a whole job that public figures foresee; a method without checks has none."""
+        del outcome, facts
+        return ()
+
+    def learned_errors(self, facts: Facts, learned: Learned, theta: Array, to_declared: Array) -> tuple[float, ...]:
+        """Return the standard errors that are foreseen once columns and outcome have been looked at, in declared units.
+
+        Args:
+            facts: public.
+            learned: by the job.
+            theta: the estimate in encoded units, shape (p,).
+            to_declared: from encoded units, shape (p, p).
+        """
+        raise NotImplementedError(f"{self.kind} looks at nothing")
+
+    @property
+    def points(self) -> int | None:
+        """Number of released points that it was priced for; None: one for each of its models."""
+        return None
+
+    def federated_bound(self, sites: Sequence[tuple["Plan", Facts]]) -> Bound:
         """Return the theory's prediction for the mean of several sites' answers.
 
         Args:
-            clients: filled settings and facts of each, by place.
+            sites: plan and facts of each, by place.
         """
-        alone = self.bound(clients[0][1])
+        alone = self.bound(sites[0][1])
         return Bound(
             quantity=alone.quantity,
             value=None,
@@ -184,12 +315,12 @@ class AbstractSettings(Frozen, ABC):
         )
 
     def figures(self, facts: Facts) -> dict[str, float | int | None]:
-        """Return what an estimate shows beside the filled settings themselves; most methods have nothing to add."""
+        """Return what an estimate shows beside the plan itself; most methods have nothing to add."""
         del facts  # where there is something, it follows from them
         return {}
 
     def sampling(self, facts: Facts) -> Sampling:
-        """Return which units its questions read; nothing is open."""
+        """Return which units its questions read."""
         del facts  # all of them, however many there are
         return FullSampling()
 
@@ -205,18 +336,6 @@ class AbstractSettings(Frozen, ABC):
             return sampling.passes * -(-facts.units // min(sampling.batches))
         return len(self.schedule(facts))
 
-    def calibrated(self, facts: Facts, fits: Fits) -> Self:
-        """Return the same settings with the noise that a privacy target asks for, where no mu can say it.
-
-        Answers about samples have a price at every Renyi order and no mu; `fits` says whether the target allows what a
-        job draws. Other methods are planned from a mu and stay as they are.
-
-        Raises:
-            Invalid: the target allows no such noise, or not the noise that was given.
-        """
-        del facts, fits
-        return self
-
     def passes(self, facts: Facts) -> int:
         """Return how many products of a vector with all records' rows the worst case takes.
 
@@ -224,8 +343,3 @@ class AbstractSettings(Frozen, ABC):
         here; methods whose schedule has others say so.
         """
         return 2 * len(self.schedule(facts))
-
-    @classmethod
-    @abstractmethod
-    def card(cls) -> Card:
-        """Return the catalogue entry."""

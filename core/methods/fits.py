@@ -1,4 +1,4 @@
-"""The methods at work: each method's `fit` module, found beside its settings, asks the oracle and nobody else."""
+"""The methods at work: each method's `fit` module, found beside its spec, asks the oracle and nobody else."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ from core.inference.estimate import Estimate, Sandwich
 from core.inference.looks import Columns
 from core.inference.sandwich import infer
 from core.inference.settings import Inference
-from core.methods.base import AbstractSettings
-from core.methods.registry import METHODS
+from core.methods.base import Plan, Spec
+from core.methods.registry import METHODS, plan_of
 from core.oracle import Oracle, Release, Status
 
 Iterate = Callable[..., Any]
-"""A method's `iterate(settings, oracle, ...)`: an estimate with its status, or a release where it estimates nothing."""
+"""A method's `iterate(plan, oracle, ...)`: an estimate with its status, or a release where it estimates nothing."""
 
 
 @dataclass(frozen=True)
@@ -30,36 +30,36 @@ class Fitted:
     sandwich: Sandwich | None
 
 
-def iterate_of(method: type[AbstractSettings]) -> Iterate:
-    """Return what runs a method: `iterate` of the module `fit` beside its settings.
+def iterate_of(method: type[Spec]) -> Iterate:
+    """Return what runs a method: `iterate` of the module `fit` beside its spec.
 
     Raises:
-        TypeError: there is no such module or function, or it takes other arguments than the settings say.
+        TypeError: there is no such module or function, or it takes other arguments than the spec says.
     """
     package = method.__module__.rpartition(".")[0]
-    expected = ["settings", "oracle", *method.given]
+    expected = ["plan", "oracle", *method.given]
     try:
         found: Iterate = import_module(f"{package}.fit").iterate
     except (ModuleNotFoundError, AttributeError) as error:
         raise TypeError(f"{method.__name__}: {package}.fit has no iterate({', '.join(expected)})") from error
     taken = list(signature(found).parameters)
     if taken != expected:
-        raise TypeError(f"{method.__name__}: {package}.fit.iterate takes {taken}; its settings say {expected}")
+        raise TypeError(f"{method.__name__}: {package}.fit.iterate takes {taken}; its spec says {expected}")
     return found
 
 
-ITERATES: Final[Mapping[type[AbstractSettings], Iterate]] = MappingProxyType(
-    {method: iterate_of(method) for method in METHODS}
+ITERATES: Final[Mapping[type[Plan], Iterate]] = MappingProxyType(
+    {plan_of(method): iterate_of(method) for method in METHODS}
 )
 
 
 def iterate(
-    settings: AbstractSettings, oracle: Oracle, points: Tensor | None = None, looked: Columns | None = None
+    plan: Plan, oracle: Oracle, points: Tensor | None = None, looked: Columns | None = None
 ) -> tuple[Estimate, Status]:
-    """Run the method that these filled settings name and leave the oracle open.
+    """Run the method of this plan and leave the oracle open.
 
     Args:
-        settings: the method's, nothing open.
+        plan: the method's.
         oracle: the only way to the records.
         points: released before, shape (K, p), float64, encoded units; None for methods that are about none.
         looked: where columns lie, of a description that the job names; None: it names none.
@@ -67,27 +67,27 @@ def iterate(
     Raises:
         Diverged: the last step left the public radius; decided from noised values only.
     """
-    ensure(settings.estimates, "a description estimates nothing; see `core.methods.describe.fit`")
-    ensure(points is not None or "points" not in settings.given, "a job of this kind is about released models")
+    ensure(plan.estimates, "a description estimates nothing; see `core.methods.describe.fit`")
+    ensure(points is not None or "points" not in plan.given, "a job of this kind is about released models")
     beside = {"points": points, "looked": looked}
-    # Tests subclass settings, and only registered classes have an entry.
-    run = next(ITERATES[kind] for kind in type(settings).__mro__ if kind in ITERATES)
-    ended: tuple[Estimate, Status] = run(settings, oracle, *(beside[name] for name in settings.given))
+    # Tests subclass plans, and only registered classes have an entry.
+    run = next(ITERATES[kind] for kind in type(plan).__mro__ if kind in ITERATES)
+    ended: tuple[Estimate, Status] = run(plan, oracle, *(beside[name] for name in plan.given))
     return ended
 
 
-def fit(settings: AbstractSettings, oracle: Oracle, points: Tensor | None = None) -> Release[Estimate]:
+def fit(plan: Plan, oracle: Oracle, points: Tensor | None = None) -> Release[Estimate]:
     """Run a method and close the oracle; arguments as `iterate`.
 
     Raises:
         Diverged: as `iterate`.
     """
-    estimate, status = iterate(settings, oracle, points)
+    estimate, status = iterate(plan, oracle, points)
     return oracle.release(estimate, status)
 
 
 def fit_and_infer(
-    settings: AbstractSettings,
+    plan: Plan,
     inference: Inference,
     oracle: Oracle,
     shifts: Tensor | None = None,
@@ -97,7 +97,7 @@ def fit_and_infer(
     """Run a method, ask for the two matrices of its intervals where wanted, and close the oracle.
 
     Args:
-        settings: the method's, nothing open.
+        plan: the method's.
         inference: the requested intervals, nothing open.
         oracle: the only way to the records.
         shifts: directions that move many coefficients together; see `infer`.
@@ -107,8 +107,8 @@ def fit_and_infer(
     Raises:
         Diverged: as `iterate`; nothing is asked for the intervals then.
     """
-    estimate, status = iterate(settings, oracle, points, looked)
-    if settings.has_covariance:
+    estimate, status = iterate(plan, oracle, points, looked)
+    if plan.has_covariance:
         sandwich = estimate.sandwich if inference.intervals else None
     else:
         sandwich = infer(inference, estimate, oracle, shifts) if inference.intervals else None

@@ -1,6 +1,6 @@
 """Start, early stop and end of every optimizer, decided from public or noised values alone."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -14,6 +14,8 @@ from core.privacy.arithmetic import AnyStart
 
 if TYPE_CHECKING:
     from core.privacy.facts import Facts
+
+S = TypeVar("S", bound=NamedTuple)
 
 
 def starting_point(start: AnyStart | None, oracle: Oracle) -> Tensor:
@@ -50,6 +52,25 @@ def begun(start: AnyStart | None, oracle: Oracle, initial: dict[str, Tensor]) ->
     if start == "random" and state is initial:
         oracle.keep(state, 0)
     return state
+
+
+def resumed(start: AnyStart | None, oracle: Oracle, initial: S) -> S:
+    """Return the state to continue from: the one that an earlier attempt kept, or the initial one.
+
+    Draws are not repeated after a loss. Their result is therefore kept before the first question, so that answers which
+    a later attempt recalls belong to this start.
+
+    Args:
+        start: as the plan says.
+        oracle: of the run.
+        initial: a method's state, a named tuple of tensors, before the first question.
+    """
+    given = initial._asdict()
+    state = oracle.resume(given)
+    # `resume` returns the very same object where no attempt kept a state.
+    if start == "random" and state is given:
+        oracle.keep(state, 0)
+    return initial._replace(**state)
 
 
 def settled(slope: Answer, multiple: float) -> Tensor:

@@ -1,15 +1,14 @@
-"""The registry: one closed union of every method's settings. A new method adds its line to the union."""
+"""The registry of methods. A new method adds one line to `METHODS`; one that lacks a part is refused by name."""
 
 from collections.abc import Iterable
 from functools import cache
 from pkgutil import walk_packages
-from typing import Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, Final, Union, get_type_hints
 
 from pydantic import Field, TypeAdapter
 
 import core.methods
-from core.inference.wording import CITED
-from core.methods.base import AbstractSettings
+from core.methods.base import Plan, Spec
 from core.methods.clipped.clipped_sgd.spec import ClippedSgd
 from core.methods.clipped.one_pass.spec import CertifiedClippedSgd
 from core.methods.describe.spec import Describe
@@ -26,32 +25,45 @@ from core.methods.second_order.perturbed_spider.spec import PerturbedSpider
 from core.methods.selection.select_model.spec import SelectModel
 from core.privacy.facts import Frozen
 
-AnySettings = Annotated[
-    NoisyGradientDescent
-    | NoisyNewton
-    | SufficientStatistics
-    | KlSpider
-    | ProximalPoint
-    | AdaptiveGradientDescent
-    | ClippedSgd
-    | CertifiedClippedSgd
-    | GaussPsgd
-    | PerturbedSpider
-    | Certify
-    | SelectModel
-    | WhitenedNewton
-    | Describe,
-    Field(discriminator="kind"),
-]
-SETTINGS: TypeAdapter[AnySettings] = TypeAdapter(AnySettings)
-WithIntervals = NoisyGradientDescent | NoisyNewton
-"""The methods that offer intervals, for which widths are predicted."""
-# Annotated's first argument is the union.
-METHODS: tuple[type[AbstractSettings], ...] = get_args(get_args(AnySettings)[0])
-"""In the order of the union, which is the order in which they are listed."""
+METHODS: Final[tuple[type[Spec], ...]] = (
+    NoisyGradientDescent,
+    NoisyNewton,
+    SufficientStatistics,
+    KlSpider,
+    ProximalPoint,
+    AdaptiveGradientDescent,
+    ClippedSgd,
+    CertifiedClippedSgd,
+    GaussPsgd,
+    PerturbedSpider,
+    Certify,
+    SelectModel,
+    WhitenedNewton,
+    Describe,
+)
+"""Each method's spec, in the order in which methods are listed."""
 
 
-def check_registered(methods: Iterable[type[AbstractSettings]]) -> None:
+def plan_of(method: type[Spec]) -> type[Plan]:
+    """Return the class of a method's plans: the declared return type of its `plan`.
+
+    Raises:
+        TypeError: `plan` declares no class of plans.
+    """
+    if issubclass(method, Plan):
+        return method
+    found = get_type_hints(method.plan).get("return")
+    if not isinstance(found, type) or not issubclass(found, Plan) or not issubclass(found, method):
+        raise TypeError(f"{method.__name__}.plan returns no subclass of {method.__name__} and Plan")
+    return found
+
+
+def _has(method: type[Spec], name: str) -> bool:
+    """Tell whether a spec has a field, property or constant of this name."""
+    return name in method.model_fields or hasattr(method, name)
+
+
+def check_registered(methods: Iterable[type[Spec]]) -> None:
     """Refuse a method without one of its parts, and a package of a method that the union leaves out.
 
     Raises:
@@ -61,18 +73,31 @@ def check_registered(methods: Iterable[type[AbstractSettings]]) -> None:
     for method in found:
         if method.__abstractmethods__:
             raise TypeError(f"{method.__name__} lacks {', '.join(sorted(method.__abstractmethods__))}")
+        plan = plan_of(method)
+        if plan.__abstractmethods__:
+            raise TypeError(f"{plan.__name__} lacks {', '.join(sorted(plan.__abstractmethods__))}")
+        unnamed = [name for name in ("kind", "start", "steps", "mu", "cited") if not _has(method, name)]
+        if unnamed:
+            raise TypeError(f"{method.__name__} lacks {', '.join(unnamed)}")
         if method.card().kind != method.model_fields["kind"].default:
             raise TypeError(f"{method.__name__}: its card and its settings name different kinds")
-        if method.estimates and method.card().kind not in CITED:
-            raise TypeError(f"{method.card().kind}: core.inference.wording cites nobody for it, nor says it is our own")
     specs = {one.name for one in walk_packages(core.methods.__path__, "core.methods.") if one.name.endswith(".spec")}
     missing = specs - {method.__module__ for method in found}
     if missing:
-        raise TypeError(f"{', '.join(sorted(missing))}: settings that AnySettings leaves out")
+        raise TypeError(f"{', '.join(sorted(missing))}: a spec that METHODS leaves out")
 
 
 # At import, before any job could name a method that lacks a part.
 check_registered(METHODS)
+
+if TYPE_CHECKING:
+    AnySpec = Spec
+    AnyPlan = Plan
+else:
+    AnySpec = Annotated[Union[METHODS], Field(discriminator="kind")]  # noqa: UP007 - made of a tuple
+    AnyPlan = Annotated[Union[tuple(map(plan_of, METHODS))], Field(discriminator="kind")]  # noqa: UP007 - as above
+SPECS: Final[TypeAdapter[AnySpec]] = TypeAdapter(AnySpec)
+PLANS: Final[TypeAdapter[AnyPlan]] = TypeAdapter(AnyPlan)
 
 
 @cache
@@ -94,7 +119,13 @@ class MethodSource(Frozen):
 
 
 @cache
+def method_of(kind: str) -> type[Spec]:
+    """Return a method's spec by its kind."""
+    return next(method for method in METHODS if method.card().kind == kind)
+
+
+@cache
 def source_of(kind: str) -> MethodSource:
     """Return a method's name and source, by its kind."""
-    card = next(card for card in (method.card() for method in METHODS) if card.kind == kind)
+    card = method_of(kind).card()
     return MethodSource(kind=card.kind, title=card.title, source=card.paper)

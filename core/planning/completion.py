@@ -5,9 +5,7 @@ from typing import NamedTuple
 
 from core.base.errors import contradiction
 from core.inference.settings import Inference, Shares
-from core.methods.m_estimation.noisy_newton.shapes import planned_shape
-from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
-from core.methods.registry import AnySettings
+from core.methods.registry import AnyPlan, AnySpec
 from core.privacy.arithmetic import (
     LARGEST_FLOOR_PART,
     SLACK,
@@ -18,8 +16,6 @@ from core.privacy.arithmetic import (
 )
 from core.privacy.facts import Facts
 
-PLANNED_SHARES = Shares(estimate=0.85, curvature=0.08, score=0.07)
-"""Of methods without a plan of their own for the matrices."""
 CURVATURE_FLOOR_MULTIPLE = 0.9
 SCORE_FLOOR = 1e-4
 
@@ -27,11 +23,11 @@ SCORE_FLOOR = 1e-4
 class Completed(NamedTuple):
     """Nothing left open in either."""
 
-    optimizer: AnySettings
+    optimizer: AnyPlan
     inference: Inference
 
 
-def complete(optimizer: AnySettings, inference: Inference, mu: float, facts: Facts) -> Completed:
+def complete(optimizer: AnySpec, inference: Inference, mu: float, facts: Facts) -> Completed:
     """Fill what is open in both, for a job worth `mu`.
 
     Args:
@@ -52,30 +48,21 @@ def complete(optimizer: AnySettings, inference: Inference, mu: float, facts: Fac
     return Completed(filled, _with_floors(inference, filled, facts))
 
 
-def _alone(optimizer: AnySettings, mu: float, facts: Facts) -> AnySettings:
+def _alone(optimizer: AnySpec, mu: float, facts: Facts) -> AnyPlan:
     """Return a method that asks for nothing after it, filled; it takes all of a job's mu unless it says less."""
     if optimizer.mu is not None and optimizer.mu > mu * (1 + 10 * SLACK):
         raise contradiction("/optimizer/mu", "is more than the job's total; lower it or leave it out")
     return optimizer.plan(facts, mu)
 
 
-def planned_shares(optimizer: AnySettings, mu: float, facts: Facts) -> Shares:
-    """Return the shares planned where nothing is said of them."""
-    if not isinstance(optimizer, NoisyNewton) or optimizer.memory == 0:
-        return PLANNED_SHARES
-    shape = planned_shape(facts, mu)
-    estimate = 1 - shape.final_part - shape.score_part
-    return Shares(estimate=estimate, curvature=shape.final_part, score=shape.score_part)
-
-
-def _divided(inference: Inference, mu: float, optimizer: AnySettings, facts: Facts) -> tuple[Inference, float]:
+def _divided(inference: Inference, mu: float, optimizer: AnySpec, facts: Facts) -> tuple[Inference, float]:
     """Fill the division of mu^2 and return it with the estimate's own mu."""
     if not inference.intervals:
         estimate_mu = optimizer.mu if optimizer.mu is not None else mu
         if estimate_mu > mu * (1 + SLACK):
             raise contradiction("/optimizer/mu", "is more than the job's total; lower it or leave it out")
         return inference, estimate_mu
-    shares, default = inference.shares, planned_shares(optimizer, mu, facts)
+    shares, default = inference.shares, optimizer.planned_shares(facts, mu)
     assert not isinstance(shares, str), "chosen before"
     if shares is None and optimizer.mu is not None:
         rest = 1 - (optimizer.mu / mu) ** 2
@@ -100,7 +87,7 @@ def _divided(inference: Inference, mu: float, optimizer: AnySettings, facts: Fac
     return fill(inference, shares=shares, **sigmas), estimate_mu
 
 
-def _check_optimizer(optimizer: AnySettings, facts: Facts, estimate_mu: float, inference: Inference) -> None:
+def _check_optimizer(optimizer: AnyPlan, facts: Facts, estimate_mu: float, inference: Inference) -> None:
     """Refuse settings that contradict the rest of the job."""
     optimizer.check(inference)
     assert optimizer.start is not None, "planned"
@@ -112,7 +99,7 @@ def _check_optimizer(optimizer: AnySettings, facts: Facts, estimate_mu: float, i
     assert isclose(optimizer.mu, estimate_mu, rel_tol=10 * SLACK), "the estimate spends its share"
 
 
-def _with_floors(inference: Inference, optimizer: AnySettings, facts: Facts) -> Inference:
+def _with_floors(inference: Inference, optimizer: AnyPlan, facts: Facts) -> Inference:
     """Fill the floors of both matrices of the sandwich from the noise they will have."""
     if not inference.intervals:
         return inference

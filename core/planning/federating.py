@@ -15,10 +15,10 @@ from typing import Final
 from core.base.errors import FieldError, Invalid, Refusal
 from core.data.columns import Column, Unit, plain
 from core.methods.base import Bound
-from core.methods.registry import AnySettings
+from core.methods.registry import AnySpec
 from core.models.design import Design
 from core.models.kinds import PhaseRetrievalModel
-from core.planning.job import JobSpec
+from core.planning.job import JobSpec, PlannedSpec
 from core.planning.planner import PlannedJob, plan_job
 from core.privacy.budget import Terms
 from core.privacy.facts import Adjacency
@@ -42,7 +42,7 @@ class PublicSite:
 class PlannedFederation:
     """A federated job with nothing open."""
 
-    spec: JobSpec
+    spec: PlannedSpec
     """The job as it is shown and can be asked for again: filled, with the batches of the client with fewest units."""
     clients: tuple[PlannedJob, ...]
     """By place, each a job on its own dataset; planning one of them again changes nothing."""
@@ -170,7 +170,7 @@ def _counted(spec: JobSpec, clients: int) -> JobSpec:
     return _with(spec, spec.optimizer.model_copy(update={"sites": clients}))
 
 
-def _shared(spec: JobSpec, clients: Sequence[PublicSite], leading: int) -> AnySettings:
+def _shared(spec: JobSpec, clients: Sequence[PublicSite], leading: int) -> AnySpec:
     """Return the settings that all clients have, with the batches of the client that leads."""
     alone = _alone(spec, clients, leading).spec.optimizer
     sized = ({"steps": alone.steps} if "steps" in type(alone).model_fields else {}) | _own(alone)
@@ -184,24 +184,24 @@ def _shared(spec: JobSpec, clients: Sequence[PublicSite], leading: int) -> AnySe
     return _alone(_with(spec, spec.optimizer.model_copy(update=given)), clients, leading).spec.optimizer
 
 
-def _noise_field(settings: AnySettings) -> str:
+def _noise_field(settings: AnySpec) -> str:
     """Return the name of the field that says how much noise there is: a multiplier, or what it is worth."""
     return "sigma" if "sigma" in type(settings).model_fields else "mu"
 
 
-def _noise(settings: AnySettings) -> float:
+def _noise(settings: AnySpec) -> float:
     """Return what that field holds once it is filled."""
     value: float = getattr(settings, _noise_field(settings))
     return value
 
 
-def _own(settings: AnySettings) -> dict[str, int]:
+def _own(settings: AnySpec) -> dict[str, int]:
     """Return the sizes that differ between clients, where they are filled."""
     found = {name: getattr(settings, name, None) for name in settings.per_client}
     return {name: size for name, size in found.items() if size is not None}
 
 
-def _proportional(settings: AnySettings, clients: Sequence[PublicSite], leading: int, place: int) -> AnySettings:
+def _proportional(settings: AnySpec, clients: Sequence[PublicSite], leading: int, place: int) -> AnySpec:
     """Return the settings of one client: the leader's, with sizes in proportion to its units, rounded down."""
     # A small site's part may round down to nothing.
     sizes = {
@@ -210,7 +210,7 @@ def _proportional(settings: AnySettings, clients: Sequence[PublicSite], leading:
     return settings.model_copy(update=sizes)
 
 
-def _with(spec: JobSpec, settings: AnySettings) -> JobSpec:
+def _with(spec: JobSpec, settings: AnySpec) -> JobSpec:
     return spec.model_copy(update={"optimizer": settings})
 
 
@@ -242,7 +242,7 @@ def _named(client: PublicSite, place: int) -> Iterator[None]:
         ) from refusal
 
 
-def _shown(spec: JobSpec, leader: PlannedJob) -> JobSpec:
+def _shown(spec: JobSpec, leader: PlannedJob) -> PlannedSpec:
     """Return the job as the client that leads has it, which is how it was asked for where its batch was given."""
     return leader.spec.model_copy(update={"dataset": None, "federation": spec.federation})
 

@@ -17,21 +17,19 @@ from scipy.special import ndtr, ndtri
 
 from core.base.errors import FieldError, Invalid
 from core.data.columns import ArrayColumn, Coded, Column
+from core.inference.checks import ForeseenFlag
 from core.losses.losses import Clip
-from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
+from core.models.assumed import Assumed
 from core.models.description import DescriptionModel
 from core.models.kinds import NetworkModel
 from core.models.modelling import encoded_loss
-from core.planning.assumed import Assumed
+from core.models.outlook import Outlook, make_outlook
+from core.models.reference import sampling_of
 from core.planning.job import JobSpec
 from core.planning.planner import PlannedJob, plan_job
-from core.planning.predicted_covariance import Outlook
-from core.planning.prediction import MOST_COEFFICIENTS, PredictedWidth, make_outlook, predict
-from core.planning.reference import sampling_of
+from core.planning.prediction import MOST_COEFFICIENTS, PredictedWidth, predict
 from core.planning.width_ranges import (
-    ForeseenFlag,
     RangedWidth,
-    foreseen_flags,
     informative,
     outcome_of,
     ranged,
@@ -247,16 +245,12 @@ def forecast(asker: Asker, planned: PlannedJob) -> Forecast | None:
 def _checked(asker: Asker, planned: PlannedJob) -> tuple[bool, tuple[ForeseenFlag, ...]]:
     """Say whether the intervals will be worth having in any case, and with which flags a job may end."""
     optimizer, model, outlook = planned.spec.optimizer, planned.spec.model, asker.outlook(planned)
-    if (
-        not isinstance(optimizer, WhitenedNewton)
-        or outlook is None
-        or isinstance(model, NetworkModel | DescriptionModel)
-    ):
+    if outlook is None or isinstance(model, NetworkModel | DescriptionModel):
         return False, ()
     loss = encoded_loss(model, planned.design)
     outcome = outcome_of(outlook, planned.design, loss, asker.assumed(planned))
     facts = asker.facts(planned)
-    return informative(outcome, facts, optimizer), foreseen_flags(outcome, facts, optimizer)
+    return informative(outcome, facts, optimizer), optimizer.foreseen_flags(outcome, facts)
 
 
 def smallest_mu(asker: Asker, good: Callable[[tuple[PredictedWidth, ...]], bool]) -> float | None:

@@ -13,9 +13,9 @@ from pydantic import (
 
 from core.base.patterns import Pattern, identifier
 from core.inference.settings import Inference
-from core.methods.registry import AnySettings, default_method
+from core.methods.registry import AnyPlan, AnySpec, default_method
+from core.models.assumed import Assumed
 from core.models.kinds import AnyModel
-from core.planning.assumed import Assumed
 from core.planning.federation import DatasetId, Federation
 from core.privacy.amounts import PrivacyTarget, write_share
 from core.privacy.facts import Frozen
@@ -71,19 +71,6 @@ def _method_may_be_left_out(schema: dict[str, Any]) -> None:
     schema["required"] = [name for name in schema["required"] if name != "optimizer"]
 
 
-def present_names(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a stored job's settings under the names that requests have: 0.1.0 said `percent`, `clients` and `pace`."""
-    privacy, optimizer = dict(stored["privacy"]), dict(stored["optimizer"])
-    if "percent" in privacy:
-        privacy["budget_share"] = write_share(Decimal(privacy.pop("percent")))
-    if "clients" in optimizer:
-        optimizer["sites"] = optimizer.pop("clients")
-    if "pace" in optimizer:
-        present = "round_schedule" if optimizer["kind"] == "proximal_point" else "learning_rate_schedule"
-        optimizer[present] = optimizer.pop("pace")
-    return {**stored, "privacy": privacy, "optimizer": optimizer}
-
-
 class JobSpec(Frozen):
     """Content of a job."""
 
@@ -100,7 +87,7 @@ class JobSpec(Frozen):
         max_length=MOST_MODELS,
         description="released models that the job is about, for methods that take some",
     )
-    optimizer: AnySettings = Field(
+    optimizer: AnySpec = Field(
         description="the method with what is set of it; left out for a logistic, linear or poisson model: "
         "whitened_newton, planned"
     )
@@ -134,3 +121,27 @@ class JobSpec(Frozen):
         if self.dataset is not None and self.federation is not None:
             raise ValueError("a job has a dataset or a federation, not both")
         return self
+
+
+class PlannedSpec(JobSpec):
+    """A job with nothing open: stored as it is, and all that a trainer follows."""
+
+    optimizer: AnyPlan
+
+    @classmethod
+    def read(cls, stored: Mapping[str, Any]) -> Self:
+        """Return a stored job; one of 0.1.0 says `percent`, `clients` and `pace`, and is read under today's names."""
+        return cls.model_validate(present_names(stored))
+
+
+def present_names(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a stored job's settings under the names that requests have: 0.1.0 said `percent`, `clients` and `pace`."""
+    privacy, optimizer = dict(stored["privacy"]), dict(stored["optimizer"])
+    if "percent" in privacy:
+        privacy["budget_share"] = write_share(Decimal(privacy.pop("percent")))
+    if "clients" in optimizer:
+        optimizer["sites"] = optimizer.pop("clients")
+    if "pace" in optimizer:
+        present = "round_schedule" if optimizer["kind"] == "proximal_point" else "learning_rate_schedule"
+        optimizer[present] = optimizer.pop("pace")
+    return {**stored, "privacy": privacy, "optimizer": optimizer}

@@ -7,23 +7,22 @@ from math import ceil, log2
 
 from core.base.errors import contradiction
 from core.data.columns import Column
-from core.inference.settings import Inference
 from core.methods.base import Bound, Request
 from core.methods.kl.repeats import Repeats
-from core.methods.registry import AnySettings
 from core.models.description import DescriptionModel
 from core.models.design import Design, make_design
 from core.models.kinds import AnyModel, LinearModel, NetworkModel, RegressionModel
 from core.models.modelling import fill_model, make_facts
+from core.models.reference import check_assumed
 from core.planning.choices import choose
-from core.planning.completion import complete
+from core.planning.completion import Completed, complete
 from core.planning.describing import (
     described,
     description_design,
     description_facts,
     refuse_for_descriptions,
 )
-from core.planning.job import JobSpec, Resources
+from core.planning.job import JobSpec, PlannedSpec, Resources
 from core.planning.networks import (
     clip_of,
     fill_network,
@@ -31,7 +30,6 @@ from core.planning.networks import (
     refuse_for_networks,
     refuse_wide_draws,
 )
-from core.planning.reference import check_assumed
 from core.planning.refusals import refuse_unbounded
 from core.privacy.arithmetic import fill
 from core.privacy.budget import Terms
@@ -58,7 +56,7 @@ SMALLEST_BOUND, LARGEST_BOUND = 2.0**-100, 2.0**100
 class PlannedJob(Frozen):
     """A job with nothing open, and everything that follows from it before a record is read."""
 
-    spec: JobSpec
+    spec: PlannedSpec
     design: Design
     facts: Facts
     schedule: tuple[Event, ...]
@@ -75,7 +73,7 @@ class PlannedJob(Frozen):
         """The most that it may draw of noise and samples, in the units of `core.privacy.draws`."""
         optimizer, facts = self.spec.optimizer, self.facts
         points = max(1, len(self.spec.models))
-        widest = max(question.draws(facts.dimension, points) for question in optimizer.asked())
+        widest = max(question.draws(facts.dimension, points) for question in optimizer.questions())
         sampling = optimizer.sampling(facts)
         sampled = SAMPLE_DRAWS if isinstance(sampling, PoissonSampling) else 0
         once = optimizer.most_asked(facts) * (widest + sampled)
@@ -127,24 +125,39 @@ def plan_job(spec: JobSpec, *, columns: Sequence[Column], units: int, adjacency:
     # Exactly one currency is given: the field that a refusal names.
     target = next(iter(spec.privacy.model_dump(exclude_none=True)))
     pointer = f"/privacy/{target}" if spec.optimizer.mu is None else "/optimizer/mu"
-    check_lattice(optimizer.asked(), facts, pointer)
+    check_lattice(optimizer.questions(), facts, pointer)
     matrices = () if optimizer.has_covariance else inference.questions()
     check_lattice(matrices, facts, f"/privacy/{target}" if spec.inference.shares is None else "/inference/shares")
     sampling, payments = optimizer.sampling(facts), chunks(optimizer.schedule(facts))
     skipped = isinstance(sampling, StreamSampling) and sampling.skips(len(payments))  # what is lost is never read again
-    filled = spec.model_copy(
-        update={
-            "model": model,
-            "optimizer": optimizer,
-            "inference": inference,
-            "resources": _planned_resources(spec.resources),
-            # Assumptions serve predictions and plans, never a fit.
-            "assume": None,
-            "retry_allowance": 0 if skipped else spec.retry_allowance,
-        }
-    )
-    schedule = (*payments, *(question.event() for question in matrices))
-    return PlannedJob(spec=filled, design=design, facts=facts, schedule=schedule, bound=optimizer.bound(facts))
+    closed = {
+        "model": model,
+        "optimizer": optimizer,
+        "inference": inference,
+        "resources": _planned_resources(spec.resources),
+        # Assumptions serve predictions and plans, never a fit.
+        "assume": None,
+        "retry_allowance": 0 if skipped else spec.retry_allowance,
+    }
+    filled = PlannedSpec.model_construct(spec.model_fields_set | closed.keys(), **{**vars(spec), **closed})
+    return _priced(filled, design, facts)
+
+
+def read_planned(spec: PlannedSpec, *, columns: Sequence[Column], units: int, adjacency: Adjacency) -> PlannedJob:
+    """Return what follows from a stored job, in which nothing is open; arguments as of `plan_job`.
+
+    Raises:
+        Invalid: the columns are not those that the job was planned for.
+    """
+    design, _, facts = describe(spec, columns=columns, units=units, adjacency=adjacency)
+    return _priced(spec, design, facts)
+
+
+def _priced(spec: PlannedSpec, design: Design, facts: Facts) -> PlannedJob:
+    """Put beside a planned job what it draws and promises."""
+    matrices = () if spec.optimizer.has_covariance else spec.inference.questions()
+    schedule = (*chunks(spec.optimizer.schedule(facts)), *(question.event() for question in matrices))
+    return PlannedJob(spec=spec, design=design, facts=facts, schedule=schedule, bound=spec.optimizer.bound(facts))
 
 
 def _check_models(spec: JobSpec) -> None:
@@ -168,9 +181,7 @@ def _asked(spec: JobSpec) -> Request:
     return Request(spec.model, spec.inference, len(spec.models), spec.resources.processes)
 
 
-def _completed(
-    spec: JobSpec, design: Design, model: RegressionModel, facts: Facts, mu: float, fits: Fits
-) -> tuple[AnySettings, Inference]:
+def _completed(spec: JobSpec, design: Design, model: RegressionModel, facts: Facts, mu: float, fits: Fits) -> Completed:
     """Return a regression's settings and inference with nothing open.
 
     Raises:
@@ -183,10 +194,11 @@ def _completed(
     asked = steady.calibrated(facts, fits)
     radius = HUBER_RADIUS if isinstance(model, LinearModel) else LOGISTIC_RADIUS
     inference = fill(spec.inference, plausible_radius=radius)
-    optimizer, inference = choose(asked, inference, mu, facts, (design, model, spec.assume))
-    if not inference.intervals:
-        inference = inference.model_copy(update={"plausible_radius": spec.inference.plausible_radius})
-    return optimizer, inference
+    found = choose(asked, inference, mu, facts, (design, model, spec.assume))
+    if found.inference.intervals:
+        return found
+    kept = found.inference.model_copy(update={"plausible_radius": spec.inference.plausible_radius})
+    return found._replace(inference=kept)
 
 
 def describe(

@@ -5,21 +5,16 @@ are those of no loss, so that no Hessian belongs to them. Hessians of losses tha
 positive semidefinite, which the answers to questions about them, and the covariance made of them, rest on.
 """
 
-from typing import Final
-
 from core.base.errors import FieldError, Invalid
 from core.inference.settings import Inference
 from core.losses.losses import Clip, Mallows
 from core.losses.nonconvex import Brier
-from core.methods.registry import AnySettings
+from core.methods.registry import METHODS, AnySpec
 from core.models.kinds import LinearModel, LogisticModel, PhaseRetrievalModel, RegressionModel
 from core.privacy.facts import Facts
 
-WITH_TERMS: Final = frozenset({"whitened_newton", "noisy_newton", "noisy_gd"})
-"""Methods that take sampling weights, and an offset in a log or logit link."""
 
-
-def refuse_unbounded(optimizer: AnySettings, inference: Inference, model: RegressionModel, facts: Facts) -> None:
+def refuse_unbounded(optimizer: AnySpec, inference: Inference, model: RegressionModel, facts: Facts) -> None:
     """Refuse questions that the model has no bound for.
 
     Raises:
@@ -55,29 +50,30 @@ def refuse_unbounded(optimizer: AnySettings, inference: Inference, model: Regres
         _refuse_saddle(optimizer)
 
 
-def _no_terms(optimizer: AnySettings, model: RegressionModel) -> list[FieldError]:
+def _no_terms(optimizer: AnySpec, model: RegressionModel) -> list[FieldError]:
     """Return why a method or a loss cannot have an offset in a log or logit link, or sampling weights."""
     given = [name for name in ("offset", "exposure", "sampling_weights") if getattr(model, name, None) is not None]
     errors = []
     for name in given:
         if isinstance(model, LinearModel) and name == "offset":
             continue  # it is taken from the target, before any method sees it
-        if optimizer.kind not in WITH_TERMS:
-            detail = f"{optimizer.kind} does not offer it: take {', '.join(sorted(WITH_TERMS))}"
+        if not optimizer.takes_terms:
+            offered = ", ".join(sorted(method.card().kind for method in METHODS if method.takes_terms))
+            detail = f"{optimizer.kind} does not offer it: take {offered}"
             errors.append(FieldError(f"/model/{name}", detail))
         elif name != "sampling_weights" and isinstance(model, LogisticModel) and isinstance(model.loss, Brier):
             errors.append(FieldError(f"/model/{name}", "is for the logistic loss: leave it or /model/loss out"))
     return errors
 
 
-def _refuse_saddle(optimizer: AnySettings) -> None:
+def _refuse_saddle(optimizer: AnySpec) -> None:
     """Refuse a start where every record's gradient is zero."""
     if optimizer.start == "zeros" or not any(optimizer.start or ()):
         detail = "is where a square has no slope, so that no method would leave it: give random, or numbers"
         raise Invalid(f"/optimizer/start {detail}.", FieldError("/optimizer/start", detail))
 
 
-def _not_convex(optimizer: AnySettings, inference: Inference) -> list[FieldError]:
+def _not_convex(optimizer: AnySpec, inference: Inference) -> list[FieldError]:
     """Return what is wrong with a job whose loss is not convex."""
     errors = []
     if optimizer.inverts_hessians:
@@ -89,7 +85,7 @@ def _not_convex(optimizer: AnySettings, inference: Inference) -> list[FieldError
     return errors
 
 
-def _refuse_start(optimizer: AnySettings, facts: Facts) -> None:
+def _refuse_start(optimizer: AnySpec, facts: Facts) -> None:
     """Refuse a start whose scale is none."""
     if facts.scale is None or optimizer.start is None or isinstance(optimizer.start, str):
         return

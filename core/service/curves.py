@@ -7,6 +7,7 @@ from statistics import fmean
 from typing import Final
 
 from core.base.errors import Invalid
+from core.data.datasets import Declaration
 from core.ledger.accounts import Balance
 from core.planning.forecast import LEAST_MU, MOST_MU, Asker
 from core.planning.job import JobSpec
@@ -15,7 +16,7 @@ from core.planning.width_ranges import RangedWidth
 from core.privacy.amounts import format_figure
 from core.service.budgets import cost_figures, has_room
 from core.service.context import Caller, Context
-from core.service.estimates import most_reserved, quote
+from core.service.quotes import appraise, most_reserved
 from farthing.schemas.curves import CurvePointView, CurveView
 
 FACTORS: Final = tuple(2 ** (step / 2) for step in range(-4, 5))
@@ -23,25 +24,22 @@ FACTORS: Final = tuple(2 ** (step / 2) for step in range(-4, 5))
 _ASKED: Final = 1.0
 
 
-def get(context: Context, caller: Caller, spec: JobSpec) -> CurveView:
+def get(context: Context, caller: Caller, spec: JobSpec, declaration: Declaration | None = None) -> CurveView:
     """Return a job's predicted widths at targets around its own; nothing is reserved and no record is read.
 
     Raises:
         NotFound: the dataset does not exist for the caller.
         Conflict: the dataset has no records to read.
-        Invalid: the job does not fit the dataset.
+        Invalid: the job does not fit the dataset or the declaration.
     """
     with context.database.read() as session:
-        quoted = quote(session, context, caller, spec)
-    facts = quoted.planned.facts
-    asker = Asker(spec, quoted.columns, facts.units, facts.adjacency, quoted.account.terms)
-    accounts = [account for account in (quoted.account, quoted.grant) if account is not None]
-    inference = quoted.planned.spec.inference
+        appraisal = appraise(session, context, caller, spec, declaration)
+    inference = appraisal.planned.spec.inference
     points = [
-        _point(one, planned, accounts, mu=mu, asked=asked)
-        for mu, one, planned, asked in _planned(asker, quoted.planned)
+        _point(one, planned, appraisal.accounts, mu=mu, asked=asked)
+        for mu, one, planned, asked in _planned(appraisal.asker, appraisal.planned)
     ]
-    return CurveView(level=inference.level if inference.intervals else None, head=quoted.head, points=points)
+    return CurveView(level=inference.level if inference.intervals else None, head=appraisal.head, points=points)
 
 
 def _planned(asker: Asker, own: PlannedJob) -> Iterator[tuple[str, Asker, PlannedJob, bool]]:

@@ -28,7 +28,7 @@ from core.records.uploads import remove_partial
 from core.service import witnessing
 from core.service.budgets import budget_view
 from core.service.context import Caller, Context
-from core.service.estimates import COLUMNS
+from core.service.quotes import COLUMNS
 from core.service.scopes import viewer
 from core.service.views import BudgetView, DatasetView, rfc3339
 

@@ -1,12 +1,13 @@
 """Declarations of datasets: refused where no file could make them good, and held against the scope that they join."""
 
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any, Final
 
 from sqlalchemy.orm import Session
 
 from core.base.errors import FieldError, Forbidden, Invalid, KeyNotOwn, NotFound, NotOfferedYet
-from core.data.columns import UserColumn
+from core.data.columns import Column, UserColumn
 from core.data.datasets import Metadata
 from core.db.tables import Account, Scope
 from core.privacy.acceptance import refuse_large_delta
@@ -40,9 +41,7 @@ def parse(context: Context, caller: Caller, metadata: Metadata) -> None:
         raise Invalid("This statement is too short to give a reason.", FieldError("/distinct_because", fix))
     if isinstance(metadata.unit, UserColumn):
         raise NotOfferedYet("User-level units are not offered yet.", FieldError("/unit", 'use "record"'))
-    if len(metadata.columns) > context.settings.max_columns:
-        most = context.settings.max_columns
-        raise Invalid(f"A dataset has at most {most} columns.", FieldError("/columns", "declare fewer"))
+    refuse_many_columns(context, metadata.columns, "/columns")
     if metadata.scope is not None:
         with context.database.read() as session:
             joined(session, caller, metadata, metadata.rows)
@@ -51,6 +50,17 @@ def parse(context: Context, caller: Caller, metadata: Metadata) -> None:
             metadata.budget.plan(context.settings.max_rows)
         else:
             metadata.budget.terms(metadata.rows)
+
+
+def refuse_many_columns(context: Context, columns: Sequence[Column], pointer: str) -> None:
+    """Refuse more columns than a dataset may have here.
+
+    Raises:
+        Invalid: `pointer` names them.
+    """
+    most = context.settings.max_columns
+    if len(columns) > most:
+        raise Invalid(f"A dataset has at most {most} columns.", FieldError(pointer, "declare fewer"))
 
 
 def joined(session: Session, caller: Caller, metadata: Metadata, units: int | None) -> Scope:

@@ -30,8 +30,8 @@ from core.ledger.ledger import LockedAccounts
 from core.planning.job import JobSpec
 from core.service import federations, presenters, witnessing, workers
 from core.service.context import Caller, Context
-from core.service.estimates import PLANS, EstimatedJob, quote
 from core.service.federations import FederatedPlan
+from core.service.quotes import PLANS, EstimatedJob, quote
 from core.service.scopes import viewer
 from core.service.visibility import no_dataset, refuse_unready
 

@@ -82,7 +82,7 @@ class EstimateView(View):
     compute: Declared[dict[str, float]]
     """Work: multiplications, and bytes of all records."""
     head: Drawn[str | None]
-    """Of the ledger when it was priced; null of a federated job."""
+    """Of the ledger when it was priced; null of a federated job, and of data that are not uploaded yet."""
     sites: list[SiteEstimate] | None = None
     """Each site's price, by place; null of a job on one dataset."""
     prediction: Declared[Forecast | None] = None

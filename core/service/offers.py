@@ -17,7 +17,7 @@ from core.base.errors import Conflict, Refusal
 from core.data.columns import ArrayColumn, BinaryColumn, Column, IntegerColumn, NumberColumn
 from core.db import reads as queries
 from core.db.tables import Dataset, Scope
-from core.ledger.accounts import Balance, balance_of
+from core.ledger.accounts import Balance, balance_of, untouched
 from core.ledger.ledger import balance
 from core.planning.forecast import Asker
 from core.planning.job import JobSpec
@@ -27,8 +27,8 @@ from core.privacy.budget import Terms, percent_of
 from core.privacy.facts import Adjacency
 from core.service.budgets import estimated_cost, still_fit
 from core.service.context import Caller, Context
-from core.service.estimates import COLUMNS, most_reserved
 from core.service.job_views import EstimateCost
+from core.service.quotes import COLUMNS, most_reserved
 from core.service.visibility import find_dataset
 from farthing.schemas.offers import OffersView, OfferView
 
@@ -129,8 +129,7 @@ def _typical(dataset: Dataset, scope: Scope, terms: Terms) -> Iterator[Typical]:
     """Plan typical jobs on a dataset; those that cannot be planned for its columns are left out."""
     columns: list[Column] = COLUMNS.validate_python(dataset.columns)
     units = scope.units if dataset.rows is None else dataset.rows
-    nothing = (0,) * len(terms.orders)
-    empty = Balance(terms, nothing, nothing)
+    empty = untouched(terms)
     for words, body in requests(columns, Adjacency(scope.adjacency)):
         # A budget below all of these has one offer, of the whole of it.
         for epsilon in [one for one in EPSILONS if one <= terms.epsilon] or [terms.epsilon]:
@@ -150,7 +149,7 @@ def _typical(dataset: Dataset, scope: Scope, terms: Terms) -> Iterator[Typical]:
                 width_ratio=ratio,
                 cost=estimated_cost(planned.price, planned.schedule, times, empty, at_head=False),
                 reserved=reserved,
-                reserved_share=write_share(percent_of(terms, nothing, nothing, reserved)),
+                reserved_share=write_share(percent_of(terms, empty.spent, empty.reserved, reserved)),
             )
 
 

@@ -32,7 +32,7 @@ from core.inference.error_bound import Records
 from core.inference.hypotheses import Alternative
 from core.inference.network import AnyReleased, ReleasedNetwork, with_coefficients
 from core.inference.regions import Joint
-from core.methods.registry import source_of
+from core.methods.registry import method_of, source_of
 from core.service.context import Caller, Context
 from core.service.description_views import DescriptionView
 from core.service.guarantees import clients_guarantees
@@ -64,7 +64,10 @@ def _told(released: AnyReleased, levels: Levels) -> dict[str, Any]:
         return network_summary.summary(released)
     if isinstance(released, ReleasedDescription):
         return description_summary.summary(released, levels[0] if levels else None)
-    return results.summary(released, levels) | {"method": source_of(released.optimizer).model_dump()}
+    return results.summary(released, levels) | {
+        "method": source_of(released.optimizer).model_dump(),
+        "methods": wording.methods_paragraph(released, method_of(released.optimizer).cited),
+    }
 
 
 @dataclass(frozen=True)

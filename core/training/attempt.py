@@ -21,8 +21,8 @@ from core.inference.network import RELEASED, AnyReleased
 from core.jobs import jobs
 from core.ledger.claims import Claim
 from core.ledger.witness.trusting import mark_keys
-from core.planning.job import JobSpec, present_names
-from core.planning.planner import PlannedJob, plan_job
+from core.planning.job import PlannedSpec
+from core.planning.planner import PlannedJob, read_planned
 from core.queries.sums.sharded import ShardedProblem
 from core.records.weights import read_weights
 from core.training.device import make_sure_of_device, make_sure_of_memory, prepare_processor
@@ -95,7 +95,7 @@ def _train(
 
 def planned_here(order: AttemptInput, settings: ServiceSettings) -> tuple[PlannedJob, PublicWeights]:
     """Return what follows from the stored job, and its public weights, in a process that is ready to compute it."""
-    planned = replan(order)
+    planned = planned_of(order)
     weights = NO_WEIGHTS if order.weights is None else read_weights(settings, order.weights)
     # All four before a record is opened, so that a machine that cannot compute it costs the budget nothing.
     make_sure_of_memory(planned)
@@ -105,20 +105,16 @@ def planned_here(order: AttemptInput, settings: ServiceSettings) -> tuple[Planne
     return planned, weights
 
 
-def replan(order: AttemptInput) -> PlannedJob:
-    """Return what follows from the stored job: nothing is open in it, so planning it again changes nothing.
+def planned_of(order: AttemptInput) -> PlannedJob:
+    """Return what follows from the stored job, in which nothing is open.
 
     Raises:
         PrivacyInvariantError: it would not draw what was reserved.
     """
-    planned = plan_job(
-        JobSpec.model_validate(present_names(order.spec)),
-        columns=COLUMNS.validate_python(order.columns),
-        units=order.units,
-        adjacency=order.adjacency,
-        terms=order.terms,
-    )
-    # The stored schedule is what was priced and reserved; a plan of other code could draw more.
+    columns = COLUMNS.validate_python(order.columns)
+    spec = PlannedSpec.read(order.spec)
+    planned = read_planned(spec, columns=columns, units=order.units, adjacency=order.adjacency)
+    # The stored schedule is what was priced and reserved; other code could draw more.
     ensure(planned.schedule == order.schedule, "the plan draws exactly the reserved events")
     return planned
 

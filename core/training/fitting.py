@@ -19,7 +19,6 @@ from core.losses.losses import Huber, Loss, Poisson
 from core.methods.describe import fit as column_descriptions
 from core.methods.describe.spec import Describe
 from core.methods.fits import Fitted, fit_and_infer
-from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
 from core.models.description import DescriptionModel
 from core.models.design import Design
 from core.models.kinds import NetworkModel, RegressionModel
@@ -27,7 +26,6 @@ from core.models.modelling import encoded_loss
 from core.oracle import Oracle, Release, Status
 from core.planning.about import known_scale
 from core.planning.planner import PlannedJob
-from core.planning.prediction import learned_errors
 from core.privacy.events import Event, compose
 from core.privacy.renyi import cost_nano
 from core.privacy.reports import report
@@ -222,10 +220,9 @@ def _shown(checks: Checks | None, planned: PlannedJob, units: int, theta: tuple[
     """
     if checks is None:
         return None
-    design, optimizer = planned.design, planned.spec.optimizer
-    assert isinstance(optimizer, WhitenedNewton), "no other method checks itself"
+    design = planned.design
     facts = planned.facts.model_copy(update={"units": units})
-    foreseen = learned_errors(optimizer, facts, checks.learned, np.array(theta), design.to_declared()[0])
+    foreseen = planned.spec.optimizer.learned_errors(facts, checks.learned, np.array(theta), design.to_declared()[0])
     zero = {one.name for one in design.columns if not isinstance(one, Coded) and bounds_of(one)[0] == 0}
     columns = tuple(
         look.model_copy(update={"clamped": tuple(end for end in look.clamped if end != "lower")})

@@ -33,7 +33,7 @@ class CurveView(View):
     object: Literal["curve"] = "curve"
     level: Declared[float | None]
     """Of the intervals, such as 0.95; null: the job asks for none."""
-    head: Drawn[str]
-    """Of the ledger when it was priced."""
+    head: Drawn[str | None]
+    """Of the ledger when it was priced; null of data that are not uploaded yet."""
     points: list[CurvePointView]
     """One a target; a target at which the job cannot be planned is left out."""

@@ -20,16 +20,16 @@ from core.mechanisms.generator import SimulationGenerator
 from core.methods.fits import iterate
 from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent
 from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
-from core.methods.registry import AnySettings
+from core.methods.registry import AnySpec
+from core.models.outlook import Outlook
+from core.models.reference import expected
 from core.planning.choices import narrowest
 from core.planning.completion import Completed, complete
-from core.planning.predicted_covariance import Outlook
-from core.planning.reference import expected
 from core.planning.shares import equal_shares
 from studies.inference.designs import D1, D3, Design
 from studies.inference.studies import KNOWN, MALLOWS, Study, study
 
-METHODS: Final[dict[str, AnySettings]] = {
+METHODS: Final[dict[str, AnySpec]] = {
     "gradient descent, 60 steps": NoisyGradientDescent(steps=60),
     "the paper's Newton, 17 steps": NoisyNewton(memory=0.0, damping=0.5, steps=17),
     "Farthing's Newton": NoisyNewton(),

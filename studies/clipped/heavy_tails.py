@@ -17,8 +17,8 @@ from typing import Protocol
 
 from scipy.integrate import quad
 
-from public_planner.clipped.advice import CLOSE
-
+CLOSE = 0.1
+"""An order so close below the tail index has a moment that is finite and says little."""
 _HALVINGS = 200
 
 

@@ -14,12 +14,12 @@ from core.oracle.simulation import Simulation
 from core.privacy.calibration import smallest_epsilon
 from core.privacy.conversions import gdp_mu
 from core.privacy.facts import Adjacency
-from public_planner.clipped.advice import Estimate, Proxy, foresee
-from public_planner.clipped.schemes import multiplier as multiplier_of
+from studies.clipped.advice import Estimate, Proxy, foresee
 from studies.clipped.heavy_tails import IsotropicPareto, SkewedPareto
 from studies.clipped.populations import RegressionStream, RegressionTable
 from studies.clipped.reports import control, log_log, seen, within
 from studies.clipped.runs import FAR, UNCLIPPED, facts_of, log_slope, quantile, run
+from studies.clipped.without_replacement import multiplier as multiplier_of
 from studies.inference.charts import Series
 from studies.inference.results import Result, Row
 
@@ -80,7 +80,7 @@ def regrets(multiplier: float, steps: int, clips: list[float], draws: int) -> li
 
 def without_replacement(epsilon: float, steps: int) -> float:
     """Return the noise multiplier of batches without replacement at (epsilon, 1e-5), where a unit may be another."""
-    z = multiplier_of("fixed_batch", "replace_one", fraction=BATCH / UNITS, times=steps, epsilon=epsilon, delta=DELTA)
+    z = multiplier_of(BATCH / UNITS, steps, epsilon, DELTA)
     assert z is not None, "such noise exists"
     return z
 

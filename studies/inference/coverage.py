@@ -15,7 +15,7 @@ from torch import Tensor
 from core.inference.settings import Inference
 from core.losses.losses import Huber
 from core.mechanisms.generator import SimulationGenerator
-from core.methods.registry import AnySettings
+from core.methods.registry import AnyPlan
 from studies.inference.charts import Axis, Series, line_chart
 from studies.inference.designs import D1, D2, Design, Records
 from studies.inference.rates import JOINT_STEP
@@ -37,7 +37,7 @@ class Setting:
     name: str
     design: Design
     loss: Huber
-    method: AnySettings
+    method: AnyPlan
     floor: float
     """On M, Hessian of the loss, or that times the scale where it is unknown."""
     block: bool = False
@@ -45,7 +45,7 @@ class Setting:
     parts: tuple[float, float] | None = None
     """Of mu^2 for M and Q; None: as much as any other answer."""
 
-    def plan(self, mu: float, units: int) -> tuple[AnySettings, Inference]:
+    def plan(self, mu: float, units: int) -> tuple[AnyPlan, Inference]:
         """Share out mu."""
         return sharing(self.method, mu, units, floor=self.floor, parts=self.parts)
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from core.losses.losses import Huber, OstrovskiiBach
 from core.mechanisms.generator import SimulationGenerator
-from core.methods.registry import AnySettings
+from core.methods.registry import AnyPlan
 from studies.inference.charts import Axis, Series, line_chart
 from studies.inference.designs import D1, Design, diagonal
 from studies.inference.results import Result, Row
@@ -92,7 +92,7 @@ def many_data_sets(count: int) -> Study:
     return study(D1.linear(SimulationGenerator(12), count, UNITS), KNOWN)
 
 
-def arrived(made: Study, settings: AnySettings, *, noiseless: bool) -> tuple[Tensor, float]:
+def arrived(made: Study, settings: AnyPlan, *, noiseless: bool) -> tuple[Tensor, float]:
     """Return the median line over the data sets on which a run arrives at a small gradient, and their share."""
     logs = log_gradients(made, path(settings, made, 2, noiseless=noiseless))
     there = logs[-1] < ARRIVED
@@ -117,7 +117,7 @@ def newton_against_descent(*, full: bool) -> Result:
     count = 1000 if full else 200
     made = many_data_sets(count)
     shares = {"newton": 2 / sqrt(2 * 8 + 2), "gradient descent": 2 / sqrt(80 + 2)}
-    runs: dict[str, AnySettings] = {
+    runs: dict[str, AnyPlan] = {
         "newton": newton(120, 1.0, shares["newton"] * sqrt(2 * 120)),
         "gradient descent": descent(120, 0.499, shares["gradient descent"] * sqrt(120)),
     }
@@ -157,7 +157,7 @@ def three_rates(*, full: bool) -> Result:
     """E4: quadratic, linear by damping, linear by curvature."""
     count = 1000 if full else 200
     made = many_data_sets(count)
-    each: dict[str, tuple[AnySettings, float]] = {
+    each: dict[str, tuple[AnyPlan, float]] = {
         "pure newton": (newton(100, 1.0, 2 / sqrt(22) * sqrt(200)), -4.2),
         "damped newton": (newton(100, 0.25, 2 / sqrt(42) * sqrt(200)), -4.8),
         "gradient descent": (descent(100, 0.499, 2 / sqrt(72) * 10), -5.1),

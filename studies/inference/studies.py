@@ -19,9 +19,9 @@ from core.losses.losses import Huber, Loss, Mallows, Weights, cubic_bound, curva
 from core.losses.losses import gradient_diameter as diameter
 from core.mechanisms.generator import SimulationGenerator
 from core.methods.fits import iterate
-from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent
+from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescentPlan
 from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
-from core.methods.registry import AnySettings
+from core.methods.registry import AnyPlan
 from core.oracle import Answer, Release, Status
 from core.oracle.simulation import Simulation
 from core.privacy.facts import Adjacency, Facts, UnknownScale
@@ -113,9 +113,11 @@ def blocks(repetitions: int, numbers_per_replicate: int, seed: int) -> Iterator[
         yield min(most, repetitions - done), SimulationGenerator(1000 * seed + number)
 
 
-def descent(steps: int, step_size: float, mu: float, start: tuple[float, ...] | None = None) -> NoisyGradientDescent:
+def descent(
+    steps: int, step_size: float, mu: float, start: tuple[float, ...] | None = None
+) -> NoisyGradientDescentPlan:
     """Return the paper's gradient descent, `mu` for all its steps."""
-    return NoisyGradientDescent(steps=steps, step_size=step_size, mu=mu, radius=FAR, start=start or "zeros")
+    return NoisyGradientDescentPlan(steps=steps, step_size=step_size, mu=mu, radius=FAR, start=start or "zeros")
 
 
 def newton(
@@ -133,15 +135,15 @@ def newton(
     )
 
 
-def answers_of(settings: AnySettings) -> int:
+def answers_of(settings: AnyPlan) -> int:
     """Return how many questions a run asks."""
     assert settings.steps is not None, "filled above"
     return settings.steps * (2 if isinstance(settings, NoisyNewton) else 1)
 
 
 def sharing(
-    settings: AnySettings, mu: float, units: int, *, floor: float = 5e-4, parts: tuple[float, float] | None = None
-) -> tuple[AnySettings, Inference]:
+    settings: AnyPlan, mu: float, units: int, *, floor: float = 5e-4, parts: tuple[float, float] | None = None
+) -> tuple[AnyPlan, Inference]:
     """Divide mu equally among all answers of the estimate and the two matrices, as the paper's experiments do.
 
     Args:
@@ -190,7 +192,7 @@ class Intervals:
 def repeat(
     draw: Draw,
     truth: Tensor,
-    method: tuple[AnySettings, Inference],
+    method: tuple[AnyPlan, Inference],
     repetitions: int,
     seed: int,
     loss: Loss = KNOWN,
@@ -302,7 +304,7 @@ class WatchedOracle:
         return self._oracle.release(value, status)
 
 
-def path(settings: AnySettings, made: Study, seed: int, replicates: int = 1, *, noiseless: bool = False) -> Tensor:
+def path(settings: AnyPlan, made: Study, seed: int, replicates: int = 1, *, noiseless: bool = False) -> Tensor:
     """Return every iterate, the start first, shape (K + 1, replicates, p)."""
     watched = WatchedOracle(
         made.oracle(seed, noiseless=noiseless, replicates=None if made.problem.replicates else replicates)

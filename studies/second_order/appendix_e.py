@@ -26,7 +26,7 @@ from core.mechanisms.generator import SimulationGenerator
 from core.mechanisms.public_start import draw_start
 from core.methods.clipped.one_pass.spec import CertifiedClippedSgd
 from core.methods.fits import iterate
-from core.methods.registry import AnySettings
+from core.methods.registry import AnyPlan
 from core.methods.second_order.gauss_psgd.spec import GaussPsgd
 from core.methods.second_order.perturbed_spider.spec import PerturbedSpider
 from core.models.network.layers import Activation, Layer, Linear
@@ -132,7 +132,7 @@ def pictures(data: str) -> Pictures:
     return Pictures(inputs.float(), classes.long(), test_inputs.float(), test_classes.long())
 
 
-def settings(cell: Cell, method: Method, facts: Facts) -> AnySettings:
+def settings(cell: Cell, method: Method, facts: Facts) -> AnyPlan:
     """Return a method's settings at a site, nothing open."""
     mu = gdp_mu(cell.epsilon, DELTA)
     common: dict[str, Any] = {"mu": mu, "clip": cell.clip, "radius": FAR}
@@ -211,7 +211,7 @@ COUNTED: Final = ("step", "phases", "rounds", "escapes", "restarts", "difference
 class _Watched:
     """Notes how a run goes, from states that the method keeps: noised values, and test images."""
 
-    def __init__(self, planned: AnySettings, units: int, judged: Callable[[Tensor], tuple[float, float]]) -> None:
+    def __init__(self, planned: AnyPlan, units: int, judged: Callable[[Tensor], tuple[float, float]]) -> None:
         self._planned, self._units, self._judged = planned, units, judged
         self.curve: list[tuple[float, float, float]] = []
         self.last: State = {}

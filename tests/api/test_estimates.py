@@ -52,6 +52,16 @@ def test_a_goal_without_a_target_is_answered_by_the_smallest_job(admin: httpx.Cl
     assert again["fits"] == found["fits"]
 
 
+def test_steps_are_those_of_the_plan_that_reaches_the_goal(admin: httpx.Client, dataset: str) -> None:
+    method = {"kind": "noisy_gd"}
+    steps = [told(admin, job(dataset, mu=mu, optimizer=method))["steps"] for mu in ("1", "9")]
+    assert steps[0] != steps[1]
+    wanted = told(admin, job(dataset, mu="9", optimizer=method))["prediction"]["coefficients"][1]
+    goal = {"width": {"coefficient": wanted["name"], "at_most": wanted["width"]}}
+    found = told(admin, without_privacy(dataset, optimizer=method) | {"goal": goal})
+    assert found["steps"] == found["plan"]["steps"] != steps[0]
+
+
 def test_a_goal_beside_a_target_tells_how_many_units_it_takes(admin: httpx.Client, dataset: str) -> None:
     wanted = told(admin, job(dataset, mu="1"))["prediction"]["coefficients"][1]
     goal = {"width": {"coefficient": wanted["name"], "at_most": wanted["width"] / 3}}

@@ -19,7 +19,7 @@ from core.planning.planner import plan_job
 from core.privacy.events import EVENT
 from core.privacy.facts import Adjacency
 from core.privacy.reports import report
-from core.service.estimates import COLUMNS
+from core.service.quotes import COLUMNS
 from farthing.schemas.figures import MINUS, interval_words, statistic
 from tests.support.api import Service, job, submit, upload
 

@@ -2,7 +2,6 @@
 
 import re
 from html.parser import HTMLParser
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,12 +12,11 @@ from core.inference.checks import Checks, ColumnLook, Learned
 from core.inference.released import Released
 from core.inference.results import summary
 from core.inference.wording import notes
-from core.methods.registry import source_of
 from core.models.design import make_design
 from core.models.kinds import LogisticModel
 from core.service.readings import whole_of
 from farthing.schemas.figures import interval_words, statistic
-from tests.support.released import KINDS, UNTOUCHED, of_kind, released, rows_of, spread
+from tests.support.released import KINDS, UNTOUCHED, of_kind, released, rows_of, shown_of, spread
 
 HOSTILE = "<script>alert('\"&age')</script>"
 VOID = {"meta", "line", "circle", "path", "br"}
@@ -91,8 +89,7 @@ def parsed(page: str) -> Strict:
 
 
 def page(model: Released, *levels: float) -> str:
-    shown: dict[str, Any] = {"model": "mdl_1", "job": "job_1", **summary(model, levels)}
-    return summary_page(whole_of(model, shown | {"method": source_of(model.optimizer).model_dump()}))
+    return summary_page(whole_of(model, shown_of(model, levels)))
 
 
 def body(text: str) -> str:

@@ -15,9 +15,9 @@ from torch import Tensor
 from core.losses.losses import Huber
 from core.mechanisms.generator import SimulationGenerator
 from core.methods.fits import iterate
-from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent
+from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescentPlan
 from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
-from core.methods.registry import AnySettings
+from core.methods.registry import AnySpec
 from core.oracle import Answer
 from core.oracle.simulation import Simulation
 from core.privacy.facts import Facts
@@ -28,9 +28,9 @@ from tests.support.problems import WEIGHTS, facts
 LOSS = Huber(scale=1.0)
 UNITS, DIMENSION, REPLICATES = 2000, 3, 10_000
 CLAIM = 1.0
-SETTINGS: tuple[AnySettings, ...] = (
-    NoisyGradientDescent(steps=1, step_size=0.4, mu=CLAIM, radius=1e6),
-    NoisyGradientDescent(steps=3, step_size=0.4, mu=CLAIM, radius=1e6),
+SETTINGS: tuple[AnySpec, ...] = (
+    NoisyGradientDescentPlan(steps=1, step_size=0.4, mu=CLAIM, radius=1e6),
+    NoisyGradientDescentPlan(steps=3, step_size=0.4, mu=CLAIM, radius=1e6),
     NoisyNewton(steps=1, damping=1.0, mu=CLAIM, curvature_share=0.05, eigenvalue_floor=0.2, radius=1e6),
     NoisyNewton(steps=3, damping=0.3, mu=CLAIM, curvature_share=0.05, eigenvalue_floor=0.2, radius=1e6),
 )
@@ -64,14 +64,14 @@ def records(*, present: bool) -> LinearProblem:
     return LinearProblem(torch.from_numpy(features), torch.from_numpy(target), here, LOSS, WEIGHTS)
 
 
-def thetas(settings: AnySettings, seed: int, factor: float, *, present: bool) -> np.ndarray:
+def thetas(settings: AnySpec, seed: int, factor: float, *, present: bool) -> np.ndarray:
     public = facts(UNITS, DIMENSION, LOSS)
     real = Simulation(records(present=present), public, SimulationGenerator(seed), replicates=REPLICATES)
     estimate, _ = iterate(settings, real if factor == 1 else Quieter(real, factor))  # type: ignore[arg-type]  # a planted bug
     return estimate.theta.numpy()
 
 
-def separation(settings: AnySettings, factor: float = 1.0) -> float:
+def separation(settings: AnySpec, factor: float = 1.0) -> float:
     """Return the distance of the two worlds in the attacker's best linear statistic, in standard deviations."""
     inside, outside = thetas(settings, 1, factor, present=True), thetas(settings, 2, factor, present=False)
     half = REPLICATES // 2
@@ -85,14 +85,14 @@ ERROR = 4.5 * sqrt(2 / (REPLICATES // 2) * (1 + CLAIM**2 / 8))
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=lambda one: f"{one.kind}-{one.steps}")
-def test_the_returned_model_tells_no_more_than_was_priced(settings: AnySettings) -> None:
+def test_the_returned_model_tells_no_more_than_was_priced(settings: AnySpec) -> None:
     seen = separation(settings)
     assert seen <= CLAIM + ERROR
     assert seen >= 0.85 * CLAIM, "the audit has power"
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=lambda one: f"{one.kind}-{one.steps}")
-def test_noise_a_fifth_too_small_is_caught(settings: AnySettings) -> None:
+def test_noise_a_fifth_too_small_is_caught(settings: AnySpec) -> None:
     assert separation(settings, 0.8) > CLAIM + ERROR
 
 

@@ -42,8 +42,8 @@ from core.records.decoding import cells
 from core.service import jobs as job_cases
 from core.service import scopes as scope_cases
 from core.service.context import Caller, Context
-from core.service.estimates import quote
 from core.service.intake import StoredAnswer, Submission
+from core.service.quotes import quote
 from core.training.attempt import in_phase
 from core.training.order import Failed, Phase, stored_order
 from tests.support import entry

@@ -28,8 +28,9 @@ from core.methods.m_estimation.whitened_newton import column_look, linear_walk
 from core.methods.m_estimation.whitened_newton import fit as method
 from core.methods.m_estimation.whitened_newton import questions as whitened_questions
 from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
-from core.planning.assumed import Assumed
-from core.planning.prediction import make_outlook, predict
+from core.models.assumed import Assumed
+from core.models.outlook import make_outlook
+from core.planning.prediction import predict
 from core.privacy.events import Event
 from core.privacy.facts import Facts
 from core.queries.looks import AbstractCounts

@@ -2,7 +2,6 @@
 
 import io
 from pathlib import Path
-from typing import Any
 
 import pytest
 from playwright.sync_api import Browser
@@ -11,11 +10,9 @@ from pypdf import PdfReader
 from api.pages.standalone import summary_page
 from core.inference.checks import Checks, ColumnLook, Learned
 from core.inference.released import Released
-from core.inference.results import summary
-from core.methods.registry import source_of
 from core.service.readings import whole_of
 from tests.support.browser import SCHEMES, WIDTHS, look
-from tests.support.released import KINDS, of_kind, released, rows_of, spread
+from tests.support.released import KINDS, of_kind, released, rows_of, shown_of, spread
 
 LEARNED = Learned(columns=(ColumnLook(centre=0, scale=1),) * 4, encoding=rows_of(spread(4)), weight_bound=3.0)
 FLAGGED = Checks(
@@ -34,8 +31,7 @@ PAPER = 718
 @pytest.mark.parametrize("kind", MODELS)
 def test_a_file_loads_nothing_and_has_no_fault(chromium: Browser, tmp_path: Path, kind: str) -> None:
     model = MODELS[kind]
-    shown: dict[str, Any] = {"model": "mdl_1", "job": "job_1", **summary(model, (0.95, 0.99))}
-    shown["method"] = source_of(model.optimizer).model_dump()
+    shown = shown_of(model, (0.95, 0.99))
     file = tmp_path / "summary.html"
     file.write_text(summary_page(whole_of(model, shown)), encoding="utf-8")
     with look(chromium, file.as_uri()) as seen:

@@ -317,6 +317,26 @@ def test_a_refusal_is_text_on_standard_error_and_status_1(farthing: Command, rel
         assert "farthing key NAME" in told.splitlines()[1]
 
 
+def test_an_upload_s_metadata_is_its_declaration_before_it_is_uploaded(
+    farthing: Command, service: Embedded, client: Client, tmp_path: Path
+) -> None:
+    dataset = service.upload()
+    declared = client.dataset(dataset)
+    metadata, job = tmp_path / "toy.json", tmp_path / "job.json"
+    kept = {"name": "toy", "unit": "record", "adjacency": "zero_out", "rows": declared.rows, "columns": COLUMNS}
+    metadata.write_text(json.dumps({**kept, "budget": {"epsilon": "8", "delta": "1e-6"}}))
+    there = body(dataset)
+    before = {name: value for name, value in there.items() if name != "dataset"}
+    job.write_text(json.dumps(before))
+    told = json.loads(ok(farthing("estimate", job, "--declaration", metadata, "--json")))
+    assert told == client.estimate(there).model_dump(mode="json") | {"head": None}
+    curve = json.loads(ok(farthing("curve", job, "--declaration", metadata, "--json")))
+    assert curve == client.curve(there).model_dump(mode="json") | {"head": None}
+    assert farthing("estimate", job, "--declaration", tmp_path / "absent.json").returncode == 2
+    job.write_text(json.dumps(there))
+    assert "/declaration" in farthing("estimate", job, "--declaration", metadata).stderr
+
+
 @pytest.mark.slow
 def test_nobody_there(farthing: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []

@@ -12,15 +12,14 @@ from core.inference.comparison import compare
 from core.inference.predictions import predict
 from core.inference.released import Released, declared
 from core.inference.rendering import text_of
-from core.inference.results import ratios, summary
-from core.inference.wording import LOSSES, check_worded, loss_words, methods_paragraph, notes
+from core.inference.results import ratios
+from core.inference.wording import LOSSES, check_worded, loss_words, notes
 from core.losses.losses import Clip, Loss
 from core.losses.nonconvex import Brier, Cauchy, GemanMcClure, RobustPhase, SineLink, SmoothPhase
-from core.methods.registry import source_of
 from core.models.design import make_design
 from core.models.kinds import LinearModel, LogisticModel, PhaseRetrievalModel, RegressionModel
 from core.service.readings import whole_of
-from tests.support.released import MORE, UNTOUCHED, released
+from tests.support.released import MORE, UNTOUCHED, released, shown_of
 
 FEATURES = ("age", "y")
 CLIP = Clip(bound=1.5)
@@ -51,11 +50,11 @@ EVERY = pytest.mark.parametrize("model", [PHASE, SINE, BRIER, GEMAN], ids=lambda
 @EVERY
 def test_every_view_is_whole_and_says_why_there_are_no_intervals(model: Released) -> None:
     assert Released.model_validate_json(model.model_dump_json()) == model
-    shown = {**summary(model), "method": source_of(model.optimizer).model_dump(), "model": "mdl_1", "job": "job_1"}
+    shown = shown_of(model)
     assert all(row["interval"] is None and row["estimate"] is not None for row in shown["coefficients"])
     assert shown["notes"][0].startswith("There are no intervals: no covariance is known")
     whole = whole_of(model, shown)
-    views = (text_of(whole.document), summary_page(whole), methods_paragraph(model))
+    views = (text_of(whole.document), summary_page(whole), shown["methods"])
     for words in views:
         assert loss_words(model) in " ".join(words.split())
     with pytest.raises(Invalid, match="no covariance"):

@@ -17,12 +17,10 @@ from core.data.columns import BinaryColumn, NumberColumn
 from core.inference.hypotheses import contrast, wald_test
 from core.inference.regions import Joint, ellipsoid, intervals
 from core.inference.released import Released, declared
-from core.inference.results import summary
-from core.methods.registry import source_of
 from core.models.design import make_design
 from core.models.kinds import LogisticModel
 from core.service.readings import whole_of
-from tests.support.released import KINDS, of_kind, released, rows_of, spread
+from tests.support.released import KINDS, of_kind, released, rows_of, shown_of, spread
 
 LEVELS = (0.8, 0.95)
 METHODS: tuple[Joint, ...] = ("pointwise", "bonferroni", "sidak", "scheffe")
@@ -207,7 +205,7 @@ def test_whatever_units_and_numbers_people_bring_the_answer_is_a_number_or_a_ref
         design=make_design(columns, LogisticModel(target="y")), theta=(0.1, 0.2, 0.3), covariance=rows_of(spread(3))
     )
     answers: list[dict[str, Any]] = [ellipsoid(model, ("a", "b"), (), dict(zip("ab", values, strict=True)))]
-    shown = {"model": "mdl_1", "job": "job_1", **summary(model), "method": source_of(model.optimizer).model_dump()}
+    shown = shown_of(model)
     assert summary_page(whole_of(model, shown))
     for row in (dict(zip("ab", weights, strict=True)), {"a": 1.0}):
         asks = (

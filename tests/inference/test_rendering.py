@@ -1,7 +1,6 @@
 """A model as text: aligned, and the same for the same release."""
 
 import re
-from typing import Any
 
 import pytest
 
@@ -11,12 +10,10 @@ from core.inference.comparison import compare
 from core.inference.forest import plot_levels
 from core.inference.released import Released
 from core.inference.rendering import columns, comparison_text, number, plain, text_of, wide
-from core.inference.results import summary
 from core.losses.losses import Clip
-from core.methods.registry import source_of
 from core.models.design import make_design
 from core.models.kinds import LogisticModel
-from tests.support.released import KINDS, UNTOUCHED, of_kind, released, rows_of, spread
+from tests.support.released import KINDS, UNTOUCHED, of_kind, released, rows_of, shown_of, spread
 
 HOSTILE = "<script>alert('\"&age')</script>"
 IDS = {"model": "mdl_1", "job": "job_1"}
@@ -51,7 +48,7 @@ Model mdl_1, job job_1.
 
 
 def text(model: Released, *levels: float) -> str:
-    shown: dict[str, Any] = {**IDS, **summary(model, levels), "method": source_of(model.optimizer).model_dump()}
+    shown = shown_of(model, levels)
     return text_of(coefficient_document.document(shown))
 
 

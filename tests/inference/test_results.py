@@ -22,15 +22,14 @@ from core.inference.regions import intervals
 from core.inference.released import Released, declared, residual_scale
 from core.inference.rendering import text_of
 from core.inference.results import line, ratios, summary
-from core.inference.wording import claim, loss_words, methods_paragraph, notes
+from core.inference.wording import claim, loss_words, notes
 from core.losses.losses import Clip, LogCosh, Mallows, Poisson, Schweppe, Squared
-from core.methods.registry import source_of
 from core.models.features import Feature
 from core.privacy.budget import plan_orders
 from core.privacy.events import Sampled, compose
 from core.privacy.facts import Adjacency
 from core.privacy.reports import report
-from tests.support.released import COVARIANCE, KINDS, THETA, of_kind, released, rows_of, spread
+from tests.support.released import COVARIANCE, KINDS, THETA, of_kind, released, rows_of, shown_of, spread
 
 ROW: dict[str, Any] = {"age": 40, "job": "c", "y": "yes"}
 
@@ -313,7 +312,7 @@ def test_both_promises_are_printed() -> None:
     assert block["adjacency"] == "zero_out"
     assert float(block["mu"]) == pytest.approx(0.5)
     assert float(block["implies"]["replace_one"]["mu"]) == pytest.approx(1.0)
-    text = methods_paragraph(released())
+    text = shown_of(released())["methods"]
     assert "zero_out" in text
     assert "replace_one" in text
     assert "1,000 records" in text
@@ -322,10 +321,10 @@ def test_both_promises_are_printed() -> None:
 def test_texts_call_n_what_was_declared_since_nobody_counted_excluded_records() -> None:
     """Of 8,000 records 3,300 lacked a value, and every text said 8,000 records."""
     model = released(units=8000)
-    shown = {**summary(model), "model": "mdl_1", "job": "job_1", "method": source_of("noisy_newton").model_dump()}
+    shown = shown_of(model)
     said = "8,000 declared; excluded ones are not counted"
     assert f"Records: {said}" in text_of(document(shown))
-    assert "8,000 records declared (excluded ones are not counted)" in methods_paragraph(model)
+    assert "8,000 records declared (excluded ones are not counted)" in shown_of(model)["methods"]
     look, eye = ColumnLook(centre=0, scale=1), rows_of(np.eye(4))
     learned = Learned(columns=(look,) * 4, encoding=eye, weight_bound=3, complete=4700, complete_deviation=20)
     checks = Checks(
@@ -333,11 +332,11 @@ def test_texts_call_n_what_was_declared_since_nobody_counted_excluded_records() 
     )
     counted = released(units=8000, checks=checks)
     said = "8,000 declared, 4,700 of them complete (95 % interval 4,661 to 4,739, counted with noise)"
-    assert said in methods_paragraph(counted)
-    assert said in " ".join(text_of(document({**shown, **summary(counted)})).split())
+    assert said in shown_of(counted)["methods"]
+    assert said in " ".join(text_of(document(shown_of(counted))).split())
     above = checks.model_copy(update={"learned": learned.model_copy(update={"complete": 8060.0})})
     said = "8,000 declared, 8,000 of them complete (95 % interval 7,961 to 8,000, counted with noise)"
-    assert said in methods_paragraph(released(units=8000, checks=above)), (
+    assert said in shown_of(released(units=8000, checks=above))["methods"], (
         "noise says more than there are: no width of zero"
     )
 
@@ -351,8 +350,8 @@ def test_the_methods_paragraph_says_what_was_fitted(kind: str) -> None:
         "poisson": "means and counts up to 40",
         "multinomial": "a multinomial logistic regression of job",
     }
-    assert words[kind] in methods_paragraph(of_kind(kind))
-    assert "No intervals" in methods_paragraph(of_kind(kind, covariance=None))
+    assert words[kind] in shown_of(of_kind(kind))["methods"]
+    assert "No intervals" in shown_of(of_kind(kind, covariance=None))["methods"]
     assert loss_words(of_kind("linear", loss=Squared())) == "squared loss"
 
 
@@ -369,8 +368,8 @@ def test_the_methods_paragraph_says_what_was_fitted(kind: str) -> None:
     ids=["schweppe", "mallows", "clip", "sufficient", "log-cosh", "ridge"],
 )
 def test_losses_and_weights_in_words(changed: dict[str, Any], words: str) -> None:
-    assert words in methods_paragraph(of_kind("linear", **changed))
-    assert "residuals cut at 3" in methods_paragraph(of_kind("poisson", loss=Poisson(cap=40.0, c=3.0)))
+    assert words in shown_of(of_kind("linear", **changed))["methods"]
+    assert "residuals cut at 3" in shown_of(of_kind("poisson", loss=Poisson(cap=40.0, c=3.0)))["methods"]
 
 
 def test_a_promise_that_no_mu_states_is_told_in_epsilon() -> None:
@@ -379,7 +378,7 @@ def test_a_promise_that_no_mu_states_is_told_in_epsilon() -> None:
         plan_orders(Decimal(3), Decimal("1e-6")),
         Adjacency.ZERO_OUT,
     )
-    text = methods_paragraph(released(privacy=sampled))
+    text = shown_of(released(privacy=sampled))["methods"]
     assert "mu =" not in text
     assert "(epsilon, delta) = " in text
 

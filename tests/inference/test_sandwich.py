@@ -11,7 +11,7 @@ from core.inference.sandwich import correction, infer, pooled, remembered, sprea
 from core.inference.settings import Inference
 from core.mechanisms.generator import SimulationGenerator
 from core.methods.fits import iterate
-from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent
+from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescentPlan
 from core.methods.m_estimation.noisy_newton.fit import _stationary_scale
 from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
 from core.oracle import Answer
@@ -103,7 +103,7 @@ def test_both_matrices_are_noised_by_their_questions() -> None:
     units, replicates = 3000, 4000
     public, data = facts(units, 3), problem(units, 3)
     oracle = Simulation(data, public, SimulationGenerator(3), replicates=replicates)
-    settings = NoisyGradientDescent(steps=1, step_size=1e-9, mu=1.0, radius=10.0)
+    settings = NoisyGradientDescentPlan(steps=1, step_size=1e-9, mu=1.0, radius=10.0)
     inference = Inference(curvature_sigma=3.0, score_sigma=5.0, curvature_floor=1e-9, score_floor=1e-9)
     one, _ = iterate(settings, oracle)
     sandwich = infer(inference, one, oracle)

@@ -19,7 +19,7 @@ from core.methods.kl.adaptive_gd.spec import AdaptiveGradientDescent
 from core.methods.kl.condition import KlCondition
 from core.methods.kl.proximal_point.spec import ProximalPoint
 from core.methods.kl.spider.spec import KlSpider
-from core.methods.registry import SETTINGS
+from core.methods.registry import PLANS
 from core.oracle import Answer
 from core.oracle.filters import ORDERS, CountingFilter
 from core.oracle.full import FullOracle
@@ -100,7 +100,7 @@ def simulated(settings: Method, seed: int = 1, *, data: LinearProblem | None = N
 @pytest.mark.parametrize("settings", METHODS, ids=named)
 class TestEveryMethod:
     def test_survives_the_wire(self, settings: Method) -> None:
-        assert SETTINGS.validate_json(settings.model_dump_json()) == settings
+        assert PLANS.validate_json(settings.model_dump_json()) == settings
 
     def test_planned_settings_stay_as_they_are(self, settings: Method) -> None:
         assert settings.plan(public(), MU) == settings
@@ -113,10 +113,10 @@ class TestEveryMethod:
     def test_asks_what_it_said_it_may_ask(self, settings: Method) -> None:
         listening = Listening(simulated(settings))
         iterate(settings, listening)
-        asked = {question.kind for question in settings.asked()}
+        asked = {question.kind for question in settings.questions()}
         assert {question.kind for question in listening.questions} <= asked
         for kind in asked & {question.kind for question in listening.questions}:
-            least = min(question.sigma for question in settings.asked() if question.kind == kind)
+            least = min(question.sigma for question in settings.questions() if question.kind == kind)
             assert min(one.sigma for one in listening.questions if one.kind == kind) >= least * (1 - 1e-12)
 
     def test_neighbours_who_are_told_the_same_ask_the_same(self, settings: Method) -> None:

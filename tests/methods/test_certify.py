@@ -10,12 +10,15 @@ from core.base.errors import Invalid
 from core.inference.error_bound import SEEN, ErrorBound
 from core.mechanisms.generator import SimulationGenerator
 from core.methods.fits import fit
-from core.methods.registry import SETTINGS
+from core.methods.registry import PLANS
 from core.methods.second_order.certify.spec import APART, Certify
 from core.methods.second_order.gauss_psgd import fit as gauss_psgd
+from core.methods.second_order.gauss_psgd.spec import GaussPsgd
 from core.oracle.filters import ORDERS, CountingFilter
 from core.oracle.simulation import Simulation
+from core.privacy.conversions import gdp_mu
 from core.privacy.events import compose
+from core.privacy.facts import Adjacency, Facts
 from core.privacy.renyi import cost_nano
 from studies.second_order.levels import Level, Noise, level_facts
 from studies.second_order.populations import EggCarton, SaddlePopulation
@@ -68,12 +71,12 @@ def check_end_of_units(module: Any) -> None:
 
 CHECKS = (check_long, check_escape, check_stay, check_end_of_units)
 BUGS = {
-    "it descends where the gradient is long": ("elif settings.descends:", "elif True:"),
+    "it descends where the gradient is long": ("elif plan.descends:", "elif True:"),
     "it descends after an escape": (
-        'if not settings.descends:\n            state = {**state, "ended"',
+        'if not plan.descends:\n            state = {**state, "ended"',
         'if False:\n            state = {**state, "ended"',
     ),
-    "a long gradient begins rounds": ("settings.escapes and is_short(settings, slope)", "settings.escapes"),
+    "a long gradient begins rounds": ("plan.escapes and is_short(plan, slope)", "plan.escapes"),
     "a round that leaves is forgotten": (
         '"escapes": state["escapes"] + 1}',
         '"escapes": state["escapes"] + 1, "ended": UNDER_WAY}',
@@ -174,7 +177,7 @@ def test_level_and_power_of_strict_figures(runs: int) -> None:
 
 def test_it_survives_the_wire() -> None:
     settings = certifying(component_settings(component(10_000_000)))
-    assert SETTINGS.validate_json(settings.model_dump_json()) == settings
+    assert PLANS.validate_json(settings.model_dump_json()) == settings
 
 
 @pytest.mark.parametrize("changed", [{"epochs": 2}, {"start": "random"}, {"estimator": "period"}])
@@ -245,6 +248,33 @@ def test_planning_alone_gives_figures_that_certify_where_sampling_dominates() ->
     outcome, taken = planned_alone([0.0, 0.0])
     assert (outcome, taken <= 200_000) == ("escaped", True)
     assert planned_alone(near, restart_drift=5.8e-7)[1] > 200_000
+
+
+KNOWN = {"smoothness": 6.03, "hessian_smoothness": 6.6, "spread": 0.77, "difference_spread": 2.4}
+
+
+def alpha_of(settings: type[Certify | GaussPsgd], units: int, **figures: Any) -> float:
+    """Plan at epsilon 1 and delta 1e-5 in 20 dimensions; return the alpha that is bounded."""
+    facts = Facts(units=units, dimension=20, adjacency=Adjacency.REPLACE_ONE, gradient_bound=3.971)
+    value = settings.model_validate(figures).plan(facts, gdp_mu(1, 1e-5)).bound(facts).value
+    assert value is not None
+    return value
+
+
+@pytest.mark.parametrize(
+    ("settings", "units", "alpha", "figures"),
+    [
+        (Certify, 6_613_994, 0.1, KNOWN),
+        (GaussPsgd, 43_406_235, 0.1, KNOWN),
+        (Certify, 944_985, 0.01, {"claims": "gradient"}),
+    ],
+    ids=["certificate", "descent to it", "gradient"],
+)
+def test_the_units_that_an_alpha_takes(
+    settings: type[Certify | GaussPsgd], units: int, alpha: float, figures: dict[str, Any]
+) -> None:
+    """As the pages about second-order points and certificates have it."""
+    assert 0.995 * alpha < alpha_of(settings, units, **figures) <= alpha
 
 
 def test_nothing_is_claimed_by_records_that_the_model_has_seen() -> None:

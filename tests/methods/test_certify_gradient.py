@@ -18,7 +18,7 @@ from core.inference.wording import claim as said_of
 from core.losses.losses import Mallows
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.methods.fits import fit
-from core.methods.registry import SETTINGS
+from core.methods.registry import PLANS
 from core.methods.second_order import norms
 from core.methods.second_order.certify.spec import Certify
 from core.oracle.federation import FederatedOracle, MessageRounds, SiteFilter
@@ -253,7 +253,7 @@ def test_planning_again_changes_nothing_and_it_survives_the_wire() -> None:
         job = planned(model)
         again = plan_job(job.spec, columns=COLUMNS, units=UNITS, adjacency=Adjacency.ZERO_OUT, terms=TERMS)
         assert again == job
-        assert SETTINGS.validate_json(job.spec.optimizer.model_dump_json()) == job.spec.optimizer
+        assert PLANS.validate_json(job.spec.optimizer.model_dump_json()) == job.spec.optimizer
 
 
 @pytest.mark.parametrize(

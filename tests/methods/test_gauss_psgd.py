@@ -65,16 +65,16 @@ def check_cap(module: Any) -> None:
 
 CHECKS = (check_trigger, check_failing_rounds, check_escape, check_way_back, check_distance, check_cap)
 
-_STEP = 'state = _moved(settings, facts, state, slope)\n    state = {**state, "taken"'
+_STEP = 'state = _moved(plan, facts, state, slope)\n    state = {**state, "taken"'
 _LAST = 'return {**state, "theta": state["anchor"], "ended": torch.tensor(OUTCOMES.index("certified"))}'
 BUGS = {
     "the distance is looked at when a round ends": (
-        ">= settings.escape_distance):",
-        '>= settings.escape_distance) and int(state["taken"]) == settings.round_steps:',
+        ">= plan.escape_distance):",
+        '>= plan.escape_distance) and int(state["taken"]) == plan.round_steps:',
     ),
     "the trigger makes the first step": (
-        "state = _with_phase(settings, estimator, state, before)",
-        "state = _moved(settings, facts, _with_phase(settings, estimator, state, before), slope)",
+        "state = _with_phase(plan, estimator, state, before)",
+        "state = _moved(plan, facts, _with_phase(plan, estimator, state, before), slope)",
     ),
     "failed rounds are kept": ('"theta": state["anchor"],\n        "round"', '"round"'),
     "the last iterate is returned": (_LAST, _LAST.replace('"theta": state["anchor"]', '"anchor": state["theta"]')),
@@ -82,14 +82,14 @@ BUGS = {
         'state["theta"] - state["anchor"], dim=-1)',
         'state["theta"] - state["anchor"], dim=-1, ord=float("inf"))',
     ),
-    "one round is enough": ('int(state["round"]) < settings.rounds', 'int(state["round"]) < 1'),
-    "there is no cap": ('int(state["step"]) >= settings.steps', 'int(state["step"]) >= 10**9'),
+    "one round is enough": ('int(state["round"]) < plan.rounds', 'int(state["round"]) < 1'),
+    "there is no cap": ('int(state["step"]) >= plan.steps', 'int(state["step"]) >= 10**9'),
     "descent goes on with a step": (
         'return {**state, "round": torch.tensor(0), "escapes": state["escapes"] + 1}',
-        'return _moved(settings, facts, {**state, "round": torch.tensor(0), "escapes": state["escapes"] + 1}, slope)',
+        'return _moved(plan, facts, {**state, "round": torch.tensor(0), "escapes": state["escapes"] + 1}, slope)',
     ),
-    "exactly three radii are long": ("<= 3 * settings.error_radius", "< 3 * settings.error_radius"),
-    "exactly the distance is near": (">= settings.escape_distance", "> settings.escape_distance"),
+    "exactly three radii are long": ("<= 3 * plan.error_radius", "< 3 * plan.error_radius"),
+    "exactly the distance is near": (">= plan.escape_distance", "> plan.escape_distance"),
 }  # fmt: skip
 
 

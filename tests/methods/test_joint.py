@@ -19,7 +19,7 @@ from core.mechanisms.generator import SimulationGenerator
 from core.methods import lifecycle
 from core.methods.fits import iterate
 from core.methods.m_estimation.noisy_gd import fit as noisy_gd
-from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent
+from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent, NoisyGradientDescentPlan
 from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
 from core.oracle.simulation import Simulation
 from core.privacy.facts import Facts, UnknownScale
@@ -28,7 +28,7 @@ from tests.support.problems import WEIGHTS, facts, rows
 
 UNITS, FEATURES = 1500, 3
 LOSS = Huber(joint=True, scale=2.0, scale_floor=0.1)
-SCALED = NoisyGradientDescent(steps=3000, step_size=0.26, mu=1.0, radius=100.0)
+SCALED = NoisyGradientDescentPlan(steps=3000, step_size=0.26, mu=1.0, radius=100.0)
 RIDGE = 0.05
 
 
@@ -105,7 +105,7 @@ def test_coefficients_and_scale_are_those_of_an_independent_solver(
 
 
 def loud_descent() -> Estimate:
-    settings = NoisyGradientDescent(steps=30, step_size=0.5, mu=0.01, radius=100.0)
+    settings = NoisyGradientDescentPlan(steps=30, step_size=0.5, mu=0.01, radius=100.0)
     return iterate(settings, simulation(public(), replicates=40))[0]
 
 
@@ -127,7 +127,7 @@ def test_no_scale_is_below_its_floor_and_raised_ones_are_counted() -> None:
 def test_the_correction_knows_that_steps_are_multiplied_by_the_scale() -> None:
     """4000 noise draws about one data set, from its minimiser: the variance is that of steps of eta sigma, not eta."""
     minimum = tuple(answer(0.0).tolist())
-    settings = NoisyGradientDescent(steps=60, step_size=0.5, mu=1.0, radius=100.0, start=minimum)
+    settings = NoisyGradientDescentPlan(steps=60, step_size=0.5, mu=1.0, radius=100.0, start=minimum)
     oracle = simulation(public(), replicates=4000, seed=3)
     found, _ = iterate(settings, oracle)
     inference = Inference(curvature_sigma=1e-3, score_sigma=1e-3, curvature_floor=1e-6, score_floor=1e-9)

@@ -121,7 +121,7 @@ BUGS = {
     "the disturbance makes no step": ("return slope + extra, {", "return slope, {"),
     "later estimates forget it": ("    estimator.disturb(extra)\n", ""),
     "no fresh gradient is asked": ('estimator.begin_round("fresh", estimator.snapshot())', "pass"),
-    "there is no cap": ('int(state["step"]) >= settings.steps', 'int(state["step"]) >= 10**9'),
+    "there is no cap": ('int(state["step"]) >= plan.steps', 'int(state["step"]) >= 10**9'),
 }  # fmt: skip
 
 

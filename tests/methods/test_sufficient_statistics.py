@@ -16,7 +16,7 @@ from core.losses.losses import Clip, Squared
 from core.mechanisms.generator import SimulationGenerator
 from core.methods.fits import fit, iterate
 from core.methods.m_estimation.sufficient_statistics.spec import SufficientStatistics
-from core.methods.registry import SETTINGS
+from core.methods.registry import PLANS
 from core.oracle.filters import CountingFilter
 from core.oracle.full import FullOracle
 from core.oracle.simulation import Simulation
@@ -72,7 +72,7 @@ def test_half_of_mu_squared_each_and_all_of_it() -> None:
     assert [1 / question.sigma for question in settings.questions()] == pytest.approx([0.8 / sqrt(2)] * 2)
     price = compose(Counter(settings.schedule(public())))
     assert fit(settings, simulation(public())).event == price
-    assert SETTINGS.validate_json(settings.model_dump_json()) == settings
+    assert PLANS.validate_json(settings.model_dump_json()) == settings
     assert settings.plan(public(), 3.0) == settings
     assert None not in settings.model_dump().values()
 

@@ -16,7 +16,7 @@ from core.base.errors import PeerLost
 from core.losses.losses import Clip, Squared
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.methods.fits import fit
-from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent
+from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescentPlan
 from core.oracle import Answer, Oracle, PrivacyFilter, Release, Status
 from core.oracle.federation import ANSWER, FACTS, POINT, READY, FederatedOracle, Kind, MessageRounds, SiteFilter
 from core.oracle.filters import CountingFilter, LastState, UnlimitedFilter
@@ -35,7 +35,7 @@ DIMENSION, UNITS = 3, 40
 HEADER_BYTES = 41
 GRADIENT = Gradient(sigma=2.0)
 ZERO = torch.zeros(DIMENSION, dtype=torch.float64)
-SETTINGS = NoisyGradientDescent(steps=6, step_size=0.3, radius=50.0, mu=1.0)
+SETTINGS = NoisyGradientDescentPlan(steps=6, step_size=0.3, radius=50.0, mu=1.0)
 Built = Callable[[SiteFilter], Oracle]
 
 

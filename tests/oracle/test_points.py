@@ -13,7 +13,7 @@ from torch import Tensor
 
 from core.base.errors import PeerLost
 from core.methods.fits import fit
-from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent
+from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescentPlan
 from core.oracle import Release, Status
 from core.oracle.federation import FederatedOracle, MessageRounds, SiteFilter
 from core.oracle.filters import CountingFilter, UnlimitedFilter
@@ -24,7 +24,7 @@ from tests.support.peer_groups import Clients, Mail, ThreadPeerGroup, together
 from tests.support.problems import facts, problem, repeatable_generator
 
 DIMENSION, UNITS = 3, 40
-SETTINGS = NoisyGradientDescent(steps=30, step_size=0.3, radius=50.0, mu=1.0)
+SETTINGS = NoisyGradientDescentPlan(steps=30, step_size=0.3, radius=50.0, mu=1.0)
 GRADIENT = Gradient(sigma=2.0)
 ROUNDING = 1e-15
 

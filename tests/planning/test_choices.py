@@ -18,10 +18,10 @@ from core.inference.settings import Inference, Shares
 from core.methods.fits import iterate
 from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent, planned_steps
 from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
-from core.methods.registry import AnySettings
-from core.planning.choices import narrowest, with_best_steps
+from core.methods.registry import AnySpec
+from core.planning.choices import best_of, narrowest
 from core.planning.completion import Completed, complete
-from core.planning.job import JobSpec
+from core.planning.job import JobSpec, PlannedSpec
 from core.planning.shares import best_shares, equal_shares
 from tests.planning.test_planning import flat, plan
 from tests.planning.test_prediction import DESIGNS, outlook
@@ -45,7 +45,7 @@ def run(made: Completed, units: int, design: str = "D1") -> Seen:
     return Seen(2 * 1.959964 * deviations.median(0).values.numpy(), covered)
 
 
-def equally(asked: AnySettings, units: int) -> Completed:
+def equally(asked: AnySpec, units: int) -> Completed:
     settings, shares = equal_shares(asked, known_scale_facts(units), 1.0)
     return complete(settings, OPEN.model_copy(update={"shares": shares}), 1.0, known_scale_facts(units))
 
@@ -61,7 +61,7 @@ def equally(asked: AnySettings, units: int) -> Completed:
     ids=["gradient descent", "the paper's Newton", "Newton"],
 )
 def test_optimised_shares_give_narrower_intervals_than_equal_ones_and_cover_as_well(
-    asked: AnySettings, gain: float, units: int
+    asked: AnySpec, gain: float, units: int
 ) -> None:
     equal = run(equally(asked, units), units)
     optimised = run(narrowest(asked, OPEN, 1.0, known_scale_facts(units), outlook("D1")), units)
@@ -109,7 +109,7 @@ def test_words_become_numbers_in_a_plan(kind: str, shares: str) -> None:
     assert isinstance(job.spec.inference.shares, Shares)
     written = job.spec.model_dump(mode="json")
     assert written["assume"] is None
-    again = JobSpec.model_validate(written)
+    again = PlannedSpec.read(written)
     assert again == job.spec
 
 
@@ -139,8 +139,9 @@ def test_given_numbers_are_kept() -> None:
 def test_the_number_of_steps_is_never_worse_than_the_usual_one(units: int) -> None:
     public, asked = known_scale_facts(units), NoisyGradientDescent()
     d1 = outlook("D1")
-    chosen = complete(with_best_steps(asked, OPEN, 1.0, public, (d1, d1)), OPEN, 1.0, public)
     usual = complete(asked, OPEN, 1.0, public)
+    best = best_of(asked.alternatives(usual.optimizer), usual.optimizer, OPEN, 1.0, public, (d1, d1))
+    chosen = complete(best, OPEN, 1.0, public)
     assert usual.optimizer.steps == planned_steps(public, usual.optimizer.mu)  # type: ignore[arg-type]  # planned
     fewest = complete(asked.model_copy(update={"steps": 10}), OPEN, 1.0, public)
     seen = {name: run(made, units) for name, made in (("chosen", chosen), ("usual", usual), ("fewest", fewest))}

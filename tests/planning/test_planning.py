@@ -301,7 +301,7 @@ def test_what_is_planned_the_lattice_carries(mu: str, adjacency: Adjacency, unit
     except Invalid:
         assert float(mu) < 1e-5 or float(mu) > 1e5
         return
-    for question in (*planned.spec.optimizer.asked(), *planned.spec.inference.questions()):
+    for question in (*planned.spec.optimizer.questions(), *planned.spec.inference.questions()):
         parameter = grid_for(question, planned.facts, units).parameter(question.sigma)
         assert SMALLEST_PARAMETER <= parameter <= LARGEST_PARAMETER
 

@@ -22,7 +22,8 @@ from core.privacy.facts import Adjacency
 from core.privacy.reports import report
 from core.service import estimates, intake, jobs, models, trained
 from core.service.context import Caller, Context
-from core.service.estimates import COLUMNS, EstimateSpec
+from core.service.estimates import EstimateSpec
+from core.service.quotes import COLUMNS
 from core.training.points import points_of
 from tests.service.conftest import Someone
 from tests.service.test_federations import described

@@ -1,15 +1,11 @@
-"""Material to test the theory of clipped descent: golden cases, random problems, and formulas printed wrongly.
-
-The printed forms are kept for tests alone: they show that each correction matters.
-"""
+"""Material to test the theory of clipped descent: golden cases and random problems."""
 
 from dataclasses import dataclass, replace
-from math import exp, log, sqrt
+from math import exp, log
 
 import numpy as np
 
-from core.methods.clipped.one_pass.guarantee import Guarantee, Run, over
-from public_planner.clipped.order_level import Scale, order_terms
+from core.methods.clipped.one_pass.guarantee import Guarantee, Run
 
 CAPS = ("variance", "bias", "noise_drift", "travel", "jump", "noise_length")
 """gamma1 to gamma6."""
@@ -73,36 +69,6 @@ def scaled(given: Problem, *, height: float, length: float, convex: bool) -> Pro
     )
 
 
-def printed_bias(scale: Scale, run: Run) -> float:
-    """The bracket of (8), (13), (24), (29), whose last term lacks a factor sigma."""
-    zeta = max(0.0, 2 * scale.slope - run.clip / 2)
-    moment = run.sigma**run.alpha + zeta**run.alpha
-    part = moment / run.clip ** (run.alpha - 1)
-    return float(
-        part * (scale.slope / run.clip + run.clip ** (run.alpha - 1) * zeta / moment + moment ** (-1 / run.alpha))
-    )
-
-
-def printed_step_size(scale: Scale, run: Run, *, bias: float | None = None) -> float:
-    """The four caps of (8): without the jump, and with that bracket unless another one is given."""
-    zeta = max(0.0, 2 * scale.slope - run.clip / 2)
-    moment = run.sigma**run.alpha + zeta**run.alpha
-    return min(
-        1 / scale.smoothness,
-        over(scale.reach, run.clip ** (1 - run.alpha / 2) * sqrt(run.steps * run.l8 * moment)),
-        over(scale.reach, run.steps * (printed_bias(scale, run) if bias is None else bias)),
-        over(scale.reach, run.noise * sqrt(run.dimension * run.steps * run.l8)),
-    )
-
-
-def printed_stat(scale: Scale, run: Run) -> float:
-    """(12) as printed: clip^alpha multiplies its second term."""
-    shrunk = order_terms(scale, run).stat
-    zeta = max(0.0, 2 * scale.slope - run.clip / 2)
-    second = scale.start * (run.sigma**run.alpha + zeta**run.alpha) * run.l8 / run.steps
-    return float(shrunk - second / run.clip**run.alpha + second * run.clip**run.alpha)
-
-
 def off_by(found: float, wanted: float) -> float:
     """Return how far apart two positive figures are, as a logarithm."""
     return abs(log(found / wanted))
@@ -111,18 +77,3 @@ def off_by(found: float, wanted: float) -> float:
 def by_printed_caps(found: Guarantee) -> tuple[float, ...]:
     """Return gamma1 to gamma6."""
     return tuple(found.caps[name] for name in CAPS)
-
-
-def paper_rule(*, sensitivity: float, steps: int, epsilon: float, delta: float) -> float:
-    """Return the noise that the paper's advanced composition asks of every step, its constants filled in; for tables.
-
-    4 S sqrt(K log(2/delta) log(2.5 K/delta))/epsilon, for epsilon at most 1: 15 to 18 times what exact composition
-    of K Gaussian answers takes, and one pass over disjoint batches composes nothing at all. The constants are ours.
-
-    Args:
-        sensitivity: S, of what a step tells.
-        steps: K.
-        epsilon: in (0, 1].
-        delta: in (0, 1).
-    """
-    return 4 * sensitivity * sqrt(steps * log(2 / delta) * log(2.5 * steps / delta)) / epsilon

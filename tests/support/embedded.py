@@ -217,7 +217,12 @@ def _has_a_job(process: psutil.Process) -> bool:
 
 @contextmanager
 def embedded(
-    home: Path, *, observed: Mapping[str, str] | None = None, workers: int = 1, **settings: Any
+    home: Path,
+    *,
+    observed: Mapping[str, str] | None = None,
+    workers: int = 1,
+    root: Path = ROOT,
+    **settings: Any,
 ) -> Iterator[Embedded]:
     """Run the service; every process of it is gone afterwards.
 
@@ -233,14 +238,14 @@ def embedded(
     }
     environment = {name: value for name, value in os.environ.items() if not name.startswith("FARTHING_")}
     environment |= {f"FARTHING_{name.upper()}": str(value) for name, value in chosen.items()}
-    environment |= {"FARTHING_ADMIN_KEY": KEY, "PYTHONPATH": str(ROOT), "OBSERVED": str(home / "observed.jsonl")}
+    environment |= {"FARTHING_ADMIN_KEY": KEY, "PYTHONPATH": str(root), "OBSERVED": str(home / "observed.jsonl")}
     environment |= observed or {}
     module = "workers.embedded" if observed is None else "tests.support.observed_embedded"
     with (home / "stderr.txt").open("a") as errors:
         process = subprocess.Popen(
             [sys.executable, "-m", module, "--home", str(home), "--port", "0", "--workers", str(workers)],
             env=environment,
-            cwd=ROOT,
+            cwd=root,
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,

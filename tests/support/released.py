@@ -1,6 +1,7 @@
 """Released models of every kind, made of known numbers: people's readings of them are arithmetic on these."""
 
 from collections import Counter
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -9,7 +10,10 @@ from numpy.typing import NDArray
 
 from core.data.columns import BinaryColumn, CategoryColumn, IntegerColumn, NumberColumn
 from core.inference.released import Flags, Released
+from core.inference.results import summary
+from core.inference.wording import methods_paragraph
 from core.losses.losses import Huber, Logistic, Mallows, Multinomial, Poisson
+from core.methods.registry import method_of, source_of
 from core.models.design import make_design
 from core.models.kinds import LinearModel, LogisticModel, MultinomialModel, PoissonModel, RegressionModel
 from core.privacy.budget import plan_orders
@@ -103,3 +107,14 @@ def of_kind(kind: str, **changed: Any) -> Released:
 
 
 KINDS = ("logistic", "linear", "joint", "poisson", "multinomial")
+
+
+def shown_of(model: Released, levels: Sequence[float] = ()) -> dict[str, Any]:
+    """Return a model's whole summary, as the service answers it."""
+    return {
+        "model": "mdl_1",
+        "job": "job_1",
+        **summary(model, levels),
+        "method": source_of(model.optimizer).model_dump(),
+        "methods": methods_paragraph(model, method_of(model.optimizer).cited),
+    }

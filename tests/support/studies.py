@@ -14,8 +14,8 @@ from core.inference.settings import Inference, Shares
 from core.losses.losses import Huber, Mallows, curvature_bound, gradient_bound
 from core.mechanisms.generator import SimulationGenerator
 from core.methods.fits import fit, iterate
-from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent
-from core.methods.registry import AnySettings
+from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescentPlan
+from core.methods.registry import AnyPlan
 from core.oracle.simulation import Simulation
 from core.privacy.facts import Adjacency, Facts
 from core.queries.sums.linear import LinearProblem
@@ -58,7 +58,7 @@ def simulation(
 
 def minimiser(problem: LinearProblem) -> Tensor:
     """The non-private estimate, by many exact gradient steps and no noise."""
-    settings = NoisyGradientDescent(steps=3000, step_size=1.0, mu=1.0, radius=1e6)
+    settings = NoisyGradientDescentPlan(steps=3000, step_size=1.0, mu=1.0, radius=1e6)
     return fit(settings, simulation(problem, 0, noiseless=True)).value.theta
 
 
@@ -87,7 +87,7 @@ def equal_shares(answers: int) -> tuple[float, Inference]:
 
 
 def coverage(
-    problem: LinearProblem, settings: AnySettings, inference: Inference, seed: int, *, pooled: bool = True
+    problem: LinearProblem, settings: AnyPlan, inference: Inference, seed: int, *, pooled: bool = True
 ) -> Coverage:
     """Return what the intervals cover; `pooled` false: with the last Hessian alone, as in the paper."""
     oracle = simulation(problem, seed)

@@ -34,7 +34,7 @@ from core.queries.gradients import Question
 from core.queries.sampling import StreamSampling
 from core.queries.sums.linear import LinearProblem
 from core.records.records import Encoded, open_records, read_records
-from core.training.attempt import replan
+from core.training.attempt import planned_of
 from core.training.fitting import make_problem
 from core.training.order import AttemptInput, stored_order
 from tests.support.federated import Federation
@@ -84,7 +84,7 @@ def transcripts(job: Federation) -> list[Transcript]:
         claim = Claim(row.id, row.attempt, row.fence_epoch, row.fence, row.request_id)
         with database.read() as session:
             order = stored_order(session, claim, {})
-        planned = replan(order)
+        planned = planned_of(order)
         with open_records(job.service.settings, order.records) as file:
             encoded = read_records(file, planned.design)
         messages = [bytes.fromhex(line["said"]) for line in mine if "said" in line]

@@ -37,7 +37,7 @@ spec = {"dataset": "ds_1", "model": model, "optimizer": optimizer, "privacy": {"
 terms = plan_orders(Decimal(8), Decimal("1e-6"))
 planned = plan_job(JobSpec.model_validate(spec), columns=columns, units=1000, adjacency=Adjacency.ZERO_OUT, terms=terms)
 torch.set_num_threads(2)
-attempt.replan = lambda order: planned
+attempt.planned_of = lambda order: planned
 attempt.planned_here(SimpleNamespace(weights=None), None)
 print(int((torch.full((4_000_000,), 1e-40) * 0.5).count_nonzero()))
 """

@@ -15,7 +15,7 @@ from core.inference.network import AnyReleased
 from core.inference.released import Released
 from core.mechanisms.generator import SystemGenerator
 from core.methods.fits import fit
-from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent
+from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescentPlan
 from core.oracle import Answer, Release
 from core.oracle.federation import FederatedOracle, MessageRounds, SiteFilter
 from core.oracle.filters import ORDERS, UnlimitedFilter
@@ -35,7 +35,7 @@ from tests.support.problems import facts, problem
 from tests.support.released import released
 
 UNITS, DIMENSION, STEPS = 40, 3, 12
-SETTINGS = NoisyGradientDescent(steps=STEPS, step_size=0.3, radius=50.0, mu=1.0)
+SETTINGS = NoisyGradientDescentPlan(steps=STEPS, step_size=0.3, radius=50.0, mu=1.0)
 SCHEDULE = chunks(SETTINGS.schedule(facts(UNITS, DIMENSION)), most=4)
 
 

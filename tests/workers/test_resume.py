@@ -20,10 +20,10 @@ from core.methods.kl.adaptive_gd.spec import AdaptiveGradientDescent
 from core.methods.kl.condition import KlCondition
 from core.methods.kl.proximal_point.spec import ProximalPoint
 from core.methods.kl.spider.spec import KlSpider
-from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent
+from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent, NoisyGradientDescentPlan
 from core.methods.m_estimation.noisy_newton.options import LineSearch
 from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
-from core.methods.registry import AnySettings
+from core.methods.registry import AnySpec
 from core.oracle import Answer, Release, Status
 from core.oracle.filters import ORDERS
 from core.oracle.simulation import Simulation
@@ -47,7 +47,7 @@ INFERENCE = Inference(
     curvature_floor=0.02,
     score_floor=0.02,
 )
-METHODS: dict[str, AnySettings] = {
+METHODS: dict[str, AnySpec] = {
     "gradient": NoisyGradientDescent(steps=5).plan(FACTS, 3.0),
     "gradient, private stop": NoisyGradientDescent(steps=12, stop="private").plan(FACTS, 0.05),
     "newton": NoisyNewton(steps=3).plan(FACTS, 3.0),
@@ -140,11 +140,11 @@ class Scripted(Told):
         return self._script[self.place - 1]
 
 
-def schedule_of(settings: AnySettings) -> tuple[Event, ...]:
+def schedule_of(settings: AnySpec) -> tuple[Event, ...]:
     return (*chunks(settings.schedule(FACTS)), *(question.event() for question in INFERENCE.questions()))
 
 
-def run(settings: AnySettings, kills: list[tuple[str, int]]) -> tuple[Job, list[Told], Release[Fitted]]:
+def run(settings: AnySpec, kills: list[tuple[str, int]]) -> tuple[Job, list[Told], Release[Fitted]]:
     """Run a job through kills to its end; every attempt has noise of its own."""
     job = Job(schedule_of(settings), list(kills))
     attempts: list[Told] = []
@@ -156,7 +156,7 @@ def run(settings: AnySettings, kills: list[tuple[str, int]]) -> tuple[Job, list[
             continue
 
 
-def check_replay(settings: AnySettings, attempts: list[Told], release: Release[Fitted], schedule: Any) -> None:
+def check_replay(settings: AnySpec, attempts: list[Told], release: Release[Fitted], schedule: Any) -> None:
     """Assert that the release is that of one run without a break that receives the attempts' final answers."""
     script: dict[int, Answer] = {}
     for attempt in attempts:
@@ -171,7 +171,7 @@ def check_replay(settings: AnySettings, attempts: list[Told], release: Release[F
 
 @pytest.mark.parametrize("moment", ["paid", "told"])
 @pytest.mark.parametrize("settings", METHODS.values(), ids=METHODS.keys())
-def test_a_run_goes_on_from_wherever_it_was_lost(settings: AnySettings, moment: str) -> None:
+def test_a_run_goes_on_from_wherever_it_was_lost(settings: AnySpec, moment: str) -> None:
     schedule = schedule_of(settings)
     stopped = 0
     for chunk in range(len(schedule)):
@@ -197,7 +197,7 @@ def test_a_run_goes_on_from_wherever_it_was_lost(settings: AnySettings, moment: 
 
 
 @pytest.mark.parametrize("settings", METHODS.values(), ids=METHODS.keys())
-def test_losing_several_workers_costs_a_chunk_each(settings: AnySettings) -> None:
+def test_losing_several_workers_costs_a_chunk_each(settings: AnySpec) -> None:
     kills = [("told", 1), ("paid", 1), ("told", 1), ("told", 3)]
     job, attempts, release = run(settings, kills)
     assert len(attempts) == 5 - len(job.kills)
@@ -224,7 +224,7 @@ def test_a_line_search_goes_on_from_wherever_it_was_lost(moment: str) -> None:
 
 CONDITION: Final = KlCondition(gamma=1.5, kappa=1.6)
 SMOOTH: Final = {"smoothness": 0.5, "start_gap": log(2), "condition": CONDITION}
-KL_METHODS: dict[str, AnySettings] = {
+KL_METHODS: dict[str, AnySpec] = {
     "spider": KlSpider(variant="calibrated", **SMOOTH).plan(FACTS, 6.0),
     "spider, forced": KlSpider(variant="calibrated", force=True, **SMOOTH).plan(FACTS, 3.0),
     "proximal point": ProximalPoint(
@@ -238,7 +238,7 @@ KL_METHODS: dict[str, AnySettings] = {
 }
 
 
-def run_alone(settings: AnySettings, kills: list[tuple[str, int]]) -> tuple[Job, list[Told], Release[Estimate]]:
+def run_alone(settings: AnySpec, kills: list[tuple[str, int]]) -> tuple[Job, list[Told], Release[Estimate]]:
     """Run a job without intervals through kills to its end."""
     job = Job(chunks(settings.schedule(FACTS)), list(kills))
     attempts: list[Told] = []
@@ -251,7 +251,7 @@ def run_alone(settings: AnySettings, kills: list[tuple[str, int]]) -> tuple[Job,
 
 
 @pytest.mark.parametrize("settings", KL_METHODS.values(), ids=KL_METHODS.keys())
-def test_a_method_under_the_kl_condition_goes_on_from_wherever_it_was_lost(settings: AnySettings) -> None:
+def test_a_method_under_the_kl_condition_goes_on_from_wherever_it_was_lost(settings: AnySpec) -> None:
     """Earlier answers are given again, draws stay within payments, and nothing but the lost chunk is paid twice."""
     whole, (undisturbed,), _ = run_alone(settings, [])
     told, paid = len(undisturbed.answers), sum(whole.charged.values())
@@ -295,7 +295,7 @@ def _leaves(event: Event) -> list[Event]:
 
 
 REPLICATES = 4000
-DESCENT = NoisyGradientDescent(steps=4, step_size=2.0, mu=0.5, radius=1e3)
+DESCENT = NoisyGradientDescentPlan(steps=4, step_size=2.0, mu=0.5, radius=1e3)
 
 
 def last_iterates(kills: list[tuple[str, int]], seeds: list[int]) -> Tensor:

@@ -21,7 +21,7 @@ from core.ledger.claims import Claim
 from core.privacy.facts import Facts
 from core.queries.gradients import Question
 from core.records.records import open_records, read_records
-from core.training.attempt import replan
+from core.training.attempt import planned_of
 from core.training.fitting import make_problem
 from core.training.order import stored_order
 from tests.support.embedded import LINEAR, Embedded, embedded, readings, toy_csv
@@ -99,7 +99,7 @@ def check_integers(service: Embedded, job: str) -> None:
         row = session.get_one(Job, job)
         order = stored_order(session, Claim(row.id, row.attempt, row.fence_epoch, row.fence, row.request_id), {})
     database.dispose()
-    planned = replan(order)
+    planned = planned_of(order)
     with open_records(service.settings, order.records) as file:
         alone = make_problem(planned, read_records(file, planned.design), {})
     totals = told(service, job, "total")

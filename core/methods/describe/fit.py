@@ -44,43 +44,41 @@ SEEN: Final = 5.0
 WHOLE: Final = (0.0, 1.0)
 
 
-def iterate(settings: Describe, oracle: Oracle) -> Release[Answers]:
+def iterate(plan: Describe, oracle: Oracle) -> Release[Answers]:
     """Ask everything, and close the oracle.
 
     Args:
-        settings: nothing open.
+        plan: nothing open.
         oracle: the only way to the records, of a `TableProblem`.
     """
-    layout, asked = settings.planned_layout, settings.planned_layout.asked()
-    looks = _look(settings, oracle) if layout.numbers and settings.share("look") else {}
+    layout, asked = plan.planned_layout, plan.planned_layout.asked()
+    looks = _look(plan, oracle) if layout.numbers and plan.share("look") else {}
     counts: list[Counts] = []
     if "frequencies" in asked:
         partitions = [Partition(axes=(layout_axis(layout, at),)) for at in layout.categories]
-        counts += _counted(oracle, "frequencies", settings.counts("frequencies", partitions))
+        counts += _counted(oracle, "frequencies", plan.counts("frequencies", partitions))
     if "missing" in asked:
-        counts += _counted(oracle, "missing", settings.counts("missing", missing_partitions(layout)))
+        counts += _counted(oracle, "missing", plan.counts("missing", missing_partitions(layout)))
     if "histograms" in asked:
-        axes = [_axis(settings, looks, at, layout.bins) for at in layout.numbers]
-        counts += _counted(
-            oracle, "histograms", settings.counts("histograms", [Partition(axes=(one,)) for one in axes])
-        )
+        axes = [_axis(plan, looks, at, layout.bins) for at in layout.numbers]
+        counts += _counted(oracle, "histograms", plan.counts("histograms", [Partition(axes=(one,)) for one in axes]))
     if "tables" in asked:
-        pairs = [tuple(_axis(settings, looks, at) for at in pair) for pair in layout.tables]
-        counts += _counted(oracle, "tables", settings.counts("tables", [Partition(axes=pair) for pair in pairs]))
+        pairs = [tuple(_axis(plan, looks, at) for at in pair) for pair in layout.tables]
+        counts += _counted(oracle, "tables", plan.counts("tables", [Partition(axes=pair) for pair in pairs]))
     if "quantiles" in asked:
-        counts += _close_in(settings, oracle)
+        counts += _close_in(plan, oracle)
     answers = Answers(
         looks=tuple(looks.values()),
         counts=tuple(counts),
-        sums=tuple(_sums(settings, oracle, looks)) if "means" in asked else (),
-        products=_products(settings, oracle, looks) if "correlations" in asked else None,
+        sums=tuple(_sums(plan, oracle, looks)) if "means" in asked else (),
+        products=_products(plan, oracle, looks) if "correlations" in asked else None,
     )
     return oracle.release(answers, Status.FINISHED)
 
 
-def _look(settings: Describe, oracle: Oracle) -> dict[int, Look]:
+def _look(plan: Describe, oracle: Oracle) -> dict[int, Look]:
     """Ask where each number lies and how far it varies."""
-    found = look_at_columns(settings, oracle)
+    found = look_at_columns(plan, oracle)
     return {
         place: Look(
             column=place,
@@ -89,7 +87,7 @@ def _look(settings: Describe, oracle: Oracle) -> dict[int, Look]:
             sparse=bool(found.sparse[place]),
             clamped=(bool(found.clamped[place, 0]), bool(found.clamped[place, 1])),
         )
-        for place in settings.planned_layout.numbers
+        for place in plan.planned_layout.numbers
     }
 
 
@@ -106,9 +104,9 @@ def _counted(oracle: Oracle, statistic: str, question: TableCounts) -> Iterator[
         )
 
 
-def _axis(settings: Describe, looks: dict[int, Look], place: int, bins: int | None = None) -> Axis:
+def _axis(plan: Describe, looks: dict[int, Look], place: int, bins: int | None = None) -> Axis:
     """Return the cells of a column: its values, given edges, or edges about where the look found it."""
-    layout = settings.planned_layout
+    layout = plan.planned_layout
     shape = layout.columns[place]
     if shape.values is not None or shape.edges is not None:
         return layout_axis(layout, place)
@@ -129,9 +127,9 @@ def _rising(edges: Array) -> tuple[float, ...]:
     return tuple(kept) or (0.5,)
 
 
-def _close_in(settings: Describe, oracle: Oracle) -> list[Counts]:
+def _close_in(plan: Describe, oracle: Oracle) -> list[Counts]:
     """Cut the brackets of all quantiles into cells, round after round; return the last answer, for all columns."""
-    layout, units = settings.planned_layout, oracle.facts.units
+    layout, units = plan.planned_layout, oracle.facts.units
     brackets = {place: [WHOLE] * len(layout.quantiles) for place in layout.numbers}
     found: list[Counts] = []
     for cells, part in quantile_rounds():
@@ -140,7 +138,7 @@ def _close_in(settings: Describe, oracle: Oracle) -> list[Counts]:
             for place, some in brackets.items()
         ]
         partitions = [Partition(axes=(axis,)) for axis in axes]
-        found = list(_counted(oracle, "quantiles", settings.counts("quantiles", partitions, part)))
+        found = list(_counted(oracle, "quantiles", plan.counts("quantiles", partitions, part)))
         if cells == LAST_CELLS:
             break
         for one in found:
@@ -165,9 +163,9 @@ def _narrowed(found: Counts, fraction: float, bracket: tuple[float, float], unit
     return (lower, upper) if upper - lower >= LEAST_BRACKET else bracket
 
 
-def _sums(settings: Describe, oracle: Oracle, looks: dict[int, Look]) -> Iterator[Sums]:
+def _sums(plan: Describe, oracle: Oracle, looks: dict[int, Look]) -> Iterator[Sums]:
     """Ask for the sums that means are made of."""
-    question = settings.sums([_split(looks[place]) for place in settings.planned_layout.numbers])
+    question = plan.sums([_split(looks[place]) for place in plan.planned_layout.numbers])
     answer = oracle.ask(question, torch.zeros(oracle.facts.dimension, dtype=torch.float64))
     received = iter(answer.value.tolist())
     for cut in question.columns:
@@ -188,11 +186,11 @@ def _split(look: Look) -> SplitCut:
     return SplitCut(column=look.column, centre=look.centre, reach=reach, rest=(farthest - reach) / reach)
 
 
-def _products(settings: Describe, oracle: Oracle, looks: dict[int, Look]) -> Products:
+def _products(plan: Describe, oracle: Oracle, looks: dict[int, Look]) -> Products:
     """Ask for products of cut values, and with what they tell for the squared influences on correlations."""
     at = torch.zeros(oracle.facts.dimension, dtype=torch.float64)
-    cuts = [_correlated(looks[place]) for place in settings.planned_layout.numbers]
-    answer = oracle.ask(settings.products(cuts), at)
+    cuts = [_correlated(looks[place]) for place in plan.planned_layout.numbers]
+    answer = oracle.ask(plan.products(cuts), at)
     size = len(cuts) + 1
     moments = np.zeros((size, size))
     moments[np.triu_indices(size)] = answer.value.numpy()
@@ -212,7 +210,7 @@ def _products(settings: Describe, oracle: Oracle, looks: dict[int, Look]) -> Pro
         # Cut values lie between -1 and 1; their noised mean need not.
         for cut, one, other in zip(cuts, np.clip(mean, -1, 1), deviation, strict=True)
     ]
-    squares = oracle.ask(settings.influences(standard, correlations.tolist()), at)
+    squares = oracle.ask(plan.influences(standard, correlations.tolist()), at)
     return Products(
         columns=tuple(cuts),
         products=tuple(answer.value.tolist()),

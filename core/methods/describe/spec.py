@@ -13,7 +13,7 @@ from pydantic import Field
 
 from core.base.errors import FieldError, Invalid, contradiction
 from core.losses.assumption import Assumption
-from core.methods.base import AbstractSettings, Bound, Card
+from core.methods.base import Bound, Card, Plan
 from core.methods.describe.layout import DescribeShares, Layout, make_layout
 from core.methods.m_estimation.whitened_newton.shares import LEVELS, MOST_CELLS, SIZE_BINS
 from core.models.description import DescriptionModel
@@ -52,7 +52,7 @@ MOST_COUNTS: Final = 10_000
 """In one answer."""
 
 
-class Describe(AbstractSettings):
+class Describe(Plan):
     """Ask about columns as they are: a look at the numbers, counts, sums of cut values; each answer once.
 
     Intervals come with the answers, for no further ones.
@@ -61,6 +61,7 @@ class Describe(AbstractSettings):
     has_covariance: ClassVar = True
     estimates: ClassVar = False
 
+    cited: ClassVar = ""
     kind: Literal["describe"] = "describe"
     mu: Mu | None = Field(default=None, description="null: the job's")
     shares: DescribeShares | None = Field(default=None, description="of mu^2; null: planned")
@@ -220,10 +221,6 @@ class Describe(AbstractSettings):
             pairs = len(numbers) * (len(numbers) - 1) // 2
             standard = [StandardCut(column=at, centre=0.5, reach=0.5, mean=0.0, deviation=1.0) for at in numbers]
             yield self.influences(standard, (0.0,) * pairs)
-
-    def asked(self) -> frozenset[CellCounts | MagnitudeCounts | Tabled]:
-        """Return every question that is asked, with placeholders for what is learned."""
-        return frozenset(self.questions())
 
     def schedule(self, facts: Facts) -> Sequence[Event]:
         """Return each question's event, in order; learned values change a question's cells, never its price."""

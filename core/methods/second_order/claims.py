@@ -11,7 +11,7 @@ from typing import Final, Self
 
 from core.inference.error_bound import ErrorBound, SecondOrder
 from core.losses.assumption import Assumption
-from core.methods.base import AbstractSettings, Bound
+from core.methods.base import Bound, Plan
 from core.methods.second_order import planned
 from core.methods.second_order.figures import EscapeFigures, known
 from core.privacy.facts import Facts
@@ -64,7 +64,7 @@ class AbstractEscape(EscapeFigures):
             else f"none: {self.mode} figures; the effect of a round is linearised",
         )
 
-    def federated_bound(self, clients: Sequence[tuple[AbstractSettings, Facts]]) -> Bound:
+    def federated_bound(self, clients: Sequence[tuple[Plan, Facts]]) -> Bound:
         """Return the same of the mean of all clients: alpha is one figure that all have; see `sites`."""
         return self.bound(min((facts for _, facts in clients), key=lambda facts: facts.units))
 

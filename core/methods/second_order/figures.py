@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Final, Literal, Self, TypeVar
 
 from pydantic import Field
 
-from core.methods.base import AbstractSettings, Request
+from core.methods.base import Plan, Request
 from core.methods.second_order.escape import rounds_for
 from core.methods.second_order.estimation import Errors
 from core.methods.second_order.presets import THETA, gamma_star, round_chance
@@ -47,7 +47,7 @@ def known(value: V | None) -> V:
     return value
 
 
-class SpiderFigures(AbstractSettings):
+class SpiderFigures(Plan):
     """Figures of every method whose gradients are fresh ones, or noised changes of the last one; all public."""
 
     federates: ClassVar = True
@@ -150,10 +150,6 @@ class SpiderFigures(AbstractSettings):
         unit = self.change(1.0)
         assert unit is not None, "over a distance"
         return self.fresh(), unit
-
-    def asked(self) -> frozenset[Gradient | GradientDifference | GradientNorm]:
-        """Return the questions; those for other distances cost the same."""
-        return frozenset(self.questions())
 
     def sampling(self, facts: Facts) -> Sampling:
         """Return that batches are disjoint, of two sizes."""

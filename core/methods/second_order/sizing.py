@@ -119,7 +119,7 @@ def _cures(settings: EscapeFigures, facts: Facts) -> list[FieldError]:
     helps = any(_sized(fill(quiet, preset=preset), facts, room) is not None for preset, room in settings.tries())
     detail = "raise the target, or bring more units" if helps else "no target is enough: bring more units"
     cures = [
-        FieldError("/privacy", f"{detail}; POST /v1/plans finds how many, or which epsilon, for an alpha"),
+        FieldError("/privacy", f"{detail}; an estimate shows alpha at other figures"),
         FieldError(
             "/optimizer/spread", "declare how far gradients are from their mean, where less than the clip is known"
         ),

@@ -8,8 +8,8 @@ import pytest
 from core.mechanisms.generator import SimulationGenerator
 from core.privacy.calibration import smallest_epsilon
 from core.privacy.events import Repeated, Sampled
-from public_planner.clipped.advice import foresee
 from studies.clipped import regression
+from studies.clipped.advice import foresee
 from studies.clipped.populations import RegressionTable
 from studies.clipped.regression import BATCH, SKEWED, TRUTH, UNITS, practical, proxy, stream_excess, table_excess
 from studies.clipped.runs import facts_of, log_slope

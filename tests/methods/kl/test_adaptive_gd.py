@@ -143,7 +143,7 @@ def test_every_gradient_that_is_asked_for_is_between_the_announced_extremes(
     public = facts(units=units, dimension=dimension)
     settings = METHOD.plan(public, mu)
     question = settings.gradient_question(norm, public)
-    sigmas = [one.sigma for one in settings.asked() if isinstance(one, Gradient)]
+    sigmas = [one.sigma for one in settings.questions() if isinstance(one, Gradient)]
     if question is None:
         return
     assert norm > 0
@@ -153,8 +153,8 @@ def test_every_gradient_that_is_asked_for_is_between_the_announced_extremes(
 
 def test_the_lattice_carries_the_extremes() -> None:
     settings = AdaptiveGradientDescent(select="exponential").plan(facts(units=10**8, dimension=10**5), 1.0)
-    check_lattice(settings.asked(), facts(units=10**8, dimension=10**5), "/privacy")
-    assert any(isinstance(one, LeastGradient) for one in settings.asked())
+    check_lattice(settings.questions(), facts(units=10**8, dimension=10**5), "/privacy")
+    assert any(isinstance(one, LeastGradient) for one in settings.questions())
 
 
 class TestRefusals:

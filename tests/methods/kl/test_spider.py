@@ -110,7 +110,7 @@ class TestPlan:
             min(one.difference_sigma or 0 for one in asked),
             max(one.difference_sigma or 0 for one in asked),
         }
-        check_lattice(settings.asked(), cube(), "/privacy")
+        check_lattice(settings.questions(), cube(), "/privacy")
         square = power(2.0)
         flat = KlSpider(condition=square.condition).plan(square.facts(100_000, 10), MU)
         assert [one.kind for one in flat.questions()] == ["gradient"]

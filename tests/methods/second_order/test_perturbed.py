@@ -7,7 +7,7 @@ import pytest
 
 from core.base.errors import Invalid
 from core.inference.network import read_released
-from core.methods.registry import SETTINGS
+from core.methods.registry import PLANS
 from core.methods.second_order.perturbed_spider.spec import MOST_KEPT_NUMBERS, RECONSTRUCTION, PerturbedSpider
 from core.privacy.events import NOTHING, Gaussian, compose
 from core.privacy.facts import Adjacency, Facts, UnknownScale
@@ -34,14 +34,14 @@ def test_planned_settings_stay_as_they_are_and_cost_one_answer_a_pass(
     known = facts(adjacency=adjacency)
     filled = PerturbedSpider.model_validate(options).plan(known, 0.27)
     assert filled.plan(known, 5.0) == filled
-    assert SETTINGS.validate_json(filled.model_dump_json()) == filled
+    assert PLANS.validate_json(filled.model_dump_json()) == filled
     still_open = {name for name, value in filled.model_dump().items() if value is None}
     assert still_open <= {"clip", "spread", "difference_spread", "keep_iterates"}
     priced = [event for event in filled.schedule(known) if event != NOTHING]
     assert len(priced) == filled.epochs
     whole = cost_nano(compose(Counter(filled.schedule(known))), (2, 9))
     assert whole == pytest.approx(cost_nano(Gaussian(sigma=1 / 0.27), (2, 9)), abs=filled.epochs)
-    assert {question.event() for question in filled.asked()} == set(priced)
+    assert {question.event() for question in filled.questions()} == set(priced)
 
 
 def test_what_is_open_follows_from_the_error_of_an_estimate() -> None:

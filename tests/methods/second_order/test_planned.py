@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from core.base.errors import Invalid
-from core.methods.registry import SETTINGS
+from core.methods.registry import PLANS
 from core.methods.second_order.gauss_psgd.spec import GaussPsgd
 from core.privacy.events import NOTHING, Gaussian, compose
 from core.privacy.facts import Adjacency, Facts, UnknownScale
@@ -48,7 +48,7 @@ def test_planned_settings_stay_as_they_are(case: str, adjacency: Adjacency) -> N
     known = facts(adjacency=adjacency)
     filled = settings(**CASES[case]).plan(known, 0.27)
     assert filled.plan(known, 5.0) == filled
-    assert SETTINGS.validate_json(filled.model_dump_json()) == filled
+    assert PLANS.validate_json(filled.model_dump_json()) == filled
     still_open = {name for name, value in filled.model_dump().items() if value is None}
     declared = {"clip", "start_gap", "spread", "difference_spread"}
     if case == "DIFF2":
@@ -69,7 +69,7 @@ def test_the_price_is_one_answer_a_pass(case: str) -> None:
     assert len(schedule) % filled.epochs == 0
     whole = cost_nano(compose(Counter(schedule)), (2, 9))
     assert whole == pytest.approx(cost_nano(Gaussian(sigma=1 / 0.27), (2, 9)), abs=filled.epochs)
-    assert {question.event() for question in filled.asked()} == set(priced)
+    assert {question.event() for question in filled.questions()} == set(priced)
     assert set(filled.sampling(known).batches) == {filled.batch, filled.difference_batch}
 
 

@@ -14,7 +14,7 @@ import torch
 from core.losses.losses import Huber
 from core.losses.robust_torch import HuberRecords
 from core.methods.fits import iterate
-from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent
+from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent, NoisyGradientDescentPlan
 from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
 from core.oracle import Answer
 from core.oracle.simulation import Simulation
@@ -50,7 +50,7 @@ class TestStationaryLaw:
         """The noise is that of mu n: with half of the records at twice the mu it is as large, for half of the work."""
         problem = known_scale_problem(D1, units, None, seed=1)
         answer = minimiser(problem)
-        settings = NoisyGradientDescent(steps=100, step_size=1.0, mu=mu, radius=1e6, start=tuple(answer.tolist()))
+        settings = NoisyGradientDescentPlan(steps=100, step_size=1.0, mu=mu, radius=1e6, start=tuple(answer.tolist()))
         hessian = exact_hessian(problem, answer)
         noise = 2 * sqrt(2) * 1.345 * sqrt(100) / (mu * units)
         check_law(settings, problem, answer, noise**2 / (1 - (1 - torch.linalg.eigvalsh(hessian)) ** 2))
@@ -105,7 +105,7 @@ class TestCoverage:
     @pytest.mark.parametrize(("units", "raw"), [(1000, 0.822), slow(2000, 0.888)])
     def test_gradient_descent(self, units: int, raw: float) -> None:
         mu, inference = equal_shares(50)
-        settings = NoisyGradientDescent(steps=50, step_size=1.0, mu=mu, radius=1e6)
+        settings = NoisyGradientDescentPlan(steps=50, step_size=1.0, mu=mu, radius=1e6)
         seen = coverage(known_scale_problem(D1, units, 2000, seed=units), settings, inference, seed=5)
         assert np.all(np.abs(seen.plain[1:] - raw) < 0.03)
         assert np.all((seen.printed[1:] > 0.93) & (seen.printed[1:] < 0.97))

@@ -27,13 +27,13 @@ from core.losses.robust_torch import HuberRecords
 from core.mechanisms.generator import SimulationGenerator
 from core.methods import fits as optimizers
 from core.methods import lifecycle
-from core.methods.base import AbstractSettings
+from core.methods.base import Spec
 from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent
 from core.methods.m_estimation.noisy_newton import fit as noisy_newton
 from core.methods.m_estimation.noisy_newton.options import LineSearch
 from core.methods.m_estimation.noisy_newton.rules import Searched
 from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
-from core.methods.registry import AnySettings
+from core.methods.registry import AnySpec
 from core.oracle import Answer, Oracle, Release, Status, noise
 from core.oracle.simulation import Simulation
 from core.privacy.facts import Facts
@@ -120,18 +120,18 @@ class TestLosses:
 
 
 def multiplied(
-    method: type[AbstractSettings], name: str, factor: Callable[[AnySettings], float]
-) -> Callable[[AnySettings], tuple[Question, ...]]:
+    method: type[Spec], name: str, factor: Callable[[AnySpec], float]
+) -> Callable[[AnySpec], tuple[Question, ...]]:
     """Return a method's questions with noise that many times as large."""
     genuine = getattr(method, name)
 
-    def questions(self: AnySettings) -> tuple[Question, ...]:
+    def questions(self: AnySpec) -> tuple[Question, ...]:
         return tuple(one.model_copy(update={"sigma": one.sigma * factor(self)}) for one in genuine(self))
 
     return questions
 
 
-def steps_of(settings: AnySettings) -> int:
+def steps_of(settings: AnySpec) -> int:
     assert settings.steps is not None
     return settings.steps
 
@@ -144,7 +144,7 @@ class TestBudgets:
             pytest.param(DESCENT, lambda one: sqrt(steps_of(one) / (steps_of(one) + 2)), id="K for K + 2"),
         ],
     )
-    def test_too_small_a_budget(self, settings: AnySettings, factor: Callable[[AnySettings], float]) -> None:
+    def test_too_small_a_budget(self, settings: AnySpec, factor: Callable[[AnySpec], float]) -> None:
         method = type(settings)
         with ExitStack() as planted:
             for name in ("gradients", "curvatures") if method is NoisyNewton else ("questions",):
@@ -162,11 +162,11 @@ class TestBudgets:
             seen(partial(law.test_draws_at_most_its_price, NEWTON))
 
     @pytest.mark.parametrize("method", [NoisyGradientDescent, NoisyNewton])
-    def test_k_for_k_plus_two_in_the_correction(self, method: type[AbstractSettings]) -> None:
+    def test_k_for_k_plus_two_in_the_correction(self, method: type[Spec]) -> None:
         """Everything is paid in K + 2 equal shares, and the correction believes in K."""
         genuine = test_unit_table.iterate
 
-        def believing(settings: AnySettings, oracle: Oracle) -> tuple[Estimate, Status]:
+        def believing(settings: AnySpec, oracle: Oracle) -> tuple[Estimate, Status]:
             estimate, status = genuine(settings, oracle)
             answers = steps_of(settings) * len(settings.questions())
             return replace(estimate, scale=estimate.scale * sqrt(answers / (answers + 2))), status
@@ -175,8 +175,8 @@ class TestBudgets:
             seen(partial(test_unit_table.test_the_correction_knows_the_noise_of_every_share, method, 6, 1000))
 
     @pytest.mark.parametrize("settings", [DESCENT, NEWTON], ids=lambda one: one.kind)
-    def test_one_more_gradient_at_the_last_iterate(self, settings: AnySettings) -> None:
-        def greedy(settings: AnySettings, oracle: Oracle) -> Release[Estimate]:
+    def test_one_more_gradient_at_the_last_iterate(self, settings: AnySpec) -> None:
+        def greedy(settings: AnySpec, oracle: Oracle) -> Release[Estimate]:
             estimate, status = optimizers.iterate(settings, oracle)
             oracle.ask(settings.questions()[0], estimate.theta)
             return oracle.release(estimate, status)
@@ -187,7 +187,7 @@ class TestBudgets:
     def test_an_early_stop_that_changes_the_reported_scale(self) -> None:
         genuine = test_optimizers.fit
 
-        def cheaper(settings: AnySettings, oracle: Oracle) -> Release[Estimate]:
+        def cheaper(settings: AnySpec, oracle: Oracle) -> Release[Estimate]:
             release = genuine(settings, oracle)
             taken = release.value.steps / steps_of(settings)
             return replace(release, value=replace(release.value, scale=release.value.scale * sqrt(taken)))

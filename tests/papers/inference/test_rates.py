@@ -118,7 +118,7 @@ class TestStepsToTheFloor:
 
     @staticmethod
     def steps(made: Study, settings: object, seed: int = 5) -> Tensor:
-        logs = log_gradients(made, path(settings, made, seed))  # type: ignore[arg-type] # AnySettings
+        logs = log_gradients(made, path(settings, made, seed))  # type: ignore[arg-type] # AnySpec
         return (logs < logs[-40:].mean(0)).double().argmax(0)
 
     def test_newton_as_in_the_figure(self) -> None:

@@ -17,11 +17,11 @@ from core.base.errors import Invalid
 from core.inference.sandwich import infer
 from core.inference.settings import Inference, Shares
 from core.mechanisms.generator import SimulationGenerator
-from core.methods.base import AbstractSettings
+from core.methods.base import Spec
 from core.methods.fits import fit, iterate
-from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent
+from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent, NoisyGradientDescentPlan
 from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
-from core.methods.registry import AnySettings
+from core.methods.registry import AnySpec
 from core.oracle.filters import CountingFilter
 from core.oracle.simulation import Simulation
 from core.privacy.events import Gaussian, Repeated
@@ -48,9 +48,9 @@ GRID = [(1, 0.5, 10), (8, 2.0, 1000), (60, 1.0, 4000)]
 LATTICE = 1.002
 
 
-def settings_of(method: type[AbstractSettings], steps: int, mu: float) -> AnySettings:
+def settings_of(method: type[Spec], steps: int, mu: float) -> AnySpec:
     if method is NoisyGradientDescent:
-        return NoisyGradientDescent(steps=steps, step_size=1.0, mu=mu, radius=1e6)
+        return NoisyGradientDescentPlan(steps=steps, step_size=1.0, mu=mu, radius=1e6)
     return NoisyNewton(steps=steps, damping=0.5, mu=mu, curvature_share=0.5, eigenvalue_floor=0.025, radius=1e6)
 
 
@@ -102,7 +102,7 @@ class TestAccountant:
 
     @pytest.mark.parametrize("steps", [1, 8, 60])
     @pytest.mark.parametrize("method", [NoisyGradientDescent, NoisyNewton])
-    def test_equal_shares_compose(self, method: type[AbstractSettings], steps: int) -> None:
+    def test_equal_shares_compose(self, method: type[Spec], steps: int) -> None:
         settings = settings_of(method, steps, 0.7)
         sigmas = [event.sigma for event in settings.schedule(known_scale_facts(100)) if isinstance(event, Gaussian)]
         each = sqrt(steps * len(settings.questions())) / 0.7
@@ -124,7 +124,7 @@ class TestAccountant:
 
     @pytest.mark.parametrize("steps", [6, 50])
     @pytest.mark.parametrize("method", [NoisyGradientDescent, NoisyNewton])
-    def test_intervals_within_one_mu(self, method: type[AbstractSettings], steps: int) -> None:
+    def test_intervals_within_one_mu(self, method: type[Spec], steps: int) -> None:
         """Of K + 2 or 2 K + 2 answers each costs 1/sqrt of their number."""
         answers = steps * (1 if method is NoisyGradientDescent else 2)
         mu, inference = equal_shares(answers)
@@ -150,7 +150,7 @@ class TestAccountant:
 @pytest.mark.parametrize("method", [NoisyGradientDescent, NoisyNewton])
 @pytest.mark.parametrize("steps", [6, 60])
 @pytest.mark.parametrize("units", [1000, 4000])
-def test_the_correction_knows_the_noise_of_every_share(method: type[AbstractSettings], steps: int, units: int) -> None:
+def test_the_correction_knows_the_noise_of_every_share(method: type[Spec], steps: int, units: int) -> None:
     """Where everything is paid in K + 2 (or 2 K + 2) shares, K in the correction's formula is K + 2 (or 2 K + 2)."""
     answers = steps * (1 if method is NoisyGradientDescent else 2)
     mu, _ = equal_shares(answers)
@@ -222,7 +222,7 @@ class TestTwoWorstNeighbours:
 
 
 @pytest.mark.parametrize("method", [NoisyGradientDescent, NoisyNewton])
-def test_without_noise_huber_estimates_are_those_of_another_solver(method: type[AbstractSettings]) -> None:
+def test_without_noise_huber_estimates_are_those_of_another_solver(method: type[Spec]) -> None:
     """U10, for the loss whose Hessian carries a scale; the logistic one is a law of every optimizer."""
     problem = known_scale_problem(D1, 1000, None, seed=12)
     x, y = problem._records.features.numpy(), problem._records.target.numpy()

@@ -23,11 +23,11 @@ from core.queries.gradients import Gradient
 State = dict[str, Tensor]
 
 
-def iterate(settings: ClippedSgd, oracle: Oracle) -> tuple[Estimate, Status]:
+def iterate(plan: ClippedSgd, oracle: Oracle) -> tuple[Estimate, Status]:
     """Estimate the parameters of a model.
 
     Args:
-        settings: public settings, nothing open.
+        plan: public plan, nothing open.
         oracle: the only way to the records; every question has a sample of its own.
 
     Returns:
@@ -36,51 +36,51 @@ def iterate(settings: ClippedSgd, oracle: Oracle) -> tuple[Estimate, Status]:
     Raises:
         Diverged: the last step left the public radius.
     """
-    assert settings.steps is not None, "plan first"
-    assert settings.step_size is not None, "plan first"
-    assert settings.radius is not None, "plan first"
-    assert settings.average is not None, "plan first"
-    (gradient,) = settings.questions()
-    start = starting_point(settings.start, oracle).to(oracle.precision)  # and so is all that comes of it
-    state = begun(settings.start, oracle, _beginning(settings, start))
+    assert plan.steps is not None, "plan first"
+    assert plan.step_size is not None, "plan first"
+    assert plan.radius is not None, "plan first"
+    assert plan.average is not None, "plan first"
+    (gradient,) = plan.questions()
+    start = starting_point(plan.start, oracle).to(oracle.precision)  # and so is all that comes of it
+    state = begun(plan.start, oracle, _beginning(plan, start))
     buffers = BufferPool()
     # A resumed attempt goes on behind its last kept step.
-    for step in range(int(state["step"]) + 1, settings.steps + 1):
-        state = _stepped(settings, oracle, gradient, state, step, buffers)
+    for step in range(int(state["step"]) + 1, plan.steps + 1):
+        state = _stepped(plan, oracle, gradient, state, step, buffers)
         oracle.keep(state, step)
     estimate = Estimate(
-        theta=returned(settings.average, state, state["theta"], settings.steps),
+        theta=returned(plan.average, state, state["theta"], plan.steps),
         start=state.get("start", start),
         family="gradient",
         left=state["left"],
         scale=float(state["scale"]),
-        step=settings.step_size,
-        steps=settings.steps,
+        step=plan.step_size,
+        steps=plan.steps,
         scale_floored=state["raised"],
     )
     return ended(estimate, Status.FINISHED)
 
 
 def _stepped(
-    settings: ClippedSgd, oracle: Oracle, gradient: Gradient, state: State, step: int, buffers: BufferPool
+    plan: ClippedSgd, oracle: Oracle, gradient: Gradient, state: State, step: int, buffers: BufferPool
 ) -> State:
     """Return the state after one more step; the answer is let go of before the next is asked for."""
-    assert settings.steps is not None, "plan first"
-    assert settings.step_size is not None, "plan first"
-    assert settings.radius is not None, "plan first"
-    assert settings.average is not None, "plan first"
+    assert plan.steps is not None, "plan first"
+    assert plan.step_size is not None, "plan first"
+    assert plan.radius is not None, "plan first"
+    assert plan.average is not None, "plan first"
     theta = state["theta"]
     answer = oracle.ask(gradient, theta)
     slope = slope_at(oracle.facts, answer.value, theta)
-    along, remembered = turned(settings.rule, state, slope, step, buffers)
-    size = settings.step_size * scheduled_share(step, settings.steps, settings.learning_rate_schedule, settings.warm_up)
+    along, remembered = turned(plan.rule, state, slope, step, buffers)
+    size = plan.step_size * scheduled_share(step, plan.steps, plan.learning_rate_schedule, plan.warm_up)
     moved = torch.sub(theta, along, alpha=size, out=buffers.of("theta", along))
-    moved, left, raised = arrived(oracle.facts, moved, settings.radius)
+    moved, left, raised = arrived(oracle.facts, moved, plan.radius)
     return {
         # A random start cannot be drawn again: each state carries it for a later attempt.
-        **({"start": state["start"]} if settings.start == "random" else {}),
+        **({"start": state["start"]} if plan.start == "random" else {}),
         **remembered,
-        **meant(settings.average, state, moved, step, settings.steps, buffers),
+        **meant(plan.average, state, moved, step, plan.steps, buffers),
         "theta": moved,
         "left": left,
         "step": torch.tensor(step),
@@ -89,12 +89,12 @@ def _stepped(
     }
 
 
-def _beginning(settings: ClippedSgd, start: Tensor) -> State:
+def _beginning(plan: ClippedSgd, start: Tensor) -> State:
     """Return the state before the first step; a start drawn at random is a part of it."""
-    assert settings.average is not None, "plan first"
+    assert plan.average is not None, "plan first"
     return {
-        **({"start": start} if settings.start == "random" else {}),
-        **memory_of(settings.rule, settings.average, start),
+        **({"start": start} if plan.start == "random" else {}),
+        **memory_of(plan.rule, plan.average, start),
         "theta": start,
         "left": torch.tensor(data=False),
         "step": torch.tensor(0),

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from core.base.errors import AdjacencyMismatch, FieldError, Invalid
 from core.losses.assumption import Assumption
-from core.methods.base import AbstractSettings, Bound, Card
+from core.methods.base import Bound, Card, Plan
 from core.methods.clipped.rules import Adam, Average, LearningRateSchedule, NoMean, Rule, Sgd, TailMean
 from core.methods.kl.repeats import Repeats
 from core.privacy.arithmetic import PLANNED_RADIUS, AnyStart, Radius, fill
@@ -42,7 +42,7 @@ PLANNING_ORDERS: Final = range(2, 33)
 PositiveNumber = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
-class ClippedSgd(AbstractSettings):
+class ClippedSgd(Plan):
     """theta <- theta - step of a rule along (sum of clipped gradients of a Poisson sample + noise) / expected size.
 
     Every step draws its own sample, each unit with probability q = batch/n, clips each unit's whole gradient to `clip`
@@ -55,6 +55,8 @@ class ClippedSgd(AbstractSettings):
     mu: ClassVar[None] = None
     """Sampled answers have a price at every Renyi order and no mu."""
 
+    cited: ClassVar = "Abadi, Chu, Goodfellow, McMahan, Mironov, Talwar and Zhang, 2016"
+    of_networks: ClassVar = ()
     kind: Literal["clipped_sgd"] = "clipped_sgd"
     steps: Annotated[int, Field(ge=1, le=200_000)] | None = Field(
         default=None, description="K; null: planned, so that a unit is sampled about twenty times"
@@ -172,10 +174,6 @@ class ClippedSgd(AbstractSettings):
         """Return the question of every step."""
         assert self.sigma is not None, "plan first"
         return (Gradient(sigma=self.sigma, clip=self.clip),)
-
-    def asked(self) -> frozenset[Gradient]:
-        """Return every question that some step asks."""
-        return frozenset(self.questions())
 
     def schedule(self, facts: Facts) -> Sequence[Event]:
         """Return one sampled answer a step."""

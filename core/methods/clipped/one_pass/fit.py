@@ -23,11 +23,11 @@ from core.queries.gradients import Gradient
 State = dict[str, Tensor]
 
 
-def iterate(settings: CertifiedClippedSgd, oracle: Oracle) -> tuple[Estimate, Status]:
+def iterate(plan: CertifiedClippedSgd, oracle: Oracle) -> tuple[Estimate, Status]:
     """Estimate the parameters of a model.
 
     Args:
-        settings: public settings, nothing open.
+        plan: public plan, nothing open.
         oracle: the only way to the records; each question reads the next batch.
 
     Returns:
@@ -37,28 +37,28 @@ def iterate(settings: CertifiedClippedSgd, oracle: Oracle) -> tuple[Estimate, St
     Raises:
         Diverged: the last step left the public radius.
     """
-    assert settings.steps is not None, "plan first"
-    assert settings.step_size is not None, "plan first"
-    assert settings.radius is not None, "plan first"
-    (gradient,) = settings.questions()
-    state = begun(settings.start, oracle, _beginning(starting_point(settings.start, oracle)))
+    assert plan.steps is not None, "plan first"
+    assert plan.step_size is not None, "plan first"
+    assert plan.radius is not None, "plan first"
+    (gradient,) = plan.questions()
+    state = begun(plan.start, oracle, _beginning(starting_point(plan.start, oracle)))
     buffers = BufferPool()
     # Batches lost with a worker are not read again: the stream may end before the planned steps.
-    while int(state["step"]) < settings.steps and oracle.affords(gradient):
-        state = _stepped(settings, oracle, gradient, state, buffers)
+    while int(state["step"]) < plan.steps and oracle.affords(gradient):
+        state = _stepped(plan, oracle, gradient, state, buffers)
         oracle.keep(state, int(state["step"]))
     theta, steps, noise = state["returned"], int(state["step"]), float(state["scale"])
     claim = None
     # A claim is about one run; a simulation returns many replicates.
     if theta.ndim == 1:
-        claim = settings.claim(oracle.facts, steps, noise, strayed=bool(state["strayed"]))
+        claim = plan.claim(oracle.facts, steps, noise, strayed=bool(state["strayed"]))
     estimate = Estimate(
         theta=theta,
         start=state["start"],
         family="gradient",
         left=state["left"],
         scale=noise,
-        step=settings.step_size,
+        step=plan.step_size,
         steps=steps,
         scale_floored=state["raised"],
         certificate=claim,
@@ -80,23 +80,21 @@ def _beginning(start: Tensor) -> State:
     }
 
 
-def _stepped(
-    settings: CertifiedClippedSgd, oracle: Oracle, gradient: Gradient, state: State, buffers: BufferPool
-) -> State:
+def _stepped(plan: CertifiedClippedSgd, oracle: Oracle, gradient: Gradient, state: State, buffers: BufferPool) -> State:
     """Return the state after one more step; the answer is let go of before the next is asked for."""
-    assert settings.step_size is not None, "plan first"
-    assert settings.radius is not None, "plan first"
+    assert plan.step_size is not None, "plan first"
+    assert plan.radius is not None, "plan first"
     theta, step = state["theta"], int(state["step"]) + 1
     answer = oracle.ask(gradient, theta)
     slope = slope_at(oracle.facts, answer.value, theta)
     # An iterate that may be returned long after it was made stays where it is.
-    into = None if settings.returns == "random_iterate" else buffers.of("theta", slope)
-    moved = torch.sub(theta, slope, alpha=settings.step_size, out=into)
-    moved, left, raised = arrived(oracle.facts, moved, settings.radius)
+    into = None if plan.returns == "random_iterate" else buffers.of("theta", slope)
+    moved = torch.sub(theta, slope, alpha=plan.step_size, out=into)
+    moved, left, raised = arrived(oracle.facts, moved, plan.radius)
     return {
         "start": state["start"],
         "theta": moved,
-        "returned": _with_one_more(settings, oracle, state["returned"], moved, step, buffers),
+        "returned": _with_one_more(plan, oracle, state["returned"], moved, step, buffers),
         "left": left,
         "strayed": state["strayed"] | left,
         "step": torch.tensor(step),
@@ -106,12 +104,12 @@ def _stepped(
 
 
 def _with_one_more(
-    settings: CertifiedClippedSgd, oracle: Oracle, held: Tensor, moved: Tensor, step: int, buffers: BufferPool
+    plan: CertifiedClippedSgd, oracle: Oracle, held: Tensor, moved: Tensor, step: int, buffers: BufferPool
 ) -> Tensor:
     """Return the mean of step + 1 iterates; or one of them, each as likely, as draws say that no record sways."""
-    if settings.returns == "last":
+    if plan.returns == "last":
         return moved
-    if settings.returns == "average":
+    if plan.returns == "average":
         return averaged(held, moved, step + 1, buffers)
     # Reservoir sampling: after each step all iterates so far are equally likely.
     return moved if oracle.randomness.integer(step + 1) == 0 else held.expand_as(moved)

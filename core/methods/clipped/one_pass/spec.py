@@ -23,7 +23,7 @@ from pydantic import Field
 from core.base.errors import FieldError, Invalid
 from core.inference.error_bound import ErrorBound
 from core.losses.assumption import Assumption
-from core.methods.base import AbstractSettings, Bound, Card
+from core.methods.base import Bound, Card, Plan
 from core.methods.clipped.one_pass.guarantee import Guarantee, Run
 from core.methods.clipped.one_pass.refined import refined_convex, refined_nonconvex
 from core.methods.clipped.one_pass.search import lowest
@@ -58,7 +58,7 @@ class Moment(Frozen):
     size: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(description="sigma, in encoded units")
 
 
-class CertifiedClippedSgd(AbstractSettings):
+class CertifiedClippedSgd(Plan):
     """theta <- theta - step_size * (mean clipped gradient of the next batch + noise), once through the records.
 
     The average of all iterates is returned, the start included and no iterate that no gradient was asked at: exactly
@@ -69,6 +69,7 @@ class CertifiedClippedSgd(AbstractSettings):
 
     federates: ClassVar = True
 
+    cited: ClassVar = "Vatan Khah, Chezhegov, Farahmand, Horvath and Gorbunov, preprint"
     kind: Literal["certified_clipped_sgd"] = "certified_clipped_sgd"
     mu: Mu | None = Field(default=None, description="for the whole pass; null: the job's share")
     batch: Annotated[int, Field(ge=1)] | None = Field(
@@ -236,10 +237,6 @@ class CertifiedClippedSgd(AbstractSettings):
     def questions(self) -> tuple[Gradient]:
         """Return the question of every step, the very value that the schedule prices and the oracle is asked."""
         return (self._gradient(),)
-
-    def asked(self) -> frozenset[Gradient]:
-        """Return every question that some step asks."""
-        return frozenset(self.questions())
 
     @property
     def chunk(self) -> int:

@@ -110,19 +110,6 @@ def jump_is_free(largest: float, run: Run) -> bool:
     return power(run.clip, run.alpha) <= 3.375 * (run.c + 1) * worst_moment(largest, run) * run.iterates / run.l8
 
 
-def says_something_from(*, convex: bool, slope: float) -> float:
-    """Return the clip below which the paper's bound is larger than what the untrained start satisfies, always.
-
-    The bias cap alone makes the bound 112 R zeta at least; the start has L R^2/2 (without convexity 112 S zeta and
-    2 S^2). No claim is made unless zeta is below L R/224, or S/56.
-
-    Args:
-        convex: which theorem.
-        slope: L R, or S = sqrt(L Delta).
-    """
-    return 2 * (2 - (1 / 224 if convex else 1 / 56)) * slope
-
-
 def _spread(run: Run, moment: float) -> float:
     """Return sqrt(c + 1) lambda^(1 - alpha/2) sqrt(6 N l8 A)."""
     return sqrt(run.c + 1) * power(run.clip, 1 - run.alpha / 2) * sqrt(6 * run.iterates * run.l8 * moment)

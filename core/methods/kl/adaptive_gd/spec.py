@@ -8,13 +8,13 @@ releases, a norm at a fixed price and then a gradient, each charged from the noi
 
 from collections.abc import Sequence
 from math import floor, hypot, log, nextafter, sqrt
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
 
 from core.base.errors import FieldError, Invalid
 from core.losses.assumption import Assumption
-from core.methods.base import AbstractSettings, Bound, Card
+from core.methods.base import Bound, Card, Plan
 from core.methods.kl.adaptive_gd.theory import MOST_CANDIDATES, Trajectory, promised
 from core.methods.kl.concentration import noise_radius
 from core.methods.kl.condition import KlCondition, PositiveNumber
@@ -34,7 +34,7 @@ PLANNED_SELECTION_SHARE = 0.1
 """The choice errs by a multiple of 1/n, the norms by one of 1/sqrt(n), so it needs little."""
 
 
-class AdaptiveGradientDescent(AbstractSettings):
+class AdaptiveGradientDescent(Plan):
     """theta <- theta - (mean gradient + noise)/(2 L1), the noise in proportion to the gradient's own noised norm.
 
     Each step asks for the norm N of the mean gradient, at a fixed price. It then asks for the gradient with noise of
@@ -43,6 +43,8 @@ class AdaptiveGradientDescent(AbstractSettings):
     the budget: the point is then as good as the budget can tell.
     """
 
+    cited: ClassVar = "Menart, Ullah, Arora, Bassily and Guzman, 2024"
+    of_networks: ClassVar = ("smoothness",)
     kind: Literal["adaptive_gd"] = "adaptive_gd"
     mu: Mu | None = Field(default=None, description="for the estimate, its selection included; null: the job's share")
     start: AnyStart = Field(
@@ -195,10 +197,6 @@ class AdaptiveGradientDescent(AbstractSettings):
         extremes = tuple(Gradient(sigma=sigma, clip=self.clip) for sigma in (self.least_sigma, LARGEST_SIGMA))
         choice = self.selection_question()
         return (self.norm_question(), *extremes, *(() if choice is None else (choice,)))
-
-    def asked(self) -> frozenset[GradientNorm | Gradient | LeastGradient]:
-        """Return the extremes of what may be asked."""
-        return frozenset(self.questions())
 
     def most_asked(self, facts: Facts) -> int:
         """Return a norm and a gradient for each step, a last norm, and the choice."""

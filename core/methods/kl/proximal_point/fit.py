@@ -19,26 +19,26 @@ from core.methods.lifecycle import starting_point
 from core.oracle import Oracle, Status
 
 
-def iterate(settings: ProximalPoint, oracle: Oracle) -> tuple[Estimate, Status]:
+def iterate(plan: ProximalPoint, oracle: Oracle) -> tuple[Estimate, Status]:
     """Minimise a loss that need be neither convex nor smooth, under the KL condition.
 
     Args:
-        settings: public settings, nothing open.
+        plan: public plan, nothing open.
         oracle: the only way to the records.
 
     Returns:
         The mean of the last round's iterates, shape (features,), replicates first in a simulation, with a certificate;
         the start, with nothing asked, where the schedule has no rounds.
     """
-    course = settings.arithmetic(oracle.facts)
-    start = starting_point(settings.start, oracle)
+    course = plan.arithmetic(oracle.facts)
+    start = starting_point(plan.start, oracle)
     if course.regime is not None:
-        return _estimate(settings, oracle, _beginning(start), 0, 0.0), Status.FINISHED
-    (gradient,) = settings.questions()
-    assert settings.solver_steps is not None, "plan first"
-    points = settings.solver_steps
+        return _estimate(plan, oracle, _beginning(start), 0, 0.0), Status.FINISHED
+    (gradient,) = plan.questions()
+    assert plan.solver_steps is not None, "plan first"
+    points = plan.solver_steps
     state = oracle.resume(_beginning(start))
-    for done in range(int(state["step"]), settings.steps):
+    for done in range(int(state["step"]), plan.steps):
         # A round's centre is the first of its points, hence one step fewer than points.
         index, taken = divmod(done, points - 1)
         now, theta, centre = course.rounds[index], state["theta"], state["centre"]
@@ -48,7 +48,7 @@ def iterate(settings: ProximalPoint, oracle: Oracle) -> tuple[Estimate, Status]:
         answer = oracle.ask(gradient, theta)
         away = theta - middle
         slope = torch.add(answer.value, away, alpha=now.pull)
-        moved = torch.sub(away, slope, alpha=settings.rate(now.weight, taken + 1))
+        moved = torch.sub(away, slope, alpha=plan.rate(now.weight, taken + 1))
         theta = middle + _within(now.radius, moved)
         total = torch.add(total, theta, alpha=taken + 2)
         if taken + 2 == points:
@@ -63,8 +63,8 @@ def iterate(settings: ProximalPoint, oracle: Oracle) -> tuple[Estimate, Status]:
             "scale": torch.tensor(answer.scale, dtype=torch.float64) if taken == 0 else state["scale"],
         }
         oracle.keep(state, done + 1)
-    last = settings.rate(course.rounds[-1].weight, points - 1)
-    return _estimate(settings, oracle, state, settings.steps, last), Status.FINISHED
+    last = plan.rate(course.rounds[-1].weight, points - 1)
+    return _estimate(plan, oracle, state, plan.steps, last), Status.FINISHED
 
 
 def _beginning(start: Tensor) -> dict[str, Tensor]:
@@ -87,7 +87,7 @@ def _within(radius: float, away: Tensor) -> Tensor:
     return cut
 
 
-def _estimate(settings: ProximalPoint, oracle: Oracle, state: dict[str, Tensor], steps: int, rate: float) -> Estimate:
+def _estimate(plan: ProximalPoint, oracle: Oracle, state: dict[str, Tensor], steps: int, rate: float) -> Estimate:
     """Return the last centre with what is known of it."""
     theta = state["centre"]
     return Estimate(
@@ -98,5 +98,5 @@ def _estimate(settings: ProximalPoint, oracle: Oracle, state: dict[str, Tensor],
         scale=float(state["scale"]),
         step=rate,
         steps=steps,
-        certificate=settings.certificate(oracle.facts) if theta.ndim == 1 else None,
+        certificate=plan.certificate(oracle.facts) if theta.ndim == 1 else None,
     )

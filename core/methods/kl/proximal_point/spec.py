@@ -6,14 +6,14 @@ show the rate either. The weight scheduled here follows the falling target and c
 """
 
 from math import hypot
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
 
 from core.base.errors import FieldError, Invalid
 from core.inference.error_bound import ErrorBound
 from core.losses.assumption import Assumption
-from core.methods.base import AbstractSettings, Bound, Card
+from core.methods.base import Bound, Card, Plan
 from core.methods.kl.condition import KlCondition, PositiveNumber, known_gap
 from core.methods.kl.proximal_point.schedule import (
     CONSTANT,
@@ -43,7 +43,7 @@ LONGEST_ROUND = 10_000_000
 """Steps that a round may be allowed: a loop has a bound."""
 
 
-class ProximalPoint(AbstractSettings):
+class ProximalPoint(Plan):
     """theta_t <- about argmin F + w_t |theta - theta_{t-1}|^2, `rounds` times, each by projected noisy gradient steps.
 
     A round begins at its centre. It takes steps 1/(w t) on the noised mean gradient of the records plus the exact
@@ -52,6 +52,8 @@ class ProximalPoint(AbstractSettings):
     noise leaves of `mu`.
     """
 
+    cited: ClassVar = "Menart, Ullah, Arora, Bassily and Guzman, 2024"
+    of_networks: ClassVar = ("condition", "weak_convexity")
     kind: Literal["proximal_point"] = "proximal_point"
     mu: Mu | None = Field(default=None, description="for the estimate alone; null: the job's share")
     condition: KlCondition | None = Field(
@@ -217,10 +219,6 @@ class ProximalPoint(AbstractSettings):
         """Return the question of every step, the very value that the schedule prices and the oracle is asked."""
         assert self.sigma is not None, "plan first"
         return (Gradient(sigma=self.sigma, clip=self.clip),)
-
-    def asked(self) -> frozenset[Gradient]:
-        """Return every question that some step asks."""
-        return frozenset(self.questions())
 
     def schedule(self, facts: Facts) -> Repeats:
         """Return one Gaussian event a step."""

@@ -26,11 +26,11 @@ FRESH = -1
 """Of `differences` in a state: the round's gradient has not been asked yet."""
 
 
-def iterate(settings: KlSpider, oracle: Oracle) -> tuple[Estimate, Status]:
+def iterate(plan: KlSpider, oracle: Oracle) -> tuple[Estimate, Status]:
     """Estimate the parameters of an M-estimator under the KL condition.
 
     Args:
-        settings: public settings, nothing open.
+        plan: public plan, nothing open.
         oracle: the only way to the records.
 
     Returns:
@@ -41,19 +41,19 @@ def iterate(settings: KlSpider, oracle: Oracle) -> tuple[Estimate, Status]:
     Raises:
         Diverged: an iterate left the region where the condition was declared.
     """
-    course, start = settings.course(oracle.facts), starting_point(settings.start, oracle)
-    radius = float("inf") if settings.radius is None else settings.radius
-    state = walk(course, start, radius, oracle, settings.clip)
-    assert settings.mean_smoothness is not None, "plan first"
+    course, start = plan.course(oracle.facts), starting_point(plan.start, oracle)
+    radius = float("inf") if plan.radius is None else plan.radius
+    state = walk(course, start, radius, oracle, plan.clip)
+    assert plan.mean_smoothness is not None, "plan first"
     estimate = Estimate(
         theta=state["theta"],
         start=start,
         family="gradient",
         left=state["left"],
         scale=float(state["scale"]),
-        step=2 / (7 * settings.mean_smoothness),  # a round's step over its threshold: at most so much of an estimate
+        step=2 / (7 * plan.mean_smoothness),  # a round's step over its threshold: at most so much of an estimate
         steps=state["taken"],
-        certificate=settings.certificate(oracle.facts) if state["theta"].ndim == 1 else None,
+        certificate=plan.certificate(oracle.facts) if state["theta"].ndim == 1 else None,
     )
     return ended(estimate, Status.FINISHED)
 

@@ -6,14 +6,14 @@ Source: Menart, Ullah, Arora, Bassily and Guzman (2024), algorithm 1, theorem 4,
 
 from collections.abc import Sequence
 from math import hypot
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import Field
 
 from core.base.errors import FieldError, Invalid
 from core.inference.error_bound import ErrorBound
 from core.losses.assumption import Assumption
-from core.methods.base import AbstractSettings, Bound, Card
+from core.methods.base import Bound, Card, Plan
 from core.methods.kl.condition import KlCondition, PositiveNumber, known_gap
 from core.methods.kl.spider.schedule import Regime, SpiderConstants, SpiderSchedule, Variant, spider_schedule
 from core.privacy.arithmetic import SLACK, Mu, Radius, Start, fill
@@ -31,13 +31,15 @@ THEOREM: Final = "Menart, Ullah, Arora, Bassily and Guzman (2024), theorem 4"
 Asked = Annotated[Gradient | GradientDifference, Field(discriminator="kind")]
 
 
-class KlSpider(AbstractSettings):
+class KlSpider(Plan):
     """Steps of one public length a round along an estimate that noised gradient differences keep up to date.
 
     Differences over short steps are known to be short, so they need less noise than gradients: with a condition of
     kappa < 2 that is what makes the rate. With kappa = 2 each round is one gradient and at most one step.
     """
 
+    cited: ClassVar = "Menart, Ullah, Arora, Bassily and Guzman, 2024"
+    of_networks: ClassVar = ("condition", "smoothness")
     kind: Literal["kl_spider"] = "kl_spider"
     mu: Mu | None = Field(default=None, description="for the estimate; null: the job's")
     condition: KlCondition | None = Field(
@@ -184,10 +186,6 @@ class KlSpider(AbstractSettings):
         """Return the gradient's question and the extremes of the differences'; all are asked with the same clip."""
         assert self.extremes is not None, "plan first"
         return self.extremes
-
-    def asked(self) -> frozenset[Gradient | GradientDifference]:
-        """Return the extremes of what may be asked."""
-        return frozenset(self.questions())
 
     def schedule(self, facts: Facts) -> Sequence[Event]:
         """Return one Gaussian event an answer, as if no round ended early; undrawn ones are given back."""

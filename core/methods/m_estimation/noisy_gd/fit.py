@@ -7,21 +7,42 @@ after an answer is post-processing.
 Failure: depends on noised values only, so it tells no more than the release.
 """
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 from core.inference.estimate import Estimate, by_replicate
 from core.inference.parameters import penalised_gradient, scale_of
-from core.methods.lifecycle import arrived, begun, ended, settled, starting_point
-from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent
+from core.methods.lifecycle import arrived, ended, resumed, settled, starting_point
+from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescentPlan
 from core.oracle import Oracle, Status
 
 
-def iterate(settings: NoisyGradientDescent, oracle: Oracle) -> tuple[Estimate, Status]:
+class _State(NamedTuple):
+    """Where a run stands after a step; in a simulation replicates come first."""
+
+    start: Tensor
+    theta: Tensor
+    """Shape (..., p)."""
+    left: Tensor
+    """Whether the last step left the radius, shape (...)."""
+    step: Tensor
+    going: Tensor
+    """Whether no step has stopped the run, shape (...)."""
+    taken: Tensor
+    """Number of steps taken, shape (...)."""
+    raised: Tensor
+    """Number of steps whose scale was raised to its floor, shape (...)."""
+    scale: Tensor
+    """Deviation of the last answer's noise on a coordinate."""
+
+
+def iterate(plan: NoisyGradientDescentPlan, oracle: Oracle) -> tuple[Estimate, Status]:
     """Estimate the parameters of an M-estimator.
 
     Args:
-        settings: public settings, nothing open.
+        plan: public, nothing open.
         oracle: the only way to the records.
 
     Returns:
@@ -31,65 +52,49 @@ def iterate(settings: NoisyGradientDescent, oracle: Oracle) -> tuple[Estimate, S
     Raises:
         Diverged: the last step left the public radius.
     """
-    assert settings.steps is not None, "plan first"
-    assert settings.radius is not None, "plan first"
-    (gradient,) = settings.questions()
-    state = begun(settings.start, oracle, _start(settings, oracle))
+    (gradient,) = plan.questions()
+    start = starting_point(plan.start, oracle)
+    none, zero = torch.tensor(data=False), torch.tensor(0)
+    noiseless = torch.tensor(0.0, dtype=torch.float64)
+    state = resumed(plan.start, oracle, _State(start, start, none, zero, ~none, zero, zero, noiseless))
     status = Status.FINISHED
-    for step in range(int(state["step"]) + 1, settings.steps + 1):
-        theta = state["theta"]
-        slope = oracle.ask(gradient, theta)
-        going = state["going"]
-        if settings.stop == "private":
+    for step in range(int(state.step) + 1, plan.steps + 1):
+        slope = oracle.ask(gradient, state.theta)
+        going = state.going
+        if plan.stop == "private":
             going = going & ~settled(slope, 1.0 if oracle.facts.scale is None else 0.5)
             if not bool(going.any()):
                 status = Status.STOPPED
                 break
-        along = penalised_gradient(oracle.facts, slope.value, theta)
-        moved = theta - by_replicate(_step_size(settings, oracle, theta), 1) * along
-        moved, left, raised = arrived(oracle.facts, moved, settings.radius)
-        state = {
-            "start": state["start"],
-            "theta": torch.where(going.unsqueeze(-1), moved, theta),
-            "left": torch.where(going, left, state["left"]),
-            "step": torch.tensor(step),
-            "going": going,
-            "taken": state["taken"] + going.long(),
-            "raised": state["raised"] + (raised & going).long(),
-            "scale": torch.tensor(slope.scale, dtype=torch.float64),
-        }
-        oracle.keep(state, step)
+        along = penalised_gradient(oracle.facts, slope.value, state.theta)
+        moved = state.theta - by_replicate(_step_size(plan, oracle, state.theta), 1) * along
+        moved, left, raised = arrived(oracle.facts, moved, plan.radius)
+        state = _State(
+            start=state.start,
+            theta=torch.where(going.unsqueeze(-1), moved, state.theta),
+            left=torch.where(going, left, state.left),
+            step=torch.tensor(step),
+            going=going,
+            taken=state.taken + going.long(),
+            raised=state.raised + (raised & going).long(),
+            scale=torch.tensor(slope.scale, dtype=torch.float64),
+        )
+        oracle.keep(state._asdict(), step)
     estimate = Estimate(
-        theta=state["theta"],
-        start=state["start"],
+        theta=state.theta,
+        start=state.start,
         family="gradient",
-        left=state["left"],
-        scale=float(state["scale"]),
-        step=_step_size(settings, oracle, state["theta"]),
-        steps=state["taken"],
-        scale_floored=state["raised"],
+        left=state.left,
+        scale=float(state.scale),
+        step=_step_size(plan, oracle, state.theta),
+        steps=state.taken,
+        scale_floored=state.raised,
     )
     return ended(estimate, status)
 
 
-def _start(settings: NoisyGradientDescent, oracle: Oracle) -> dict[str, Tensor]:
-    """Return the state before the first step."""
-    start = starting_point(settings.start, oracle)
-    return {
-        "start": start,
-        "theta": start,
-        "left": torch.tensor(data=False),
-        "step": torch.tensor(0),
-        "going": torch.tensor(data=True),
-        "taken": torch.tensor(0),
-        "raised": torch.tensor(0),
-        "scale": torch.tensor(0.0, dtype=torch.float64),
-    }
-
-
-def _step_size(settings: NoisyGradientDescent, oracle: Oracle, theta: Tensor) -> Tensor | float:
+def _step_size(plan: NoisyGradientDescentPlan, oracle: Oracle, theta: Tensor) -> Tensor | float:
     """Return what a gradient at theta is multiplied by, in all, shape (...)."""
-    assert settings.step_size is not None, "plan first"
-    if settings.scaling == "plain" or oracle.facts.scale is None:
-        return settings.step_size
-    return settings.step_size * scale_of(oracle.facts, theta)
+    if plan.scaling == "plain" or oracle.facts.scale is None:
+        return plan.step_size
+    return plan.step_size * scale_of(oracle.facts, theta)

@@ -5,15 +5,28 @@ Source: Avella-Medina, Bradshaw and Loh (2023), equation (4), Theorem 2 and Coro
 
 from collections.abc import Sequence
 from math import ceil, log, sqrt
-from typing import Annotated, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
+import numpy as np
 from pydantic import Field
 
+from core.inference.settings import Inference
 from core.losses.assumption import Assumption
-from core.methods.base import AbstractSettings, Bound, Card
+from core.losses.bases import PositiveNumber
+from core.methods.base import Bound, Card, Plan, Spec
+from core.methods.m_estimation.predicted_covariance import (
+    NEAREST_TO_ONE,
+    Array,
+    Noised,
+    plain_covariance,
+    remembered,
+    spectrum_of,
+)
+from core.methods.m_estimation.widths import PredictsWidths
 from core.models.design import Design
 from core.models.kinds import RegressionModel
 from core.models.loss_geometry import longest_square
+from core.models.outlook import Outlook
 from core.privacy.arithmetic import (
     CONFIDENCE,
     PLANNED_RADIUS,
@@ -30,9 +43,12 @@ from core.queries.gradients import Gradient
 
 FEWEST_STEPS = 60
 MOST_STEPS = 1500
+FEWEST_TRIED = 10
+STRIDE = 2.0
+"""From one number of steps that is compared to the next."""
 
 
-class NoisyGradientDescent(AbstractSettings):
+class NoisyGradientDescent(Spec):
     """theta <- theta - step_size * (mean gradient + noise), `steps` times from a public start.
 
     Each gradient takes an equal share of `mu`: its noise is sqrt(steps)/mu times the sensitivity. A ridge is added to
@@ -43,9 +59,11 @@ class NoisyGradientDescent(AbstractSettings):
     offers_intervals: ClassVar = True
     federates: ClassVar = True
 
+    cited: ClassVar = "Avella-Medina, Bradshaw and Loh, 2023"
+    takes_terms: ClassVar = True
     kind: Literal["noisy_gd"] = "noisy_gd"
     steps: Steps | None = Field(default=None, description="null: planned from the number of units")
-    step_size: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
+    step_size: PositiveNumber | None = Field(
         default=None, description="null: 1/curvature bound, the largest step the theory allows"
     )
     mu: Mu | None = Field(default=None, description="for the estimate alone; null: the job's share")
@@ -75,7 +93,18 @@ class NoisyGradientDescent(AbstractSettings):
         assert bent, "every loss is smooth or bends down"
         return fill(self, step_size=1 / (bent + facts.ridge))
 
-    def plan(self, facts: Facts, mu: float) -> Self:
+    def alternatives(self, usual: Plan) -> Sequence[Self]:
+        """Return settings with numbers of steps by powers of two, and the usual one, where it is open."""
+        if self.steps is not None:
+            return ()
+        assert usual.steps is not None, "a plan has a number of steps"
+        counts, steps = {usual.steps}, float(FEWEST_TRIED)
+        while steps <= MOST_STEPS:
+            counts.add(ceil(steps))
+            steps *= STRIDE
+        return [self.model_copy(update={"steps": one}) for one in sorted(counts)]
+
+    def plan(self, facts: Facts, mu: float) -> "NoisyGradientDescentPlan":
         """Fill what is open.
 
         The step is 1/Bbar, with Bbar the public bound on every Hessian, its ridge included (and no more than 1 without
@@ -84,8 +113,12 @@ class NoisyGradientDescent(AbstractSettings):
         (`docs/explanation/plans.md`). With an unknown scale Bbar bounds the Hessian times it, so a plain step is 1/Bbar
         times the start's scale; no step size is safe for every scale then.
         """
-        return fill(
-            self, steps=planned_steps(facts, mu), step_size=self._planned_step(facts), mu=mu, radius=PLANNED_RADIUS
+        return self.closed(
+            NoisyGradientDescentPlan,
+            steps=planned_steps(facts, mu),
+            step_size=self._planned_step(facts),
+            mu=mu,
+            radius=PLANNED_RADIUS,
         )
 
     def _planned_step(self, facts: Facts) -> float:
@@ -94,22 +127,58 @@ class NoisyGradientDescent(AbstractSettings):
         bent = (facts.curvature_bound or start) + facts.ridge * start
         return (start if self.scaling == "plain" else 1.0) / bent
 
+    @classmethod
+    def card(cls) -> Card:
+        """Return the catalogue entry."""
+        return Card(
+            kind="noisy_gd",
+            title="Noisy gradient descent",
+            paper="Avella-Medina, Bradshaw, Loh: Differentially private inference via noisy optimization (2023)",
+            native="mu-GDP",
+            adjacency=tuple(Adjacency),
+            assumptions=(
+                Assumption(text="each unit's gradient is bounded (the weights see to it)", checked="static"),
+                Assumption(text="the planned step is at most 1/curvature bound", checked="static"),
+                Assumption(text="the loss is locally strongly convex around its minimiser", checked="declared"),
+            ),
+            returns="coefficients, and private intervals where the job asks for them",
+        )
+
+
+class NoisyGradientDescentPlan(NoisyGradientDescent, PredictsWidths):
+    """Noisy gradient descent with nothing open."""
+
+    steps: Steps
+    step_size: PositiveNumber
+    mu: Mu
+    radius: Radius
+
     def questions(self) -> tuple[Gradient]:
         """Return the question of every step, the very value that the schedule prices and the oracle is asked."""
-        assert self.steps is not None, "plan first"
-        assert self.mu is not None, "plan first"
         return (Gradient(sigma=sqrt(self.steps) / self.mu),)
-
-    def asked(self) -> frozenset[Gradient]:
-        """Return every question that some step asks."""
-        return frozenset(self.questions())
 
     def schedule(self, facts: Facts) -> Sequence[Event]:
         """Return one Gaussian event a step."""
         del facts  # a multiplier of the sensitivity means the same for every scope
-        assert self.steps is not None, "plan first"
         (gradient,) = self.questions()
         return (gradient.event(),) * self.steps
+
+    def covariance(self, outlook: Outlook, facts: Facts, inference: Inference, noised: Noised) -> Array:
+        """Return the sandwich, what gradient descent's noise adds, and its memory of the start."""
+        scale = outlook.reference.scale
+        spectrum = spectrum_of(noised, inference, scale)
+        plain = plain_covariance(noised, inference, spectrum, facts.units)
+        if inference.correction == "plain":
+            return plain
+        step = self.step_size * (scale if self.scaling == "scaled" else 1.0)
+        (gradient,) = self.questions()
+        variance = (step * gradient.sigma * gradient.sensitivity(facts)) ** 2
+        if inference.correction != "stationary":
+            return np.asarray(plain + 2 * variance * np.eye(facts.dimension))
+        factor = np.clip(1 - step * spectrum.floored, -NEAREST_TO_ONE, NEAREST_TO_ONE)
+        grown = variance * (1 - factor ** (2 * self.steps)) / (1 - factor**2)
+        start = remembered(outlook, inference, spectrum, lambda speed: step * speed, self.steps)
+        return np.asarray(plain + (spectrum.of(grown) + start))
 
     def bound(self, facts: Facts) -> Bound:
         """Predict the distance to the non-private estimate, over directions that `steps` steps can reach.
@@ -119,9 +188,6 @@ class NoisyGradientDescent(AbstractSettings):
         log(n)/(step_size*K) the first term has fallen to R/n. With an unknown scale both m and the step are relative to
         it, and it is taken to be where it starts.
         """
-        assert self.steps is not None, "plan first"
-        assert self.step_size is not None, "plan first"
-        assert self.radius is not None, "plan first"
         if facts.weak_convexity:
             return self._no_bound(self.radius)
         (gradient,) = self.questions()
@@ -151,23 +217,6 @@ class NoisyGradientDescent(AbstractSettings):
             trivial=2 * radius,
             vacuous=True,
             source="Avella-Medina, Bradshaw and Loh (2023), Theorem 2, whose loss is convex; this one is not",
-        )
-
-    @classmethod
-    def card(cls) -> Card:
-        """Return the catalogue entry."""
-        return Card(
-            kind="noisy_gd",
-            title="Noisy gradient descent",
-            paper="Avella-Medina, Bradshaw, Loh: Differentially private inference via noisy optimization (2023)",
-            native="mu-GDP",
-            adjacency=tuple(Adjacency),
-            assumptions=(
-                Assumption(text="each unit's gradient is bounded (the weights see to it)", checked="static"),
-                Assumption(text="the planned step is at most 1/curvature bound", checked="static"),
-                Assumption(text="the loss is locally strongly convex around its minimiser", checked="declared"),
-            ),
-            returns="coefficients, and private intervals where the job asks for them",
         )
 
 

@@ -13,11 +13,14 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field
 
 from core.base.errors import contradiction
-from core.inference.settings import Inference
+from core.inference.settings import Inference, Shares
 from core.losses.assumption import Assumption
-from core.methods.base import Bound, Card
+from core.methods.base import Bound, Card, Plan
 from core.methods.m_estimation.noisy_newton.options import NewtonOptions
 from core.methods.m_estimation.noisy_newton.shapes import CAREFUL_DAMPING, planned_shape, spectral_noise, steady_floor
+from core.methods.m_estimation.noisy_newton.widths import newton_covariance
+from core.methods.m_estimation.predicted_covariance import Array, Noised, Pooled
+from core.models.outlook import Outlook
 from core.privacy.arithmetic import (
     CONFIDENCE,
     LARGEST_FLOOR_PART,
@@ -71,6 +74,8 @@ class NoisyNewton(NewtonOptions):
     offers_intervals: ClassVar = True
     inverts_hessians: ClassVar = True
 
+    cited: ClassVar = "Avella-Medina, Bradshaw and Loh, 2023"
+    takes_terms: ClassVar = True
     kind: Literal["noisy_newton"] = "noisy_newton"
     steps: Steps | None = Field(default=None, description="of both kinds; null: planned")
     hessians: Steps | None = Field(
@@ -130,6 +135,19 @@ class NoisyNewton(NewtonOptions):
         if self.late_steps and inference.intervals and inference.correction == "printed":
             raise contradiction("/inference/correction", "is printed for Newton steps alone; ask for no others")
 
+    def pool(self, facts: Facts) -> Pooled:
+        """Return what intervals take of the Hessians: all by memory, or the later half where there is none."""
+        memory, count, squares = self.memory or 0.0, 0.0, 0.0
+        for step, question in enumerate(self.curvatures()):
+            kept = memory if memory > 0 else float(2 * step > self.newton_steps)
+            precision = (question.sigma * question.sensitivity(facts)) ** -2
+            count, squares = kept * count + precision, kept**2 * squares + precision
+        return Pooled(count, sqrt(squares) / count, self.matrix_deviations(facts)[-1])
+
+    def covariance(self, outlook: Outlook, facts: Facts, inference: Inference, noised: Noised) -> Array:
+        """Return the sandwich with what the noise of the steps adds."""
+        return newton_covariance(self, outlook, facts, inference, noised)
+
     def curvature_known(self, facts: Facts) -> float:
         """Return what pooled Hessians say of the last, or all of the second half where they are not pooled."""
         if self.memory:
@@ -139,6 +157,29 @@ class NoisyNewton(NewtonOptions):
     def with_inference(self, inference: Inference) -> Self:
         """Pool no matrices for the printed correction, which is one for the printed Newton's method."""
         return fill(self, memory=0.0) if inference.intervals and inference.correction == "printed" else self
+
+    def planned_shares(self, facts: Facts, mu: float) -> Shares:
+        """Return the shares of a pooled run's shape; the paper's run has none of its own."""
+        if self.memory == 0:
+            return super().planned_shares(facts, mu)
+        shape = planned_shape(facts, mu)
+        estimate = 1 - shape.final_part - shape.score_part
+        return Shares(estimate=estimate, curvature=shape.final_part, score=shape.score_part)
+
+    def equally(self, plan: Plan) -> Self:
+        """Return the settings with the same kinds of steps, every gradient and Hessian worth the same."""
+        assert isinstance(plan, NoisyNewton), "it is a plan of these settings"
+        hessians, late = plan.newton_steps, plan.late_steps
+        gradients = hessians + late
+        return fill(
+            self,
+            steps=plan.steps,
+            hessians=hessians,
+            averaged=plan.averaged,
+            growth=1.0,
+            curvature_share=hessians / (hessians + gradients),
+            last_gradient_share=late / gradients if late else 1 / gradients,
+        )
 
     def plan(self, facts: Facts, mu: float) -> Self:
         """Fill what is open, from public facts alone (`docs/explanation/plans.md` derives the constants)."""
@@ -244,20 +285,11 @@ class NoisyNewton(NewtonOptions):
         mus = [self._steps_mu() * sqrt(self.curvature_share * weight) for weight in self.newton_weights()]
         return tuple(Curvature(of="hessian", sigma=matrix_sigma(mu, self.matrix_noise)) for mu in mus)
 
-    def questions(self) -> tuple[Gradient, Curvature]:
-        """Return the two questions of the last Newton step; where shares are equal, those of every one."""
-        last = self.newton_steps - 1
-        if self.late_steps == 0 and last > 0 and (self.growth or 1.0) == 1:
-            last -= 1  # the last gradient may have a share of its own
-        return self.gradients()[self.warm_steps + last], self.curvatures()[last]
-
-    def asked(self) -> frozenset[Gradient | Curvature | Secant]:
-        """Return every question that some step asks."""
+    def questions(self) -> tuple[Gradient | Curvature | Secant, ...]:
+        """Return every question that some step asks, each once."""
         assert self.mu is not None, "plan first"
-        asked: set[Gradient | Curvature | Secant] = {*self.gradients(), *self.curvatures()}
-        asked.update(self.lipschitz_questions(self.mu))
-        asked.update(self.comparisons(self.mu))
-        return frozenset(asked)
+        first: tuple[Gradient | Curvature | Secant, ...] = (*self.gradients(), *self.curvatures())
+        return tuple(dict.fromkeys((*first, *self.lipschitz_questions(self.mu), *self.comparisons(self.mu))))
 
     def schedule(self, facts: Facts) -> Sequence[Event]:
         """Return each step's events, gradient first, in the order they are drawn.

@@ -16,11 +16,11 @@ from core.methods.m_estimation.sufficient_statistics.spec import SufficientStati
 from core.oracle import Oracle, Status
 
 
-def iterate(settings: SufficientStatistics, oracle: Oracle) -> tuple[Estimate, Status]:
+def iterate(plan: SufficientStatistics, oracle: Oracle) -> tuple[Estimate, Status]:
     """Estimate the coefficients of a linear model.
 
     Args:
-        settings: public settings, nothing open.
+        plan: public plan, nothing open.
         oracle: the only way to the records, with the squared loss.
 
     Returns:
@@ -29,17 +29,17 @@ def iterate(settings: SufficientStatistics, oracle: Oracle) -> tuple[Estimate, S
     Raises:
         Diverged: the estimate left the public radius.
     """
-    assert settings.eigenvalue_floor is not None, "plan first"
-    assert settings.radius is not None, "plan first"
-    zero = starting_point(settings.start, oracle)
-    vector, matrix = settings.questions()
+    assert plan.eigenvalue_floor is not None, "plan first"
+    assert plan.radius is not None, "plan first"
+    zero = starting_point(plan.start, oracle)
+    vector, matrix = plan.questions()
     slope = oracle.ask(vector, zero)
     bend = oracle.ask(matrix, zero)
     hessian, floored = floor_eigenvalues(
-        penalised_hessian(oracle.facts, bend.value, scale_of(oracle.facts, zero)), settings.eigenvalue_floor
+        penalised_hessian(oracle.facts, bend.value, scale_of(oracle.facts, zero)), plan.eigenvalue_floor
     )
     # At zero the gradient is -X'y/n, and a ridge adds nothing to it.
-    theta, left = inside(-solve(hessian, slope.value), settings.radius)
+    theta, left = inside(-solve(hessian, slope.value), plan.radius)
     estimate = Estimate(
         theta=theta,
         start=zero,

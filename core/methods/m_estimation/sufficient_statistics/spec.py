@@ -13,7 +13,7 @@ from pydantic import Field
 
 from core.base.errors import FieldError, Invalid
 from core.losses.assumption import Assumption
-from core.methods.base import AbstractSettings, Bound, Card
+from core.methods.base import Bound, Card, Plan
 from core.privacy.arithmetic import (
     CONFIDENCE,
     PLANNED_RADIUS,
@@ -35,7 +35,7 @@ RESOLVED_PART = 0.1
 """The prediction is for directions whose curvature is at least this part of the bound over the dimension."""
 
 
-class SufficientStatistics(AbstractSettings):
+class SufficientStatistics(Plan):
     """theta = floored(X'X/n + noise)^-1 (X'y/n + noise), a ridge added to the matrix without noise.
 
     Both are asked once: the Hessian of the squared loss, and its gradient at zero. Each unit's gradient is cut to x_max
@@ -44,6 +44,7 @@ class SufficientStatistics(AbstractSettings):
 
     begins: ClassVar = False
 
+    cited: ClassVar = "Avella-Medina, Bradshaw and Loh, 2023"
     kind: Literal["sufficient_statistics"] = "sufficient_statistics"
     mu: Mu | None = Field(default=None, description="for the estimate; null: the job's")
     curvature_share: Annotated[float, Field(gt=0, lt=1)] | None = Field(
@@ -95,10 +96,6 @@ class SufficientStatistics(AbstractSettings):
         assert self.curvature_share is not None, "plan first"
         gradient = Gradient(sigma=1 / (self.mu * sqrt(1 - self.curvature_share)), clip=self.clip)
         return gradient, Curvature(of="hessian", sigma=1 / (self.mu * sqrt(self.curvature_share)))
-
-    def asked(self) -> frozenset[Gradient | Curvature]:
-        """Return every question that is asked."""
-        return frozenset(self.questions())
 
     def schedule(self, facts: Facts) -> Sequence[Event]:
         """Return both events."""

@@ -53,62 +53,62 @@ _LONGEST_STEP: Final = {"logistic": 1.5, "poisson": 1.0, "huber": 1e9}
 LEAST_RATE: Final = 0.02
 
 
-def iterate(settings: WhitenedNewton, oracle: Oracle, looked: Columns | None = None) -> tuple[Estimate, Status]:
+def iterate(plan: WhitenedNewton, oracle: Oracle, looked: Columns | None = None) -> tuple[Estimate, Status]:
     """Estimate coefficients with their covariance.
 
     Args:
-        settings: public settings, nothing open.
+        plan: public plan, nothing open.
         oracle: the only way to the records, with ranges in its facts and an intercept first.
         looked: where columns lie, of a description; None: the method looks itself.
 
     Returns:
         The estimate, in encoded units, its covariance and its checks.
     """
-    assert bool(settings.looked) == (looked is not None), "a look is paid for where none is given"
-    if isinstance(settings.loss, Multinomial):
-        return fit_classes.iterate(settings, oracle, looked)
-    columns = look_at_columns(settings, oracle) if looked is None else looked
-    loss, target = _look_at_target(settings, oracle)
-    encoded, target = _whiten(settings, oracle, columns, loss, target)
+    assert bool(plan.looked) == (looked is not None), "a look is paid for where none is given"
+    if isinstance(plan.loss, Multinomial):
+        return fit_classes.iterate(plan, oracle, looked)
+    columns = look_at_columns(plan, oracle) if looked is None else looked
+    loss, target = _look_at_target(plan, oracle)
+    encoded, target = _whiten(plan, oracle, columns, loss, target)
     theta = _start(loss, encoded, target)
     tails = None
     if isinstance(loss, Huber):
-        encoded, target, theta, tails = _walk_linear(settings, oracle, encoded, loss, target, theta)
-        loss = loss if tails is None else _cut_by(settings, oracle, encoded, loss, tails)
-        questions = EncodedQuestions(settings, oracle, encoded, loss, target)
+        encoded, target, theta, tails = _walk_linear(plan, oracle, encoded, loss, target, theta)
+        loss = loss if tails is None else _cut_by(plan, oracle, encoded, loss, tails)
+        questions = EncodedQuestions(plan, oracle, encoded, loss, target)
     else:
-        questions = EncodedQuestions(settings, oracle, encoded, loss, target)
-        theta = _walk(settings, questions, theta)
+        questions = EncodedQuestions(plan, oracle, encoded, loss, target)
+        theta = _walk(plan, questions, theta)
     questions.look_at_residuals(theta)
-    last = _last_answers(settings, questions, theta)
+    last = _last_answers(plan, questions, theta)
     if tails is not None and isinstance(loss, Huber):
-        last = with_tails(last, tails, loss.c, weighted=bool(settings.weighted))
+        last = with_tails(last, tails, loss.c, weighted=bool(plan.weighted))
     found = finish(last)
-    return _received(settings, oracle, columns, encoded, questions, target, found), Status.FINISHED
+    return _received(plan, oracle, columns, encoded, questions, target, found), Status.FINISHED
 
 
-def _look_at_target(settings: WhitenedNewton, oracle: Oracle) -> tuple[Logistic | Huber | Poisson, Target]:
+def _look_at_target(plan: WhitenedNewton, oracle: Oracle) -> tuple[Logistic | Huber | Poisson, Target]:
     """Ask about the target; return the loss with what was learned, and the target's encoding."""
-    loss = settings.planned_loss
+    loss = plan.planned_loss
     assert not isinstance(loss, Multinomial), "several classes have steps of their own"
     match loss:
         case Logistic():
-            rate, events, complete = base_rate(settings, oracle)
+            rate, events, complete = base_rate(plan, oracle)
             return loss, Target(0.0, 1.0, rate, events, complete=complete)
         case Poisson():
-            cap, square = look_at_counts(settings, oracle)
+            cap, square = look_at_counts(plan, oracle)
             return loss.model_copy(update={"cap": cap}), Target(0.0, 1.0, None, None, square)
         case Huber():
-            centre, complete = target_centre(settings, oracle)
+            centre, complete = target_centre(plan, oracle)
             size = oracle.facts.dimension
             # At zero coefficients a residual is the target less its centre.
-            alone = sizes_at(settings, oracle, EncodedPoint(np.zeros(size), np.eye(size), 1.0), centre)
+            alone = sizes_at(plan, oracle, EncodedPoint(np.zeros(size), np.eye(size), 1.0), centre)
             unit = max(scale_of(alone), LEAST_UNIT * alone.edges[1])
             return loss.model_copy(update={"scale": 1.0}), Target(centre, unit, None, None, complete=complete)
 
 
 def _whiten(
-    settings: WhitenedNewton, oracle: Oracle, columns: Columns, loss: Logistic | Huber | Poisson, target: Target
+    plan: WhitenedNewton, oracle: Oracle, columns: Columns, loss: Logistic | Huber | Poisson, target: Target
 ) -> tuple[RowEncoding, Target]:
     """Ask for second moments, and make the encoding of their inverse root.
 
@@ -124,9 +124,9 @@ def _whiten(
     ranges = oracle.facts.ranges
     assert ranges is not None, "the planner says where columns lie"
     known = None if ranges.offset is None else (sum(ranges.offset) / 2, _half(ranges.offset))
-    answer = oracle.ask(settings.moment_question(centre, unit, known), above(np.zeros(size), simple))
+    answer = oracle.ask(plan.moment_question(centre, unit, known), above(np.zeros(size), simple))
     received, deviation, counted = answer.value.numpy(), answer.scale, 1.0
-    if settings.weighted:
+    if plan.weighted:
         # A noised mean weight may be zero or negative, and it divides; no weight is above 1.
         counted = min(max(float(received[0, 0]), WEIGHT_CAUTION * deviation, TINY), 1.0)
         received, deviation = received / counted, deviation / counted
@@ -136,7 +136,7 @@ def _whiten(
     weight = made.weight
     if known is not None:
         made = replace(made, shift=_shift(received, weight, made.whitening, made.mean, deviation, known))
-    if settings.weighted and isinstance(loss, Logistic):
+    if plan.weighted and isinstance(loss, Logistic):
         # Off 0 and 1, for steps begin at the rate's logit; 1/2 keeps the two ends in order.
         least = min(3 * deviation / weight, 0.5)
         rate = float(np.clip(0.5 + received[0, size] / weight, least, 1 - least))
@@ -200,11 +200,11 @@ def _no_longer(step: Array, most: float) -> Array:
     return step if length <= most else step * (most / length)
 
 
-def _walk(settings: WhitenedNewton, questions: EncodedQuestions, theta: Array) -> Array:
+def _walk(plan: WhitenedNewton, questions: EncodedQuestions, theta: Array) -> Array:
     """Take the short steps: shortened where a gradient is mostly noise, and cut to a length."""
-    assert settings.damped_steps is not None, "plan first"
-    pairs = list(zip(settings.gradient_sigmas(), settings.hessian_sigmas(), strict=True))
-    for gradient_sigma, hessian_sigma in pairs[: settings.damped_steps]:
+    assert plan.damped_steps is not None, "plan first"
+    pairs = list(zip(plan.gradient_sigmas(), plan.hessian_sigmas(), strict=True))
+    for gradient_sigma, hessian_sigma in pairs[: plan.damped_steps]:
         gradient, deviation = questions.gradient(theta, gradient_sigma)
         hessian = questions.matrix(theta, hessian_sigma)
         part = positive_part(float(gradient @ gradient), len(theta) * deviation**2)
@@ -214,7 +214,7 @@ def _walk(settings: WhitenedNewton, questions: EncodedQuestions, theta: Array) -
 
 
 def _walk_linear(
-    settings: WhitenedNewton, oracle: Oracle, encoded: RowEncoding, loss: Huber, target: Target, theta: Array
+    plan: WhitenedNewton, oracle: Oracle, encoded: RowEncoding, loss: Huber, target: Target, theta: Array
 ) -> tuple[RowEncoding, Target, Array, Tails | None]:
     """Take the short steps of a linear model; return where they end, with the encoding and the unit there.
 
@@ -223,24 +223,24 @@ def _walk_linear(
 
     def questions_at(place: EncodedPoint, cut: float) -> EncodedQuestions:
         wide, own = loss.model_copy(update={"c": cut}), replace(encoded, matrix=place.encoding)
-        return EncodedQuestions(settings, oracle, own, wide, target._replace(unit=place.unit))
+        return EncodedQuestions(plan, oracle, own, wide, target._replace(unit=place.unit))
 
     simple_to_encoded = encoded.matrix @ np.linalg.inv(encoded.simple)
     raised = simple_to_encoded @ encoded.raised @ simple_to_encoded.T
     begin = EncodedPoint(theta, encoded.matrix, target.unit)
-    end, tails = walk(settings, oracle, begin, questions_at, loss.c, target.centre, raised)
+    end, tails = walk(plan, oracle, begin, questions_at, loss.c, target.centre, raised)
     return replace(encoded, matrix=end.encoding), target._replace(unit=end.unit), end.theta, tails
 
 
-def _cut_by(settings: WhitenedNewton, oracle: Oracle, encoded: RowEncoding, loss: Huber, tails: Tails) -> Huber:
+def _cut_by(plan: WhitenedNewton, oracle: Oracle, encoded: RowEncoding, loss: Huber, tails: Tails) -> Huber:
     """Return least squares with residuals cut where noise and what is left out are least, taken together."""
-    noise = settings.slope_noise(oracle.facts, 1.0) / encoded.counted
+    noise = plan.slope_noise(oracle.facts, 1.0) / encoded.counted
     return loss.model_copy(update={"c": best_cut(tails, noise)})
 
 
-def _last_answers(settings: WhitenedNewton, questions: EncodedQuestions, theta: Array) -> Last:
+def _last_answers(plan: WhitenedNewton, questions: EncodedQuestions, theta: Array) -> Last:
     """Take the first precise step, and ask what the last one and the covariance need where it ends."""
-    sigmas = list(zip(settings.gradient_sigmas(), settings.hessian_sigmas(), strict=True))[-2:]
+    sigmas = list(zip(plan.gradient_sigmas(), plan.hessian_sigmas(), strict=True))[-2:]
     (first_gradient, first_hessian), (last_gradient, last_hessian) = sigmas
     gradient, deviation = questions.gradient(theta, first_gradient)
     hessian = questions.matrix(theta, first_hessian)
@@ -250,7 +250,7 @@ def _last_answers(settings: WhitenedNewton, questions: EncodedQuestions, theta: 
     before, theta = theta, theta - _no_longer(step, 2 * _LONGEST_STEP[questions.kind])
     second = questions.gradient(theta, last_gradient)
     again = questions.matrix(theta, last_hessian)
-    scores = questions.scores(theta, settings.sigma(settings.shares.scores))
+    scores = questions.scores(theta, plan.sigma(plan.shares.scores))
     return Last(
         kind=questions.kind,
         before=before,
@@ -262,14 +262,14 @@ def _last_answers(settings: WhitenedNewton, questions: EncodedQuestions, theta: 
         peak=questions.peak,
         explained=questions.explained(),
         units=questions.units,
-        unidentified=settings.unidentified_deviation,
+        unidentified=plan.unidentified_deviation,
         doubtful=questions.doubtful(theta),
         offset=questions.offset,
     )
 
 
 def _received(
-    settings: WhitenedNewton,
+    plan: WhitenedNewton,
     oracle: Oracle,
     columns: Columns,
     encoded: RowEncoding,
@@ -305,7 +305,7 @@ def _received(
             cap=loss.cap if isinstance(loss, Poisson) else None,
             cut=questions.asked if isinstance(questions.asked, CutPoisson) else None,
             variance_ratio=questions.counts.variance_ratio if questions.counts else None,
-            weight_bound=settings.bound_of_weights,
+            weight_bound=plan.bound_of_weights,
             offset=None if encoded.shift is None else encoded.shift.mean,
             sampling=questions.sampling,
             complete=target.complete,
@@ -313,5 +313,5 @@ def _received(
     )
     covariance, sampling = (back @ one @ back.T for one in (found.covariance, found.sampling))
     return newton_estimate(
-        theta, covariance, sampling, found.hessian, step=found.omega, steps=settings.steps or 0, checks=checks
+        theta, covariance, sampling, found.hessian, step=found.omega, steps=plan.steps or 0, checks=checks
     )

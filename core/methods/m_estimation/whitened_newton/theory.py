@@ -8,7 +8,7 @@ from pydantic import Field
 
 from core.losses.counts import CutPoisson
 from core.losses.losses import Huber, Logistic, Multinomial, Poisson
-from core.methods.base import AbstractSettings
+from core.methods.base import Plan
 from core.methods.m_estimation.whitened_newton import shares as parts
 from core.methods.m_estimation.whitened_newton.shares import WhitenedShares
 from core.privacy.arithmetic import Mu
@@ -29,7 +29,7 @@ from core.queries.reencoded import ReencodedCurvature, ReencodedGradient, widest
 Family = Annotated[Logistic | Multinomial | Huber | Poisson, Field(discriminator="kind")]
 
 
-class WhitenedFigures(AbstractSettings):
+class WhitenedFigures(Plan):
     """An analyst's settings, the planned values, and the method's questions; all of it public."""
 
     offers_intervals: ClassVar = True
@@ -38,6 +38,8 @@ class WhitenedFigures(AbstractSettings):
     about: ClassVar = (0, 1)
     given: ClassVar = ("looked",)
 
+    cited: ClassVar = "a method of the service's own, sandwich after Avella-Medina, Bradshaw and Loh, 2023"
+    takes_terms: ClassVar = True
     kind: Literal["whitened_newton"] = "whitened_newton"
     mu: Mu | None = Field(default=None, description="null: the job's")
     damped_steps: Annotated[int, Field(ge=1, le=20)] | None = Field(
@@ -268,10 +270,6 @@ class WhitenedFigures(AbstractSettings):
     def questions(self) -> tuple[Looked, ...]:
         """Return all questions in their order; learned values have placeholders of the largest width."""
         return (*self._looks(), *self._sums())
-
-    def asked(self) -> frozenset[Looked]:
-        """Return every question that is asked, with placeholders for what is learned."""
-        return frozenset(self.questions())
 
     def widening(self, facts: Facts, curvature: float, score_bound: float, variance_ratio: float = 1.0) -> float:
         """Return how much wider than a non-private interval one is foreseen to be, for any identified coefficient.

@@ -21,11 +21,11 @@ from core.oracle import Oracle, Status
 from core.queries.gradients import Gradient
 
 
-def iterate(settings: Certify, oracle: Oracle, points: Tensor) -> tuple[Estimate, Status]:
+def iterate(plan: Certify, oracle: Oracle, points: Tensor) -> tuple[Estimate, Status]:
     """Look whether a point is an approximate second-order stationary one.
 
     Args:
-        settings: public settings, nothing open.
+        plan: public plan, nothing open.
         oracle: the only way to the records; each question reads the next units of a stream.
         points: of the released model, shape (K, p); the last of them is its estimate.
 
@@ -36,14 +36,14 @@ def iterate(settings: Certify, oracle: Oracle, points: Tensor) -> tuple[Estimate
         Diverged: an iterate left the public radius at the last step.
     """
     point = points[-1]
-    if not settings.escapes:
-        return _received(settings, oracle, point)
-    return search(settings, oracle, oracle.resume({**beginning(point), **nothing_known(point)}))
+    if not plan.escapes:
+        return _received(plan, oracle, point)
+    return search(plan, oracle, oracle.resume({**beginning(point), **nothing_known(point)}))
 
 
-def _received(settings: Certify, oracle: Oracle, point: Tensor) -> tuple[Estimate, Status]:
+def _received(plan: Certify, oracle: Oracle, point: Tensor) -> tuple[Estimate, Status]:
     """Ask for the norm of the gradient at a point, shape (p,), or for all of it, and claim what follows from it."""
-    facts, question = oracle.facts, settings.length_question()
+    facts, question = oracle.facts, plan.length_question()
     answer = oracle.ask(question, point)
     penalty = torch.linalg.vector_norm(penalised_gradient(facts, torch.zeros_like(point), point))
     length = answer.value
@@ -58,6 +58,6 @@ def _received(settings: Certify, oracle: Oracle, point: Tensor) -> tuple[Estimat
         scale=answer.scale,
         step=0.0,
         steps=1,
-        certificate=settings.claim_of_norm(facts, float(length), answer.scale, float(penalty)),
+        certificate=plan.claim_of_norm(facts, float(length), answer.scale, float(penalty)),
     )
     return estimate, Status.FINISHED

@@ -51,6 +51,11 @@ class Certify(AbstractEscape):
     rooms: ClassVar = (1.5, 1.0)
     descends: ClassVar = False
 
+    cited: ClassVar = (
+        "Tao, Zhang, Yu, Cheng, Dressler and Wang, preprint; rounds of escape alone, or ours, of the gradient"
+    )
+    free_of_constants: ClassVar = "claims: gradient"
+    of_networks: ClassVar = ("smoothness", "hessian_smoothness")
     kind: Literal["certify"] = "certify"
     claims: Literal["second_order", "gradient"] = Field(
         default="second_order",
@@ -64,6 +69,10 @@ class Certify(AbstractEscape):
         default=1, description="always: a second reading of the same records says nothing new about a population"
     )
     start: Literal["zeros"] = Field(default="zeros", description="always: the job's `models` say where")
+
+    def declared_of_networks(self) -> tuple[str, ...]:
+        """Return none for the gradient alone, whose length is of every loss."""
+        return super().declared_of_networks() if self.escapes else ()
 
     def plan(self, facts: Facts, mu: float) -> Self:
         """Fill what is open; see `core.methods.second_order.planned`.

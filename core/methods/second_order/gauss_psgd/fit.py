@@ -37,11 +37,11 @@ UNDER_WAY = torch.tensor(0)
 _HELD = tuple(f"held_{name}" for name in ESTIMATE)
 
 
-def iterate(settings: GaussPsgd, oracle: Oracle) -> tuple[Estimate, Status]:
+def iterate(plan: GaussPsgd, oracle: Oracle) -> tuple[Estimate, Status]:
     """Look for a second-order stationary point.
 
     Args:
-        settings: public settings, nothing open.
+        plan: public plan, nothing open.
         oracle: the only way to the records; each question reads the next units of a stream.
 
     Returns: The point where the last phase of rounds began, if none of them moved away. Where units or steps ran out
@@ -51,22 +51,22 @@ def iterate(settings: GaussPsgd, oracle: Oracle) -> tuple[Estimate, Status]:
     Raises:
         Diverged: an iterate left the public radius at the last step.
     """
-    start = starting_point(settings.start, oracle)
-    return search(settings, oracle, begun(settings.start, oracle, {**beginning(start), **nothing_known(start)}))
+    start = starting_point(plan.start, oracle)
+    return search(plan, oracle, begun(plan.start, oracle, {**beginning(start), **nothing_known(start)}))
 
 
-def search(settings: AbstractEscape, oracle: Oracle, state: State) -> tuple[Estimate, Status]:
+def search(plan: AbstractEscape, oracle: Oracle, state: State) -> tuple[Estimate, Status]:
     """Go on from a state, and return the point with what is claimed of it.
 
     Args:
-        settings: filled.
+        plan: filled.
         oracle: the only way to the records.
         state: a first one, or an earlier attempt's; see `beginning` and `nothing_known`.
 
     Raises:
         Diverged: an iterate left the public radius at the last step.
     """
-    estimator = AdaSpider(settings, oracle, state)
+    estimator = AdaSpider(plan, oracle, state)
     if not is_of_these(state, oracle):
         state = _out_of_phase(state)
 
@@ -75,18 +75,18 @@ def search(settings: AbstractEscape, oracle: Oracle, state: State) -> tuple[Esti
 
     # The estimator keeps the other entries; both are put together when a state is kept.
     own = {name: state[name] for name in beginning(state["start"])}
-    state = walk(settings, oracle.facts, estimator, own, keep)
+    state = walk(plan, oracle.facts, estimator, own, keep)
     counted, claim, outcome = estimator.state(), None, OUTCOMES[int(state["ended"])]
-    if settings.escapes:
-        found = settings.ended(
+    if plan.escapes:
+        found = plan.ended(
             oracle.facts,
             outcome,
             {name: int(state[name]) for name in ("phases", "rounds", "escapes")}
             | {name: int(counted[name]) for name in ("restarts", "differences")},
         )
-        claim = settings.claim(oracle.facts, found, strayed=bool(state["strayed"]))
-    assert settings.step_size is not None, "plan first"
-    if not settings.descends:  # the point is as good as it was, wherever a round has gone
+        claim = plan.claim(oracle.facts, found, strayed=bool(state["strayed"]))
+    assert plan.step_size is not None, "plan first"
+    if not plan.descends:  # the point is as good as it was, wherever a round has gone
         state = {**state, "theta": state["start"], "left": torch.tensor(data=False)}
     estimate = Estimate(
         theta=state["anchor"] if is_anchored(state) else state["theta"],
@@ -94,7 +94,7 @@ def search(settings: AbstractEscape, oracle: Oracle, state: State) -> tuple[Esti
         family="gradient",
         left=state["left"].reshape(()) if state["theta"].ndim == 1 else state["left"],
         scale=float(counted["scale"]),
-        step=settings.step_size,
+        step=plan.step_size,
         steps=int(state["step"]),
         certificate=claim,
     )
@@ -108,7 +108,7 @@ def is_anchored(state: State) -> bool:
 
 
 def walk(
-    settings: EscapeFigures,
+    plan: EscapeFigures,
     facts: Facts,
     estimator: GradientEstimator,
     state: State,
@@ -117,15 +117,15 @@ def walk(
     """Drive an estimator until a phase ends where it began, or units or steps run out.
 
     Args:
-        settings: filled.
+        plan: filled.
         facts: public.
         estimator: of the mean gradient.
         state: to begin with; see `beginning`.
         keep: is given each state that is made of one more estimate.
     """
-    assert settings.steps is not None, "plan first"
+    assert plan.steps is not None, "plan first"
     while int(state["ended"]) == 0:
-        if int(state["step"]) >= settings.steps:
+        if int(state["step"]) >= plan.steps:
             return {**state, "ended": torch.tensor(OUTCOMES.index("step_cap"))}
         before = estimator.snapshot()
         slope = estimator.query(state["theta"])
@@ -133,41 +133,41 @@ def walk(
             return {**state, "ended": torch.tensor(OUTCOMES.index("data_exhausted"))}
         state = {**state, "step": state["step"] + 1}
         if int(state["round"]) > 0:
-            state = _escaping(settings, facts, estimator, state, slope)
-        elif settings.escapes and is_short(settings, slope):
-            state = _with_phase(settings, estimator, state, before)
-        elif settings.descends:
-            state = _moved(settings, facts, state, slope)
+            state = _escaping(plan, facts, estimator, state, slope)
+        elif plan.escapes and is_short(plan, slope):
+            state = _with_phase(plan, estimator, state, before)
+        elif plan.descends:
+            state = _moved(plan, facts, state, slope)
         else:
             state = {**state, "ended": torch.tensor(OUTCOMES.index("gradient_not_short"))}
         keep(state)
     return state
 
 
-def is_short(settings: EscapeFigures, slope: Tensor) -> bool:
+def is_short(plan: EscapeFigures, slope: Tensor) -> bool:
     """Say whether a noised gradient is at most three times its error long: then rounds of escape begin."""
-    assert settings.error_radius is not None, "plan first"
-    return bool(torch.linalg.vector_norm(slope, dim=-1) <= 3 * settings.error_radius)
+    assert plan.error_radius is not None, "plan first"
+    return bool(torch.linalg.vector_norm(slope, dim=-1) <= 3 * plan.error_radius)
 
 
-def _moved(settings: EscapeFigures, facts: Facts, state: State, slope: Tensor) -> State:
+def _moved(plan: EscapeFigures, facts: Facts, state: State, slope: Tensor) -> State:
     """Take one step."""
-    assert settings.step_size is not None, "plan first"
-    assert settings.radius is not None, "plan first"
-    theta, left, _ = arrived(facts, torch.sub(state["theta"], slope, alpha=settings.step_size), settings.radius)
+    assert plan.step_size is not None, "plan first"
+    assert plan.radius is not None, "plan first"
+    theta, left, _ = arrived(facts, torch.sub(state["theta"], slope, alpha=plan.step_size), plan.radius)
     return {**state, "theta": theta, "left": left, "strayed": state["strayed"] | left.any()}
 
 
-def _with_phase(settings: EscapeFigures, estimator: GradientEstimator, state: State, before: State) -> State:
+def _with_phase(plan: EscapeFigures, estimator: GradientEstimator, state: State, before: State) -> State:
     """Begin a phase here; the estimate that says so makes no step."""
     held = dict(zip(_HELD, (before[name] for name in ESTIMATE), strict=True))
     state = {**state, "anchor": state["theta"], "phases": state["phases"] + 1, "round": torch.tensor(0), **held}
-    return _with_round(settings, estimator, state)
+    return _with_round(plan, estimator, state)
 
 
-def _with_round(settings: EscapeFigures, estimator: GradientEstimator, state: State) -> State:
+def _with_round(plan: EscapeFigures, estimator: GradientEstimator, state: State) -> State:
     """Begin the next round where the phase began."""
-    estimator.begin_round(settings.round_mode, dict(zip(ESTIMATE, (state[name] for name in _HELD), strict=True)))
+    estimator.begin_round(plan.round_mode, dict(zip(ESTIMATE, (state[name] for name in _HELD), strict=True)))
     return {
         **state,
         "theta": state["anchor"],
@@ -183,23 +183,21 @@ def _out_of_phase(state: State) -> State:
     return {**state, "theta": theta, "round": torch.tensor(0), "taken": torch.tensor(0)}
 
 
-def _escaping(
-    settings: EscapeFigures, facts: Facts, estimator: GradientEstimator, state: State, slope: Tensor
-) -> State:
+def _escaping(plan: EscapeFigures, facts: Facts, estimator: GradientEstimator, state: State, slope: Tensor) -> State:
     """Take a step of a round; look after each one whether it has moved away."""
-    assert settings.escape_distance is not None, "plan first"
-    assert settings.round_steps is not None, "plan first"
-    assert settings.rounds is not None, "plan first"
-    state = _moved(settings, facts, state, slope)
+    assert plan.escape_distance is not None, "plan first"
+    assert plan.round_steps is not None, "plan first"
+    assert plan.rounds is not None, "plan first"
+    state = _moved(plan, facts, state, slope)
     state = {**state, "taken": state["taken"] + 1}
-    if bool(torch.linalg.vector_norm(state["theta"] - state["anchor"], dim=-1) >= settings.escape_distance):
-        if not settings.descends:
+    if bool(torch.linalg.vector_norm(state["theta"] - state["anchor"], dim=-1) >= plan.escape_distance):
+        if not plan.descends:
             state = {**state, "ended": torch.tensor(OUTCOMES.index("escaped"))}
         return {**state, "round": torch.tensor(0), "escapes": state["escapes"] + 1}
-    if int(state["taken"]) < settings.round_steps:
+    if int(state["taken"]) < plan.round_steps:
         return state
-    if int(state["round"]) < settings.rounds:
-        return _with_round(settings, estimator, state)
+    if int(state["round"]) < plan.rounds:
+        return _with_round(plan, estimator, state)
     return {**state, "theta": state["anchor"], "ended": torch.tensor(OUTCOMES.index("certified"))}
 
 

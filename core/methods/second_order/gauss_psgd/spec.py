@@ -16,7 +16,7 @@ optimization, algorithms 1 and 2; `period` is DIFF2 of Murata and Suzuki (2023).
 settings and the corrections are ours. Not the best rate known: see Liu and Talwar (2024).
 """
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -41,6 +41,8 @@ class GaussPsgd(AbstractEscape):
     Returns the point where the rounds began, never a later one. A batch that is lost with a worker is skipped.
     """
 
+    cited: ClassVar = "Tao, Zhang, Yu, Cheng, Dressler and Wang, preprint"
+    of_networks: ClassVar = ("smoothness", "hessian_smoothness")
     kind: Literal["gauss_psgd"] = "gauss_psgd"
     estimator: Literal["drift", "period"] = Field(
         default="drift",

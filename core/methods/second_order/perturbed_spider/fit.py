@@ -32,11 +32,11 @@ class DisturbedEstimator(GradientEstimator, Protocol):
         """Add to the last estimate."""
 
 
-def iterate(settings: PerturbedSpider, oracle: Oracle) -> tuple[Estimate, Status]:
+def iterate(plan: PerturbedSpider, oracle: Oracle) -> tuple[Estimate, Status]:
     """Go down, and away from where estimates are short.
 
     Args:
-        settings: public settings, nothing open.
+        plan: public plan, nothing open.
         oracle: the only way to the records; each question reads the next units of a stream.
 
     Returns:
@@ -46,10 +46,10 @@ def iterate(settings: PerturbedSpider, oracle: Oracle) -> tuple[Estimate, Status
     Raises:
         Diverged: an iterate left the public radius at the last step.
     """
-    start = starting_point(settings.start, oracle)
-    first = beginning(settings, start)
-    state = begun(settings.start, oracle, {**first, **nothing_known(start)})
-    estimator = AdaSpider(settings, oracle, state)
+    start = starting_point(plan.start, oracle)
+    first = beginning(plan, start)
+    state = begun(plan.start, oracle, {**first, **nothing_known(start)})
+    estimator = AdaSpider(plan, oracle, state)
 
     def keep(walked: State) -> None:
         oracle.keep({**walked, **estimator.state()}, int(walked["step"]))
@@ -57,24 +57,24 @@ def iterate(settings: PerturbedSpider, oracle: Oracle) -> tuple[Estimate, Status
     own = {name: state[name] for name in first}
     if not is_of_these(state, oracle):  # whether to disturb is asked of no estimate with a lost client in it
         own["slope_told"] = torch.full_like(own["slope_told"], torch.inf)
-    state = walk(settings, oracle.facts, oracle.randomness, estimator, own, keep)
-    assert settings.step_size is not None, "plan first"
+    state = walk(plan, oracle.facts, oracle.randomness, estimator, own, keep)
+    assert plan.step_size is not None, "plan first"
     estimate = Estimate(
         theta=state["theta"],
         start=state["start"],
         family="gradient",
         left=state["left"].reshape(()) if state["theta"].ndim == 1 else state["left"],
         scale=float(estimator.state()["scale"]),
-        step=settings.step_size,
+        step=plan.step_size,
         steps=int(state["step"]),
-        certificate=settings.claim(OUTCOMES[int(state["ended"])]),
+        certificate=plan.claim(OUTCOMES[int(state["ended"])]),
         iterates=kept_iterates(state),
     )
     return ended(estimate, Status.FINISHED)
 
 
 def walk(
-    settings: PerturbedSpider,
+    plan: PerturbedSpider,
     facts: Facts,
     randomness: PublicRandomness,
     estimator: DisturbedEstimator,
@@ -84,43 +84,43 @@ def walk(
     """Drive an estimator until all steps are taken or units run out.
 
     Args:
-        settings: filled.
+        plan: filled.
         facts: public.
         randomness: of the noise that disturbs.
         estimator: of the mean gradient.
         state: to begin with; see `beginning`.
         keep: is given each state that is made of one more estimate.
     """
-    assert settings.steps is not None, "plan first"
+    assert plan.steps is not None, "plan first"
     while int(state["ended"]) == 0:
-        if int(state["step"]) >= settings.steps:
+        if int(state["step"]) >= plan.steps:
             return {**state, "ended": torch.tensor(OUTCOMES.index("steps"))}
-        due = is_due(settings, state)
+        due = is_due(plan, state)
         if due:
             estimator.begin_round("fresh", estimator.snapshot())
         slope = estimator.query(state["theta"])
         if slope is None:
             return {**state, "ended": torch.tensor(OUTCOMES.index("data_exhausted"))}
         if due:
-            slope, state = _disturbed(settings, facts, randomness, estimator, state, slope)
+            slope, state = _disturbed(plan, facts, randomness, estimator, state, slope)
         else:
             state = {**state, "frozen": state["frozen"] - 1}
-        state = _moved(settings, facts, state, slope)
+        state = _moved(plan, facts, state, slope)
         keep(state)
     return state
 
 
-def is_due(settings: PerturbedSpider, state: State) -> bool:
+def is_due(plan: PerturbedSpider, state: State) -> bool:
     """Say whether the last estimate was short, and none was disturbed lately."""
-    assert settings.error_radius is not None, "plan first"
+    assert plan.error_radius is not None, "plan first"
     # Before the first step no estimate is known: the zero in its place would look short.
     if int(state["step"]) == 0 or int(state["frozen"]) > 0:
         return False
-    return bool(torch.linalg.vector_norm(state["slope_told"], dim=-1) <= 3 * settings.error_radius)
+    return bool(torch.linalg.vector_norm(state["slope_told"], dim=-1) <= 3 * plan.error_radius)
 
 
 def _disturbed(
-    settings: PerturbedSpider,
+    plan: PerturbedSpider,
     facts: Facts,
     randomness: PublicRandomness,
     estimator: DisturbedEstimator,
@@ -128,19 +128,19 @@ def _disturbed(
     slope: Tensor,
 ) -> tuple[Tensor, State]:
     """Return a fresh gradient with noise on top, which later estimates carry along."""
-    assert settings.extra_noise is not None, "plan first"
-    assert settings.frozen_steps is not None, "plan first"
-    extra = settings.extra_noise * randomness.normal(facts.dimension)
+    assert plan.extra_noise is not None, "plan first"
+    assert plan.frozen_steps is not None, "plan first"
+    extra = plan.extra_noise * randomness.normal(facts.dimension)
     estimator.disturb(extra)
-    counted = {"frozen": torch.tensor(settings.frozen_steps), "disturbed": state["disturbed"] + 1}
+    counted = {"frozen": torch.tensor(plan.frozen_steps), "disturbed": state["disturbed"] + 1}
     return slope + extra, {**state, **counted}
 
 
-def _moved(settings: PerturbedSpider, facts: Facts, state: State, slope: Tensor) -> State:
+def _moved(plan: PerturbedSpider, facts: Facts, state: State, slope: Tensor) -> State:
     """Take one step, and keep where it leads if it is one that is kept."""
-    assert settings.step_size is not None, "plan first"
-    assert settings.radius is not None, "plan first"
-    theta, left, _ = arrived(facts, torch.sub(state["theta"], slope, alpha=settings.step_size), settings.radius)
+    assert plan.step_size is not None, "plan first"
+    assert plan.radius is not None, "plan first"
+    theta, left, _ = arrived(facts, torch.sub(state["theta"], slope, alpha=plan.step_size), plan.radius)
     step = state["step"] + 1
     return _with_iterate({**state, "theta": theta, "left": left, "step": step, "slope_told": slope})
 
@@ -175,13 +175,13 @@ def kept_iterates(state: State) -> Tensor | None:
     return held if count * int(state["stride"]) == step else torch.cat((held, last))
 
 
-def beginning(settings: PerturbedSpider, start: Tensor) -> State:
+def beginning(plan: PerturbedSpider, start: Tensor) -> State:
     """Return the state before the first estimate, shape (p,) for points."""
     zero, kept = torch.tensor(0), State()
-    if settings.keep_iterates is not None:
+    if plan.keep_iterates is not None:
         kept = {"stride": torch.tensor(1), "held": zero}
-    if settings.keep_iterates is not None and settings.keep_iterates > 1:
-        kept["iterates"] = start.new_zeros(settings.keep_iterates - 1, len(start))
+    if plan.keep_iterates is not None and plan.keep_iterates > 1:
+        kept["iterates"] = start.new_zeros(plan.keep_iterates - 1, len(start))
     return {
         "start": start,
         "theta": start,

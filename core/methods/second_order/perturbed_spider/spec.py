@@ -17,7 +17,7 @@ convergence in private stochastic non-convex optimization. Gradients, prices and
 """
 
 from math import sqrt
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import Field
 
@@ -47,6 +47,8 @@ class PerturbedSpider(SpiderFigures):
     is lost with a worker is skipped.
     """
 
+    cited: ClassVar = "Liu, Ganesh, Oh and Thakurta, 2023; our reconstruction from prose"
+    of_networks: ClassVar = ("smoothness",)
     kind: Literal["perturbed_spider"] = "perturbed_spider"
     error_radius: Positive | None = Field(
         default=None, description="chi; estimates of at most 3 chi are disturbed; null: 1.5 times their error"

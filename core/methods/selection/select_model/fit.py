@@ -30,22 +30,22 @@ class Test(NamedTuple):
     noises: tuple[float, float]
 
 
-def iterate(settings: SelectModel, oracle: Oracle, points: Tensor) -> tuple[Estimate, Status]:
+def iterate(plan: SelectModel, oracle: Oracle, points: Tensor) -> tuple[Estimate, Status]:
     """Select one of the candidates, or none.
 
     Args:
-        settings: public settings, nothing open.
+        plan: public plan, nothing open.
         oracle: the only way to the records, which the candidates were not made of; no replicates.
         points: the candidates, released before, shape (T, p).
 
     Returns:
         The candidate itself, or zeros with the status none where no one passes, and what is claimed of it.
     """
-    assert len(points) == settings.candidates, "as many points were priced"
-    if settings.mode in BY_SCORES:
-        state = _chosen_by_score(settings, oracle, points)
+    assert len(points) == plan.candidates, "as many points were priced"
+    if plan.mode in BY_SCORES:
+        state = _chosen_by_score(plan, oracle, points)
     else:
-        state = _first_that_passes(settings, oracle, points)
+        state = _first_that_passes(plan, oracle, points)
     place = int(state["chosen"])
     chosen = None if place == NONE else place
     noises = (float(state["slope_scale"]), float(state["bend_scale"]))
@@ -58,9 +58,7 @@ def iterate(settings: SelectModel, oracle: Oracle, points: Tensor) -> tuple[Esti
         step=0.0,
         steps=int(state["place"]),
         # Without a Hessian that was asked, nothing is known of the noise on curvature.
-        certificate=settings.certificate(
-            oracle.facts, chosen, noises if noises[1] or settings.mode == "gradient" else None
-        ),
+        certificate=plan.certificate(oracle.facts, chosen, noises if noises[1] or plan.mode == "gradient" else None),
     )
     return estimate, Status.NONE if chosen is None else Status.FINISHED
 
@@ -73,19 +71,19 @@ def _begun(oracle: Oracle) -> State:
     )
 
 
-def _chosen_by_score(settings: SelectModel, oracle: Oracle, points: Tensor) -> State:
+def _chosen_by_score(plan: SelectModel, oracle: Oracle, points: Tensor) -> State:
     """Ask one question about all candidates."""
-    (question,) = settings.questions()
+    (question,) = plan.questions()
     received = oracle.ask(question, points)
     return {**_begun(oracle), "place": torch.tensor(len(points)), "chosen": received.value[0].long()}
 
 
-def _first_that_passes(settings: SelectModel, oracle: Oracle, points: Tensor) -> State:
+def _first_that_passes(plan: SelectModel, oracle: Oracle, points: Tensor) -> State:
     """Test the candidates one after the other until one passes."""
     state = _begun(oracle)
     while int(state["place"]) < len(points) and int(state["chosen"]) == NONE:
         place = int(state["place"])
-        test = _tested(settings, oracle, points[place])
+        test = _tested(plan, oracle, points[place])
         scales = zip(("slope_scale", "bend_scale"), test.noises, strict=True)
         state = {
             "place": torch.tensor(place + 1),
@@ -97,46 +95,46 @@ def _first_that_passes(settings: SelectModel, oracle: Oracle, points: Tensor) ->
     return state
 
 
-def _tested(settings: SelectModel, oracle: Oracle, theta: Tensor) -> Test:
+def _tested(plan: SelectModel, oracle: Oracle, theta: Tensor) -> Test:
     """Say whether one candidate passes."""
     facts = oracle.facts
-    assert settings.alpha is not None, "plan first"
-    slope = oracle.ask(settings.questions()[0], theta)
+    assert plan.alpha is not None, "plan first"
+    slope = oracle.ask(plan.questions()[0], theta)
     length = float(torch.linalg.vector_norm(penalised_gradient(facts, slope.value, theta)))
-    quoted = settings.noises(facts)
+    quoted = plan.noises(facts)
     # The Hessian has not been asked yet: its planned noise only fills the argument.
-    allowed, _ = settings.tolerances(facts, (slope.scale, quoted[1]))
-    if length > settings.alpha + allowed:
+    allowed, _ = plan.tolerances(facts, (slope.scale, quoted[1]))
+    if length > plan.alpha + allowed:
         return Test(passed=False, noises=(slope.scale, 0.0))
-    if settings.mode == "gradient":
+    if plan.mode == "gradient":
         return Test(passed=True, noises=(slope.scale, 0.0))
-    assert settings.gamma_star is not None, "plan first"
-    least, scale = (_least_by_products if settings.mode == "hessian_products" else _least)(settings, oracle, theta)
-    _, allowed = settings.tolerances(facts, (slope.scale, scale))
-    return Test(passed=least >= -(settings.gamma_star + allowed), noises=(slope.scale, scale))
+    assert plan.gamma_star is not None, "plan first"
+    least, scale = (_least_by_products if plan.mode == "hessian_products" else _least)(plan, oracle, theta)
+    _, allowed = plan.tolerances(facts, (slope.scale, scale))
+    return Test(passed=least >= -(plan.gamma_star + allowed), noises=(slope.scale, scale))
 
 
-def _least(settings: SelectModel, oracle: Oracle, theta: Tensor) -> tuple[float, float]:
+def _least(plan: SelectModel, oracle: Oracle, theta: Tensor) -> tuple[float, float]:
     """Return the least eigenvalue of a noised Hessian, and the noise on its entries."""
-    bend = oracle.ask(settings.questions()[1], theta)
+    bend = oracle.ask(plan.questions()[1], theta)
     matrix = penalised_hessian(oracle.facts, bend.value, scale_of(oracle.facts, theta))
     return float(torch.linalg.eigvalsh(matrix)[0]), bend.scale
 
 
-def _least_by_products(settings: SelectModel, oracle: Oracle, theta: Tensor) -> tuple[float, float]:
+def _least_by_products(plan: SelectModel, oracle: Oracle, theta: Tensor) -> tuple[float, float]:
     """Return the least quotient v'Hv that a noised power iteration on M I - H meets, and the noise on a product.
 
     It begins at an even vector, the same for all; noise leads it away from where that is blind.
     """
-    question, facts = settings.questions()[1], oracle.facts
-    assert settings.smoothness is not None, "plan first"
+    question, facts = plan.questions()[1], oracle.facts
+    assert plan.smoothness is not None, "plan first"
     vector = 1 + torch.arange(len(theta), dtype=torch.float64) / len(theta)
     vector /= torch.linalg.vector_norm(vector)
     least, received = float("inf"), Answer(vector, 0.0)
-    for _ in range(settings.products):
+    for _ in range(plan.products):
         received = oracle.ask(question, theta, vector)
         image = received.value + facts.ridge * vector
         least = min(least, float(vector @ image))
-        turned = (settings.smoothness + facts.ridge) * vector - image
+        turned = (plan.smoothness + facts.ridge) * vector - image
         vector = turned / torch.linalg.vector_norm(turned)
     return least, received.scale

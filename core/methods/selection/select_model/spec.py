@@ -26,7 +26,7 @@ from typing import Final, Self
 from core.base.errors import FieldError, Invalid, contradiction
 from core.inference.error_bound import ErrorBound, Selection
 from core.losses.assumption import Assumption
-from core.methods.base import AbstractSettings, Bound, Card, Request
+from core.methods.base import Bound, Card, Plan, Request
 from core.methods.second_order.figures import known
 from core.methods.selection.select_model.theory import BY_SCORES, SelectModelFigures
 from core.models.design import Design
@@ -157,7 +157,7 @@ class SelectModel(SelectModelFigures):
             source=f"none: {self.mode} claims nothing" if steep is None else f"{PAPER}, algorithm 4 with constants",
         )
 
-    def federated_bound(self, clients: Sequence[tuple[AbstractSettings, Facts]]) -> Bound:
+    def federated_bound(self, clients: Sequence[tuple[Plan, Facts]]) -> Bound:
         """Return the same of the mean of all clients: everything counts the units of the one with fewest."""
         return self.bound(min((facts for _, facts in clients), key=lambda facts: facts.units))
 

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field
 
-from core.methods.base import AbstractSettings
+from core.methods.base import Plan
 from core.methods.second_order.figures import known
 from core.methods.second_order.tolerances import Held, Printed
 from core.privacy.arithmetic import Mu
@@ -24,7 +24,7 @@ BY_SCORES: Final = frozenset({"above_threshold", "exponential"})
 Asked = Gradient | Hessian | HessianProduct | FirstStationary | LikelyStationary
 
 
-class SelectModelFigures(AbstractSettings):
+class SelectModelFigures(Plan):
     """An analyst's settings and the planned values; all of it public."""
 
     federates: ClassVar = True
@@ -33,6 +33,7 @@ class SelectModelFigures(AbstractSettings):
     given: ClassVar = ("points",)
     needs_apart: ClassVar = True
 
+    cited: ClassVar = "Tao, Zhang, Yu, Cheng, Dressler and Wang, preprint; thresholds and constants ours"
     kind: Literal["select_model"] = "select_model"
     mu: Mu | None = Field(default=None, description="of the whole selection; null: the job's share")
     mode: Mode = Field(
@@ -127,10 +128,6 @@ class SelectModelFigures(AbstractSettings):
                         gamma=known(self.gamma_star),
                     ),
                 )
-
-    def asked(self) -> frozenset[Asked]:
-        """Return every question that is asked."""
-        return frozenset(self.questions())
 
     def clip_at(self, facts: Facts) -> float:
         """Return G."""

@@ -1,18 +1,9 @@
-"""How long gradients should be, where no theorem decides: a rule of thumb, and an estimate from public records.
+"""Clips chosen from public gradients: an estimate of the error of clipped descent's average iterate, by clip.
 
-* `thumb`: max(4 slope, sigma D^(-1/alpha)), the balance of the corollaries.
-* `foresee`: the error of the average iterate near a minimum, from gradients of PUBLIC records at a PUBLIC minimiser.
-  It is an estimate and no certificate; theorems lie 10 to 1000 times above it.
-* `tail_of`: how heavy the tail of those gradients' lengths is, and their moments: what a plan's `moments` may be told.
+`foresee` takes gradients of public records at a public minimiser. It is an estimate and no certificate; theorems lie 10
+to 1000 times above it.
 
-Records that pay for privacy are never what either is made of: how long private gradients are is itself private, and a
-fraction clipped, a norm or a tail index is told of public ones alone.
-
-In deep learning clips are usual that lie far below 4 slope. The theorems say nothing of them (`WELL_BELOW`).
-
-Source: the balance is corollary 4.3 of Vatan Khah, Chezhegov, Farahmand, Horvath and Gorbunov (preprint), corrected;
-the estimate is ours, a Newton step's bias and covariance as in Polyak and Juditsky (1992); the tail index is Hill's
-(1975).
+Source: a Newton step's bias and covariance as in Polyak and Juditsky (1992); the estimate is ours.
 """
 
 from math import inf
@@ -24,19 +15,7 @@ from pydantic import Field, model_validator
 
 from core.methods.clipped.one_pass.search import lowest
 from core.privacy.facts import Frozen
-from public_planner.clipped.cases import private_clip
-from public_planner.clipped.order_level import Scale
 
-WELL_BELOW: Final = (
-    "clips far below four times the steepest slope are usual in deep learning, where steps are then of about equal "
-    "length; these theorems do not certify them. In expectation their bias is of the order min(sigma, sigma^2/clip) "
-    "(Koloskova et al. 2023)"
-)
-VARIANCE: Final = 2.0
-"""The order of a moment; a tail index no larger has none."""
-CLOSE: Final = 0.1
-"""An order so close below the tail index has a moment that is finite and says little."""
-MOMENT_ORDERS: Final = (1.1, 1.25, 1.5, 1.75, 2.0)
 _MOST_FIGURES: Final = 40_000
 _FLAT: Final = 1e-12
 
@@ -44,7 +23,7 @@ Figure = Annotated[float, Field(ge=-1e30, le=1e30)]
 
 
 class Proxy(Frozen):
-    """Public records at a public minimiser of the loss: what each pulls with, and how the loss bends along it.
+    """Public records at a public minimiser of the loss: their gradients, and the curvature of the loss along each.
 
     The mean Hessian is the mean of curvature_i factor_i factor_i^T, as of every loss of a linear predictor: for the
     squared loss (residual^2)/2 factors are the features, curvatures 1, and gradients residual times features.
@@ -76,67 +55,6 @@ class Foreseen(Frozen):
     clip: float
     value: float | None = Field(description="null: too few public records are left unclipped to tell")
     at_plan: float | None = Field(description="with the plan's clip")
-
-
-class PublicMoment(Frozen):
-    """Of an order alpha: (mean |g - mean g|^alpha)^(1/alpha) over the public records."""
-
-    order: float
-    size: float
-
-
-class PublicTail(Frozen):
-    """How heavy the tail of public gradients' lengths is: an estimate of a tail index, and what it rests on."""
-
-    index: float = Field(description="Hill's estimate: moments of its order or more are infinite")
-    least: float = Field(description="two standard errors below it")
-    most: float = Field(description="two standard errors above it")
-    largest: int = Field(description="records that it rests on, the square root of all of them")
-    moments: list[PublicMoment] = Field(description="of orders below `least` by a tenth; none: none is known finite")
-
-    @property
-    def heavy(self) -> bool:
-        """Whether an infinite variance cannot be excluded."""
-        return self.least <= VARIANCE
-
-
-def tail_of(proxy: Proxy) -> PublicTail | None:
-    """Return what public gradients tell of their tail; None: nothing, their longest ones are all as long, or zero.
-
-    With k of m lengths above a threshold the mean of their logarithms over it estimates 1/index, with a relative error
-    of 1/sqrt(k) where the tail is a power from the threshold on. k is the square root of m: a larger one would measure
-    the law's body. A tail that is a power only farther out, as that of residuals less their mean, is taken for a
-    heavier one.
-    """
-    gradients = np.array(proxy.gradients)
-    lengths = np.sort(np.linalg.norm(gradients, axis=1))
-    largest = int(np.sqrt(len(lengths)))
-    threshold = lengths[-largest - 1]
-    excess = float(np.log(lengths[-largest:] / threshold).mean()) if threshold > 0 else 0.0
-    if excess == 0:
-        return None
-    index, error = 1 / excess, 1 / (excess * float(np.sqrt(largest)))
-    least = max(0.0, index - 2 * error)
-    away = np.linalg.norm(gradients - gradients.mean(axis=0), axis=1)
-    moments = [
-        PublicMoment(order=order, size=float((away**order).mean() ** (1 / order)))
-        for order in MOMENT_ORDERS
-        if order <= least - CLOSE
-    ]
-    return PublicTail(index=index, least=least, most=index + 2 * error, largest=largest, moments=moments)
-
-
-def thumb(scale: Scale, order: float, size: float, cost: float) -> float | None:
-    """Return the clip by the rule of thumb; None: without privacy and with noise no clip is too large.
-
-    Args:
-        scale: the problem's.
-        order: alpha of the moment.
-        size: sigma of the moment.
-        cost: D.
-    """
-    found = private_clip(scale, order, size, cost)
-    return None if found == inf else found
 
 
 def foresee(proxy: Proxy, *, multiplier: float, batch: int, steps: int, plan_clip: float) -> Foreseen:

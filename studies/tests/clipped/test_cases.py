@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from core.methods.clipped.one_pass.guarantee import Run
-from public_planner.clipped.cases import (
+from studies.clipped.cases import (
     CASES,
     best_clip,
     case_of,
@@ -15,7 +15,7 @@ from public_planner.clipped.cases import (
     private_terms,
     small_private_clip,
 )
-from public_planner.clipped.order_level import Scale, order_terms
+from studies.clipped.order_level import Scale, order_terms
 
 UNIT = Scale.convex(1, 1)
 

@@ -1,11 +1,10 @@
-"""Clips without a theorem: the rule of thumb, and what public gradients tell."""
+"""Clips without a theorem: those that public gradients favour."""
 
 import numpy as np
 import pytest
 
-from public_planner.clipped.advice import Estimate, Proxy, foresee, tail_of, thumb
-from public_planner.clipped.order_level import Scale
-from public_planner.clipped.schemes import multiplier
+from studies.clipped.advice import Estimate, Proxy, foresee
+from studies.clipped.without_replacement import multiplier
 
 CLIPS = np.geomspace(0.05, 100, 12).tolist()
 
@@ -22,7 +21,7 @@ def regression(seed: int, records: int = 5000, tail: float = 1.6) -> Proxy:
 
 
 def noise(epsilon: float) -> float:
-    found = multiplier("fixed_batch", "replace_one", fraction=0.01, times=1000, epsilon=epsilon, delta=1e-5)
+    found = multiplier(0.01, 1000, epsilon, 1e-5)
     assert found is not None
     return found
 
@@ -84,54 +83,3 @@ def test_curvatures_weigh_the_records() -> None:
 def test_records_of_several_shapes_are_refused(changes: dict[str, object], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         Proxy.model_validate({"gradients": [[1.0, 2.0]] * 2, "factors": [[1.0, 2.0]] * 2} | changes)
-
-
-def test_the_rule_of_thumb_is_four_slopes_where_privacy_is_dear() -> None:
-    scale = Scale.convex(2, 3)
-    assert thumb(scale, 1.5, 0.1, 10.0) == 24.0
-    assert thumb(scale, 1.5, 0.1, 1e-6) == pytest.approx(0.1 * 1e4)
-    assert thumb(scale, 1.5, 0.1, 0.0) is None
-
-
-class TestPublicTails:
-    @pytest.mark.parametrize("tail", [1.3, 1.6, 2.5])
-    def test_the_index_of_a_power_law_is_found_within_its_errors(self, tail: float) -> None:
-        """Each of 20 draws is within two standard errors with probability .95: 13 or fewer, once in 7e5 runs."""
-        random, inside = np.random.default_rng(5), 0
-        for _ in range(20):
-            ways = random.normal(size=(900, 3))
-            rows = ways / np.linalg.norm(ways, axis=1)[:, None] * (1 - random.random((900, 1))) ** (-1 / tail)
-            found = tail_of(Proxy(gradients=rows.tolist(), factors=rows.tolist()))
-            assert found is not None
-            assert found.largest == 30
-            inside += found.least <= tail <= found.most
-        assert inside >= 14
-
-    def test_a_power_far_out_alone_is_taken_for_a_heavier_tail_and_not_for_a_lighter_one(self) -> None:
-        """Residuals less their mean: a shift of a power law, whose index is found too small."""
-        found = tail_of(regression(2, tail=2.5))
-        assert found is not None
-        assert found.least < found.index < 2.5
-
-    def test_light_tails_are_not_called_heavy(self) -> None:
-        random = np.random.default_rng(3)
-        rows = random.normal(size=(5000, 4)).tolist()
-        found = tail_of(Proxy(gradients=rows, factors=rows))
-        assert found is not None
-        assert found.least > 3
-        assert not found.heavy
-        assert found.moments[-1].order == 2
-        assert found.moments[-1].size == pytest.approx(2, rel=0.05)
-
-    def test_no_moment_is_told_that_may_be_infinite(self) -> None:
-        found = tail_of(regression(2, tail=1.6))
-        assert found is not None
-        assert found.heavy
-        assert all(one.order < found.least for one in found.moments)
-        sizes = [one.size for one in found.moments]
-        assert sizes == sorted(sizes), "sizes never fall with the order"
-
-    def test_gradients_of_one_length_tell_nothing(self) -> None:
-        rows = [[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]]
-        assert tail_of(Proxy(gradients=rows, factors=rows)) is None
-        assert tail_of(Proxy(gradients=[[0.0], [0.0]], factors=[[1.0], [1.0]])) is None

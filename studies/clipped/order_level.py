@@ -1,4 +1,4 @@
-"""How the error of clipped descent depends on everything, all constants one: for ranking and for plots, no certificate.
+"""The error of clipped descent with all constants one: no certificate.
 
 Convex and non-convex forms are the same in `Scale`: with it a bound is
 
@@ -32,10 +32,10 @@ class Scale:
     """A problem's sizes.
 
     Attributes:
-        slope: L R, or S = sqrt(L Delta): what a true gradient is in orders.
-        weight: W, R or S: what an error of the gradient is multiplied by.
-        start: V, L R^2 or S^2: what is known of the start, in orders.
-        reach: R or sqrt(Delta/L): how far the iterates may go.
+        slope: L R, or S = sqrt(L Delta): length of a true gradient, in orders.
+        weight: W, R or S: factor of an error of the gradient.
+        start: V, L R^2 or S^2: bound on the error of the start, in orders.
+        reach: R or sqrt(Delta/L): largest distance of the iterates from the start.
         smoothness: L.
     """
 
@@ -59,7 +59,7 @@ class Scale:
 
 
 class OrderTerms(Frozen):
-    """What an error is made of, in orders."""
+    """Parts of an error, in orders."""
 
     det: float
     stat: float
@@ -108,24 +108,6 @@ def order_step_size(scale: Scale, run: Run) -> float:
         over(scale.reach, run.noise * sqrt(run.dimension * steps * run.l8)),
         scale.reach / (lam * run.l8),
     )
-
-
-def practical_step_size(scale: Scale, run: Run) -> float:
-    """Return the smaller one of that and 1/(2 L): a rule to start from."""
-    return min(1 / (2 * scale.smoothness), order_step_size(scale, run))
-
-
-def neighbourhood(scale: Scale, run: Run, *, noise_grows: bool) -> float:
-    """Return what is left of the error after any number of steps, in orders.
-
-    Args:
-        scale: the problem's.
-        run: the run's.
-        noise_grows: whether a longer run takes more noise in each step, so that its part stays; not if each record is
-            used once.
-    """
-    terms = order_terms(scale, run)
-    return max(terms.bias, terms.dp if noise_grows else 0.0)
 
 
 def _zeta(scale: Scale, run: Run) -> float:

@@ -38,10 +38,10 @@ from core.losses.losses import (
     Weights,
 )
 from core.losses.nonconvex import Brier
+from core.models.assumed import Assumed
 from core.models.design import Design
 from core.models.kinds import RegressionModel
 from core.models.modelling import encoded_loss
-from core.planning.assumed import Assumed
 from core.privacy.facts import Sampling
 
 Array = NDArray[np.float64]

@@ -1,9 +1,9 @@
 """The seven regimes of clipping, the best clip of each, and which of them say nothing; with and without privacy.
 
-In orders, all constants one. A regime is empty where its neighbourhood is never below half of what the start satisfies
-by itself. What the paper prints differently is corrected: case 3 cannot be made arbitrarily small near 4 slope (its
-condition keeps zeta above sigma^alpha/lambda^(alpha - 1)), cases 6 and 7 have zeta to the 2 alpha + 2 over lambda to
-the 2 alpha + 2, and case 7 is no R sigma at lambda = 4/3 slope, for zeta is lambda there.
+In orders, all constants one. A regime is empty where its neighbourhood is never below half of the start's own error.
+Three places differ from the paper. Case 3 cannot be made arbitrarily small near 4 slope: its condition keeps zeta above
+sigma^alpha/lambda^(alpha - 1). Cases 6 and 7 have zeta to the 2 alpha + 2 over lambda to the 2 alpha + 2. Case 7 is no
+R sigma at lambda = 4/3 slope, for zeta is lambda there.
 
 Source: Vatan Khah, Chezhegov, Farahmand, Horvath and Gorbunov (preprint), appendices D, E, G and H, tables 1 and 2.
 """
@@ -15,7 +15,7 @@ from typing import Final
 
 from core.methods.clipped.one_pass.guarantee import power
 from core.methods.clipped.one_pass.lemma import excess_norm
-from public_planner.clipped.order_level import OrderTerms, Scale
+from studies.clipped.order_level import OrderTerms, Scale
 
 Neighbourhood = Callable[[Scale, float, float, float], float]
 """Of a scale, alpha, sigma and a clip."""
@@ -51,13 +51,13 @@ def _steep(scale: Scale, alpha: float, sigma: float, clip: float) -> float:  # n
 
 
 @dataclass(frozen=True)
-class Case:
+class Regime:
     """A regime of clips.
 
     Attributes:
         number: the paper's.
         region: where it holds; `slope` is L R, or sqrt(L Delta).
-        neighbourhood: what is left of the error after any number of steps.
+        neighbourhood: rest of the error after any number of steps.
         best: the clip with the least of it, in words.
         empty: whether it never says anything.
         comment: why.
@@ -74,26 +74,26 @@ class Case:
 CASES: Final = {
     case.number: case
     for case in (
-        Case(1, "clip > 4 slope", _tail, "max(4 slope, sigma (K/l)^(1/alpha))", empty=False,
+        Regime(1, "clip > 4 slope", _tail, "max(4 slope, sigma (K/l)^(1/alpha))", empty=False,
              comment="with a clip that grows with K the error goes to zero"),
-        Case(2, "4/3 slope < clip <= 4 slope, zeta < clip < sigma", _tail, "4 slope", empty=True,
+        Regime(2, "4/3 slope < clip <= 4 slope, zeta < clip < sigma", _tail, "4 slope", empty=True,
              comment="sigma above the clip makes it more than W clip"),
-        Case(3, "4/3 slope < clip <= 4 slope, zeta < sigma < clip", _both, "4 slope", empty=False,
+        Regime(3, "4/3 slope < clip <= 4 slope, zeta < sigma < clip", _both, "4 slope", empty=False,
              comment="no better than 4 slope: zeta is kept above sigma^alpha/clip^(alpha-1)"),
-        Case(4, "4/3 slope < clip <= 4 slope, sigma < zeta < clip", _excess, "4 slope - 2 sigma", empty=False,
+        Regime(4, "4/3 slope < clip <= 4 slope, sigma < zeta < clip", _excess, "4 slope - 2 sigma", empty=False,
              comment="says something only above 3 slope"),
-        Case(5, "clip <= 4/3 slope, clip < zeta < sigma", _pushed, "4/3 slope", empty=True,
+        Regime(5, "clip <= 4/3 slope, clip < zeta < sigma", _pushed, "4/3 slope", empty=True,
              comment="both factors are above the clip"),
-        Case(6, "clip <= 4/3 slope, clip < sigma < zeta", _steep, "4/3 slope", empty=True,
+        Regime(6, "clip <= 4/3 slope, clip < sigma < zeta", _steep, "4/3 slope", empty=True,
              comment="at least 4/3 V"),
-        Case(7, "clip <= 4/3 slope, sigma < clip < zeta", _steep, "4/3 slope", empty=True,
+        Regime(7, "clip <= 4/3 slope, sigma < clip < zeta", _steep, "4/3 slope", empty=True,
              comment="zeta is at least the clip, so it is at least 4/3 V"),
     )
 }  # fmt: skip
 """All seven, by number."""
 
 
-def case_of(scale: Scale, sigma: float, clip: float) -> Case:
+def case_of(scale: Scale, sigma: float, clip: float) -> Regime:
     """Return the regime of a clip; on a border, the one with more said of it."""
     zeta = excess_norm(2 * scale.slope, clip)
     if zeta == 0:
@@ -103,7 +103,7 @@ def case_of(scale: Scale, sigma: float, clip: float) -> Case:
     return CASES[5 if sigma > zeta else 6 if sigma > clip else 7]
 
 
-def best_clip(case: Case, scale: Scale, alpha: float, sigma: float, *, steps_over_log: float) -> float | None:
+def best_clip(case: Regime, scale: Scale, alpha: float, sigma: float, *, steps_over_log: float) -> float | None:
     """Return the clip with the least neighbourhood in a regime, without privacy; None: the regime has no clips.
 
     Args:
@@ -172,8 +172,7 @@ def _terms_at_four(scale: Scale, alpha: float, sigma: float, cost: float, steps:
 def small_private_clip(scale: Scale, alpha: float, cost: float) -> tuple[float, float]:
     """Return the best clip of at most 4/3 slope under privacy, and its error: always more than the start's.
 
-    min(4/3 slope, 4 slope/(2 D^(1/(alpha+1)) + 1)), for the tables; no plan may choose it. The paper prints another
-    power and another constant.
+    min(4/3 slope, 4 slope/(2 D^(1/(alpha+1)) + 1)). The paper prints another power and another constant.
 
     Args:
         scale: the problem's.

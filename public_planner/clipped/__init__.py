@@ -1,1 +1,0 @@
-"""Clipped descent, planned with the least bound that its theorems certify."""
