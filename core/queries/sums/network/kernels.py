@@ -30,7 +30,7 @@ def repeatable(device: torch.device) -> Iterator[None]:
     filling: Any = torch.utils.deterministic
     before, fills = torch.get_deterministic_debug_mode(), filling.fill_uninitialized_memory
     torch.set_deterministic_debug_mode("error")
-    # All memory is written before it is read; filling it first would be two launches of five.
+    # All memory is written before it is read; filling it first would be two of five launches.
     filling.fill_uninitialized_memory = False
     try:
         with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False):
