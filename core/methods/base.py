@@ -169,7 +169,7 @@ class Spec(Frozen, ABC):
         del model, design, facts
         return self
 
-    def calibrated(self, facts: Facts, fits: Fits) -> Self:
+    def calibrated(self, facts: Facts, fits: Fits) -> "Spec":
         """Return the settings with the noise that a privacy target asks for, where no mu can say it.
 
         Answers about samples have a price at every Renyi order and no mu; `fits` says whether the target allows what a

@@ -169,7 +169,7 @@ def noised_mean(
         return paced(choice_seconds(len(scores)), lambda: decided(generator, question, scores))
     grid = grid_for(question, facts, terms)
     parameter = grid.parameter(question.sigma)
-    shape = (question if isinstance(question, Looked | Tabled) else summed(question)).shape(facts.dimension)
+    shape = _shape_of(question, facts.dimension)
     given = total.part.shape if isinstance(total, OpenSum) else total.shape
     ensure(given == shape or question.places == "list", "a sum has the question's shape")
     scale = parameter * grid.step / divisor
@@ -191,6 +191,12 @@ def noised_mean(
     integers = integers + draw(generator, parameter, len(integers))
     value = torch.from_numpy(from_grid(integers, grid) / divisor)
     return Answer(value=value, scale=scale)
+
+
+@lru_cache(maxsize=64)
+def _shape_of(question: Question, dimension: int) -> tuple[int, ...]:
+    """Return the shape of the sum that a question's answer is made of."""
+    return (question if isinstance(question, Looked | Tabled) else summed(question)).shape(dimension)
 
 
 def _noised(

@@ -19,7 +19,7 @@ def record(context: Context, line: Line) -> None:
     Raises:
         LedgerBusy: the database took no lock in time.
     """
-    context.database.run(audit.append, [line])
+    context.database.transaction(audit.append, [line])
 
 
 def page(context: Context, caller: Caller, after: str | None, limit: int) -> list[AuditView]:

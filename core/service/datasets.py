@@ -184,7 +184,7 @@ def erase(context: Context, caller: Caller, dataset_id: str) -> DatasetView:
         session.flush()
         return dataset_view(session, dataset)
 
-    view = context.database.run(work)
+    view = context.database.transaction(work)
     witnessing.keep(context)
     with suppress(NotReady, LedgerBusy):  # a storage or a witness that is away for a moment: the upkeep goes on
         finish_erasures(context)
@@ -208,11 +208,11 @@ def finish_erasures(context: Context) -> list[str]:
         # The witness first: a backup that is put back right after must not bring the records back.
         witnessing.bury(context, dataset_id)
         # Then the key: copies that the storage still has cannot be read from here on.
-        if not context.database.run(rows.destroy_key, dataset_id, context.settings.lease_seconds):
+        if not context.database.transaction(rows.destroy_key, dataset_id, context.settings.lease_seconds):
             continue
         if location is not None:
             storage.erase(location)
-        if context.database.run(rows.mark_erased, dataset_id):
+        if context.database.transaction(rows.mark_erased, dataset_id):
             done.append(dataset_id)
     return done
 
@@ -222,7 +222,7 @@ def erase_late_uploads(context: Context) -> int:
 
     They have expired, or their dataset is erased or has its records by another way.
     """
-    names = context.database.run(parts.drop_late, context.settings.site)
+    names = context.database.transaction(parts.drop_late, context.settings.site)
     erase_parts(context, names)
     return len(names)
 

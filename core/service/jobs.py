@@ -122,7 +122,7 @@ def cancel(context: Context, caller: Caller, job_id: str) -> JobView:
             raise Forbidden("Only who submitted this job, its data's owner or an admin may cancel it.")
         return presenters.views(session, context, [(viewer(caller), rows.cancel(session, job_id))])[0]
 
-    view = context.database.run(work)
+    view = context.database.transaction(work)
     # A cancelled part may end its federated job, so the scopes of all its sites may have moved on.
     witnessing.keep(context, view.federation.job if view.federation else job_id)
     return view

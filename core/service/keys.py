@@ -29,7 +29,7 @@ def authenticate_all(context: Context, secrets: Sequence[str | None]) -> list[Ca
     due = {one.key_id for one in found.values() if one.touch_due}
     if due:
         with suppress(DiskFull):  # what only reads goes on
-            context.database.run(principals.touch, due)
+            context.database.transaction(principals.touch, due)
     return [caller_of(found[secret]) if secret in found else None for secret in secrets]
 
 
@@ -89,7 +89,7 @@ def create(
             idempotency.store(session, caller.id, ROUTE, idempotency_key, status=201, body=body)
         return view, False
 
-    return context.database.run(work)
+    return context.database.transaction(work)
 
 
 def _principal(session: Session, caller: Caller, name: str, role: Role, principal_id: str | None) -> Principal:
@@ -179,7 +179,7 @@ def rotate(context: Context, caller: Caller, key_id: str) -> NewKeyView:
         key, secret = principals.rotate(session, key_id, caller.id)
         return _new(key, principal, secret)
 
-    return context.database.run(work)
+    return context.database.transaction(work)
 
 
 def revoke(context: Context, caller: Caller, key_id: str) -> KeyView:
@@ -196,4 +196,4 @@ def revoke(context: Context, caller: Caller, key_id: str) -> KeyView:
         principal = _require_own(session, caller, key_id)
         return _view(principals.revoke(session, key_id), principal)
 
-    return context.database.run(work)
+    return context.database.transaction(work)

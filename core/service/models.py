@@ -126,7 +126,7 @@ def judge(context: Context, caller: Caller, model_id: str, verdict: releases.Sai
         approvals.judge(session, model, job, verdict, reason=reason, actor=caller.id)
         return _view(session, context, caller, model, job)
 
-    return context.database.run(work)
+    return context.database.transaction(work)
 
 
 def waiting(context: Context, caller: Caller, limit: int) -> list[str]:

@@ -90,16 +90,16 @@ def counted(
             received += len(piece)
             if received - noted >= _STEP_BYTES:
                 leave_free(context)
-                context.database.run(grow, received)
+                context.database.transaction(grow, received)
                 noted = received
             yield piece
-        context.database.run(grow, received)  # the rest, less than a step
+        context.database.transaction(grow, received)  # the rest, less than a step
 
-    context.database.run(begin)
+    context.database.transaction(begin)
     try:
         yield passing()
     finally:
-        context.database.run(rows.end, upload_id)
+        context.database.transaction(rows.end, upload_id)
 
 
 def _leaving_free(context: Context, pieces: Iterable[bytes]) -> Iterator[bytes]:
@@ -159,4 +159,4 @@ def _admit(context: Context, wanted_bytes: int, pointer: str = "/file") -> None:
 def keep_house(context: Context) -> None:
     """Forget uploads whose process has died."""
     settings = context.settings
-    context.database.run(rows.remove_silent, settings.upload_seconds + settings.decode_seconds)
+    context.database.transaction(rows.remove_silent, settings.upload_seconds + settings.decode_seconds)

@@ -176,7 +176,7 @@ def freeze(context: Context, caller: Caller, scope_id: str, reason: str) -> Scop
         corrections.freeze(session, scope_id, reason, caller.id)
         return _view(session, caller, find(session, caller, scope_id))
 
-    return context.database.run(work)
+    return context.database.transaction(work)
 
 
 def unfreeze(context: Context, caller: Caller, scope_id: str, reason: str) -> ScopeView:
@@ -192,7 +192,7 @@ def unfreeze(context: Context, caller: Caller, scope_id: str, reason: str) -> Sc
         corrections.unfreeze(session, scope_id, reason, caller.id)
         return _view(session, caller, find(session, caller, scope_id))
 
-    return context.database.run(work)
+    return context.database.transaction(work)
 
 
 def accept(context: Context, caller: Caller, scope_id: str, entry: int, reason: str) -> ScopeView:
@@ -211,7 +211,7 @@ def accept(context: Context, caller: Caller, scope_id: str, entry: int, reason: 
         gaps.accept(session, scope_id, entry, reason, caller.id)
         return _view(session, caller, find(session, caller, scope_id))
 
-    return context.database.run(work)
+    return context.database.transaction(work)
 
 
 def adjust(context: Context, caller: Caller, scope_id: str, job_id: str, reason: str) -> HeadView:
@@ -232,4 +232,4 @@ def adjust(context: Context, caller: Caller, scope_id: str, job_id: str, reason:
         scope = find(session, caller, scope_id)
         return HeadView(scope=scope.id, seq=scope.seq, head=scope.head)
 
-    return context.database.run(work)
+    return context.database.transaction(work)

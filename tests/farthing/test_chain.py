@@ -25,9 +25,9 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> list[Entry]:
         for _ in range(2):
             with database.write() as session:
                 submit(session, place)
-        claim = database.run(jobs.claim, "w", 60.0)
+        claim = database.transaction(jobs.claim, "w", 60.0)
         assert claim is not None
-        database.run(ledger.spend, claim, 0, None, 0)
+        database.transaction(ledger.pay, claim, 0, None, 0)
         with database.read() as session:
             rows = session.execute(select(Row).where(Row.scope_id == place.scope_id).order_by(Row.seq)).scalars().all()
             return [

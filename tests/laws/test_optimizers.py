@@ -14,7 +14,7 @@ from core.base.errors import AdjacencyMismatch, Diverged
 from core.inference.settings import Inference
 from core.mechanisms.generator import SimulationGenerator
 from core.methods.base import Spec
-from core.methods.clipped.clipped_sgd.spec import ClippedSgd
+from core.methods.clipped.clipped_sgd.spec import ClippedSgd, ClippedSgdPlan
 from core.methods.clipped.one_pass.spec import CertifiedClippedSgd
 from core.methods.clipped.rules import Adam, MovingMean, NoMean, Sgd, TailMean
 from core.methods.fits import fit, fit_and_infer, iterate
@@ -38,10 +38,10 @@ from tests.support.problems import LOGISTIC, WEIGHT_BOUND, WEIGHTS, facts, probl
 Iterating = NoisyGradientDescent | NoisyNewton | ClippedSgd | CertifiedClippedSgd
 
 
-def clipped(**options: object) -> ClippedSgd:
+def clipped(**options: object) -> ClippedSgdPlan:
     """Return clipped descent on samples of all records, with options."""
     usual = {"steps": 40, "batch": 2000, "sigma": sqrt(40), "clip": 2**0.5, "step_size": 2.0, "radius": 100.0}
-    return ClippedSgd.model_validate(usual | {"average": NoMean()} | options)
+    return ClippedSgdPlan.model_validate(usual | {"average": NoMean()} | options)
 
 
 def newton(**options: object) -> NoisyNewton:

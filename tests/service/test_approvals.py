@@ -45,12 +45,12 @@ class Waiting:
             found = federations.claimed(session, claim)
         clients = [claim] if found is None else [client.claim for client in found.clients]
         for client in clients:
-            context.database.run(ledger.spend, client, 0, None, 0)
+            context.database.transaction(ledger.pay, client, 0, None, 0)
         for client in clients:
             if found is None:
-                context.database.run(jobs.finish, client, RELEASE, "pending")
+                context.database.transaction(jobs.finish, client, RELEASE, "pending")
             else:
-                context.database.run(federations.finish, client, RELEASE)
+                context.database.transaction(federations.finish, client, RELEASE)
         self.job = claim.job_id
         with context.database.read() as session:
             self.model = session.execute(select(Model.id)).scalar_one()

@@ -36,14 +36,14 @@ def model(context: Context, three: Owners) -> str:
     claim = take(context.database)
     first, second, third = (client.claim for client in claim.clients)
     schedule = len(_schedule(context, first.job_id))
-    context.database.run(ledger.spend, first, 0, None, 0)
-    context.database.run(ledger.spend, second, 0, None, 0)
-    context.database.run(rows.cancel, third.job_id)
-    context.database.run(rows.cancel, second.job_id)
+    context.database.transaction(ledger.pay, first, 0, None, 0)
+    context.database.transaction(ledger.pay, second, 0, None, 0)
+    context.database.transaction(rows.cancel, third.job_id)
+    context.database.transaction(rows.cancel, second.job_id)
     for chunk in range(1, schedule):
-        context.database.run(ledger.spend, first, chunk, b"kept", chunk)
-    context.database.run(store.finish, first, released(with_covariance=False).model_dump(mode="json"))
-    context.database.run(rows.release_claim, claim.claim)
+        context.database.transaction(ledger.pay, first, chunk, b"kept", chunk)
+    context.database.transaction(store.finish, first, released(with_covariance=False).model_dump(mode="json"))
+    context.database.transaction(rows.release_claim, claim.claim)
     view = jobs.get(context, three.analyst, made["id"])
     assert view.result is not None, view
     return view.result.model
@@ -137,14 +137,14 @@ def test_a_job_in_which_a_client_was_misled_ends_at_what_was_spent(
     claim = take(context.database)
     pay(context.database, claim, 0)
     if lost is not None:
-        context.database.run(rows.fail, claim.clients[0].claim, "trainer-failed", charge="all")
+        context.database.transaction(rows.fail, claim.clients[0].claim, "trainer-failed", charge="all")
         for client in claim.clients[1:]:
-            context.database.run(ledger.keep, client.claim, b"kept", 1)
-        context.database.run(rows.release_claim, claim.claim)
+            context.database.transaction(ledger.keep, client.claim, b"kept", 1)
+        context.database.transaction(rows.release_claim, claim.claim)
         claim = take(context.database)
     before = [_spent(context, scope) for scope in three.scopes]
     *_, seer = claim.clients
-    context.database.run(store.end_misled, seer.claim, 0)
+    context.database.transaction(store.end_misled, seer.claim, 0)
     assert [_spent(context, scope) for scope in three.scopes] == before
     assert not any(_held(context, scope) for scope in three.scopes)
     view = jobs.get(context, three.analyst, made["id"])
@@ -156,10 +156,10 @@ def test_a_job_in_which_a_client_was_misled_ends_at_what_was_spent(
     assert (line.kind, line.data) == ("failed", {"code": "site-lost", "misled": 2, "by": 0 if lost is None else 1})
     for client in claim.clients:
         with pytest.raises(StaleAttempt):
-            context.database.run(ledger.spend, client.claim, 1, None, 1)
+            context.database.transaction(ledger.pay, client.claim, 1, None, 1)
     with pytest.raises(StaleAttempt):
-        context.database.run(store.end_misled, seer.claim, 0)
-    assert context.database.run(rows.claim, "w", 60.0) is None
+        context.database.transaction(store.end_misled, seer.claim, 0)
+    assert context.database.transaction(rows.claim, "w", 60.0) is None
     sums_hold(context, three)
 
 

@@ -57,7 +57,7 @@ class Sites:
         }
         for context in self.contexts.values():
             start(context)
-        secret = self[""].database.run(first_admin, None)
+        secret = self[""].database.transaction(first_admin, None)
         assert secret is not None
         admin = entry.holder(self[""], secret)
         assert admin is not None
