@@ -68,7 +68,7 @@ def make(context: Context, entries: int) -> Ledger:
         submit(session, place, [Gaussian(sigma=9e6)] * CHUNKS)
     first = claim_next(context)
     pay(context, first, CHUNKS)
-    context.database.run(jobs.fail, first, "diverged", charge="spent")
+    context.database.transaction(jobs.fail, first, "diverged", charge="spent")
     stored = fill(context.database, [place.dataset_id], entries // (CHUNKS + 3)) if entries else 0
     rounds = ledger.Rounds(context.database, 1e9, lambda: mark_keys(context.settings))
     assert rounds.go() == {}
@@ -82,7 +82,7 @@ def make(context: Context, entries: int) -> Ledger:
 
 def claim_next(context: Context) -> Claim:
     """Claim the job that waits."""
-    claim = context.database.run(jobs.claim, "w", 86400.0)
+    claim = context.database.transaction(jobs.claim, "w", 86400.0)
     assert claim is not None
     return claim
 
@@ -90,7 +90,7 @@ def claim_next(context: Context) -> Claim:
 def pay(context: Context, claim: Claim, chunks: int) -> None:
     """Pay for the first chunks of a job."""
     for chunk in range(chunks):
-        context.database.run(ledger.spend, claim, chunk, None, chunk)
+        context.database.transaction(ledger.pay, claim, chunk, None, chunk)
 
 
 def start(settings: ServiceSettings, claim: Claim, marked: bool) -> float:  # noqa: FBT001 - pickled by place
@@ -170,7 +170,7 @@ def main() -> int:
     server = multiprocessing.get_context("forkserver")
     server.set_forkserver_preload(["benchmarks.starts"])
     with tempfile.TemporaryDirectory() as place, opened(told.database, Path(place)) as context:
-        secret = context.database.run(first_admin, None)
+        secret = context.database.transaction(first_admin, None)
         assert secret is not None
         admin = entry.holder(context, secret)
         assert admin is not None

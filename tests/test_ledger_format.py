@@ -135,7 +135,7 @@ def agree(database: Database, scope_id: str) -> outsider.Ledger:
 
 
 def claimed(database: Database) -> Claim:
-    claim = database.run(jobs.claim, "worker", LEASE)
+    claim = database.transaction(jobs.claim, "worker", LEASE)
     assert claim is not None
     return claim
 
@@ -189,40 +189,42 @@ class Story:
 
     def pay(self, claim: Claim, *chunks: int) -> None:
         for chunk in chunks:
-            self.database.run(ledger.spend, claim, chunk, None, chunk)
+            self.database.transaction(ledger.pay, claim, chunk, None, chunk)
 
     def _jobs(self) -> None:
         every = self.job(EVENTS, retries=2, granted=True)
         self.pay(every, 0, 1, 2)
-        self.database.run(jobs.release_claim, every)  # what was paid is lost with it
+        self.database.transaction(jobs.release_claim, every)  # what was paid is lost with it
         again = claimed(self.database)
         assert again.job_id == every.job_id
         self.pay(again, *range(len(EVENTS)))
-        self.database.run(jobs.fail, again, "diverged", charge="spent")
+        self.database.transaction(jobs.fail, again, "diverged", charge="spent")
         whole = self.job((*EVENTS[:2], *EVENTS[:2]), retries=3)
         self.pay(whole, 0)
-        self.database.run(jobs.fail, whole, "trainer-failed", charge="all")
+        self.database.transaction(jobs.fail, whole, "trainer-failed", charge="all")
         stream = self.job(STREAM + STREAM, retries=1)
         self.pay(stream, 0, 1)
-        self.database.run(jobs.release_claim, stream)
+        self.database.transaction(jobs.release_claim, stream)
         later = claimed(self.database)
         self.pay(later, 2, 3)
-        self.database.run(jobs.fail, later, "diverged", charge="spent")
+        self.database.transaction(jobs.fail, later, "diverged", charge="spent")
         for fraction in (Fraction(1), Fraction(2, 7)):
             unread = self.job((Gaussian(sigma=33.0),) * 2)
-            self.database.run(jobs.fail, unread, "trainer-failed", charge="all")
+            self.database.transaction(jobs.fail, unread, "trainer-failed", charge="all")
             given_back = (self.place.scope_id, unread.job_id, fraction, "never opened", self.place.principal_id)
-            self.database.run(ledger.compensate, *given_back)
+            self.database.transaction(ledger.compensate, *given_back)
 
     def _owner(self) -> None:
         scope, owner = self.place.scope_id, self.place.principal_id
         for verdict in ("approved", "rejected"):
-            model = self.database.run(jobs.finish, self.job((Gaussian(sigma=44.0),)), {"verdict": verdict}, "pending")
+            model = self.database.transaction(
+                jobs.finish, self.job((Gaussian(sigma=44.0),)), {"verdict": verdict}, "pending"
+            )
             with self.database.write() as session:
                 job = session.get_one(Job, model.job_id)
                 judge(session, session.get_one(Model, model.id), job, verdict, reason="read", actor=owner)
-        self.database.run(ledger.freeze, scope, "looking into it", owner)
-        self.database.run(ledger.unfreeze, scope, "all is well \u2013 really", owner)
+        self.database.transaction(ledger.freeze, scope, "looking into it", owner)
+        self.database.transaction(ledger.unfreeze, scope, "all is well \u2013 really", owner)
         with self.database.write() as session:
             self.give(session, self.grant[1], "3.1")  # used: on its old orders
             self.give(session, principals.create(session, "Ben", "analyst").id, "0.5")
@@ -309,7 +311,7 @@ def test_budgets_and_figures_agree_whatever_was_declared(tmp_path: Path, declare
         with database.write() as session:
             submit(session, place, (Gaussian(sigma=(2 * rho) ** -0.5), Gaussian(sigma=(3 * rho) ** -0.5)))
         claim = claimed(database)
-        database.run(ledger.spend, claim, 0, None, 0)
+        database.transaction(ledger.pay, claim, 0, None, 0)
         agree(database, place.scope_id)
     finally:
         database.dispose()

@@ -85,7 +85,7 @@ class Cluster:
         prepare_master_key(self.settings, ())
         self.settings.records_path.mkdir(parents=True)
         witnessing.start(self.context)
-        caller = entry.holder(self.context, self.context.database.run(first_admin, None) or "")
+        caller = entry.holder(self.context, self.context.database.transaction(first_admin, None) or "")
         assert caller is not None
         self.caller = caller
         made, _ = uploads.create(self.context, caller, parse_metadata(metadata()), None, [csv(100)], None)
@@ -149,7 +149,7 @@ class TestRestoringPostgresql:
         with pytest.raises(LedgerFrozen):
             cluster.submit()
         with pytest.raises(LedgerFrozen):
-            cluster.context.database.run(rows.claim, "w", 60.0)
+            cluster.context.database.transaction(rows.claim, "w", 60.0)
         with pytest.raises(NotReady):
             health.check(cluster.context)
         assert "1 live jobs failed at their whole price" in cluster.reconcile()

@@ -10,20 +10,19 @@ import pytest
 ASKED_AFTER_THE_END = """
 import torch
 from core.queries.gradients import Gradient
-from core.oracle.account import EVERYTHING, DrawAccount
 from core.oracle.filters import UnlimitedFilter
 from core.privacy.events import Gaussian
 
-account = DrawAccount(UnlimitedFilter())
-account.close()
-account.cover(EVERYTHING, Gaussian(sigma=2.0))
+payments = UnlimitedFilter()
+payments.close()
+payments.pay(Gaussian(sigma=2.0))
 """
 MORE_THAN_PRICED = """
 from core.oracle.filters import CountingFilter
 from core.privacy.events import Composed, Gaussian
 
 one = Gaussian(sigma=2.0)
-CountingFilter(one).cover(Composed(events=(one, one)), 1)
+CountingFilter(one).pay(Composed(events=(one, one)))
 """
 NOISE_OF_NO_SIZE = """
 from core.mechanisms.gaussian import DiscreteGaussian

@@ -265,12 +265,12 @@ def test_jobs_that_are_ended_after_the_upgrade_are_charged_what_may_have_been_re
     """Before any process runs them: the queued job costs nothing, the other one what it had paid, or all of it."""
     database = left.database
     database.migrate()
-    database.run(jobs.cancel, left.queued)
+    database.transaction(jobs.cancel, left.queued)
     if not given_up:
-        database.run(jobs.cancel, left.running)
+        database.transaction(jobs.cancel, left.running)
     with database.write() as session:
         put_secret(session, CONTACT, f"0.0 {clock.read(session)!r}")
-    swept = database.run(sweep, 8.0, 1 if given_up else 3, 1e10)
+    swept = database.transaction(sweep, 8.0, 1 if given_up else 3, 1e10)
     assert swept.failed + swept.cancelled == [left.running]
     queued, running = bodies(database, left.queued), bodies(database, left.running)
     assert [(body["kind"], body["v"]) for body in queued] == [("reserve", 1), ("settle", 2)]

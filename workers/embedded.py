@@ -156,7 +156,7 @@ def announce_console(settings: ServiceSettings) -> None:
         return
     database = Database(settings.url)
     try:
-        token = database.run(console_link)
+        token = database.transaction(console_link)
     finally:
         database.dispose()
     if token is not None:
@@ -223,7 +223,7 @@ def _is_empty(url: str) -> bool:
 
 def _prepare_admin(settings: ServiceSettings, database: Database) -> None:
     """Make the first admin's key, and print it where the operator gave none."""
-    made = database.run(first_admin, settings.admin_key)
+    made = database.transaction(first_admin, settings.admin_key)
     if made is not None and settings.admin_key is None:
         say(f"Admin key, shown this once: {made}")
     if made is None and settings.admin_key is not None:

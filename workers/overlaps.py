@@ -61,7 +61,7 @@ def overlaps(settings: ServiceSettings, database: Database, above: float) -> Ite
         NotReady: the storage does not answer, or the master key is missing or another one.
     """
     # Written first, so that a look which fails later has its line, too.
-    database.run(audit.append, [Line(None, "operator: overlaps", settings.site or None, 200, None, "operator")])
+    database.transaction(audit.append, [Line(None, "operator: overlaps", settings.site or None, 200, None, "operator")])
     # Drawn for this run alone and never kept: digests of two runs cannot be compared.
     key = new_key()
     with database.read() as session:

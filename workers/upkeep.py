@@ -103,7 +103,7 @@ def rewrap(settings: ServiceSettings, *, fresh: bool = False) -> None:
             if fingerprint_of(before) != keys.current.fingerprint:
                 after = keys.current.wrap(name, keys.unwrap(name, before))
                 # The old value is the condition: a key that changed meanwhile is left alone.
-                done += database.run(datasets.rewrap_key, before, after, settings.site)
+                done += database.transaction(datasets.rewrap_key, before, after, settings.site)
     finally:
         database.dispose()
     say(f"{done} of {len(wrapped)} keys were wrapped anew, by master key {keys.current.fingerprint}.")
@@ -203,7 +203,7 @@ def admin_key(settings: ServiceSettings) -> None:
     """
     database = _open(settings)
     try:
-        principal, secret = database.run(further_admin)
+        principal, secret = database.transaction(further_admin)
     finally:
         database.dispose()
     say(f"admin {principal}; keep the line below, it is shown once:", error=True)
@@ -219,7 +219,7 @@ def owner_key(settings: ServiceSettings, principal_id: str) -> None:
     """
     database = _open(settings)
     try:
-        key, secret = database.run(recovery.recover_key, principal_id, settings.key_recovery_seconds)
+        key, secret = database.transaction(recovery.recover_key, principal_id, settings.key_recovery_seconds)
     finally:
         database.dispose()
     hours = f"{settings.key_recovery_seconds / 3600:g}"

@@ -60,7 +60,7 @@ SILENT_SIGMA = 1e-6
 class DiscardingWriter:
     """Takes payments and keeps nothing: PostgreSQL's time for a hundred payments a job is `benchmarks.ledger`'s."""
 
-    def spend(self, chunk: int, state: bytes | None, step: int) -> None:
+    def pay(self, chunk: int, state: bytes | None, step: int) -> None:
         """Take a payment."""
 
     def keep(self, state: bytes, step: int) -> None:

@@ -9,7 +9,8 @@ from typing import Final
 from benchmarks.trust.class_fresh import JUDGING_SEED, NEARLY_EMPTY
 from benchmarks.trust.class_shapes import FRESH_SEED, POPULATIONS, SEED, Structure
 from benchmarks.trust.verdicts import Expected
-from core.methods.m_estimation.whitened_newton.shares import SINGLE_CLASS_DIRECTIONS, rarest_curvature
+from core.methods.m_estimation.whitened_newton.shares import SINGLE_CLASS_DIRECTIONS
+from core.models.outlook import rarest_curvature
 from core.privacy.facts import Adjacency
 
 

@@ -20,7 +20,6 @@ from core.inference.estimate import Estimate
 from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
 from core.planning.job import JobSpec
 from core.planning.planner import PlannedJob, plan_job
-from core.planning.prediction import learned_errors
 from core.privacy.facts import Adjacency
 
 Array = NDArray[np.float64]
@@ -116,7 +115,7 @@ def compared_classes(
         nonprivate=to_declared @ own + offset,
         nonprivate_error=errors_of(to_declared, own_covariance),
         plain_error=errors_of(to_declared, plain_covariance),
-        foreseen=np.array(learned_errors(settings, plan.facts, learned, theta, one)),
+        foreseen=np.array(settings.learned_errors(plan.facts, learned, theta, one)),
         rival=errors_of(to_declared, plain_covariance + _objective_perturbation(plan, settings, hessian)),
         words=(*estimate.checks.job, *(word for words in estimate.checks.coefficients for word in words)),
     )

@@ -92,7 +92,7 @@ def archive(database: Database, folder: Path, older_than_seconds: float) -> Audi
     partial.replace(path)
     sync_folder(folder)
     try:
-        return database.run(work)
+        return database.transaction(work)
     except BaseException:
         # A commit whose answer was lost may have happened. Where the database cannot say so, the file stays.
         if not _is_known(database, path.name):

@@ -3,7 +3,7 @@
 SQLite (one machine): write-ahead log with every commit synced, writers take the lock at BEGIN, readers cannot write.
 Libraries older than 3.51.3 can lose committed writes when a log is reset, so on them the rollback journal is used with
 its directory synced too. PostgreSQL: row locks with a limit of two seconds, deadlocks and serialization failures
-retried three times; a server that may forget a commit is refused.
+repeated three times; a server that may forget a commit is refused.
 """
 
 import shutil
@@ -11,31 +11,32 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import copy
 from pathlib import Path
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+from typing import Concatenate, Final, NoReturn, ParamSpec, Self, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event, inspect
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import DBAPIError, InvalidatePoolError, OperationalError
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.orm import Session, sessionmaker
 
 from core.base.errors import DatabaseAway, DiskFull, Forbidden, LedgerBusy, NotReady, ensure
+from core.db.connections import (
+    BUSY_SECONDS,
+    DRIVER,
+    LOCK_SECONDS,
+    ask_if_idle,
+    note_use,
+    prepare_postgresql,
+    prepare_reader,
+    prepare_writer,
+    refuse_network_file_system,
+)
 
-try:
-    from pysqlite3 import dbapi2 as sqlite
-except ImportError:  # pragma: no cover - no wheel for this machine: the standard library's, in its safe journal mode
-    import sqlite3 as sqlite
-
-BUSY_SECONDS: Final = 10.0
 POLL_SECONDS: Final = 0.003
 POOL: Final = 50
 KEPT: Final = 24
 """Connections over this number are closed when they go back; to open one takes as long as a dozen statements."""
-LOCK_SECONDS: Final = 2.0
-STALL_SECONDS: Final = 30.0
-"""For so long a transaction may ask nothing: its process stands still then, and all sweeps would wait for its locks."""
-IDLE_SECONDS: Final = 1.0
-"""A connection that lay for longer is asked whether it lives before it is used."""
 SILENCE: Final = {
     "connect_timeout": 5,
     "keepalives_idle": 10,
@@ -45,6 +46,8 @@ SILENCE: Final = {
 }
 """When a PostgreSQL server whose machine is gone counts as gone: the kernel's own patience is a quarter of an hour."""
 RETRIES: Final = 3
+_PAUSE_SECONDS: Final = 0.05
+_LONGEST_PAUSE_SECONDS: Final = 1.0
 _RETRIED: Final = ("40P01", "40001")  # deadlock, serialization failure
 _GONE: Final = ("57P01", "57P02", "57P03", "08000", "08003", "08006")  # shut down, crashed, starting; connections
 LOCK_TIMEOUT: Final = "55P03"
@@ -52,25 +55,6 @@ _FULL: Final = "53100"
 _ROOM_BYTES: Final = 2**20
 """With less room on its disk, an error of SQLite in writing is a full disk's."""
 _NO_RIGHT: Final = "42501"
-_FIRST_SAFE_LOG: Final = (3, 51, 3)
-_NETWORK: Final = frozenset(
-    [
-        "nfs",
-        "nfs4",
-        "cifs",
-        "smb3",
-        "smbfs",
-        "afs",
-        "ceph",
-        "lustre",
-        "glusterfs",
-        "beegfs",
-        "gpfs",
-        "fuse.sshfs",
-        "fuse.glusterfs",
-        "fuse.ceph",
-    ]
-)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -117,6 +101,7 @@ class Database:
         self._writing = sessionmaker(self._writer, expire_on_commit=False)
         self._reading = sessionmaker(self._reader, expire_on_commit=False)
         self._looking = sessionmaker(self._looker, expire_on_commit=False)
+        self._patience = 0.0
         with self._writer.connect():
             pass
 
@@ -129,18 +114,18 @@ class Database:
         refuse_network_file_system(path.parent)
         url = self.url.set(drivername="sqlite+pysqlite")
         options = {
-            "module": sqlite,
+            "module": DRIVER,
             "connect_args": {"timeout": BUSY_SECONDS},
             "pool_size": 10,
             "max_overflow": POOL - 10,
         }
         self._writer = create_engine(url, **options)
         self._reader = create_engine(url, **options)
-        event.listen(self._writer, "connect", _prepare_writer)
-        event.listen(self._reader, "connect", _prepare_reader)
+        event.listen(self._writer, "connect", prepare_writer)
+        event.listen(self._reader, "connect", prepare_reader)
         self._looker = self._reader
         event.listen(self._writer, "begin", self._begin)
-        event.listen(self._reader, "begin", _begin_reading)
+        event.listen(self._reader, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
 
     def _begin(self, connection: Connection) -> None:
         """Begin to write, trying every few milliseconds: SQLite waits so long in between that busy rivals starve us."""
@@ -165,9 +150,9 @@ class Database:
             connect_args=SILENCE,
             isolation_level="READ COMMITTED",
         )
-        event.listen(self._writer, "connect", _prepare_postgresql)
-        event.listen(self._writer, "checkin", _note_use)
-        event.listen(self._writer, "checkout", _ask_if_idle)
+        event.listen(self._writer, "connect", prepare_postgresql)
+        event.listen(self._writer, "checkin", note_use)
+        event.listen(self._writer, "checkout", ask_if_idle)
         self._reader = self._writer.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
         self._looker = self._writer.execution_options(isolation_level="AUTOCOMMIT", postgresql_readonly=True)
 
@@ -188,29 +173,27 @@ class Database:
         if not self._turn.acquire(timeout=BUSY_SECONDS):
             raise LedgerBusy("The ledger is busy; try again.", retry_after_seconds=1)
         try:
-            with self._telling(), self._writing.begin() as session:
+            with self._writing.begin() as session:
                 yield session
+        except DBAPIError as error:
+            self._refuse(error)
         finally:
             self._turn.release()
 
-    @contextmanager
-    def _telling(self) -> Iterator[None]:
-        """Turn errors that pass with time, or that a site's login meets by design, into refusals that say so."""
-        try:
-            yield
-        except DBAPIError as error:
-            if _is_busy(error):
-                raise LedgerBusy("The ledger is busy; try again.", retry_after_seconds=1) from error
-            if self._is_full(error):
-                raise DiskFull("The database's disk is full: nothing was written.", retry_after_seconds=60) from error
-            if not self.is_sqlite and _is_away(error):
-                raise DatabaseAway("The database does not answer; try again.", retry_after_seconds=2) from error
-            if sqlstate(error) == _NO_RIGHT:
-                raise Forbidden(
-                    "The login of this site's service to the database may not do that: ask the service's own API, or "
-                    "that of the site whose records they are."
-                ) from error
-            raise
+    def _refuse(self, error: DBAPIError) -> NoReturn:
+        """Raise a refusal for an error that passes with time or that a site's login meets by design, else the error."""
+        if _is_busy(error):
+            raise LedgerBusy("The ledger is busy; try again.", retry_after_seconds=1) from error
+        if self._is_full(error):
+            raise DiskFull("The database's disk is full: nothing was written.", retry_after_seconds=60) from error
+        if not self.is_sqlite and _is_away(error):
+            raise DatabaseAway("The database does not answer; try again.", retry_after_seconds=2) from error
+        if sqlstate(error) == _NO_RIGHT:
+            raise Forbidden(
+                "The login of this site's service to the database may not do that: ask the service's own API, or that "
+                "of the site whose records they are."
+            ) from error
+        raise error
 
     def _is_full(self, error: DBAPIError) -> bool:
         """Tell whether the database's disk has no room; the transaction was rolled back then."""
@@ -226,31 +209,70 @@ class Database:
         Raises:
             DatabaseAway: the server does not answer.
         """
-        with self._telling(), self._reading.begin() as session:
-            yield session
+        try:
+            with self._reading.begin() as session:
+                yield session
+        except DBAPIError as error:
+            self._refuse(error)
 
     @contextmanager
     def look(self) -> Iterator[Session]:
         """Give a session for one statement that reads: no snapshot is opened before and closed behind it."""
-        with self._telling(), self._looking.begin() as session:
-            yield session
+        try:
+            with self._looking.begin() as session:
+                yield session
+        except DBAPIError as error:
+            self._refuse(error)
 
-    def run(self, work: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Return ``work(session, ...)`` of one write transaction, repeated up to three times where locks crossed.
+    def transaction(self, work: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Return ``work(session, ...)`` of one write transaction, which is repeated as `insist` says.
 
         Raises:
             LedgerBusy: a lock could not be had in time; nothing was written.
         """
-        for attempt in range(RETRIES + 1):
+        began, tried = time.monotonic(), 0
+        while True:
             try:
                 with self.write() as session:
                     return work(session, *args, **kwargs)
-            except LedgerBusy as busy:
-                crossed = isinstance(busy.__cause__, DBAPIError) and sqlstate(busy.__cause__) in _RETRIED
-                if not crossed or attempt == RETRIES:
-                    raise
-                time.sleep(0.01 * 2**attempt)
-        raise AssertionError("the loop returns or raises")
+            except (LedgerBusy, DBAPIError) as error:
+                self._rest(error, began, tried)
+            tried += 1
+
+    def insist(self, act: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Return what an act returns that may be done twice.
+
+        It is repeated up to three times where locks crossed, and for `patience` seconds while the database is busy or
+        away.
+
+        Raises:
+            LedgerBusy, DBAPIError: from the last try.
+        """
+        began, tried = time.monotonic(), 0
+        while True:
+            try:
+                return act(*args, **kwargs)
+            except (LedgerBusy, DBAPIError) as error:
+                self._rest(error, began, tried)
+            tried += 1
+
+    def _rest(self, error: LedgerBusy | DBAPIError, began: float, tried: int) -> None:
+        """Wait before the next try; raise the error again where none would help, or there was time enough."""
+        crossed = isinstance(error.__cause__, DBAPIError) and sqlstate(error.__cause__) in _RETRIED
+        if crossed and tried < RETRIES:
+            time.sleep(0.01 * 2**tried)
+            return
+        # Any other error is a fault of the statement, which repeating would not mend.
+        passing = isinstance(error, LedgerBusy | OperationalError | InterfaceError)
+        if not passing or time.monotonic() >= began + self._patience:
+            raise error
+        time.sleep(min(_PAUSE_SECONDS * 2**tried, _LONGEST_PAUSE_SECONDS))
+
+    def patient(self, seconds: float) -> Self:
+        """Return this database, whose transactions are repeated for so long while it is busy or away."""
+        database = copy(self)
+        database._patience = seconds  # noqa: SLF001 - a copy of our own
+        return database
 
     def migrate(self) -> None:
         """Bring the tables to this code's revision; several processes may ask at once, one does it."""
@@ -309,92 +331,3 @@ def _set_foreign_keys(connection: Connection, *, on: bool) -> None:
     raw = connection.connection.driver_connection
     assert raw is not None, "it is open"
     raw.execute(f"PRAGMA foreign_keys = {'ON' if on else 'OFF'}")
-
-
-def refuse_network_file_system(folder: Path, mounts: Path = Path("/proc/self/mounts")) -> None:
-    """Refuse a folder whose locks may lie.
-
-    Args:
-        folder: where the database will be.
-        mounts: the kernel's table of mounts; where there is none, nothing is refused.
-
-    Raises:
-        NotReady: the folder is on a network file system.
-    """
-    if not mounts.exists():
-        return
-    best, kind = Path("/"), ""
-    for line in mounts.read_text().splitlines():
-        _, point, name, *_ = line.split()
-        mount = Path(point.replace("\\040", " "))
-        if folder.resolve().is_relative_to(mount) and len(mount.parts) >= len(best.parts):
-            best, kind = mount, name
-    if kind in _NETWORK:
-        raise NotReady(f"{folder} is on {kind}: SQLite's locks do not hold there; use a local disk or PostgreSQL.")
-
-
-def journal(version: tuple[int, ...]) -> tuple[str, str]:
-    """Return the journal mode and the level of syncing that keep commits on this version of SQLite."""
-    return ("wal", "FULL") if version >= _FIRST_SAFE_LOG else ("delete", "EXTRA")
-
-
-def _prepare_writer(connection: Any, record: object) -> None:  # noqa: ANN401, ARG001 - the driver's type; the hook's shape
-    """Set a writing SQLite connection up."""
-    connection.isolation_level = None  # the driver begins nothing by itself; `begin` does
-    mode, syncing = journal(sqlite.sqlite_version_info)
-    deadline = time.monotonic() + BUSY_SECONDS
-    while connection.execute("PRAGMA journal_mode").fetchone()[0] != mode:
-        try:
-            connection.execute(f"PRAGMA journal_mode = {mode}")
-        except sqlite.OperationalError:  # a rival is changing it at this moment; the busy timeout does not cover this
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
-    connection.execute(f"PRAGMA synchronous = {syncing}")
-    connection.execute("PRAGMA foreign_keys = ON")
-
-
-def _prepare_reader(connection: Any, record: object) -> None:  # noqa: ANN401, ARG001 - the driver's type; the hook's shape
-    """Set a SQLite connection up that cannot write."""
-    connection.isolation_level = None
-    connection.execute("PRAGMA query_only = ON")
-
-
-def _begin_reading(connection: Connection) -> None:
-    connection.exec_driver_sql("BEGIN")
-
-
-def _note_use(connection: Any, record: Any) -> None:  # noqa: ANN401 - the driver's type; the hook's shape
-    """Note when a connection went back to the pool."""
-    if connection is not None:
-        record.info["used_at"] = time.monotonic()
-
-
-def _ask_if_idle(connection: Any, record: Any, proxy: object) -> None:  # noqa: ANN401, ARG001 - as above
-    """Replace connections that lay idle and have died, as all do when the server restarts.
-
-    One that was used a moment ago is taken as it is; should it have died, its error drops all that are as old.
-    """
-    if time.monotonic() < record.info.get("used_at", 0.0) + IDLE_SECONDS:
-        return
-    try:
-        connection.execute("SELECT 1")
-        connection.rollback()
-    except Exception as error:
-        raise InvalidatePoolError("it lay idle and has died") from error
-
-
-def _prepare_postgresql(connection: Any, record: object) -> None:  # noqa: ANN401, ARG001 - the driver's type; the hook's shape
-    """Set a PostgreSQL connection up, and refuse a server that may forget a commit."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT current_setting('fsync'), current_setting('synchronous_commit')")
-        unsafe = [
-            name
-            for name, value in zip(("fsync", "synchronous_commit"), cursor.fetchone(), strict=True)
-            if value == "off"
-        ]
-        cursor.execute(f"SET lock_timeout = '{LOCK_SECONDS:.0f}s'")
-        cursor.execute(f"SET idle_in_transaction_session_timeout = '{STALL_SECONDS:.0f}s'")
-    connection.commit()
-    if unsafe:
-        raise NotReady(f"PostgreSQL runs with {' and '.join(unsafe)} off: a paid charge could be lost. Turn it on.")

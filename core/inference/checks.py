@@ -5,9 +5,8 @@ from typing import Final, Literal
 from pydantic import Field
 
 from core.privacy.facts import Frozen, Sampling
+from farthing.schemas.estimates import JobCheck
 
-JobCheck = Literal["not converged", "too many coefficients", "separated", "too few events"]
-"""Said of a whole job: none of its coefficients has an interval then."""
 CoefficientCheck = Literal["not identified", "separated", "scale outside the plan", "too few events", "clipped"]
 """Said of one coefficient, whose interval is withheld; events of one of several classes."""
 

@@ -262,6 +262,7 @@ def mark_opened(session: Session, claim: Claim, software: Mapping[str, Any] | No
     """
     parent = federations.lock_parent(session, claim.job_id)
     job, at = hold(session, claim)
+    refuse_if_frozen(session)
     ledger.note_reading(session, job, at)
     for opened in (job, parent):
         if opened is not None:

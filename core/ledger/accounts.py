@@ -81,11 +81,11 @@ def move(account: Account, *, spent: Iterable[int], reserved: Iterable[int]) -> 
     Both totals stay at least 0, here as in the table's CHECK.
     """
     movement = {"spent": list(spent), "reserved": list(reserved)}
-    for name, change in movement.items():
-        for slot, amount in enumerate(change, start=1):
-            total = getattr(account, f"{name}_{slot}") + amount
-            ensure(total >= 0, f"{name} of {account.id} would fall below zero")
-            setattr(account, f"{name}_{slot}", total)
+    changes = [(f"{name}_{slot}", by) for name, change in movement.items() for slot, by in enumerate(change, start=1)]
+    totals = {name: getattr(account, name) + by for name, by in changes}
+    ensure(min(totals.values()) >= 0, f"{account.id} would fall below zero")
+    for name, total in totals.items():
+        setattr(account, name, total)
     return movement
 
 
@@ -138,6 +138,12 @@ def total_at(job: Job, account_id: str, chunks: int) -> list[int]:
     """Return C(chunks) of a job in one account, four slots; C(0) is 0."""
     totals: Totals = job.chunks[account_id]
     return list(totals[chunks - 1]) if chunks else [0] * SLOTS
+
+
+def price_of(job: Job, account_id: str, chunk: int) -> list[int]:
+    """Return the price of a chunk of a job in one account, C(chunk + 1) - C(chunk), four slots."""
+    totals: Totals = job.chunks[account_id]
+    return [one - (totals[chunk - 1][slot] if chunk else 0) for slot, one in enumerate(totals[chunk])]
 
 
 def difference(later: Sequence[int], earlier: Sequence[int]) -> list[int]:

@@ -20,6 +20,8 @@ from core.ledger.bodies import VERSION, Body
 __all__ = ["GENESIS", "append", "canonical", "link"]
 
 GENESIS: Final = "sha256:" + "0" * 64
+_TIMES: Final = "times of last entries"
+"""In a session: the hash and the time of the last entry that it has appended, by scope."""
 
 
 def link(previous: str, body: str) -> str:
@@ -73,7 +75,7 @@ def append(
     )
     session.add(entry)
     scope.seq, scope.head = seq, entry.hash
-    _times(session)[scope.id] = entry.hash, at
+    session.info.setdefault(_TIMES, {})[scope.id] = entry.hash, at
     charged.note(session, scope, read)
     return entry
 
@@ -84,15 +86,10 @@ def last_time(session: Session, scope: Scope) -> float:
     Entries that this session has appended are not read back: a query would first write each entry by itself, and
     sixteen jobs that are stored together would take sixty statements more than one.
     """
-    head, at = _times(session).get(scope.id, ("", 0.0))
+    times: dict[str, tuple[str, float]] = session.info.get(_TIMES, {})
+    head, at = times.get(scope.id, ("", 0.0))
     if head == scope.head:  # it hashes the entry with its time
         return at
     last = select(Entry.created_at).where(Entry.scope_id == scope.id, Entry.seq == scope.seq)
     with session.no_autoflush:  # what was appended here is not asked for, and the rest is written in one go
         return session.execute(last).scalar_one_or_none() or 0.0
-
-
-def _times(session: Session) -> dict[str, tuple[str, float]]:
-    """Return the hash and the time of the last entry that a session has appended, by scope."""
-    found: dict[str, tuple[str, float]] = session.info.setdefault("times of last entries", {})
-    return found

@@ -25,7 +25,6 @@ from core.privacy.totals import Totals
 
 DRAWING: Final = (Spend.KIND, Charge.KIND)
 """Kinds of entries that say which events they pay for."""
-_AT_ONCE: Final = 1000
 
 
 def executed(session: Session, scope_id: str) -> Counter[Event]:

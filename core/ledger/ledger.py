@@ -1,4 +1,4 @@
-"""The ledger: reserve at submit, spend ahead of every reading, settle what was never spent.
+"""The ledger: reserve at submit, pay ahead of every reading, settle what was never spent.
 
 Before an attempt opens the records a line of the chain says so, and nothing that its job is charged is given back then.
 Each movement is one line of its scope's chain and one change of the accounts, in one transaction, under locks that
@@ -11,7 +11,7 @@ C(K) (`core.ledger.allowance`), by an entry of the new attempt that says so. A s
 pays for the whole stream, and a new attempt goes on after the last chunk that any attempt has paid for.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import delete, func, select
@@ -24,17 +24,16 @@ from core.ledger import allowance, chain, kinds
 from core.ledger.accounts import (
     Balance,
     balance,
-    difference,
     lock_accounts,
     lock_scope,
     move,
     paying,
+    price_of,
     read_slots,
-    total_at,
 )
-from core.ledger.bodies import Body, slots
+from core.ledger.bodies import slots
 from core.ledger.charged import executed, executed_by
-from core.ledger.claims import Claim, hold, refuse_if_frozen
+from core.ledger.claims import Claim, hold, refuse_if_frozen, time_unless_frozen
 from core.ledger.corrections import compensate, freeze, unfreeze
 from core.ledger.digests import digest_of
 from core.ledger.opening import close_grant, note_upload, open_scope, set_grant
@@ -72,11 +71,11 @@ __all__ = [
     "note_reading",
     "note_upload",
     "open_scope",
+    "pay",
     "price",
     "reserve",
     "set_grant",
     "settle",
-    "spend",
     "unfreeze",
     "verify",
 ]
@@ -89,11 +88,7 @@ def note_reading(session: Session, job: Job, at: float) -> None:
         session: an open write transaction.
         job: that is running.
         at: the database's time.
-
-    Raises:
-        LedgerFrozen: the ledger is behind its witness.
     """
-    refuse_if_frozen(session)
     mine = select(Entry.seq).where(
         Entry.job_id == job.id, Entry.attempt == job.attempt, Entry.kind == kinds.Reading.KIND
     )
@@ -102,12 +97,12 @@ def note_reading(session: Session, job: Job, at: float) -> None:
         chain.append(session, scope, kinds.Reading, at=at, job_id=job.id, attempt=job.attempt, chunk=0, content=free)
 
 
-def spend(session: Session, claim: Claim, chunk: int, state: bytes | None, step: int) -> None:
+def pay(session: Session, claim: Claim, chunk: int, state: bytes | None, step: int) -> None:
     """Pay for a chunk before it is read, and keep the noised state so far with it.
 
     An attempt pays for the chunks after those in the state that was kept, one after the other. One that an earlier
-    attempt had paid for, and lost, is paid again, out of the job's allowance; a stream's is skipped. Repeating a spend
-    of the same attempt, after any doubt whether it was stored, does nothing.
+    attempt had paid for, and lost, is paid again, out of the job's allowance; a stream's is skipped. Repeating a
+    payment of the same attempt, after any doubt whether it was stored, does nothing.
 
     Args:
         session: an open write transaction.
@@ -120,20 +115,30 @@ def spend(session: Session, claim: Claim, chunk: int, state: bytes | None, step:
         StaleAttempt: the claim no longer holds the job.
         LedgerFrozen: the ledger is behind its witness.
     """
-    refuse_if_frozen(session)
+    time_unless_frozen(session)
     job, at = hold(session, claim)
     due = _due(session, job)
     if chunk < due and _is_paid(session, job, chunk):
         return
-    ensure(chunk == due, f"chunk {chunk} of {job.id} cannot be paid where chunk {due} is due")
-    ensure(chunk < len(job.schedule), f"{job.id} has {len(job.schedule)} chunks only")
+    ensure(
+        chunk == due < len(job.schedule),
+        f"chunk {chunk} of {job.id} cannot be paid where chunk {due} is due",
+    )
     note_reading(session, job, at)
     if state is not None:
         _store(session, job, state, chunk, at)
-    if chunk < job.chunks_spent:
-        _pay_again(session, job, chunk, at)
+    scope, accounts = lock_scope(session, job.scope_id), lock_accounts(session, paying(job))
+    again = chunk < job.chunks_spent
+    if again:
+        amounts = {one.id: allowance.again(job, one, [chunk]) for one in accounts}
+        covered = all(covers(allowance.rest(job, account_id), amount) for account_id, amount in amounts.items())
+        ensure(covered, "a job with lost chunks is only queued again where its allowance covers them")
+        allowance.take(job, amounts)
     else:
-        _pay(session, job, chunk, at)
+        amounts = {one.id: price_of(job, one.id, chunk) for one in accounts}
+        job.chunks_spent = chunk + 1
+    content = {"accounts": _spend(accounts, amounts), "event": runs_of(job.schedule[chunk : chunk + 1]), "again": again}
+    chain.append(session, scope, kinds.Spend, at=at, job_id=job.id, attempt=job.attempt, chunk=chunk, content=content)
     job.step = step
     session.flush()
 
@@ -158,50 +163,14 @@ def _is_paid(session: Session, job: Job, chunk: int) -> bool:
     return session.execute(statement).first() is not None
 
 
-def _pay(session: Session, job: Job, chunk: int, at: float) -> None:
-    """Pay for a chunk for the first time."""
-    content = {"event": runs_of(job.schedule[chunk : chunk + 1]), "again": False}
-    _spend(
-        session,
-        job,
-        at,
-        kinds.Spend,
-        lambda account: difference(total_at(job, account.id, chunk + 1), total_at(job, account.id, chunk)),
-        chunk=chunk,
-        content=content,
-    )
-    job.chunks_spent = chunk + 1
-
-
-def _pay_again(session: Session, job: Job, chunk: int, at: float) -> None:
-    """Pay for a chunk that was paid before and lost."""
-    taken = {account.id: allowance.again(job, account, [chunk]) for account in _payers(session, job)}
-    covered = all(covers(allowance.rest(job, account_id), amount) for account_id, amount in taken.items())
-    ensure(covered, "a job with lost chunks is only queued again where its allowance covers them")
-    content = {"event": runs_of(job.schedule[chunk : chunk + 1]), "again": True}
-    _spend(session, job, at, kinds.Spend, lambda account: taken[account.id], chunk=chunk, content=content)
-    allowance.take(job, taken)
-
-
-def _spend(
-    session: Session,
-    job: Job,
-    at: float,
-    form: type[Body],
-    amount_of: Callable[[Account], list[int]],
-    *,
-    chunk: int,
-    content: Mapping[str, Any],
-) -> None:
-    """Move an amount of each account from reserved to spent."""
-    scope = lock_scope(session, job.scope_id)
+def _spend(accounts: Sequence[Account], amounts: Mapping[str, list[int]]) -> dict[str, dict[str, list[int]]]:
+    """Move an amount of each locked account from reserved to spent; return the movements."""
     moved = {}
-    for account in lock_accounts(session, paying(job)):
-        amount = amount_of(account)
+    for account in accounts:
+        amount = amounts[account.id]
         ensure(covers(read_slots(account, "reserved"), amount), "a reservation covers its chunks")
         moved[account.id] = move(account, spent=amount, reserved=[-part for part in amount])
-    told = {"accounts": moved, **content}
-    chain.append(session, scope, form, at=at, job_id=job.id, attempt=job.attempt, chunk=chunk, content=told)
+    return moved
 
 
 def affords_repeats(session: Session, job: Job) -> bool:
@@ -303,13 +272,12 @@ def charge_all(session: Session, job: Job, reason: str) -> None:
     events = list(job.schedule[job.chunks_spent :])
     repeats = allowance.repeats_left(job, session.get_one(Account, job.scope_id))
     events += [EVENT.dump_python(allowance.dearest(schedule), mode="json")] * repeats
-    content = {"event": runs_of(events), "reason": reason}
-
-    def rest(account: Account) -> list[int]:
-        return allowance.held(job, account.id)
-
-    _spend(session, job, clock.read(session), kinds.Charge, rest, chunk=len(schedule), content=content)
-    # After the payment, for `rest` counts the chunks that are not paid yet.
-    job.chunks_spent = len(schedule)
+    scope, accounts = lock_scope(session, job.scope_id), lock_accounts(session, paying(job))
+    moved = _spend(accounts, {one.id: allowance.held(job, one.id) for one in accounts})
+    content = {"accounts": moved, "event": runs_of(events), "reason": reason}
+    at, chunk = clock.read(session), len(schedule)
+    chain.append(session, scope, kinds.Charge, at=at, job_id=job.id, attempt=job.attempt, chunk=chunk, content=content)
+    # After `held`, which counts the chunks that are not paid yet.
+    job.chunks_spent = chunk
     job.allowance_spent = job.allowance
     session.flush()

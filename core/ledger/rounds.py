@@ -24,9 +24,9 @@ def freeze_unverified(database: Database, scope_id: str, reason: str, actor: str
     """Freeze a scope whose chain was not verified, by an entry, or, where the chain takes none, without one."""
     told = f"verification failed: {reason}"
     try:
-        database.run(freeze, scope_id, told, actor)
+        database.transaction(freeze, scope_id, told, actor)
     except (IntegrityError, ValueError, AssertionError):  # a chain that was tampered with may take no entry
-        database.run(mark_frozen, scope_id, told)
+        database.transaction(mark_frozen, scope_id, told)
 
 
 class Rounds:
@@ -110,4 +110,4 @@ class Rounds:
             if is_first or verifier.place[0] >= marked + every:
                 # A mark only saves time, so a busy database does without.
                 with suppress(LedgerBusy):
-                    self._database.run(write_mark, verifier.state, key)
+                    self._database.transaction(write_mark, verifier.state, key)

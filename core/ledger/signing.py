@@ -105,7 +105,7 @@ def installation(database: Database) -> str:
 
     with database.read() as session:
         found = session.execute(select(Secret.value).where(Secret.name == INSTALLATION)).scalar_one_or_none()
-    return found or database.run(made)
+    return found or database.transaction(made)
 
 
 def load_signing_keys(settings: ServiceSettings) -> SigningKeys:

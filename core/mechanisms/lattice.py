@@ -66,8 +66,7 @@ class Grid:
 
     def parameter(self, sigma: float) -> float:
         """Return the parameter of integer noise that is `sigma` times the sensitivity."""
-        ensure(isfinite(sigma), "a noise multiplier is a number")
-        ensure(sigma > 0, "a noise multiplier is positive")
+        ensure(isfinite(sigma) and sigma > 0, "a noise multiplier is a positive number")
         return sigma * self.sensitivity * _ROUNDED_UP
 
 

@@ -66,10 +66,9 @@ def _covering(pieces: Iterable[tuple[int, NDArray[np.int64]]], size: int) -> Ite
     """Yield pieces of noise, checking that they cover a sum, each coordinate once."""
     done = 0
     for start, noise in pieces:
-        ensure(start == done, "pieces follow one another")
-        ensure(noise.dtype == np.int64, "noise is added to integers")
+        fits = start == done and noise.dtype == np.int64 and done + noise.size <= size
+        ensure(fits, "pieces of noise follow one another, and there is noise for this sum alone")
         done += noise.size
-        ensure(done <= size, "there is noise for this sum alone")
         yield start, noise
     ensure(done == size, "every coordinate has its noise")
 

@@ -8,34 +8,29 @@ that lacks a part.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Self, TypeVar, cast
+from math import inf
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, NamedTuple, Self, TypeVar, cast
 
 from pydantic import Field
 
 from core.base.errors import FieldError, ensure
-from core.inference.settings import Inference
+from core.inference.checks import Learned
+from core.inference.settings import Inference, Shares
 from core.losses.assumption import Assumption
 from core.models.design import Design
 from core.models.kinds import AnyModel, RegressionModel
-from core.privacy.arithmetic import AnyStart
+from core.models.outlook import Array, Outcome, Outlook, Signal
+from core.privacy.arithmetic import AnyStart, fill
 from core.privacy.calibration import Fits
 from core.privacy.events import Event
 from core.privacy.facts import Facts, Frozen
 from core.queries.gradients import Question
 from core.queries.sampling import FullSampling, Sampling, StreamSampling
+from farthing.schemas.estimates import Bound, ForeseenFlag
 
 P = TypeVar("P", bound="Plan")
-
-
-class Bound(Frozen):
-    """A theorem's prediction, beside the figure that is known without it."""
-
-    quantity: str = Field(description="the bounded quantity, in words and units")
-    value: float | None = Field(description="null where the theorem's conditions are not met")
-    confidence: float | None
-    trivial: float = Field(description="the bound known without any training")
-    vacuous: bool
-    source: str
+PLANNED_SHARES: Final = Shares(estimate=0.85, curvature=0.08, score=0.07)
+"""Of methods without a plan of their own for the matrices."""
 
 
 class Card(Frozen):
@@ -91,6 +86,13 @@ class Spec(Frozen, ABC):
     """Whether it steps away from `start`."""
     spends_mu: ClassVar[bool] = True
     """Whether what it spends is its mu; else its noise is calibrated for the target itself."""
+    takes_terms: ClassVar[bool] = False
+    """Whether it takes sampling weights, and an offset in a log or logit link."""
+    of_networks: ClassVar[tuple[str, ...] | None] = None
+    """The constants of a network's loss that a request must declare, for nothing is known of them; None: it trains no
+    network."""
+    free_of_constants: ClassVar[str] = "clipped_sgd"
+    """The method, or setting, for a network whose constants nobody declares."""
     needs_apart: ClassVar[bool] = False
     """Whether what it says of a model holds only on records that the model has not seen; see `core.service.about`."""
 
@@ -157,7 +159,7 @@ class Spec(Frozen, ABC):
         del model, design, facts
         return self
 
-    def calibrated(self, facts: Facts, fits: Fits) -> Self:
+    def calibrated(self, facts: Facts, fits: Fits) -> "Spec":
         """Return the settings with the noise that a privacy target asks for, where no mu can say it.
 
         Answers about samples have a price at every Renyi order and no mu; `fits` says whether the target allows what a
@@ -168,6 +170,24 @@ class Spec(Frozen, ABC):
         """
         del facts, fits
         return self
+
+    def declared_of_networks(self) -> tuple[str, ...]:
+        """Return the constants that a request must declare of a network's loss with these settings."""
+        return self.of_networks or ()
+
+    def planned_shares(self, facts: Facts, mu: float) -> Shares:
+        """Return the division of a job's mu^2 between the estimate and the two matrices of its intervals."""
+        del facts, mu
+        return PLANNED_SHARES
+
+    def equally(self, plan: "Plan") -> Self:
+        """Return the settings with the number of steps of a plan, each answer worth the same."""
+        return fill(self, steps=plan.steps)
+
+    def alternatives(self, usual: "Plan") -> Sequence[Self]:
+        """Return the settings to choose among by predicted widths, the usual plan's among them; none: no choice."""
+        del usual
+        return ()
 
     def wrong_for(self, model: RegressionModel, facts: Facts) -> list[FieldError]:
         """Return why a regression's records have not what this method asks about."""
@@ -222,6 +242,46 @@ class Plan(Spec):
         """Return one over the variance of what its own answers say of an entry of the last Hessian; 0: nothing."""
         del facts
         return 0.0
+
+    def predict_widths(self, outlook: Outlook, facts: Facts, inference: Inference) -> tuple[Array, Array] | None:
+        """Return the widths of private and non-private intervals in declared units, shape (q,) each; None: unknown.
+
+        Args:
+            outlook: the public reference.
+            facts: of the job.
+            inference: nothing open.
+
+        Raises:
+            LinAlgError: the reference's matrices have no inverse.
+        """
+        del outlook, facts, inference
+        return None
+
+    def demerit(self, outlook: Outlook, facts: Facts, inference: Inference) -> float:
+        """Return the figure that plans are compared by: smaller is better; arguments as of `predict_widths`."""
+        del outlook, facts, inference
+        return inf
+
+    def widening_by(self, signal: Signal, facts: Facts) -> float | None:
+        """Return how many times as wide as without privacy intervals are with such an outcome; None: unknown."""
+        del signal, facts
+        return None
+
+    def foreseen_flags(self, outcome: Outcome, facts: Facts) -> tuple[ForeseenFlag, ...]:
+        """Return the flags of a whole job that public figures foresee; a method without checks has none."""
+        del outcome, facts
+        return ()
+
+    def learned_errors(self, facts: Facts, learned: Learned, theta: Array, to_declared: Array) -> tuple[float, ...]:
+        """Return the standard errors that are foreseen once columns and outcome have been looked at, in declared units.
+
+        Args:
+            facts: public.
+            learned: by the job.
+            theta: the estimate in encoded units, shape (p,).
+            to_declared: from encoded units, shape (p, p).
+        """
+        raise NotImplementedError(f"{self.kind} looks at nothing")
 
     @property
     def points(self) -> int | None:

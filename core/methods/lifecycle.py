@@ -1,6 +1,7 @@
 """Start, early stop and end of every optimizer, decided from public or noised values alone."""
 
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -63,14 +64,35 @@ def resumed(start: AnyStart | None, oracle: Oracle, initial: S) -> S:
     Args:
         start: as the plan says.
         oracle: of the run.
-        initial: a method's state, a named tuple of tensors, before the first question.
+        initial: a method's state before the first question: a named tuple of tensors, or of more such tuples.
     """
-    given = initial._asdict()
+    given = tensors_of(initial)
     state = oracle.resume(given)
     # `resume` returns the very same object where no attempt kept a state.
     if start == "random" and state is given:
         oracle.keep(state, 0)
-    return initial._replace(**state)
+    return _with_tensors(initial, state)
+
+
+def tensors_of(state: NamedTuple) -> dict[str, Tensor]:
+    """Return the tensors of a state by name, those of named tuples within it beside its own; None is left out."""
+    found: dict[str, Tensor] = {}
+    for name, value in state._asdict().items():
+        if isinstance(value, Tensor):
+            found[name] = value
+        elif value is not None:
+            found |= tensors_of(value)
+    return found
+
+
+def _with_tensors(state: S, kept: Mapping[str, Tensor]) -> S:
+    """Return a state of the same shape with other tensors."""
+    return state._replace(
+        **{
+            name: _with_tensors(cast("NamedTuple", value), kept) if isinstance(value, tuple) else kept.get(name)
+            for name, value in state._asdict().items()
+        }
+    )
 
 
 def settled(slope: Answer, multiple: float) -> Tensor:

@@ -1,6 +1,7 @@
 """The outlook of predicted widths: the public reference design beside its encoding; it depends on no n and no mu."""
 
 from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,41 @@ from core.models.kinds import MultinomialModel, RegressionModel
 from core.models.reference import Reference, reference_of
 
 Array = NDArray[np.float64]
+
+
+NORMAL_CURVATURE: Final = 0.8
+"""Mean second derivative of a Huber loss in residual scales, normal residuals."""
+RATES_DIFFER: Final = 0.85
+"""Part of a logistic model's second derivative at equal probabilities that remains where probabilities differ."""
+CLASSES_DIFFER: Final = 0.85
+"""The same of several classes: part of what equal chances of all records would make of it."""
+EVENTS_PER_COEFFICIENT: Final = 10
+
+
+class Signal(NamedTuple):
+    """Contribution of the outcome: the mean second derivative, and the bound of the score, or the largest count."""
+
+    curvature: float
+    bound: float
+    size: float = 1.0
+    """Of the residual scale, over the reference's."""
+    events: float | None = None
+    """Of the rarer outcome, or counts, for each unit."""
+    rarest: float | None = None
+    """Of several classes, the mean second derivative along the rarest one; None: as along the others."""
+
+
+class Outcome(NamedTuple):
+    """The outcome as it is taken to be, and at both ends of what it may be; None: it may be worth nothing."""
+
+    usual: Signal
+    best: Signal
+    worst: Signal | None
+
+
+def rarest_curvature(rate: float, classes: int) -> float:
+    """Return the mean second derivative along a class of this frequency, where K - 1 others share the rest."""
+    return CLASSES_DIFFER * rate * (1 - rate) * classes / (classes - 1)
 
 
 @dataclass(frozen=True)

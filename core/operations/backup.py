@@ -269,12 +269,12 @@ def _freeze(path: Path) -> None:
     """Freeze the ledger of a database file; end sessions, webhooks, and uploads whose parts are not here."""
     database = Database(f"sqlite+pysqlite:///{path.absolute()}")
     try:
-        database.run(sessions.forget)
-        database.run(invitations.forget)
-        database.run(webhooks.forget)
-        database.run(emails.forget)
-        database.run(parts.forget)
-        database.run(freeze_ledger, RESTORED)
+        database.transaction(sessions.forget)
+        database.transaction(invitations.forget)
+        database.transaction(webhooks.forget)
+        database.transaction(emails.forget)
+        database.transaction(parts.forget)
+        database.transaction(freeze_ledger, RESTORED)
     finally:
         database.dispose()  # the last connection folds the log back into the file
     sync_file(path)

@@ -69,9 +69,9 @@ def reconcile(
     name = witness.name() if own else None
     new = Name(secrets.token_hex(16), (*name.before, name.own) if name else ())
     seen = witness.read() if own else {}
-    failed = database.run(_reconcile, seen, witness.erased() if own else set(), unknown, actor)
+    failed = database.transaction(_reconcile, seen, witness.erased() if own else set(), unknown, actor)
     witness.start(database, new)
-    database.run(_go_on, new.own)
+    database.transaction(_go_on, new.own)
     return failed, unknown
 
 

@@ -109,7 +109,7 @@ def make_role(database: Database, site: str) -> str:
     """
     if database.is_sqlite:
         raise Conflict("SQLite has no roles: sites share a PostgreSQL database.")
-    return database.run(_make, role_of(site))
+    return database.transaction(_make, role_of(site))
 
 
 def _make(session: Session, role: str) -> str:

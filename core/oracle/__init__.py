@@ -7,7 +7,7 @@ returns. Everything that an optimizer then computes is post-processing of these 
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -19,6 +19,12 @@ from core.queries.gradients import Question
 T = TypeVar("T")
 S = TypeVar("S")
 T_co = TypeVar("T_co", covariant=True)
+
+EVERYTHING: Final = ""
+"""The part of the records that is in no named block."""
+
+Part = str | int
+"""A named part of the records, or the number of a pass of a stream."""
 
 
 class Status(StrEnum):
@@ -127,24 +133,34 @@ class AnswerLog(Protocol):
 
 
 class PrivacyFilter(Protocol):
-    """Admits a payment within what the job reserved, and refuses any other; its log is stored with each payment."""
+    """Counts draws part by part, admits those within what the job reserved, and refuses any other.
+
+    Draws about one part compose. Parts share no unit, so their totals stand side by side and the most expensive one
+    counts. A number for a part is that of a pass of a stream, in which no two questions read the same unit. Draws of
+    one pass are parallel, and equal ones cost no more than one; passes compose.
+    """
 
     @property
     def log(self) -> AnswerLog:
-        """The answers so far."""
+        """The answers so far; they are stored with each payment."""
 
-    def cover(self, total: Event, position: int) -> None:
-        """Pay for everything up to `total`, drawn by this attempt so far and now; only grows, ahead of reading.
+    def pay(self, event: Event, part: Part = EVERYTHING, length: int = 1) -> bool:
+        """Pay for one more draw, ahead of reading; only then may records be read.
 
-        `position` counts the questions asked, this one included; on a stream, the units that are then behind. Raises
-        StaleAttempt when the job is no longer ours.
+        Args:
+            event: its price.
+            part: of the records that it reads.
+            length: questions that the position grows by, 1; on a stream, the units that are then behind.
+
+        Returns:
+            Whether the ledger was written to: later draws then need a key of their own.
+
+        Raises:
+            StaleAttempt: the job is no longer ours.
         """
 
-    def prepaid(self) -> int:
-        """Return how many more draws like the last one, and about the same part, are paid for already.
+    def affords(self, *events: Event, part: Part = EVERYTHING) -> bool:
+        """Say whether the reservation covers these draws besides those made."""
 
-        Number of draws in a row that need no `cover` of their own; 0 where each needs one.
-        """
-
-    def affords(self, total: Event) -> bool:
-        """Say whether the reservation covers `total`."""
+    def close(self) -> Event:
+        """Let nothing more be drawn and return what was, as one event."""

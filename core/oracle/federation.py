@@ -31,7 +31,19 @@ import torch
 from torch import Tensor
 
 from core.base.errors import PeerLost, ensure
-from core.oracle import Answer, AnswerLog, Oracle, PrivacyFilter, PublicRandomness, Release, Status, means, points
+from core.oracle import (
+    EVERYTHING,
+    Answer,
+    AnswerLog,
+    Oracle,
+    Part,
+    PrivacyFilter,
+    PublicRandomness,
+    Release,
+    Status,
+    means,
+    points,
+)
 from core.oracle.common_randomness import CommonRandomness, Count
 from core.privacy.events import Event
 from core.privacy.facts import Facts
@@ -95,8 +107,8 @@ class MessageRounds:
         """
         self._number += 1
         self.peers.send(_HEADER.pack(self._number, kind.number, subject) + content)
-        own = self.peers.place
-        return [content if place == own else self._hear(place, kind, subject) for place in range(self.peers.size)]
+        places = range(self.peers.size)
+        return [content if one == self.peers.place else self._hear(one, kind, subject) for one in places]
 
     def _hear(self, place: int, kind: Kind, subject: bytes) -> bytes:
         """Return another's message of this round; those of earlier rounds are dropped."""
@@ -121,8 +133,8 @@ class MessageRounds:
 class Pausing(Protocol):
     """A privacy filter that knows where to stop."""
 
-    def may_stop(self, total: Event) -> bool:
-        """Say whether stopping before `total` is paid loses nothing."""
+    def may_stop(self, event: Event, part: Part = EVERYTHING) -> bool:
+        """Say whether stopping before one more draw is paid loses nothing."""
 
     def stop_here(self) -> NoReturn:
         """Keep the means received and stop. Raises Drained."""
@@ -187,7 +199,7 @@ class SiteFilter:
         self._wanted = wanted
         self._pausing = pausing
 
-    def cover(self, total: Event, position: int) -> None:
+    def pay(self, event: Event, part: Part = EVERYTHING, length: int = 1) -> bool:
         """Pay, once everybody says that it is about to answer the same question and affords it.
 
         A site that was asked to stop reports it here, and all stop where it costs no site anything. A site that finds
@@ -198,17 +210,15 @@ class SiteFilter:
             Drained: the means received are kept; nothing was paid here.
         """
         self.asked = True
-        pausing = self._pausing
-        may_stop = pausing is not None and pausing.may_stop(total)
+        may_stop = self._pausing is not None and self._pausing.may_stop(event, part)
         try:
-            stop = self._agree(affords=self.own.affords(total), may_stop=may_stop)
+            stop = self._agree(affords=self.own.affords(event, part=part), may_stop=may_stop)
         except PeerLost:
-            stop = may_stop
-            if not stop:
+            if not (stop := may_stop):
                 raise
-        if stop and pausing is not None:
-            pausing.stop_here()
-        self.own.cover(total, position)
+        if stop and self._pausing is not None:
+            self._pausing.stop_here()
+        return self.own.pay(event, part, length)
 
     def _agree(self, *, affords: bool, may_stop: bool) -> bool:
         """Say whether all of them stop before this question; they go on only where all afford it."""
@@ -223,13 +233,13 @@ class SiteFilter:
             raise PeerLost
         return any(wanted) and all(may)
 
-    def prepaid(self) -> int:
-        """Return 0: everybody is asked before each answer."""
-        return 0
+    def affords(self, *events: Event, part: Part = EVERYTHING) -> bool:
+        """Say whether this client's reservation covers these draws besides those made."""
+        return self.own.affords(*events, part=part)
 
-    def affords(self, total: Event) -> bool:
-        """Say whether this client's reservation covers `total`."""
-        return self.own.affords(total)
+    def close(self) -> Event:
+        """Let nothing more be drawn and return what was."""
+        return self.own.close()
 
 
 @final
@@ -280,9 +290,8 @@ class FederatedOracle:
                 theta, other = self._agreed(common, theta, other)
             except PeerLost:
                 self._payments.peer_lost = True  # which keeps what was told, where it may stop before it would pay
-            subject = self._subject(common, theta, other)
             # Set before the own oracle pays through this filter, which names the subject to the others.
-            self._payments.subject = subject
+            self._payments.subject = subject = self._subject(common, theta, other)
             own = self._own.ask(question, theta, other)
             known = self._mean(own, subject, self._shares if isinstance(question, Looked) else None)
             self._payments.own.log.note(common, theta, known, other)

@@ -1,16 +1,16 @@
 """Oracles over a scope's records: their common base, and the one where each question reads every record.
 
-Each answer takes these steps, in this order. The shapes of points are checked. The total with this answer is paid.
+Each answer takes these steps, in this order. The shapes of points are checked. One more draw is paid.
 Records are selected and summed under a bound. Integer noise is added, and the noisy mean leaves.
 
 Samples and streams are in `core.oracle.samples`.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final, Self, TypeVar, final
 
 import torch
@@ -19,22 +19,19 @@ from torch import Tensor
 from core.base.errors import ensure
 from core.mechanisms import sampling
 from core.mechanisms.generator import SystemGenerator, require_system
-from core.oracle import Answer, PrivacyFilter, PublicRandomness, Release, Status
-from core.oracle.account import EVERYTHING, DrawAccount, Part
+from core.oracle import EVERYTHING, Answer, Part, PrivacyFilter, PublicRandomness, Release, Status
 from core.oracle.noise import grid_for, noised_mean
 from core.oracle.pace import paced, score_seconds
 from core.oracle.stationarity import score_of
 from core.privacy.events import Event
 from core.privacy.facts import Facts
 from core.queries.bases import Clipped
-from core.queries.gradients import Gradient, GradientDifference, GradientNorm, Question, Scored, Summed, gradient_of
+from core.queries.gradients import Gradient, GradientDifference, GradientNorm, Question, gradient_of
 from core.queries.hessians import AbstractScored
 from core.queries.sums import OpenProblem, Problem
 from core.queries.sums.network.parts import OpenSum, closed
 
 T = TypeVar("T")
-_ARRAYS: Final = frozenset({"list", "encoded"})
-"""Places of questions that are asked at more rows than one."""
 
 
 class JobRandomness:
@@ -66,13 +63,44 @@ class ReadSelection:
 
 
 @dataclass(frozen=True)
-class _Known:
-    """Values that are the same whenever a question is asked again: public, and cached between steps."""
+class BoundQuestion:
+    """A question as one oracle answers it: checked, and with the public values that all its answers share.
+
+    Attributes:
+        question: as it was asked.
+        event: the price of one answer.
+        facts: by which its sum is made and charged.
+        step: of the grid of the sum's parts.
+        sum: makes it; see `core.queries.sums.Problem`.
+        shape: of a point; None: a list of points, shape (K, p).
+        dimension: p.
+        precisions: that points may have.
+    """
 
     question: Question
     event: Event
     facts: Facts
-    ndim: int
+    step: float
+    sum: Callable[..., Tensor | OpenSum]
+    shape: tuple[int, ...] | None
+    dimension: int
+    precisions: tuple[torch.dtype, ...]
+
+    def check(self, theta: Tensor, other: Tensor | None) -> None:
+        """Refuse points where the question cannot be asked.
+
+        Raises:
+            PrivacyInvariantError: a wrong shape or precision, or a second point for another question than of pairs.
+        """
+        shape = theta.shape
+        fits = shape == self.shape if self.shape else len(shape) == 2 and shape[0] > 0 and shape[1] == self.dimension  # noqa: PLR2004 - a list
+        ensure(fits, "parameters have shape (p,), a list of points (K, p), and an encoding a row for each feature")
+        ensure(theta.dtype in self.precisions, "parameters are float64, or single where a network is")
+        if other is None:
+            ensure(self.question.places != "pair", "pairs are asked at two points")
+        else:
+            ensure(self.question.places == "pair", "all but pairs are asked at one point")
+            ensure((other.shape, other.dtype) == (shape, theta.dtype), "both points have one shape and one precision")
 
 
 class RecordsOracle(ABC):
@@ -103,13 +131,14 @@ class RecordsOracle(ABC):
         ensure(problem.replicates is None, "a scope has one set of records")
         self._problem = problem
         self._generator = require_system(generator)
-        self._account = DrawAccount(payments)
+        self._payments = payments
         self._members = _members(problem.units, blocks or {})
         self._part = EVERYTHING
         self._whole_facts = facts
         self._randomness = JobRandomness(self._generator)
-        self._known: _Known | None = None
-        self._step: tuple[Question, Facts, int, float] | None = None
+        # Sums have parts of few rows for any question where a network is.
+        self._is_network: Final = facts.part_rows is not None
+        self._bound: BoundQuestion | None = None
 
     @property
     def facts(self) -> Facts:
@@ -127,11 +156,6 @@ class RecordsOracle(ABC):
         """Single for networks, whose gradients are of their weights in single precision; a point is public."""
         return torch.float32 if self._is_network else torch.float64
 
-    @property
-    def _is_network(self) -> bool:
-        """Whether sums have parts of few rows for any question, as a network's have."""
-        return self._whole_facts.part_rows is not None
-
     @abstractmethod
     def _event(self, question: Question) -> Event:
         """Return what one answer costs here, checking that this oracle answers such questions."""
@@ -140,15 +164,18 @@ class RecordsOracle(ABC):
     def _select(self, question: Question) -> ReadSelection:
         """Draw the records for one question; it was paid for."""
 
-    def _priced_part(self, question: Question) -> Part:
-        """Return the part whose units an answer reads; a number if no other question of that pass reads them."""
-        del question  # they all read the same units
-        return self._part
+    def _reads(self, question: Question) -> tuple[Part, int]:
+        """Return the part whose units an answer reads, and what a privacy filter's position grows by.
 
-    def _moves_by(self, question: Question) -> int:
-        """Return what a privacy filter's position grows by."""
-        del question  # questions are counted
-        return 1
+        The part is a number if no other question of that pass reads them.
+        """
+        del question  # they all read the same units, and questions are counted
+        return self._part, 1
+
+    def _terms(self, question: Question) -> int:
+        """Return the most terms that a sum has."""
+        del question
+        return self._problem.units
 
     def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:
         """Pay for, sum, noise and return an answer at theta, shape (p,), and at `other` for pairs, of one precision.
@@ -163,21 +190,46 @@ class RecordsOracle(ABC):
             StaleAttempt: the job is no longer ours; no record was read.
             PrivacyInvariantError: a wrong shape, a closed oracle, or a stream without the units: a programming error.
         """
+        bound = self._bound
+        if bound is None or bound.question is not question:
+            bound = self._bound = self.bind(question)
         # All checks come before the payment: a wrong call must cost nothing.
-        known = self._about(question)
-        shape = theta.shape
-        ensure(len(shape) == known.ndim, "replicates exist in simulations only")
-        ensure(shape[-1] == self._problem.dimension, "parameters have shape (p,), or (K, p) for a list")
-        ensure(shape[0] > 0, "a list has points")
-        rows = self._features + 1
-        ensure(question.places != "encoded" or shape[0] == rows, "an encoding has a row for each feature")
-        ensure(theta.dtype in {torch.float64, self.precision}, "parameters are float64, or single where a network is")
-        ensure((other is not None) == (question.places == "pair"), "pairs are asked at two points, all else at one")
-        ensure(other is None or other.shape == shape, "both points have one shape")
-        ensure(other is None or other.dtype == theta.dtype, "both points have one precision")
-        part, length = self._priced_part(question), self._moves_by(question)
-        return self._account.answer(
-            part, known.event, question, theta, other, lambda: self._draw(question, theta, other), length
+        bound.check(theta, other)
+        log = self._payments.log
+        known = log.recall(question, theta, other)
+        if known is not None:
+            return known
+        part, length = self._reads(question)
+        if self._payments.pay(bound.event, part, length):
+            self._generator.rekey()  # a captured state foretells nothing of what is paid next
+        selected = self._select(question)
+        total = self._sum(bound, theta, other, selected)
+        drawn = noised_mean(total, question, bound.facts, selected.terms, selected.divisor, self._generator, theta)
+        log.note(question, theta, drawn, other)
+        return drawn
+
+    def bind(self, question: Question) -> BoundQuestion:
+        """Return a question as this oracle answers it.
+
+        Raises:
+            PrivacyInvariantError: it answers no such questions.
+        """
+        return self._bind(question, self._event(question), self._summing(question))
+
+    def _bind(self, question: Question, event: Event, facts: Facts) -> BoundQuestion:
+        """Return a question, or one of two sums of a score, with facts that its sum is made and charged by."""
+        problem, dimension = self._problem, self._problem.dimension
+        opens = self._is_network and isinstance(question, Gradient | GradientDifference)
+        shapes = {"list": None, "encoded": (self._features + 1, dimension)}
+        return BoundQuestion(
+            question,
+            event,
+            facts,
+            step=grid_for(question, facts, self._terms(question)).part_step,
+            sum=problem.open_sum if opens and isinstance(problem, OpenProblem) else problem.integer_sum,
+            shape=shapes.get(question.places, (dimension,)),
+            dimension=dimension,
+            precisions=(torch.float64, self.precision),
         )
 
     @property
@@ -186,63 +238,38 @@ class RecordsOracle(ABC):
         ranges = self.facts.ranges
         return self._problem.dimension if ranges is None else len(ranges.kinds)
 
-    def _about(self, question: Question) -> _Known:
-        """Return what is known of a question."""
-        known = self._known
-        if known is None or known.question is not question:
-            ndim = 2 if question.places in _ARRAYS else 1
-            known = self._known = _Known(question, self._event(question), self._summing(question), ndim)
-        return known
-
-    def _draw(self, question: Question, theta: Tensor, other: Tensor | None) -> Answer:
-        """Read, sum and noise; it was paid for."""
-        selected = self._select(question)
-        facts = self._about(question).facts
-        total = self._sum(question, theta, other, selected, facts)
-        return noised_mean(total, question, facts, selected.terms, selected.divisor, self._generator, theta)
-
     def _summing(self, question: Question) -> Facts:
         """Return the facts that a sum is made and charged by: the public ones, which may say more of how it is made."""
         del question  # a full pass makes all sums alike
         return self._whole_facts
 
     def _sum(
-        self, question: Question, theta: Tensor, other: Tensor | None, selected: ReadSelection, facts: Facts
+        self, bound: BoundQuestion, theta: Tensor, other: Tensor | None, selected: ReadSelection
     ) -> Tensor | OpenSum:
         """Return the integer sum that an answer is made of, in part steps; of scores, these.
 
-        The facts say how sums are made and charged; those of scores are charged by the public ones. A network's vector
-        that is the answer itself may be left open.
+        A network's vector that is the answer itself may be left open.
         """
-        if isinstance(question, AbstractScored):
-            scores = [self._score(question, point, selected) for point in theta]
-            return torch.tensor(scores, dtype=torch.int64)
-        problem, step = self._problem, self._part_step(question, facts, selected.terms)
+        if isinstance(bound.question, AbstractScored):
+            return self._scores(bound, theta, selected)
         rows, included = selected.rows, selected.included
-        is_gradient = isinstance(question, Gradient | GradientDifference)
-        if is_gradient and self._is_network and isinstance(problem, OpenProblem):
-            return problem.open_sum(question, facts, theta, step, other=other, rows=rows, included=included)
-        return problem.integer_sum(question, facts, theta, step, other=other, rows=rows, included=included)
+        return bound.sum(bound.question, bound.facts, theta, bound.step, other=other, rows=rows, included=included)
 
-    def _part_step(self, question: Question, facts: Facts, terms: int) -> float:
-        """Return the width of the grid of a sum's parts; for the last question's very objects without looking it up."""
-        last = self._step
-        if last is None or last[0] is not question or last[1] is not facts or last[2] != terms:
-            last = self._step = (question, facts, terms, grid_for(question, facts, terms).part_step)
-        return last[3]
-
-    def _score(self, question: Scored, point: Tensor, selected: ReadSelection) -> int:
-        """Return how far one point of a list is from what is looked for, as an integer; private."""
-        asked: tuple[Summed, Summed] = (gradient_of(question), question.hessian())
-        slope, bend = (closed(self._sum(one, point, None, selected, self._whole_facts)).cpu().numpy() for one in asked)
-        facts = self._whole_facts
-        seconds = score_seconds(facts.dimension)
-        return paced(seconds, lambda: score_of(question, facts, point, (slope, bend), selected))
+    def _scores(self, bound: BoundQuestion, theta: Tensor, selected: ReadSelection) -> Tensor:
+        """Return how far each point of a list is from what is looked for, as integers, shape (K,); private."""
+        question, facts = bound.question, self._whole_facts
+        assert isinstance(question, AbstractScored), "a score is made of two sums"
+        asked = [self._bind(one, bound.event, facts) for one in (gradient_of(question), question.hessian())]
+        seconds, scores = score_seconds(facts.dimension), []
+        for point in theta:
+            slope, bend = (closed(self._sum(one, point, None, selected)).cpu().numpy() for one in asked)
+            scores.append(paced(seconds, partial(score_of, question, facts, point, (slope, bend), selected)))
+        return torch.tensor(scores, dtype=torch.int64)
 
     def affords(self, question: Question, then: Question | None = None) -> bool:
         """Say whether price and units are left for this question, and for `then` after it."""
         events = [self._event(one) for one in (question, then) if one is not None]
-        return self._account.affords(self._priced_part(question), *events)
+        return self._payments.affords(*events, part=self._reads(question)[0])
 
     def block(self, name: str) -> Self:
         """Return the oracle over a named set of records; it shares this one's privacy filter and closes with it."""
@@ -254,16 +281,16 @@ class RecordsOracle(ABC):
 
     def resume(self, initial: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return the last kept state of an earlier attempt, or `initial`."""
-        kept = self._account.payments.log.resume()
+        kept = self._payments.log.resume()
         return initial if kept is None else kept
 
     def keep(self, state: dict[str, Tensor], step: int) -> None:
         """Offer the noised state after `step` steps; it is stored with the next chunk's payment."""
-        self._account.payments.log.keep(state, step)
+        self._payments.log.keep(state, step)
 
     def release(self, value: T, status: Status) -> Release[T]:
         """Close this oracle and its blocks, and return the value with what was drawn."""
-        return Release(value=value, status=status, event=self._account.close())
+        return Release(value=value, status=status, event=self._payments.close())
 
 
 @dataclass(frozen=True)
@@ -305,13 +332,16 @@ class FullOracle(RecordsOracle):
         return last[1]
 
     def _sum(
-        self, question: Question, theta: Tensor, other: Tensor | None, selected: ReadSelection, facts: Facts
+        self, bound: BoundQuestion, theta: Tensor, other: Tensor | None, selected: ReadSelection
     ) -> Tensor | OpenSum:
+        question = bound.question
         if not isinstance(question, Gradient | GradientNorm):
-            return super()._sum(question, theta, other, selected, facts)
+            return super()._sum(bound, theta, other, selected)
         last, self._last = self._last, None  # a gradient uses its sum up
-        known = last is not None and last.is_of(self._part, question.clip, theta)
-        total = last.total if last and known else super()._sum(question, theta, other, selected, facts)
+        if last is not None and last.is_of(self._part, question.clip, theta):
+            total: Tensor | OpenSum = last.total
+        else:
+            total = bound.sum(question, bound.facts, theta, bound.step, included=selected.included)
         if isinstance(question, GradientNorm):
             total = closed(total)
             self._last = _Remembered(self._part, question.clip, theta.numpy().tobytes(), total)

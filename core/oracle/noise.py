@@ -52,6 +52,7 @@ from core.queries.looks import (
 )
 from core.queries.reencoded import ReencodedCurvature, ReencodedGradient
 from core.queries.sums.network.parts import OpenSum, closed, is_here
+from core.queries.sums.parts_at_once import brought
 from core.queries.tables import CutProducts, CutSums, InfluenceSquares, TableCounts
 
 Matrices = Curvature | Hessian | ReencodedCurvature | SecondMoments
@@ -168,13 +169,13 @@ def noised_mean(
         return paced(choice_seconds(len(scores)), lambda: decided(generator, question, scores))
     grid = grid_for(question, facts, terms)
     parameter = grid.parameter(question.sigma)
-    shape = (question if isinstance(question, Looked | Tabled) else summed(question)).shape(facts.dimension)
+    shape = _shape_of(question, facts.dimension)
     given = total.part.shape if isinstance(total, OpenSum) else total.shape
     ensure(given == shape or question.places == "list", "a sum has the question's shape")
     scale = parameter * grid.step / divisor
     if isinstance(question, Vectors):
         return Answer(_noised(total, grid, parameter, divisor, generator, theta.dtype), scale)
-    integers = round_parts(closed(total).cpu().numpy(), grid)
+    integers = round_parts(brought(closed(total)).numpy(), grid)
     slope = ridge_slope(question, facts, theta)
     if slope is not None:
         # Cut before the cast: a float above 64 bits becomes no certain integer.
@@ -190,6 +191,12 @@ def noised_mean(
     integers = integers + draw(generator, parameter, len(integers))
     value = torch.from_numpy(from_grid(integers, grid) / divisor)
     return Answer(value=value, scale=scale)
+
+
+@lru_cache(maxsize=64)
+def _shape_of(question: Question, dimension: int) -> tuple[int, ...]:
+    """Return the shape of the sum that a question's answer is made of."""
+    return (question if isinstance(question, Looked | Tabled) else summed(question)).shape(dimension)
 
 
 def _noised(
@@ -209,7 +216,7 @@ def _noised(
         ensure(total.step == grid.part_step, "a part is answered on the grid that it is charged by")
         tell_open(total.part.numpy(), None if total.total is None else total.total.numpy(), pieces, grid, scale)
         return total.part
-    integers, single = closed(total).cpu(), precision == torch.float32
+    integers, single = brought(closed(total)), precision == torch.float32
     value = integers.view(precision)  # of the same bytes, the first half of them in single precision
     value = value[:size] if single else value
     if TELLS_IN_PLACE and is_here(integers, torch.int64):

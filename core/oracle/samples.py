@@ -17,8 +17,7 @@ from torch import Tensor
 from core.base.errors import AdjacencyMismatch, ensure
 from core.mechanisms import sampling
 from core.mechanisms.generator import SystemGenerator
-from core.oracle import PrivacyFilter
-from core.oracle.account import EVERYTHING
+from core.oracle import EVERYTHING, PrivacyFilter
 from core.oracle.cursor import Stream
 from core.oracle.full import ReadSelection, RecordsOracle
 from core.privacy.events import Event, Sampled
@@ -203,11 +202,12 @@ class StreamOracle(SampleOracle):
             for name, members in self._members.items()
         }
 
-    def _priced_part(self, question: Question) -> int:
-        return self._streams[self._part].pass_of(batch_of(question))
+    def _reads(self, question: Question) -> tuple[int, int]:
+        stream, batch = self._streams[self._part], batch_of(question)
+        return stream.pass_of(batch), stream.length(batch)
 
-    def _moves_by(self, question: Question) -> int:
-        return self._streams[self._part].length(batch_of(question))
+    def _terms(self, question: Question) -> int:
+        return batch_of(question)
 
     def _event(self, question: Question) -> Event:
         return question.event()

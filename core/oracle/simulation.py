@@ -14,8 +14,7 @@ from torch import Tensor
 
 from core.mechanisms import sampling
 from core.mechanisms.generator import SimulationGenerator
-from core.oracle import Answer, PrivacyFilter, PublicRandomness, Release, Status
-from core.oracle.account import EVERYTHING, DrawAccount, Part
+from core.oracle import EVERYTHING, Answer, Part, PrivacyFilter, PublicRandomness, Release, Status
 from core.oracle.cursor import StreamCursor
 from core.oracle.filters import UnlimitedFilter
 from core.oracle.noise import Matrices, chosen, grid_for, ridge_slope, scale_of
@@ -100,7 +99,7 @@ class Simulation:
         self._generator = generator
         self._noiseless = noiseless
         self._replicates = problem.replicates if replicates is None else replicates
-        self._account = DrawAccount(UnlimitedFilter() if payments is None else payments)
+        self._payments = UnlimitedFilter() if payments is None else payments
         self._scaled: tuple[Question, float] | None = None
         self._sampling = sampling
         self._cursor = StreamCursor(facts.units, sampling.passes) if isinstance(sampling, StreamSampling) else None
@@ -121,9 +120,12 @@ class Simulation:
             assert theta.shape in {(self.facts.dimension,), self._shape()}, "parameters have shape (p,) or (R, p)"
         part, event = self._priced(question)
         length = 1 if self._cursor is None else self._cursor.length(question.consumed(self.facts))
-        return self._account.answer(
-            part, event, question, theta, other, lambda: self._draw(question, theta, other), length
-        )
+        answer = self._payments.log.recall(question, theta, other)
+        if answer is None:
+            self._payments.pay(event, part, length)
+            answer = self._draw(question, theta, other)
+            self._payments.log.note(question, theta, answer, other)
+        return answer
 
     def _priced(self, question: Question) -> tuple[Part, Event]:
         """Return the part of the records that an answer reads, or its pass of a stream, and what it costs."""
@@ -257,7 +259,7 @@ class Simulation:
         """Say whether the privacy filter covers this question, and `then` after it."""
         part, event = self._priced(question)
         after = [] if then is None else [self._priced(then)[1]]
-        return self._has_units(question) and self._account.affords(part, event, *after)
+        return self._has_units(question) and self._payments.affords(event, *after, part=part)
 
     def block(self, name: str) -> "Simulation":
         """Refuse: synthetic holdouts are drawn afresh."""
@@ -265,13 +267,13 @@ class Simulation:
 
     def resume(self, initial: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return the last kept state, or `initial`."""
-        kept = self._account.payments.log.resume()
+        kept = self._payments.log.resume()
         return initial if kept is None else kept
 
     def keep(self, state: dict[str, Tensor], step: int) -> None:
         """Offer the state after `step` steps."""
-        self._account.payments.log.keep(state, step)
+        self._payments.log.keep(state, step)
 
     def release(self, value: T, status: Status) -> Release[T]:
         """Close the oracle and return the value with what was drawn."""
-        return Release(value=value, status=status, event=self._account.close())
+        return Release(value=value, status=status, event=self._payments.close())

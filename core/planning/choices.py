@@ -6,33 +6,29 @@ slower to learn. Of the numbers of steps that are as good for the reference as t
 columns that fill FILLED_PART of their ranges. With assumed deviations both designs are one.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from math import ceil
 from typing import Final
 
 from core.base.errors import FieldError, Invalid
 from core.inference.settings import Inference, Shares
 from core.losses.weights import Clip
-from core.methods.m_estimation.noisy_gd.spec import MOST_STEPS, NoisyGradientDescent
-from core.methods.registry import AnySpec
+from core.methods.registry import AnyPlan, AnySpec
 from core.models.assumed import Assumed
 from core.models.design import Design
 from core.models.kinds import RegressionModel
 from core.models.outlook import Outlook, make_outlook
-from core.planning.completion import Completed, complete, planned_shares
-from core.planning.prediction import MOST_COEFFICIENTS, demerit, demerit_of_estimate
+from core.planning.completion import Completed, complete
+from core.planning.prediction import MOST_COEFFICIENTS
 from core.planning.shares import best_shares, equal_shares
 from core.privacy.facts import Facts
 
 FILLED_PART: Final = 0.25
 PATTERNS: Final = 24
 """Of noise, where shares are compared: fewer than for a prediction that is shown."""
-FEWEST_STEPS: Final = 10
 COARSE_PATTERNS: Final = 3
-"""Where numbers of steps are."""
-STRIDE: Final = 2.0
-"""From one number of steps that is compared to the next."""
+"""Where alternatives are."""
 
 
 def choose(
@@ -72,40 +68,48 @@ def choose(
             f"Widths are predicted for models of up to {MOST_COEFFICIENTS} coefficients.",
             FieldError("/inference/shares", "leave it out, give equal, or give numbers"),
         )
-    steps_open = isinstance(optimizer, NoisyGradientDescent) and optimizer.steps is None
-    if not predictable or not (steps_open or asked == "optimised"):
-        return complete(optimizer, inference, mu, facts)
+    usual = complete(optimizer, inference, mu, facts)
+    others = optimizer.alternatives(usual.optimizer) if predictable else ()
+    if not predictable or not (others or asked == "optimised"):
+        return usual
     outlook = replace(make_outlook(design, model, assumed), patterns=PATTERNS)
-    if isinstance(optimizer, NoisyGradientDescent) and steps_open:
+    if others:
         cautious = make_outlook(design, model, assumed, filled=FILLED_PART)
-        optimizer = with_best_steps(optimizer, inference, mu, facts, (outlook, cautious))
+        optimizer = best_of(others, usual.optimizer, inference, mu, facts, (outlook, cautious))
     if asked == "optimised":
         return narrowest(optimizer, inference, mu, facts, outlook)
     return complete(optimizer, inference, mu, facts)
 
 
-def with_best_steps(
-    optimizer: NoisyGradientDescent, inference: Inference, mu: float, facts: Facts, outlooks: tuple[Outlook, Outlook]
-) -> NoisyGradientDescent:
-    """Return gradient descent with the best number of steps for the second outlook among those good for the first."""
-    judged = demerit if inference.intervals else demerit_of_estimate
+def best_of(
+    asked: Sequence[AnySpec],
+    usual: AnyPlan,
+    inference: Inference,
+    mu: float,
+    facts: Facts,
+    outlooks: tuple[Outlook, Outlook],
+) -> AnySpec:
+    """Return the settings with the best plan for the second outlook among those as good as the usual one for the first.
+
+    Args:
+        asked: to choose among; the plan of one of them is the usual one.
+        usual: the plan without a choice.
+        inference: as asked for.
+        mu: the job's.
+        facts: public.
+        outlooks: of the reference design, and of columns that fill a part of their ranges.
+    """
     coarse = [replace(outlook, patterns=COARSE_PATTERNS) for outlook in outlooks]
 
-    def predicted(steps: int) -> tuple[float, float]:
-        tried = complete(optimizer.model_copy(update={"steps": steps}), inference, mu, facts)
-        first, second = (judged(outlook, facts, tried.optimizer, tried.inference) for outlook in coarse)
+    def predicted(one: AnySpec) -> tuple[float, float]:
+        tried = complete(one, inference, mu, facts)
+        first, second = (tried.optimizer.demerit(outlook, facts, tried.inference) for outlook in coarse)
         return first, second
 
-    usual = complete(optimizer, inference, mu, facts).optimizer.steps
-    assert usual is not None, "planned"
-    candidates, steps = {usual}, float(FEWEST_STEPS)
-    while steps <= MOST_STEPS:
-        candidates.add(ceil(steps))
-        steps *= STRIDE
-    found = {steps: predicted(steps) for steps in candidates}
-    # The usual number is always among them, hence min has a candidate.
-    good = [steps for steps in sorted(candidates) if found[steps][0] <= found[usual][0]]
-    return optimizer.model_copy(update={"steps": min(good, key=lambda steps: sum(found[steps]))})
+    found = [(predicted(one), one) for one in asked]
+    least = next(figures[0] for figures, one in found if one.steps == usual.steps)
+    good = [(figures, one) for figures, one in found if figures[0] <= least]
+    return min(good, key=lambda tried: sum(tried[0]))[1]
 
 
 def narrowest(optimizer: AnySpec, inference: Inference, mu: float, facts: Facts, outlook: Outlook) -> Completed:
@@ -119,9 +123,9 @@ def narrowest(optimizer: AnySpec, inference: Inference, mu: float, facts: Facts,
 
     def predicted(asked: AnySpec, shares: Shares) -> float:
         made = tried(asked, shares)
-        return demerit(outlook, facts, made.optimizer, made.inference)
+        return made.optimizer.demerit(outlook, facts, made.inference)
 
-    beginnings = ((optimizer, planned_shares(optimizer, mu, facts)), equal_shares(optimizer, facts, mu))
+    beginnings = ((optimizer, optimizer.planned_shares(facts, mu)), equal_shares(optimizer, facts, mu))
     found = [(*best_shares(partial(predicted, asked), first), asked) for asked, first in beginnings]
     _, shares, asked = min(found, key=lambda one: one[0])
     return tried(asked, shares)

@@ -5,8 +5,6 @@ from typing import NamedTuple
 
 from core.base.errors import contradiction
 from core.inference.settings import Inference, Shares
-from core.methods.m_estimation.noisy_newton.shapes import planned_shape
-from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
 from core.methods.registry import AnyPlan, AnySpec
 from core.privacy.arithmetic import (
     LARGEST_FLOOR_PART,
@@ -18,8 +16,6 @@ from core.privacy.arithmetic import (
 )
 from core.privacy.facts import Facts
 
-PLANNED_SHARES = Shares(estimate=0.85, curvature=0.08, score=0.07)
-"""Of methods without a plan of their own for the matrices."""
 CURVATURE_FLOOR_MULTIPLE = 0.9
 SCORE_FLOOR = 1e-4
 
@@ -59,15 +55,6 @@ def _alone(optimizer: AnySpec, mu: float, facts: Facts) -> AnyPlan:
     return optimizer.plan(facts, mu)
 
 
-def planned_shares(optimizer: AnySpec, mu: float, facts: Facts) -> Shares:
-    """Return the shares planned where nothing is said of them."""
-    if not isinstance(optimizer, NoisyNewton) or optimizer.memory == 0:
-        return PLANNED_SHARES
-    shape = planned_shape(facts, mu)
-    estimate = 1 - shape.final_part - shape.score_part
-    return Shares(estimate=estimate, curvature=shape.final_part, score=shape.score_part)
-
-
 def _divided(inference: Inference, mu: float, optimizer: AnySpec, facts: Facts) -> tuple[Inference, float]:
     """Fill the division of mu^2 and return it with the estimate's own mu."""
     if not inference.intervals:
@@ -75,7 +62,7 @@ def _divided(inference: Inference, mu: float, optimizer: AnySpec, facts: Facts) 
         if estimate_mu > mu * (1 + SLACK):
             raise contradiction("/optimizer/mu", "is more than the job's total; lower it or leave it out")
         return inference, estimate_mu
-    shares, default = inference.shares, planned_shares(optimizer, mu, facts)
+    shares, default = inference.shares, optimizer.planned_shares(facts, mu)
     assert not isinstance(shares, str), "chosen before"
     if shares is None and optimizer.mu is not None:
         rest = 1 - (optimizer.mu / mu) ** 2

@@ -1,13 +1,11 @@
 """A network's plan: its loss by the target's type, its public facts, and what is refused before a record is read."""
 
-from collections.abc import Mapping
 from math import prod
 from typing import Final
 
 from core.base.errors import FieldError, Invalid
 from core.data.columns import Coded
-from core.methods.registry import AnySpec
-from core.methods.second_order.certify.spec import Certify
+from core.methods.registry import METHODS
 from core.models.design import Design
 from core.models.network.layers import Attention, Conv2d, Embedding, Layer, Linear, Shape
 from core.models.network.model import NetworkModel, check_layers, trace
@@ -16,17 +14,6 @@ from core.planning.job import JobSpec
 from core.privacy.arithmetic import fill
 from core.privacy.facts import Adjacency, Facts
 
-METHODS: Final[Mapping[str, tuple[str, ...]]] = {
-    "clipped_sgd": (),
-    "kl_spider": ("condition", "smoothness"),
-    "proximal_point": ("condition", "weak_convexity"),
-    "adaptive_gd": ("smoothness",),
-    "gauss_psgd": ("smoothness", "hessian_smoothness"),
-    "perturbed_spider": ("smoothness",),
-    "certify": ("smoothness", "hessian_smoothness"),
-}
-"""Which train networks, and what of a network's loss they need to know: clipping bounds its gradients, nothing else is
-known of it, so whoever asks for them declares it. A certificate of the gradient alone needs nothing; see `_needed`."""
 PLANNED_CLIP: Final = 1.0
 SMALLEST_CLIP, LARGEST_CLIP = 1e-6, 1e6
 """Within these, single precision holds what is clipped and what is added up."""
@@ -50,16 +37,16 @@ def refuse_for_networks(spec: JobSpec) -> None:
             figures; with JSON pointers.
     """
     errors = _extreme_figures(spec)
-    if spec.optimizer.kind not in METHODS:
+    if spec.optimizer.of_networks is None:
         detail = (
             f"{spec.optimizer.kind} rests on bounds that a network's loss does not have; use clipped_sgd, which clips "
             "every record's gradient, or a method whose constants may be declared: "
-            + ", ".join(kind for kind, needed in METHODS.items() if needed)
+            + ", ".join(method.card().kind for method in METHODS if method.of_networks)
         )
         errors.append(FieldError("/optimizer/kind", detail))
-    for name in _needed(spec.optimizer):
+    for name in spec.optimizer.declared_of_networks():
         if getattr(spec.optimizer, name) is None:
-            other = "clipped_sgd" if spec.optimizer.kind != "certify" else "claims: gradient"
+            other = spec.optimizer.free_of_constants
             detail = f"is known of no network's loss: declare it, or use {other}, which needs none"
             errors.append(FieldError(f"/optimizer/{name}", detail))
     if spec.inference.intervals:
@@ -72,13 +59,6 @@ def refuse_for_networks(spec: JobSpec) -> None:
         errors.append(FieldError("/assume", "is about coefficients, which a network has none of; leave it out"))
     if errors:
         raise Invalid(f"This job asks for what networks do not have: see {errors[0].pointer}.", *errors)
-
-
-def _needed(settings: AnySpec) -> tuple[str, ...]:
-    """Return which constants of a network's loss a method rests on."""
-    if isinstance(settings, Certify) and not settings.escapes:
-        return ()
-    return METHODS.get(settings.kind, ())
 
 
 def _extreme_figures(spec: JobSpec) -> list[FieldError]:

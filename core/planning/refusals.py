@@ -5,18 +5,13 @@ are those of no loss, so that no Hessian belongs to them. Hessians of losses tha
 positive semidefinite, which the answers to questions about them, and the covariance made of them, rest on.
 """
 
-from typing import Final
-
 from core.base.errors import FieldError, Invalid
 from core.inference.settings import Inference
 from core.losses.categorical import Logistic
 from core.losses.weights import Clip, Mallows
-from core.methods.registry import AnySpec
+from core.methods.registry import METHODS, AnySpec
 from core.models.kinds import LinearModel, LogisticModel, PhaseRetrievalModel, RegressionModel
 from core.privacy.facts import Facts
-
-WITH_TERMS: Final = frozenset({"whitened_newton", "noisy_newton", "noisy_gd"})
-"""Methods that take sampling weights, and an offset in a log or logit link."""
 
 
 def refuse_unbounded(optimizer: AnySpec, inference: Inference, model: RegressionModel, facts: Facts) -> None:
@@ -62,8 +57,9 @@ def _no_terms(optimizer: AnySpec, model: RegressionModel) -> list[FieldError]:
     for name in given:
         if isinstance(model, LinearModel) and name == "offset":
             continue  # it is taken from the target, before any method sees it
-        if optimizer.kind not in WITH_TERMS:
-            detail = f"{optimizer.kind} does not offer it: take {', '.join(sorted(WITH_TERMS))}"
+        if not optimizer.takes_terms:
+            offered = ", ".join(sorted(method.card().kind for method in METHODS if method.takes_terms))
+            detail = f"{optimizer.kind} does not offer it: take {offered}"
             errors.append(FieldError(f"/model/{name}", detail))
         elif name != "sampling_weights" and isinstance(model, LogisticModel) and model.loss != Logistic():
             errors.append(FieldError(f"/model/{name}", "is for the logistic loss: leave it or /model/loss out"))

@@ -11,9 +11,7 @@ from math import exp, log
 from typing import Final
 
 from core.inference.settings import Shares
-from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
 from core.methods.registry import AnySpec
-from core.privacy.arithmetic import fill
 from core.privacy.facts import Facts
 
 MATRICES: Final = 2
@@ -31,22 +29,8 @@ def equal_shares(optimizer: AnySpec, facts: Facts, mu: float) -> tuple[AnySpec, 
     """
     planned = optimizer.plan(facts, mu)
     answers = len(planned.schedule(facts))
-    if isinstance(optimizer, NoisyNewton) and isinstance(planned, NoisyNewton):
-        hessians, late = planned.newton_steps, planned.late_steps
-        gradients = hessians + late
-        optimizer = fill(
-            optimizer,
-            steps=planned.steps,
-            hessians=hessians,
-            averaged=planned.averaged,
-            growth=1.0,
-            curvature_share=hessians / (hessians + gradients),
-            last_gradient_share=late / gradients if late else 1 / gradients,
-        )
-    else:
-        optimizer = fill(optimizer, steps=planned.steps)
     each = 1 / (answers + MATRICES)
-    return optimizer, Shares(estimate=1 - MATRICES * each, curvature=each, score=each)
+    return optimizer.equally(planned), Shares(estimate=1 - MATRICES * each, curvature=each, score=each)
 
 
 def best_shares(predicted: Callable[[Shares], float], first: Shares) -> tuple[float, Shares]:

@@ -11,34 +11,35 @@ withholds its interval.
 
 from collections.abc import Sequence
 from math import prod, sqrt
-from typing import Final, Literal, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
 from core.data.columns import Coded, Column, Ordered
-from core.inference.checks import JobCheck
 from core.losses.bases import AbstractRobust
 from core.losses.categorical import Logistic, Multinomial
 from core.losses.counts import Poisson
 from core.losses.registry import Loss
-from core.methods.m_estimation.whitened_newton.shares import (
-    MOST_SLOPE_NOISE,
-    SINGLE_CLASS_DIRECTIONS,
-    SINGLE_DIRECTIONS,
-    rarest_curvature,
-)
-from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
+from core.methods.registry import AnyPlan
 from core.models.assumed import Assumed
 from core.models.design import Design
 from core.models.features import Feature
 from core.models.kinds import PoissonModel, RegressionModel
 from core.models.modelling import encoded_loss
-from core.models.outlook import Outlook
+from core.models.outlook import (
+    EVENTS_PER_COEFFICIENT,
+    NORMAL_CURVATURE,
+    RATES_DIFFER,
+    Outcome,
+    Outlook,
+    Signal,
+    rarest_curvature,
+)
 from core.models.reference import sampling_of
-from core.planning.prediction import NORMAL_CURVATURE, RATES_DIFFER, PredictedWidth
-from core.privacy.facts import Facts, Frozen
+from core.planning.prediction import PredictedWidth
+from core.privacy.facts import Facts
+from farthing.schemas.estimates import RangedWidth
 
 Array = NDArray[np.float64]
 T = TypeVar("T")
@@ -48,52 +49,7 @@ EXPLAINED: Final = 0.75
 """R^2 of a column by the others, where nothing else is assumed."""
 UNIFORM_PART: Final = 1 / sqrt(3)
 """Deviation of a uniform column over the largest that its bounds allow."""
-EVENTS_PER_COEFFICIENT: Final = 10
 USEFUL_RATIO: Final = 2.0
-
-
-class RangedWidth(Frozen):
-    """One coefficient's interval in declared units: a width as predicted, and between which ends it may lie."""
-
-    name: str
-    width: float | None = Field(
-        description="median width of the private interval; null, as the next two: it hangs on counts' mean, which "
-        "nobody has said"
-    )
-    nonprivate_width: float | None
-    ratio: float | None
-    lowest: float = Field(description="no median width is below it, whatever the columns are within what is declared")
-    highest: float | None = Field(description="nor above it; null: no upper end until something is declared or learned")
-
-
-class ForeseenFlag(Frozen):
-    """A flag that the job may end with, and so without intervals."""
-
-    flag: JobCheck
-    when: Literal["in any case", "as predicted", "at worst"] = Field(
-        description="at worst: for some value of what is neither declared nor assumed, such as a rare outcome"
-    )
-
-
-class Signal(NamedTuple):
-    """Contribution of the outcome: the mean second derivative, and the bound of the score, or the largest count."""
-
-    curvature: float
-    bound: float
-    size: float = 1.0
-    """Of the residual scale, over the reference's."""
-    events: float | None = None
-    """Of the rarer outcome, or counts, for each unit."""
-    rarest: float | None = None
-    """Of several classes, the mean second derivative along the rarest one; None: as along the others."""
-
-
-class Outcome(NamedTuple):
-    """The outcome as it is taken to be, and at both ends of what it may be; None: it may be worth nothing."""
-
-    usual: Signal
-    best: Signal
-    worst: Signal | None
 
 
 def ranged(
@@ -101,7 +57,7 @@ def ranged(
     outlook: Outlook,
     described: tuple[Design, RegressionModel, Assumed],
     facts: Facts,
-    optimizer: object,
+    optimizer: AnyPlan,
 ) -> tuple[RangedWidth, ...]:
     """Put the ends beside each width; of a method that does not learn where columns lie no upper end is known.
 
@@ -125,12 +81,13 @@ def ranged(
     best = facts
     if facts.sampling is not None and not facts.sampling.known:  # at best all records have the largest weight
         best, narrow = facts.model_copy(update={"sampling": None}), narrow / sqrt(facts.sampling.effect)
-    if isinstance(optimizer, WhitenedNewton):
-        low = _widening(optimizer, best, outcome.best)
-        wide = _known(design, assumed)
-        if worst is not None:
+    at_best = optimizer.widening_by(outcome.best, best)
+    if at_best is not None:
+        low, wide = at_best, _known(design, assumed)
+        at_worst = None if worst is None else optimizer.widening_by(worst, facts)
+        if worst is not None and at_worst is not None:
             others = 1 - (EXPLAINED if assumed.explained is None else assumed.explained)
-            times = _widening(optimizer, facts, worst) * sqrt(outcome.usual.curvature / worst.curvature)
+            times = at_worst * sqrt(outcome.usual.curvature / worst.curvature)
             high = HIGH * times * worst.size / sqrt(others)
     hidden = dict.fromkeys(("width", "nonprivate_width", "ratio")) if unknown else {}
     return tuple(
@@ -151,40 +108,13 @@ def unknown_rate(design: Design, model: RegressionModel, assumed: Assumed) -> st
     return column.name if isinstance(model, PoissonModel) and not said else None
 
 
-def foreseen_flags(outcome: Outcome, facts: Facts, optimizer: WhitenedNewton) -> tuple[ForeseenFlag, ...]:
-    """Return the flags of a whole job that public figures tell of."""
-    loss = optimizer.planned_loss
-    binary = isinstance(loss, Logistic)
-    most = {"logistic": SINGLE_DIRECTIONS, "multinomial": SINGLE_CLASS_DIRECTIONS}.get(loss.kind, 1.0)
-
-    def budget(one: Signal) -> bool:
-        curvature = one.rarest or one.curvature
-        return optimizer.hessian_noise(facts, curvature, peak=_peak(optimizer, facts, one)) > most
-
-    def undecided(one: Signal) -> bool:
-        return binary and optimizer.slope_noise(facts, one.curvature) > MOST_SLOPE_NOISE
-
-    def few(one: Signal) -> bool:
-        return one.events is not None and one.events * facts.units < EVENTS_PER_COEFFICIENT * facts.dimension
-
-    found: list[ForeseenFlag] = []
-    flags: tuple[JobCheck, ...] = ("too many coefficients", "separated", "too few events")
-    for flag, raised in zip(flags, (budget, undecided, few), strict=True):
-        if raised(outcome.best):
-            found.append(ForeseenFlag(flag=flag, when="in any case"))
-        elif raised(outcome.usual):
-            found.append(ForeseenFlag(flag=flag, when="as predicted"))
-        elif outcome.worst is None or raised(outcome.worst):
-            found.append(ForeseenFlag(flag=flag, when="at worst"))
-    return tuple(found)
-
-
-def informative(outcome: Outcome, facts: Facts, optimizer: WhitenedNewton) -> bool:
+def informative(outcome: Outcome, facts: Facts, optimizer: AnyPlan) -> bool:
     """Say whether private intervals are at most twice as wide as non-private ones wherever in the range they lie."""
     unknown = facts.sampling is not None and not facts.sampling.known
-    if unknown or outcome.worst is None or foreseen_flags(outcome, facts, optimizer):
+    if unknown or outcome.worst is None or optimizer.foreseen_flags(outcome, facts):
         return False
-    return HIGH * _widening(optimizer, facts, outcome.worst) <= USEFUL_RATIO
+    times = optimizer.widening_by(outcome.worst, facts)
+    return times is not None and HIGH * times <= USEFUL_RATIO
 
 
 def outcome_of(outlook: Outlook, design: Design, loss: Loss, assumed: Assumed) -> Outcome:
@@ -220,21 +150,6 @@ def outcome_of(outlook: Outlook, design: Design, loss: Loss, assumed: Assumed) -
             return Outcome(usual, usual._replace(size=0.0), usual._replace(size=1 / loss.known_scale))
     usual = Signal(mean, 1.0)
     return Outcome(usual, usual, None)
-
-
-def _widening(optimizer: WhitenedNewton, facts: Facts, one: Signal) -> float:
-    """Return how much wider intervals are than non-private ones; counts are taken to vary as a Poisson law says."""
-    bound = one.bound
-    if isinstance(optimizer.loss, Poisson):
-        _, bound = optimizer.count_cuts(facts, one.curvature, sqrt(one.curvature), one.bound)
-    return optimizer.widening(facts, one.curvature, bound)
-
-
-def _peak(optimizer: WhitenedNewton, facts: Facts, one: Signal) -> float | None:
-    """Return the largest second derivative that is to be expected; None: the loss's own."""
-    if not isinstance(optimizer.loss, Poisson):
-        return None
-    return optimizer.count_cuts(facts, one.curvature, sqrt(one.curvature), one.bound)[0]
 
 
 def _least(outlook: Outlook, design: Design, assumed: Assumed) -> list[float]:

@@ -41,9 +41,11 @@ MAX_NANO = 2**62
 Leaf = Gaussian | Sampled | Zcdp | Pure | BoundedRange
 """One draw."""
 
-_PER_NANO = 10**21
+PER_NANO: Final = 10**21
+"""Units of an exact price in a nano-nat."""
+
 _PER_NAT = 10**30
-_MAX_FINE = MAX_NANO * _PER_NANO
+_MAX_FINE = MAX_NANO * PER_NANO
 _ONE = 2**64  # the numerator of probability one
 _DIGITS: Final = 60  # 40 that a price can have, and 20 more: one in 10^20 is worked out a second time
 _SATURATED: Final = 4_700_000_000  # nats of a Gaussian answer, from where a sampled one saturates at any rate
@@ -55,12 +57,12 @@ def cost(event: Event, order: int) -> float:
     It is rounded up to 1e-30 nats, then to the nearest float, and saturates at `MAX_NANO` nano-nats.
     """
     ensure(order >= 2, "Renyi prices are kept at integer orders from 2")  # noqa: PLR2004 - the smallest integer above 1
-    return min(_fine(event, order), _MAX_FINE) / _PER_NAT
+    return min(cost_fine(event, order), _MAX_FINE) / _PER_NAT
 
 
 def cost_nano(event: Event, orders: Sequence[int]) -> tuple[int, ...]:
     """Return the price in whole nano-nats at each order, never below the real one, at most `MAX_NANO`."""
-    return tuple(_to_nano(_fine(event, order)) for order in orders)
+    return tuple(_to_nano(cost_fine(event, order)) for order in orders)
 
 
 def prefix_costs(events: Sequence[Event], orders: Sequence[int]) -> list[tuple[int, ...]]:
@@ -73,25 +75,25 @@ def prefix_costs(events: Sequence[Event], orders: Sequence[int]) -> list[tuple[i
     totals = [0] * len(orders)
     prices = []
     for event in events:
-        totals = [total + _fine(event, order) for total, order in zip(totals, orders, strict=True)]
+        totals = [total + cost_fine(event, order) for total, order in zip(totals, orders, strict=True)]
         prices.append(tuple(_to_nano(total) for total in totals))
     return prices
 
 
 def _to_nano(fine: int) -> int:
     """Round up to nano-nats and saturate."""
-    return min(-(-fine // _PER_NANO), MAX_NANO)
+    return min(-(-fine // PER_NANO), MAX_NANO)
 
 
-def _fine(event: Event, order: int) -> int:
+def cost_fine(event: Event, order: int) -> int:
     """Return the price in units of 1e-30 nats, rounded up at the leaves."""
     match event:
         case Repeated(event=repeated, times=times):
-            return times * _fine(repeated, order)
+            return times * cost_fine(repeated, order)
         case Composed(events=events):
-            return sum(_fine(part, order) for part in events)
+            return sum(cost_fine(part, order) for part in events)
         case Disjoint(events=events):
-            return max((_fine(part, order) for part in events), default=0)
+            return max((cost_fine(part, order) for part in events), default=0)
         case _:
             return _leaf(event, order)
 

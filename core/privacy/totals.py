@@ -5,6 +5,7 @@ Sums are integers, so that they do not depend on the order in which draws are ad
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from math import inf
 from typing import Final
 
@@ -81,17 +82,12 @@ class Totals:
 
     def plus(self, counted: Mapping[Event, int]) -> "Totals":
         """Return the totals with some more draws, or with fewer where they are counted below 0."""
-        gaussian, other, unpriced = self.gaussian, self.other, self.unpriced
-        for event, times in counted.items():
-            rho = total_rho(event)
-            # Infinity is no ratio of integers.
-            if rho is None or rho == inf:
-                unpriced += times
-            elif _all_gaussian(event):
-                gaussian += times * _units(rho)
-            else:
-                other += times * _units(rho)
-        return Totals(gaussian, other, unpriced)
+        each = [(times, _total_of(event)) for event, times in counted.items()]
+        return Totals(
+            self.gaussian + sum(times * one.gaussian for times, one in each),
+            self.other + sum(times * one.other for times, one in each),
+            self.unpriced + sum(times * one.unpriced for times, one in each),
+        )
 
     @property
     def rho(self) -> float | None:
@@ -104,6 +100,13 @@ class Totals:
         return None if self.other or self.unpriced else mu_of_rho(self.gaussian / _PER_NAT)
 
 
-def _units(rho: float) -> int:
+@lru_cache(maxsize=4096)  # a job's chunks are of few events
+def _total_of(event: Event) -> Totals:
+    """Return the totals of one draw."""
+    rho = total_rho(event)
+    # Infinity is no ratio of integers.
+    if rho is None or rho == inf:
+        return Totals(unpriced=1)
     numerator, denominator = rho.as_integer_ratio()
-    return -(-numerator * _PER_NAT // denominator)
+    units = -(-numerator * _PER_NAT // denominator)
+    return Totals(gaussian=units) if _all_gaussian(event) else Totals(other=units)

@@ -23,7 +23,8 @@ from core.service.budgets import cap_view
 from core.service.context import Caller, Context
 from core.service.datasets import find, find_own
 from core.service.principals import end_waiting
-from core.service.views import AccessView, rfc3339
+from core.service.views import rfc3339
+from farthing.schemas.budgets import AccessView
 
 
 def page(context: Context, caller: Caller, dataset_id: str) -> list[AccessView]:
@@ -86,7 +87,7 @@ def give(
         known = queries.principal(session, principal_id) is not None
     if known:
         end_waiting(context, principal_id)  # what an earlier withdrawal could not end
-    return context.database.run(give_in, caller, dataset_id, principal_id, cap, versions)
+    return context.database.transaction(give_in, caller, dataset_id, principal_id, cap, versions)
 
 
 def give_in(
@@ -180,7 +181,7 @@ def take(context: Context, caller: Caller, dataset_id: str, principal_id: str) -
         principals.lock(session, principal_id)
         take_in(session, caller.id, dataset_id, dataset.scope_id, principal_id)
 
-    context.database.run(work)
+    context.database.transaction(work)
     # After the commit: jobs that wait end in transactions of their own, some at a time.
     end_waiting(context, principal_id)
 

@@ -8,7 +8,8 @@ from core.db import reads as queries
 from core.db.reads import Viewer
 from core.db.service_tables import Audit
 from core.service.context import Caller, Context
-from core.service.views import AuditView, rfc3339
+from core.service.views import rfc3339
+from farthing.schemas.activity import AuditView
 
 _BATCH = 1000
 
@@ -19,7 +20,7 @@ def record(context: Context, line: Line) -> None:
     Raises:
         LedgerBusy: the database took no lock in time.
     """
-    context.database.run(audit.append, [line])
+    context.database.transaction(audit.append, [line])
 
 
 def page(context: Context, caller: Caller, after: str | None, limit: int) -> list[AuditView]:

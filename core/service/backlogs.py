@@ -167,7 +167,7 @@ class Backlogs:
             elif found is not None or one.verifier.place[0] >= one.marked + ON_THE_WAY:
                 with suppress(LedgerBusy):
                     # The call comes first, for the last mark is written too; a rival's later mark ends this one.
-                    goes_on = database.run(write_mark, one.verifier.state, one.key) and goes_on
+                    goes_on = database.transaction(write_mark, one.verifier.state, one.key) and goes_on
                     one.marked = one.verifier.place[0]
         finally:
             if not goes_on:

@@ -30,7 +30,9 @@ from core.service.budgets import budget_view
 from core.service.context import Caller, Context
 from core.service.quotes import COLUMNS
 from core.service.scopes import viewer
-from core.service.views import BudgetView, DatasetView, rfc3339
+from core.service.views import DatasetView, rfc3339
+from farthing.schemas.budgets import BudgetView
+from farthing.schemas.datasets import ValidationView
 
 RECORDS: Final = "rec"
 """Prefix of the names of stored records."""
@@ -112,7 +114,7 @@ def page(context: Context, caller: Caller, after: str | None, limit: int, order:
         return [dataset_view(session, dataset) for dataset in found]
 
 
-def validation(context: Context, caller: Caller, dataset_id: str) -> dict[str, Any]:
+def validation(context: Context, caller: Caller, dataset_id: str) -> ValidationView:
     """Return the report on an upload's cells: for its owner alone, since it counts private values.
 
     Raises:
@@ -128,7 +130,7 @@ def validation(context: Context, caller: Caller, dataset_id: str) -> dict[str, A
             raise Conflict(f"This dataset is {found.state}: there is no report.")
         refuse_elsewhere(context, found, "ask for their report")
     key = load_master_keys(context.settings).unwrap(found.id, found.wrapped_key)
-    return {"dataset": found.id, **open_report(found.validation, key, found.id)}
+    return ValidationView(dataset=found.id, **open_report(found.validation, key, found.id))
 
 
 def mock(context: Context, caller: Caller, dataset_id: str, count: int) -> list[dict[str, Any]]:
@@ -184,7 +186,7 @@ def erase(context: Context, caller: Caller, dataset_id: str) -> DatasetView:
         session.flush()
         return dataset_view(session, dataset)
 
-    view = context.database.run(work)
+    view = context.database.transaction(work)
     witnessing.keep(context)
     with suppress(NotReady, LedgerBusy):  # a storage or a witness that is away for a moment: the upkeep goes on
         finish_erasures(context)
@@ -208,11 +210,11 @@ def finish_erasures(context: Context) -> list[str]:
         # The witness first: a backup that is put back right after must not bring the records back.
         witnessing.bury(context, dataset_id)
         # Then the key: copies that the storage still has cannot be read from here on.
-        if not context.database.run(rows.destroy_key, dataset_id, context.settings.lease_seconds):
+        if not context.database.transaction(rows.destroy_key, dataset_id, context.settings.lease_seconds):
             continue
         if location is not None:
             storage.erase(location)
-        if context.database.run(rows.mark_erased, dataset_id):
+        if context.database.transaction(rows.mark_erased, dataset_id):
             done.append(dataset_id)
     return done
 
@@ -222,7 +224,7 @@ def erase_late_uploads(context: Context) -> int:
 
     They have expired, or their dataset is erased or has its records by another way.
     """
-    names = context.database.run(parts.drop_late, context.settings.site)
+    names = context.database.transaction(parts.drop_late, context.settings.site)
     erase_parts(context, names)
     return len(names)
 

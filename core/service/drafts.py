@@ -189,7 +189,7 @@ def mend(context: Context, caller: Caller, dataset_id: str, changes: object) -> 
         session.flush()
         return _view(context, dataset, draft), gone
 
-    view, gone = context.database.run(work)
+    view, gone = context.database.transaction(work)
     # After the commit: a change that is rolled back must still have its file.
     discard(context, gone)
     return view
@@ -252,7 +252,7 @@ def seal(context: Context, caller: Caller, dataset_id: str) -> DatasetView:
         open_budget(session, caller, dataset, metadata, compared)
         return dataset_view(session, dataset)
 
-    view = context.database.run(work)
+    view = context.database.transaction(work)
     witnessing.keep(context)
     return view
 
@@ -273,4 +273,4 @@ def erase_late(context: Context, older_than_seconds: float = KEPT_SECONDS) -> li
         session.flush()
         return begun
 
-    return context.database.run(work)
+    return context.database.transaction(work)

@@ -56,7 +56,7 @@ def put(context: Context, caller: Caller, address: str, kinds: Sequence[NoticeKi
             )
         return _view(row)
 
-    return context.database.run(work)
+    return context.database.transaction(work)
 
 
 def confirm(context: Context, caller: Caller, code: str) -> EmailView:
@@ -72,7 +72,7 @@ def confirm(context: Context, caller: Caller, code: str) -> EmailView:
         right = emails.confirm(session, caller.id, code, keys)
         return _view(emails.find(session, caller.id)) if right else None
 
-    view = context.database.run(work)
+    view = context.database.transaction(work)
     if view is None:  # raised here, so that the wrong try is counted
         raise Invalid(_WRONG, FieldError("/code", f"write the digits of the mail; {emails.MOST_TRIES} tries in all"))
     return view
@@ -81,7 +81,7 @@ def confirm(context: Context, caller: Caller, code: str) -> EmailView:
 def remove(context: Context, caller: Caller) -> None:
     """Take the caller's address away; nothing more is mailed there."""
     refuse_site(context)
-    context.database.run(emails.remove, caller.id)
+    context.database.transaction(emails.remove, caller.id)
 
 
 def _view(row: MailAddress | None) -> EmailView:

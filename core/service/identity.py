@@ -24,7 +24,7 @@ from core.records.master_key import load_master_keys
 from core.service.context import Caller, Context
 from core.service.datasets import find, refuse_elsewhere
 from core.service.earlier import Earlier
-from core.service.views import IdentityView, OverlapView
+from farthing.schemas.datasets import IdentityView, OverlapView
 
 MOST_OVERLAPS: Final = 50
 """That are kept of one upload, the largest shares first."""
@@ -139,7 +139,7 @@ def owner_keys(context: Context, owner_id: str) -> OwnerKeys:
         )
     if wrapped is None:
         # Read again below: of two first uploads one key is kept.
-        context.database.run(identities.add_key, owner_id, site, masters.current.wrap(name, new_key()))
+        context.database.transaction(identities.add_key, owner_id, site, masters.current.wrap(name, new_key()))
         with context.database.read() as session:
             wrapped = identities.wrapped_key(session, owner_id, site)
     assert wrapped is not None, "it was just made"

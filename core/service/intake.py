@@ -145,7 +145,7 @@ def store(context: Context, submissions: Sequence[Submission]) -> list[StoredAns
 def _decide(context: Context, submissions: Sequence[Submission]) -> list[StoredAnswer | Exception]:
     """Decide submissions with different keys; where a lock is not to be had, those apart that share none with it."""
     try:
-        return context.database.run(_store, context, submissions)
+        return context.database.transaction(_store, context, submissions)
     except LedgerBusy:
         sharing = [
             (frozenset(part.scope_id for part in submission.plan.parts), submission.caller.id)
@@ -157,7 +157,7 @@ def _decide(context: Context, submissions: Sequence[Submission]) -> list[StoredA
     for each in dict.fromkeys(sharing):
         places = [place for place, one in enumerate(sharing) if one == each]
         try:
-            decided = context.database.run(_store, context, [submissions[place] for place in places])
+            decided = context.database.transaction(_store, context, [submissions[place] for place in places])
         except Exception as error:  # noqa: BLE001 - whatever it is: others were stored, and must not lose their answers
             decided = [error] * len(places)
         answers |= zip(places, decided, strict=True)

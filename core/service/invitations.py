@@ -62,7 +62,7 @@ def create(
         )
         return NewInvitationView(**_facts(made, clock.read(session)), token=token)
 
-    return context.database.run(work)
+    return context.database.transaction(work)
 
 
 def page(context: Context, caller: Caller, after: str | None, limit: int) -> list[InvitationView]:
@@ -88,7 +88,7 @@ def withdraw(context: Context, caller: Caller, invitation_id: str) -> Invitation
         caller.require("owner", "admin")
         return InvitationView(**_facts(invitations.withdraw(session, invitation_id), clock.read(session)))
 
-    return context.database.run(work)
+    return context.database.transaction(work)
 
 
 def accept(context: Context, token: str, name: str, request_id: str) -> AcceptedView:
@@ -125,7 +125,7 @@ def accept(context: Context, token: str, name: str, request_id: str) -> Accepted
             principal=principal.id, name=name, role=role, key_id=key.id, key=secret, dataset=found.dataset_id
         )
 
-    return context.database.run(work)
+    return context.database.transaction(work)
 
 
 def _maker(session: Session, invitation: Invitation) -> Caller:

@@ -18,9 +18,9 @@ from core.planning.job import JobSpec, present_names
 from core.service import budgets, guarantees, presenters, witnessing
 from core.service.context import Caller, Context
 from core.service.failure_messages import failure_code
-from core.service.job_views import ArtifactView, AttemptView, EventView, JobView
 from core.service.scopes import viewer
 from core.service.views import rfc3339
+from farthing.schemas.jobs import ArtifactView, AttemptView, EventView, JobView
 
 ROUTE = "POST /v1/jobs"
 MOST_LINES = 1000
@@ -122,7 +122,7 @@ def cancel(context: Context, caller: Caller, job_id: str) -> JobView:
             raise Forbidden("Only who submitted this job, its data's owner or an admin may cancel it.")
         return presenters.views(session, context, [(viewer(caller), rows.cancel(session, job_id))])[0]
 
-    view = context.database.run(work)
+    view = context.database.transaction(work)
     # A cancelled part may end its federated job, so the scopes of all its sites may have moved on.
     witnessing.keep(context, view.federation.job if view.federation else job_id)
     return view

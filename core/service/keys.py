@@ -12,8 +12,8 @@ from core.db import clock, idempotency
 from core.db import reads as queries
 from core.db.tables import ApiKey, Principal
 from core.service.context import Caller, Context, Role
-from core.service.key_views import KeyView, NewKeyView, PrincipalView
 from core.service.views import rfc3339
+from farthing.schemas.keys import KeyView, NewKeyView, PrincipalView
 
 ROUTE = "POST /v1/keys"
 _MAX_SECRET = 200  # the most letters of a key that an operator supplies
@@ -29,7 +29,7 @@ def authenticate_all(context: Context, secrets: Sequence[str | None]) -> list[Ca
     due = {one.key_id for one in found.values() if one.touch_due}
     if due:
         with suppress(DiskFull):  # what only reads goes on
-            context.database.run(principals.touch, due)
+            context.database.transaction(principals.touch, due)
     return [caller_of(found[secret]) if secret in found else None for secret in secrets]
 
 
@@ -89,7 +89,7 @@ def create(
             idempotency.store(session, caller.id, ROUTE, idempotency_key, status=201, body=body)
         return view, False
 
-    return context.database.run(work)
+    return context.database.transaction(work)
 
 
 def _principal(session: Session, caller: Caller, name: str, role: Role, principal_id: str | None) -> Principal:
@@ -179,7 +179,7 @@ def rotate(context: Context, caller: Caller, key_id: str) -> NewKeyView:
         key, secret = principals.rotate(session, key_id, caller.id)
         return _new(key, principal, secret)
 
-    return context.database.run(work)
+    return context.database.transaction(work)
 
 
 def revoke(context: Context, caller: Caller, key_id: str) -> KeyView:
@@ -196,4 +196,4 @@ def revoke(context: Context, caller: Caller, key_id: str) -> KeyView:
         principal = _require_own(session, caller, key_id)
         return _view(principals.revoke(session, key_id), principal)
 
-    return context.database.run(work)
+    return context.database.transaction(work)

@@ -94,7 +94,7 @@ def read(context: Context) -> int:
     """Look for events, and add their deliveries; return how many were added. Does nothing while nobody wants any."""
     with context.database.read() as session:
         is_wanted = bool(_targets(session))
-    return context.database.run(_read, context) if is_wanted else 0
+    return context.database.transaction(_read, context) if is_wanted else 0
 
 
 def _targets(session: Session) -> list[Recipient]:

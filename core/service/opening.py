@@ -132,6 +132,9 @@ def open_budget(session: Session, caller: Caller, dataset: Dataset, metadata: Me
             declared=metadata.budget.model_dump(mode="json"),
         )
         scope.approval = metadata.approval
+    # In the order of their ids, as every transaction that locks several scopes.
+    for scope_id in sorted({scope.id, *(one.scope_id for one in leaving)}):
+        ledger.lock_scope(session, scope_id)
     dataset.scope_id = scope.id
     dataset.state = "ready"
     # Drawn by chance: a digest of the records would confirm a guess of them.

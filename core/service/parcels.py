@@ -114,7 +114,7 @@ def claim(context: Context) -> list[Post | Mail]:
         session.flush()
         return [one for one in packed if one is not None]
 
-    return context.database.run(work)
+    return context.database.transaction(work)
 
 
 def _end_webhooks(session: Session) -> None:
@@ -167,7 +167,7 @@ def _post(session: Session, one: Delivery, hook: Webhook, keys: MasterKeys, at: 
 
 def note(context: Context, sent: Post | Mail, outcome: SendingEnd) -> None:
     """Note what came of an attempt. One whose claim has run out meanwhile says nothing any more."""
-    context.database.run(_note, sent, outcome)
+    context.database.transaction(_note, sent, outcome)
 
 
 def _note(session: Session, sent: Post | Mail, outcome: SendingEnd) -> None:

@@ -83,9 +83,9 @@ def begin(
             if stored is not None:
                 return stored.body, True
         refuse_ended(session, caller)
-        quotas.announce(context, session, caller.id, file_bytes)
-        # Again, under the lock: a rival may have sent the records meanwhile.
+        # Again, under the lock: a rival may have sent the records meanwhile. A dataset is locked before its owner.
         uploads.refuse_filled(datasets_rows.lock(session, dataset_id))
+        quotas.announce(context, session, caller.id, file_bytes)
         if rows.open_count(session, caller.id) >= MOST_OPEN:
             raise Conflict(f"{MOST_OPEN} uploads of yours are open: complete one, or end one by DELETE.")
         at = clock.read(session)
@@ -108,7 +108,7 @@ def begin(
             idempotency.store(session, caller.id, ROUTE, key, status=201, body=body)
         return body, False
 
-    return context.database.run(work)
+    return context.database.transaction(work)
 
 
 def _part_size(context: Context, file_bytes: int, part_bytes: int | None) -> int:
@@ -180,7 +180,7 @@ def end(context: Context, caller: Caller, dataset_id: str, upload_id: str) -> No
         refuse_completed(locked)
         return rows.drop(session, locked)
 
-    erase_parts(context, context.database.run(work))
+    erase_parts(context, context.database.transaction(work))
 
 
 def own(session: Session, caller: Caller, dataset_id: str) -> Dataset:

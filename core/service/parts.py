@@ -108,7 +108,7 @@ def put(
         return before
 
     try:
-        gone = context.database.run(work)
+        gone = context.database.transaction(work)
     # The commit may have been done although its answer was lost: only a file without a row is erased.
     except BaseException:
         with suppress(Refusal):  # a part that is not kept and cannot be erased now is collected within a day
@@ -195,7 +195,7 @@ def complete(context: Context, caller: Caller, dataset_id: str, upload_id: str) 
             if now is not None and now.completed_at is not None:  # by a rival, with these very parts
                 return dataset_view(session, own(session, caller, dataset_id))
         if isinstance(failed, PartLost):
-            raise context.database.run(_forget_lost, upload_id, failed) from None
+            raise context.database.transaction(_forget_lost, upload_id, failed) from None
         raise
     erase_parts(context, gone)
     return view

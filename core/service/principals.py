@@ -11,8 +11,8 @@ from core.db.tables import Principal
 from core.jobs import withdrawals
 from core.jobs.sweep import BATCH
 from core.service.context import Caller, Context
-from core.service.key_views import PrincipalStateView
 from core.service.views import rfc3339
+from farthing.schemas.keys import PrincipalStateView
 
 
 def page(context: Context, caller: Caller, after: str | None, limit: int) -> list[PrincipalStateView]:
@@ -58,7 +58,7 @@ def disable(context: Context, caller: Caller, principal_id: str, reason: str) ->
     def work(session: Session) -> PrincipalStateView:
         return _view(principals.disable(session, principal_id, reason))
 
-    disabled = context.database.run(work)
+    disabled = context.database.transaction(work)
     end_waiting(context, principal_id)
     return disabled
 
@@ -75,7 +75,7 @@ def enable(context: Context, caller: Caller, principal_id: str) -> PrincipalStat
     """
     caller.require("admin")
     get(context, caller, principal_id)  # there is one
-    while context.database.run(withdrawals.end_waiting, principal_id, BATCH):
+    while context.database.transaction(withdrawals.end_waiting, principal_id, BATCH):
         pass
 
     def work(session: Session) -> PrincipalStateView:
@@ -84,13 +84,13 @@ def enable(context: Context, caller: Caller, principal_id: str) -> PrincipalStat
         withdrawals.refuse_while_waiting(session, principal_id)
         return _view(principals.enable(session, principal_id))
 
-    return context.database.run(work)
+    return context.database.transaction(work)
 
 
 def end_waiting(context: Context, principal_id: str) -> None:
     """End what a principal has waiting and may not begin, as the next sweep would where this cannot."""
     with suppress(Refusal):
-        while context.database.run(withdrawals.end_waiting, principal_id, BATCH):
+        while context.database.transaction(withdrawals.end_waiting, principal_id, BATCH):
             pass
 
 

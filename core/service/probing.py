@@ -47,7 +47,7 @@ def _probe(context: "Context") -> str | None:
     settings = context.settings
     try:
         if not settings.site:  # a site's login writes no such row
-            context.database.run(_write)
+            context.database.transaction(_write)
         settings.spool_path.mkdir(parents=True, exist_ok=True)
         path = settings.spool_path / f"{_NAME}-{os.getpid()}"  # processes share the folder
         try:

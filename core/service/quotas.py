@@ -11,7 +11,7 @@ from core.base.errors import DiskFull, FieldError, QuotaExceeded
 from core.base.identifiers import new_id
 from core.records import quotas as rows
 from core.service.context import Caller, Context
-from core.service.key_views import UsageView
+from farthing.schemas.keys import UsageView
 
 _STEP_BYTES: Final = 16 * 2**20
 """An upload is counted anew after each, and the disk may hold that much more than the quota for a moment."""
@@ -90,16 +90,16 @@ def counted(
             received += len(piece)
             if received - noted >= _STEP_BYTES:
                 leave_free(context)
-                context.database.run(grow, received)
+                context.database.transaction(grow, received)
                 noted = received
             yield piece
-        context.database.run(grow, received)  # the rest, less than a step
+        context.database.transaction(grow, received)  # the rest, less than a step
 
-    context.database.run(begin)
+    context.database.transaction(begin)
     try:
         yield passing()
     finally:
-        context.database.run(rows.end, upload_id)
+        context.database.transaction(rows.end, upload_id)
 
 
 def _leaving_free(context: Context, pieces: Iterable[bytes]) -> Iterator[bytes]:
@@ -159,4 +159,4 @@ def _admit(context: Context, wanted_bytes: int, pointer: str = "/file") -> None:
 def keep_house(context: Context) -> None:
     """Forget uploads whose process has died."""
     settings = context.settings
-    context.database.run(rows.remove_silent, settings.upload_seconds + settings.decode_seconds)
+    context.database.transaction(rows.remove_silent, settings.upload_seconds + settings.decode_seconds)

@@ -12,14 +12,9 @@ from core.ledger import corrections, gaps, ledger
 from core.privacy.amounts import write_figure
 from core.service.budgets import budget_view, gap_views
 from core.service.context import Caller, Context
-from core.service.views import (
-    BudgetView,
-    EntryView,
-    HeadView,
-    ScopeView,
-    VerificationView,
-    rfc3339,
-)
+from core.service.views import ScopeView, rfc3339
+from farthing.schemas.budgets import BudgetView
+from farthing.schemas.ledger import EntryView, HeadView, VerificationView
 
 
 def viewer(caller: Caller) -> Viewer:
@@ -115,10 +110,11 @@ def entries(context: Context, caller: Caller, scope_id: str, after: int, limit: 
     """
     with context.database.read() as session:
         scope = find(session, caller, scope_id)
-        return [_entry(entry) for entry in queries.entries(session, scope.id, after, limit)]
+        return [entry_view(entry) for entry in queries.entries(session, scope.id, after, limit)]
 
 
-def _entry(entry: Entry) -> EntryView:
+def entry_view(entry: Entry) -> EntryView:
+    """Return a line of a ledger as the API shows it."""
     return EntryView(
         seq=entry.seq,
         kind=entry.kind,
@@ -176,7 +172,7 @@ def freeze(context: Context, caller: Caller, scope_id: str, reason: str) -> Scop
         corrections.freeze(session, scope_id, reason, caller.id)
         return _view(session, caller, find(session, caller, scope_id))
 
-    return context.database.run(work)
+    return context.database.transaction(work)
 
 
 def unfreeze(context: Context, caller: Caller, scope_id: str, reason: str) -> ScopeView:
@@ -192,7 +188,7 @@ def unfreeze(context: Context, caller: Caller, scope_id: str, reason: str) -> Sc
         corrections.unfreeze(session, scope_id, reason, caller.id)
         return _view(session, caller, find(session, caller, scope_id))
 
-    return context.database.run(work)
+    return context.database.transaction(work)
 
 
 def accept(context: Context, caller: Caller, scope_id: str, entry: int, reason: str) -> ScopeView:
@@ -211,7 +207,7 @@ def accept(context: Context, caller: Caller, scope_id: str, entry: int, reason: 
         gaps.accept(session, scope_id, entry, reason, caller.id)
         return _view(session, caller, find(session, caller, scope_id))
 
-    return context.database.run(work)
+    return context.database.transaction(work)
 
 
 def adjust(context: Context, caller: Caller, scope_id: str, job_id: str, reason: str) -> HeadView:
@@ -232,4 +228,4 @@ def adjust(context: Context, caller: Caller, scope_id: str, job_id: str, reason:
         scope = find(session, caller, scope_id)
         return HeadView(scope=scope.id, seq=scope.seq, head=scope.head)
 
-    return context.database.run(work)
+    return context.database.transaction(work)

@@ -25,7 +25,7 @@ def callers(context: Context, tokens: Sequence[str | None]) -> list[Caller | Non
     due = [token for token, holder in found.items() if holder.touch_due]
     if due:
         with suppress(DiskFull):  # reading goes on
-            context.database.run(sessions.touch, due)
+            context.database.transaction(sessions.touch, due)
     return [caller_of(found[token]) if token in found else None for token in tokens]
 
 
@@ -41,7 +41,7 @@ def by_key(context: Context, secret: str) -> tuple[str, Caller]:
     caller = authenticate_all(context, [secret.strip()])[0]
     if caller is None:
         raise Unauthenticated(_WRONG_KEY)
-    return context.database.run(sessions.begin, caller.key_id), caller
+    return context.database.transaction(sessions.begin, caller.key_id), caller
 
 
 def by_link(context: Context, link: str) -> tuple[str, Caller]:
@@ -55,7 +55,7 @@ def by_link(context: Context, link: str) -> tuple[str, Caller]:
         key_id = sessions.take_link(session, link) if len(link) <= _MAX_TOKEN and link.isascii() else None
         return None if key_id is None else sessions.begin(session, key_id)
 
-    token = context.database.run(work)
+    token = context.database.transaction(work)
     caller = None if token is None else callers(context, [token])[0]
     if token is None or caller is None:
         raise Unauthenticated(_WRONG_LINK)
@@ -64,9 +64,9 @@ def by_link(context: Context, link: str) -> tuple[str, Caller]:
 
 def end(context: Context, token: str) -> None:
     """End one session."""
-    context.database.run(sessions.end, token)
+    context.database.transaction(sessions.end, token)
 
 
 def end_all(context: Context, caller: Caller) -> int:
     """End all sessions of the caller, on every device; return how many."""
-    return context.database.run(sessions.end_all, caller.id)
+    return context.database.transaction(sessions.end_all, caller.id)

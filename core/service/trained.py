@@ -77,7 +77,7 @@ def retract(context: Context, caller: Caller, model_id: str) -> TrainedModel:
         (row,) = queries.models(session, viewer(caller), until, wanted, None, 1)
         return _item(context, row)
 
-    return context.database.run(work)
+    return context.database.transaction(work)
 
 
 def _item(context: Context, row: ModelRow) -> TrainedModel:

@@ -55,7 +55,7 @@ def declare(context: Context, caller: Caller, metadata: Metadata, key: str | Non
             idempotency.store(session, caller.id, ROUTE, key, status=201, body=body)
         return body, False
 
-    return context.database.run(work)
+    return context.database.transaction(work)
 
 
 def create(
@@ -149,7 +149,7 @@ def fill(
 
     media, announced = format_of(content_type), within is not None
     with _Stored(context, owner_id, metadata, media, pieces, dataset_id, announced=announced) as stored:
-        view, before = stored.commit(work)
+        view, before = stored.commit(work, dataset_id)
     drafts.discard(context, before)
     witnessing.keep(context)
     return view
@@ -257,14 +257,22 @@ class _Stored:
             with suppress(NotReady):  # it has no key any more, and the sweep collects it within a day
                 self._storage.erase(self._location)
 
-    def commit(self, work: Callable[[Session, Arrived], T]) -> T:
-        """Run the transaction that makes the file a dataset, and keep the file if it did."""
+    def commit(self, work: Callable[[Session, Arrived], T], declared: str | None = None) -> T:
+        """Run the transaction that makes the file a dataset, and keep the file if it did.
+
+        Args:
+            work: the transaction.
+            declared: the dataset or draft that gets the file; None: `work` makes one.
+        """
 
         def keep(session: Session) -> T:
+            # A dataset before its owner, as everywhere: `quotas.admit` locks the owner.
+            if declared is not None:
+                rows.lock(session, declared)
             quotas.admit(self._context, session, self._owner_id, self._arrived.decoded.bytes)
             return work(session, self._arrived)
 
-        answer = self._context.database.run(keep)
+        answer = self._context.database.transaction(keep)
         with self._context.database.read() as session:
             # The row decides: a replayed answer leaves this file without one.
             self._kept = rows.is_kept(session, self._location)

@@ -63,7 +63,7 @@ def create(context: Context, caller: Caller, url: str, kinds: Sequence[NoticeKin
         )
         return SecretWebhookView(**_facts(made, made.created_at), secret=_shown(secret))
 
-    return context.database.run(work)
+    return context.database.transaction(work)
 
 
 def _shown(secret: bytes) -> str:
@@ -100,7 +100,7 @@ def remove(context: Context, caller: Caller, webhook_id: str) -> None:
     def work(session: Session) -> None:
         webhooks.remove(session, _own(session, caller, webhook_id, hold=True))
 
-    context.database.run(work)
+    context.database.transaction(work)
 
 
 def rotate(context: Context, caller: Caller, webhook_id: str) -> SecretWebhookView:
@@ -124,7 +124,7 @@ def rotate(context: Context, caller: Caller, webhook_id: str) -> SecretWebhookVi
         webhooks.replace_secret(session, found, wrapped=wrapped, previous=previous, key_id=caller.key_id)
         return SecretWebhookView(**_facts(found, clock.read(session)), secret=_shown(secret))
 
-    return context.database.run(work)
+    return context.database.transaction(work)
 
 
 def test(context: Context, caller: Caller, webhook_id: str) -> DeliveryView:
@@ -151,7 +151,7 @@ def test(context: Context, caller: Caller, webhook_id: str) -> DeliveryView:
         )
         return delivery_view(made)
 
-    return context.database.run(work)
+    return context.database.transaction(work)
 
 
 def delivery_page(

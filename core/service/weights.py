@@ -18,7 +18,8 @@ from core.records import weights as rows
 from core.records.storage import open_storage
 from core.service import quotas
 from core.service.context import Caller, Context
-from core.service.views import WeightsView, rfc3339
+from core.service.views import rfc3339
+from farthing.schemas.models import WeightsView
 
 MOST_SHOWN = 10
 
@@ -66,7 +67,7 @@ def create(context: Context, caller: Caller, name: str, pieces: Iterable[bytes])
         return _view(kept)
 
     try:
-        return context.database.run(work), False
+        return context.database.transaction(work), False
     except BaseException:
         with context.database.read() as session:
             stored = rows.find(session, caller.id, weights_id)
@@ -114,7 +115,7 @@ def delete(context: Context, caller: Caller, weights_id: str) -> None:
         return found.location
 
     # The row goes first: a rolled-back change must still have its file.
-    location = context.database.run(work)
+    location = context.database.transaction(work)
     open_storage(context.settings).erase(location)
 
 

@@ -67,7 +67,7 @@ def run(database: Database, settings: ServiceSettings, claim: Claim, stop: Calla
     if released is None:
         released = _train(order, writer, settings, stop, gather)
     with in_phase(Phase.PUBLISHING):
-        writer.commit(jobs.finish, claim, released.model_dump(mode="json"), order.approval)
+        writer.database.transaction(jobs.finish, claim, released.model_dump(mode="json"), order.approval)
 
 
 def _train(
@@ -79,7 +79,7 @@ def _train(
         # Followers meet before the records are opened: one that does not come costs the budget nothing.
         group = gather(planned.spec.resources.processes)
         # From here on a failure may depend on records, so the whole reservation would be charged.
-        writer.commit(jobs.mark_opened, order.claim, software())
+        writer.database.transaction(jobs.mark_opened, order.claim, software())
         problem = open_problem(planned, order, settings, group, weights)
     with in_phase(Phase.TRAINING):
         payments = make_filter(planned, order, writer if group is None else AnnouncingLedgerWriter(writer, group), stop)

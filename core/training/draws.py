@@ -1,6 +1,7 @@
 """Counts what an attempt draws, and what it goes on from was made of, against what its job has reserved."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from core.base.errors import ensure
 from core.planning.planner import PlannedJob
@@ -42,13 +43,19 @@ class DrawCount:
         Raises:
             PrivacyInvariantError: the run would draw more than its job has reserved.
         """
-        drawn = self.drawn + question.draws(self.dimension, points) + self.beside
+        drawn = self.drawn + _draws_of(question, self.dimension, points) + self.beside
         ensure(drawn <= self.most, "a run draws no more than was reserved for it")
         self.drawn = drawn
 
     def keep_drawn(self) -> None:
         """Note that all that was drawn has been answered."""
         self.answered = self.drawn
+
+
+@lru_cache(maxsize=64)  # a method asks the same few questions in every step
+def _draws_of(question: Question, dimension: int, points: int) -> int:
+    """Return how many units of draws one answer takes."""
+    return question.draws(dimension, points)
 
 
 def count_of(planned: PlannedJob) -> DrawCount:

@@ -80,13 +80,13 @@ def run(
             released = _train(order, kept, teller, writer, settings, seat, rounds, stop)
     except Misled as misled:
         # Written through this site's own fence: the other one need not agree (decision 22).
-        writer.commit(federations.end_misled, claim, misled.number)
+        writer.database.transaction(federations.end_misled, claim, misled.number)
         raise
     except (Diverged, Drained):  # all of them alike: the others shall hear all that was said before
         leave(peers)
         raise
     with in_phase(Phase.PUBLISHING):
-        writer.commit(federations.finish, claim, released.model_dump(mode="json"))
+        writer.database.transaction(federations.finish, claim, released.model_dump(mode="json"))
     leave(peers)
 
 
@@ -125,15 +125,21 @@ def _far_meeting(seat: SiteConnection, writer: FencedLedgerWriter) -> str:
     assert seat.host is not None, "a site with a session can be reached by the others"
     if seat.number == 0:
         address = f"{seat.host}:{receive_at(seat.port)}"
-        writer.commit(seats.announce, writer.claim, address)
+        writer.database.transaction(seats.announce, writer.claim, address)
         return f"{_TCP}{address}/0"
     deadline = time.monotonic() + MEETING_SECONDS
     while time.monotonic() < deadline:
-        noted = writer.read(seats.address, writer.claim)
+        noted = writer.database.insist(_address, writer)
         if noted is not None:
             return f"{_TCP}{noted}/0"
         time.sleep(_LOOK_SECONDS)
     raise RuntimeError("nobody has said where to meet")
+
+
+def _address(writer: FencedLedgerWriter) -> str | None:
+    """Return what the first client has noted."""
+    with writer.database.read() as session:
+        return seats.address(session, writer.claim)
 
 
 def leave(peers: PeerGroup) -> None:
@@ -240,7 +246,7 @@ def _train(
     """
     with in_phase(Phase.OPENING):
         planned, weights = planned_here(order, settings)
-        writer.commit(jobs.mark_opened, order.claim, software())
+        writer.database.transaction(jobs.mark_opened, order.claim, software())
         problem = _own_problem(planned, order, settings, seat, weights)
     with in_phase(Phase.TRAINING):
         going_on = replace(order, kept=kept)

@@ -18,10 +18,7 @@ from core.inference.released import Flags, Released, fitted_loss_of
 from core.losses.counts import Poisson
 from core.losses.registry import Loss
 from core.losses.robust import Huber
-from core.methods.describe import fit as column_descriptions
-from core.methods.describe.spec import Describe
-from core.methods.fits import Fitted, fit_and_infer
-from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
+from core.methods.fits import Fitted, answer, fit_and_infer
 from core.models.description import DescriptionModel
 from core.models.design import Design
 from core.models.kinds import NetworkModel, RegressionModel
@@ -29,7 +26,6 @@ from core.models.modelling import encoded_loss
 from core.oracle import Oracle, Release, Status
 from core.planning.about import known_scale
 from core.planning.planner import PlannedJob
-from core.planning.prediction import learned_errors
 from core.privacy.events import Event, compose
 from core.privacy.renyi import cost_nano
 from core.privacy.reports import report
@@ -109,18 +105,16 @@ def _describe_columns(
     planned: PlannedJob, order: AttemptInput, payments: LedgerFilter, oracle: Oracle
 ) -> ReleasedDescription:
     """Ask about columns, and return every answer."""
-    model, settings = planned.spec.model, planned.spec.optimizer
+    model, plan = planned.spec.model, planned.spec.optimizer
     assert isinstance(model, DescriptionModel), "asked of descriptions only"
-    assert isinstance(settings, Describe), "they go together"
-    answers = column_descriptions.iterate(settings, oracle)
-    assert settings.shares is not None, "the planner fills them"
+    answers = answer(plan, oracle)
     return ReleasedDescription(
         units=order.units,
-        steps=settings.steps,
+        steps=answers.steps,
         level=planned.spec.inference.level,
         model=model,
         columns=planned.design.columns,
-        shares={name: share for name, share in settings.shares.model_dump().items() if share},
+        shares=answers.shares,
         answers=answers.value,
         privacy=report(_promised(order, payments.charged), order.terms, order.adjacency, declared=True),
     )
@@ -217,10 +211,9 @@ def _shown(checks: Checks | None, planned: PlannedJob, units: int, theta: tuple[
     """
     if checks is None:
         return None
-    design, optimizer = planned.design, planned.spec.optimizer
-    assert isinstance(optimizer, WhitenedNewton), "no other method checks itself"
+    design = planned.design
     facts = planned.facts.model_copy(update={"units": units})
-    foreseen = learned_errors(optimizer, facts, checks.learned, np.array(theta), design.to_declared()[0])
+    foreseen = planned.spec.optimizer.learned_errors(facts, checks.learned, np.array(theta), design.to_declared()[0])
     zero = {one.name for one in design.columns if not isinstance(one, Coded) and bounds_of(one)[0] == 0}
     columns = tuple(
         look.model_copy(update={"clamped": tuple(end for end in look.clamped if end != "lower")})

@@ -361,7 +361,7 @@ class JobRepository:
 
     def _run(self, work: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         with _reaching():
-            return self._database.run(work, *args, **kwargs)
+            return self._database.transaction(work, *args, **kwargs)
 
 
 def open_job_repository(settings: ServiceSettings, worker: str) -> JobRepository:

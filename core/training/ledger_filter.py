@@ -5,7 +5,7 @@ attempt that is lost after a payment loses the chunk just paid and nothing else,
 next attempt recalls the rest and draws that chunk again, with fresh noise, for another payment.
 
 Draws within payments. Let C be the frozen cumulative prices. An attempt that begins with k chunks kept draws at most
-C(m) - C(k) while it has paid the chunks k to m - 1 itself, because `cover` counts the kept ones as worth all of C(k).
+C(m) - C(k) while it has paid the chunks k to m - 1 itself, because `pay` counts the kept ones as worth all of C(k).
 Each attempt draws at most its payments, after any loss and for any questions. All attempts together draw at most the
 ledger's charge.
 
@@ -25,17 +25,20 @@ own are paid. All but the last of these lie before it, and the remainder is wort
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from operator import add, le
 from typing import Final, NoReturn, Protocol
 
 from core.base.errors import ensure
-from core.privacy.events import NOTHING, Composed, Event, Repeated, compose
-from core.privacy.renyi import Leaf, cost_nano
+from core.oracle import EVERYTHING, Part
+from core.oracle.filters import AbstractFilter
+from core.privacy.events import Event, compose
+from core.privacy.renyi import PER_NANO, cost_fine
 from core.training.answer_log import AttemptLog
 from core.training.draws import DrawCount
 from core.training.order import Drained, Payer
 
-MOST_COVERED: Final = 2**20
-"""Equal draws that are looked for at a time in what is paid."""
+Price = tuple[int, ...]
+"""At every order of every payer, in units of 1e-30 nats: exact, so sums hang on no grouping."""
 
 _NOTHING: Final[Mapping[Event, int]] = {}
 
@@ -43,15 +46,15 @@ _NOTHING: Final[Mapping[Event, int]] = {}
 class LedgerWriter(Protocol):
     """Where a privacy filter pays: the ledger, through the attempt's fence."""
 
-    def spend(self, chunk: int, state: bytes | None, step: int) -> None:
+    def pay(self, chunk: int, state: bytes | None, step: int) -> None:
         """Commit the payment of a chunk. Raises StaleAttempt when the job is no longer ours."""
 
     def keep(self, state: bytes, step: int) -> None:
         """Commit the answers so far, without paying."""
 
 
-class LedgerFilter:
-    """Covers totals by the smallest prefix of the job's frozen chunks that is worth as much at every order.
+class LedgerFilter(AbstractFilter):
+    """Pays for draws by the smallest prefix of the job's frozen chunks that is worth as much at every order.
 
     Each payment stores the answer log as it is then.
 
@@ -70,6 +73,8 @@ class LedgerFilter:
         log: this attempt's answers, after those that an earlier one left.
     """
 
+    log: AttemptLog
+
     def __init__(
         self,
         writer: LedgerWriter,
@@ -82,107 +87,83 @@ class LedgerFilter:
         stop: Callable[[], bool] = lambda: False,
         draws: DrawCount | None = None,
     ) -> None:
+        super().__init__(AttemptLog(kept, DrawCount() if draws is None else draws))
         self._writer = writer
         self._payers = payers
         self._schedule = schedule
-        self._before: Event = compose(Counter(schedule[:kept_chunks]))
-        self._paid = kept_chunks
         self._charged = Counter(charged)
-        self.log: Final = AttemptLog(kept, DrawCount() if draws is None else draws)
         self._stop = stop
-        self._covered = Repeated(event=NOTHING, times=1)
-        self._prepaid = 0
-        self._once_paid: list[Callable[[], None]] = []
-
-    def once_paid(self, act: Callable[[], None]) -> None:
-        """Call this after each payment from now on, before anything is read for it."""
-        self._once_paid.append(act)
+        self._prices: dict[Event, Price] = {}
+        self._sums: dict[Part, Price] = {}
+        # The kept chunks count as worth their frozen price, so the draws of all attempts add up.
+        self._before = self._price(compose(Counter(schedule[:kept_chunks])))
+        self._paid = kept_chunks
+        self._worth = self._worth_of(kept_chunks)
 
     @property
     def charged(self) -> Event:
         """The payments for the job, by all attempts."""
         return compose(self._charged)
 
-    def cover(self, total: Event, position: int) -> None:
-        """Pay for everything up to `total`, before it is read.
+    def pay(self, event: Event, part: Part = EVERYTHING, length: int = 1) -> bool:
+        """Pay for the chunks that one more draw needs, each payment with all answers before it.
 
         Raises:
             StaleAttempt: the job is no longer ours.
-            Drained: this attempt was asked to stop; nothing of this total is paid, and its answers are kept.
-            PrivacyInvariantError: the total passes the reservation; a method drew more than its price.
+            Drained: this attempt was asked to stop; nothing of this draw is paid, and its answers are kept.
+            PrivacyInvariantError: it passes the reservation; a method drew more than its price. Nothing is paid then.
         """
-        del position  # the total says it all: chunks are counted by their worth
+        ensure(self._open, "the oracle is closed: its value was released")
         ensure(self.log.next_recalled is None, "answers of an earlier attempt come before anything new")
-        drawn = total if isinstance(total, Repeated) else Repeated(event=total, times=1)
-        # More of the same draws, up to a number found before, are paid already: pricing is the dear part.
-        if drawn.event != self._covered.event or drawn.times > self._covered.times:
-            price = self._price(total)
-            self._pay_until(lambda chunks: self._within(price, chunks))
-            self._covered = self._most(drawn) if isinstance(drawn.event, Leaf) else drawn
-        self._prepaid = self._covered.times - drawn.times
+        drawn = self._with(part, event)
+        needed = self._needed(self._whole(part, drawn), length)
+        pays = needed > self._paid
+        if pays:
+            # Packed once: several chunks may pay for one answer, and carry the same notes.
+            answers = self.log.pack()
+            # Before the first payment only: between two payments for one answer a stop would lose the first.
+            if self._stop():
+                self._drain(answers)
+        while self._paid < needed:
+            # Before the first chunk there is nothing to keep.
+            self._writer.pay(self._paid, answers if self._paid else None, self.log.step)
+            self._charged[self._schedule[self._paid]] += 1
+            self._paid += 1
+            self._worth = self._worth_of(self._paid)
+        # After the payment: where it is refused, the counts stay as they were.
+        self._sums[part] = drawn
+        self._count(event, part, length)
+        return pays
 
-    def prepaid(self) -> int:
-        """Return how many more of the same draws are covered by what is paid."""
-        return self._prepaid
+    def _needed(self, price: Price, length: int) -> int:
+        """Return how many chunks pay for everything at a price, those of earlier attempts included.
 
-    def _most(self, drawn: Repeated) -> Repeated:
-        """Return as many of the same draws as what is paid covers: most steps of a chunk are then not priced again."""
-        step = 1
-        # Doubling, then halving: a price is found a few dozen times and not once a draw.
-        while step <= MOST_COVERED and self._is_paid(more := _repeated(drawn, step)):
-            drawn, step = more, 2 * step
-        while step := step // 2:
-            if self._is_paid(more := _repeated(drawn, step)):
-                drawn = more
-        return drawn
+        Raises:
+            PrivacyInvariantError: all of them do not.
+        """
+        del length  # the price says it all: chunks are counted by their worth
+        if all(map(le, price, self._worth)):
+            return self._paid
+        later = range(self._paid + 1, len(self._schedule) + 1)
+        needed = next((chunks for chunks in later if all(map(le, price, self._worth_of(chunks)))), None)
+        ensure(needed is not None, "a draw never exceeds its price")
+        assert needed is not None, "ensured above"
+        return needed
 
-    def _is_paid(self, total: Event) -> bool:
-        return self._within(self._price(total), self._paid)
+    def affords(self, *events: Event, part: Part = EVERYTHING) -> bool:
+        """Say whether the reservation covers these draws besides those made, at every order.
 
-    def affords(self, total: Event) -> bool:
-        """Say whether the reservation covers `total` at every order.
-
-        While this attempt replays an earlier one's answers it has drawn nothing, so the total is one question's event.
-        It then affords the next replayed answer, as the earlier attempt did.
+        While this attempt replays an earlier one's answers it has drawn nothing. It then affords the next replayed
+        answer, as the earlier attempt did, and nothing else.
         """
         if (recalled := self.log.next_recalled) is not None:
             # Anything but the recalled question would take another branch than the earlier attempt did.
-            return total == recalled.event()
-        return self._within(self._price(total), len(self._schedule))
+            return self.total(*events, part=part) == recalled.event()
+        return self._is_within(len(self._schedule), *events, part=part)
 
-    def _pay_until(self, enough: Callable[[int], bool]) -> None:
-        """Pay for the next chunks until their number is enough, each payment with all answers before it.
-
-        Raises:
-            StaleAttempt, Drained, PrivacyInvariantError: as `cover` does.
-        """
-        if enough(self._paid):
-            return
-        # Packed once: several chunks may pay for one answer, and carry the same notes.
-        answers = self.log.pack()
-        # Before the first payment only: between two payments for one answer a stop would lose the first.
-        if self._stop():
-            self._drain(answers)
-        while not enough(self._paid):
-            ensure(self._paid < len(self._schedule), "a draw never exceeds its price")
-            # Before the first chunk there is nothing to keep.
-            self._writer.spend(self._paid, answers if self._paid else None, self.log.step)
-            self._charged[self._schedule[self._paid]] += 1
-            self._paid += 1
-            for act in self._once_paid:
-                act()
-
-    def _drain(self, answers: bytes) -> NoReturn:
-        # An attempt that has paid nothing has no answers to keep.
-        if self._paid:
-            self._writer.keep(answers, self.log.step)
-        raise Drained
-
-    def may_stop(self, total: Event) -> bool:
-        """Say whether stopping before `total` is paid loses nothing: every paid chunk was drawn."""
-        drawn = total if isinstance(total, Repeated) else Repeated(event=total, times=1)
-        covered = drawn.event == self._covered.event and drawn.times <= self._covered.times
-        return not covered and not self._is_paid(total)
+    def may_stop(self, event: Event, part: Part = EVERYTHING) -> bool:
+        """Say whether stopping before one more draw is paid loses nothing: every paid chunk was drawn."""
+        return not self._is_within(self._paid, event, part=part)
 
     def stop_here(self) -> NoReturn:
         """Keep the answers and stop, for a site of a federation, which stops when the others do.
@@ -193,26 +174,45 @@ class LedgerFilter:
         """
         self._drain(self.log.pack())
 
-    def _price(self, total: Event) -> tuple[tuple[int, ...], ...]:
-        """Return the price of what was kept with this attempt's draws, per payer and order."""
-        # The kept chunks count as worth their frozen price, so the draws of all attempts add up.
-        whole = Composed(events=(self._before, total))
-        return tuple(cost_nano(whole, payer.orders) for payer in self._payers)
+    def _drain(self, answers: bytes) -> NoReturn:
+        # An attempt that has paid nothing has no answers to keep.
+        if self._paid:
+            self._writer.keep(answers, self.log.step)
+        raise Drained
 
-    def _within(self, price: Sequence[Sequence[int]], chunks: int) -> bool:
-        """Say whether the first `chunks` chunks are worth a price at every order of every payer."""
-        return all(
-            one <= most
-            for payer, amounts in zip(self._payers, price, strict=True)
-            # At every order: a total that fits at one order alone would pass the charge at another.
-            for one, most in zip(amounts, self._worth(payer, chunks), strict=True)
-        )
+    def _is_within(self, chunks: int, *events: Event, part: Part) -> bool:
+        """Say whether the first chunks are worth all draws, with these, at every order of every payer."""
+        # At every order: a total that fits at one order alone would pass the charge at another.
+        return all(map(le, self._whole(part, self._with(part, *events)), self._worth_of(chunks)))
 
-    @staticmethod
-    def _worth(payer: Payer, chunks: int) -> tuple[int, ...]:
-        return payer.totals[chunks - 1] if chunks else (0,) * len(payer.orders)
+    def _with(self, part: Part, *events: Event) -> Price:
+        """Return the price of the draws about a part, these included."""
+        price = self._sums.get(part, (0,) * len(self._before))
+        # No two draws of one pass read the same unit, so the most expensive one counts.
+        together = max if isinstance(part, int) else add
+        for event in events:
+            if event not in self._prices:
+                self._prices[event] = self._price(event)
+            price = tuple(map(together, price, self._prices[event]))
+        return price
 
+    def _whole(self, part: Part, drawn: Price) -> Price:
+        """Return the price of what was kept with this attempt's draws, where one part's are at a price."""
+        sums = {**self._sums, part: drawn}
+        if len(sums) > 1:
+            passes = [one for name, one in sums.items() if isinstance(name, int)]
+            sides = [one for name, one in sums.items() if isinstance(name, str)]
+            if passes:
+                sides.append(tuple(map(sum, zip(*passes, strict=True))))
+            drawn = tuple(map(max, zip(*sides, strict=True)))
+        return tuple(map(add, self._before, drawn))
 
-def _repeated(drawn: Repeated, more: int) -> Repeated:
-    """Return the same draws, some more times."""
-    return drawn.model_copy(update={"times": drawn.times + more})
+    def _price(self, event: Event) -> Price:
+        """Return the price of an event."""
+        return tuple(cost_fine(event, order) for payer in self._payers for order in payer.orders)
+
+    def _worth_of(self, chunks: int) -> Price:
+        """Return the frozen price of the first chunks."""
+        if not chunks:
+            return (0,) * len(self._before)
+        return tuple(PER_NANO * amount for payer in self._payers for amount in payer.totals[chunks - 1])

@@ -2,12 +2,10 @@
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Concatenate, Final, ParamSpec, TypeVar
+from typing import Final, TypeVar
 
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.orm import Session
 
-from core.base.errors import LedgerBusy
 from core.base.settings import ServiceSettings
 from core.db.database import Database
 from core.db.tables import Job
@@ -18,15 +16,11 @@ from core.ledger.marks import MarkKey
 from core.ledger.witness.trusting import Trust, ask_witness
 from core.ledger.witness.witness import Witness
 
-_PAUSE_SECONDS: Final = 0.05
-_LONGEST_PAUSE_SECONDS: Final = 1.0
-
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class FencedLedgerWriter:
-    """Pays, keeps and publishes through the attempt's fence.
+    """Pays and keeps through the attempt's fence.
 
     Every write is one short transaction that may be repeated. After any doubt the same write is sent again on a new
     connection; the fence or the entry's unique key shows whether it was done. It is repeated for one lease at most;
@@ -40,21 +34,21 @@ class FencedLedgerWriter:
 
     Attributes:
         claim: the attempt.
+        database: the ledger, whose transactions are repeated for a lease.
     """
 
     def __init__(
         self, database: Database, claim: Claim, settings: ServiceSettings, keys: Sequence[MarkKey] = ()
     ) -> None:
-        self._database = database
+        self.database: Final = database.patient(settings.lease_seconds)
         self.claim: Final = claim
         self._witness = Witness(settings.witness_path)
         self._keys = keys
-        self._lease_seconds = settings.lease_seconds
         self._grid_seconds = settings.visible_grid_seconds
         # So that the first step shows at once.
         self._shown_at = time.monotonic() - self._grid_seconds
 
-    def spend(self, chunk: int, state: bytes | None, step: int) -> None:
+    def pay(self, chunk: int, state: bytes | None, step: int) -> None:
         """Commit the payment of a chunk, and now and then the step counter with it; then tell the witness.
 
         The chunk is read only after this returns. A database restored to a moment before the payment is therefore
@@ -65,9 +59,9 @@ class FencedLedgerWriter:
             LedgerFrozen: the ledger is behind its witness.
         """
         show = step > 0 and time.monotonic() - self._shown_at >= self._grid_seconds
-        self.commit(_spend, self.claim, chunk, state, step, show=show)
+        self.database.transaction(_pay_and_show if show else ledger.pay, self.claim, chunk, state, step)
         # After the commit: a witness ahead of the ledger would freeze it for nothing.
-        self._insist(self._witness.keep, self._database, self.claim.job_id)
+        self.database.insist(self._witness.keep, self.database, self.claim.job_id)
         if show:
             self._shown_at = time.monotonic()
 
@@ -77,20 +71,7 @@ class FencedLedgerWriter:
         Raises:
             StaleAttempt: the job is no longer ours.
         """
-        self.commit(ledger.keep, self.claim, state, step)
-
-    def read(self, work: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Return ``work(session, ...)`` of one snapshot.
-
-        Raises:
-            DBAPIError: the database could not be reached for a whole lease.
-        """
-
-        def look() -> T:
-            with self._database.read() as session:
-                return work(session, *args, **kwargs)
-
-        return self._insist(look)
+        self.database.transaction(ledger.keep, self.claim, state, step)
 
     def ask(self, work: Callable[[Session, Claim, Trust], T]) -> T:
         """Return ``work(session, claim, trust)`` of one snapshot, and of what the witness knew before it.
@@ -100,44 +81,17 @@ class FencedLedgerWriter:
         """
 
         def look() -> T:
-            with self._database.read() as session:
+            with self.database.read() as session:
                 scope_id = session.get_one(Job, self.claim.job_id).scope_id
             # Asked before the snapshot: later entries are in the snapshot, so it can only be ahead of the witness.
             trust = ask_witness(self._witness, [scope_id], self._keys)
-            with self._database.read() as session:
+            with self.database.read() as session:
                 return work(session, self.claim, trust)
 
-        return self._insist(look)
-
-    def commit(self, work: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Return ``work(session, ...)`` once it is committed.
-
-        Raises:
-            LedgerBusy, DBAPIError: the database could not be reached for a whole lease.
-        """
-
-        def write() -> T:
-            return self._database.run(work, *args, **kwargs)
-
-        return self._insist(write)
-
-    def _insist(self, act: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Do what may be done twice, again and again while the database is away."""
-        deadline = time.monotonic() + self._lease_seconds
-        pause = _PAUSE_SECONDS
-        while True:
-            try:
-                return act(*args, **kwargs)
-            except (LedgerBusy, DBAPIError) as error:
-                # Any other database error is a fault of the statement, which repeating would not mend.
-                passing = isinstance(error, LedgerBusy | OperationalError | InterfaceError)
-                if not passing or time.monotonic() > deadline:
-                    raise
-            time.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+        return self.database.insist(look)
 
 
-def _spend(session: Session, claim: Claim, chunk: int, state: bytes | None, step: int, *, show: bool) -> None:
-    if show:
-        jobs.progress(session, claim, step)
-    ledger.spend(session, claim, chunk, state, step)
+def _pay_and_show(session: Session, claim: Claim, chunk: int, state: bytes | None, step: int) -> None:
+    # First: of a federated job it locks the row before that of the site.
+    jobs.progress(session, claim, step)
+    ledger.pay(session, claim, chunk, state, step)

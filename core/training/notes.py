@@ -70,9 +70,8 @@ class Notes:
                 noted.answer.value,
                 torch.tensor(noted.answer.scale, dtype=torch.float64),
             )
-            tensors |= {_name(number, part): value for part, value in zip(_PARTS, values, strict=True)}
-            if noted.other is not None:
-                tensors[_name(number, _OTHER)] = noted.other
+            named = [*zip(_PARTS, values, strict=True), *([] if noted.other is None else [(_OTHER, noted.other)])]
+            tensors |= {f"{_ANSWER}{number}/{part}": value for part, value in named}
         # safetensors refuses tensors that are views with gaps.
         return save({name: value.contiguous() for name, value in tensors.items()})
 
@@ -104,9 +103,9 @@ def unpack(kept: bytes | None) -> Notes:
 
 
 def _noted(tensors: Mapping[str, Tensor], number: int) -> Noted:
-    text, theta, value, scale = (tensors[_name(number, part)] for part in _PARTS)
+    text, theta, value, scale = (tensors[f"{_ANSWER}{number}/{part}"] for part in _PARTS)
     question = _QUESTION.validate_json(bytes(text.tolist()))
-    other = tensors.get(_name(number, _OTHER))
+    other = tensors.get(f"{_ANSWER}{number}/{_OTHER}")
     return Noted(question, theta, Answer(value=value, scale=float(scale)), other)
 
 
@@ -124,7 +123,3 @@ def _same(point: Tensor | None, noted: Tensor | None) -> bool:
     if (point.shape, point.dtype) != (noted.shape, noted.dtype):
         return False
     return torch.allclose(point, noted, rtol=_ROUNDING[point.dtype], atol=_ROUNDING[point.dtype])
-
-
-def _name(number: int, part: str) -> str:
-    return f"{_ANSWER}{number}/{part}"

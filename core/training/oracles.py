@@ -92,8 +92,6 @@ def open_oracle(
 ) -> RecordsOracle:
     """Return the oracle over the records that the method's questions are about, with noise of its own.
 
-    Its generator has a fresh key after each payment that the privacy filter makes.
-
     Args:
         planned: the job, nothing open.
         order: names the job, and by that the order of a stream.
@@ -105,7 +103,6 @@ def open_oracle(
     """
     paying = payments if through is None else through
     facts, generator = planned.facts, SystemGenerator()
-    payments.once_paid(generator.rekey)  # a captured state foretells nothing of what is paid next
     sampling = planned.spec.optimizer.sampling(facts)
     match sampling:
         case FullSampling():

@@ -15,7 +15,6 @@ from torch import Tensor
 from core.base.errors import PrivacyInvariantError, ensure
 from core.base.settings import ServiceSettings
 from core.models.kinds import NetworkModel
-from core.oracle.account import EVERYTHING, DrawAccount
 from core.oracle.samples import batch_of, sampled
 from core.planning.planner import PlannedJob
 from core.privacy.events import Event
@@ -129,13 +128,13 @@ class AnnouncingLedgerWriter:
         self._writer = writer
         self._group = group
 
-    def spend(self, chunk: int, state: bytes | None, step: int) -> None:
+    def pay(self, chunk: int, state: bytes | None, step: int) -> None:
         """Commit the payment of a chunk, then tell.
 
         Raises:
             StaleAttempt: the job is no longer ours; no follower was notified.
         """
-        self._writer.spend(chunk, state, step)
+        self._writer.pay(chunk, state, step)
         # After the commit: a follower must never sum on a payment that the ledger does not have.
         self._group.tell(Paid(chunks=chunk + 1).model_dump_json())
 
@@ -166,7 +165,7 @@ class Receipts:
         ensure(paid.chunks == self.chunks + 1, "chunks are paid in their order")
         self.chunks = paid.chunks
 
-    def spend(self, chunk: int, state: bytes | None, step: int) -> None:
+    def pay(self, chunk: int, state: bytes | None, step: int) -> None:
         """Agree that a chunk is paid.
 
         Raises:
@@ -215,8 +214,7 @@ class FollowerAccounts:
 
     def __init__(self, opened: Opened, receipts: Receipts) -> None:
         self._planned = opened.planned
-        payments = filter_on(opened.planned, receipts, opened.payers, opened.kept_chunks)
-        self._account = DrawAccount(payments)
+        self._payments = payments = filter_on(opened.planned, receipts, opened.payers, opened.kept_chunks)
         self._stream = stream_of(opened.planned, opened.job, payments) if isinstance(payments, StreamFilter) else None
 
     def charge(self, message: Sum) -> Tensor | None:
@@ -226,12 +224,12 @@ class FollowerAccounts:
             PrivacyInvariantError: it is not paid for, or not of the kind that the job asks.
         """
         if self._stream is None:
-            self._account.cover(EVERYTHING, _price(self._planned, message))
+            self._payments.pay(_price(self._planned, message))
             return None
         batch = batch_of(message.question)
         # The follower makes the order itself, so that no leader can have a batch read twice.
         ensure(message.listed == batch, "a stream is read by batches")
-        self._account.cover(self._stream.pass_of(batch), message.question.event(), self._stream.length(batch))
+        self._payments.pay(message.question.event(), self._stream.pass_of(batch), self._stream.length(batch))
         return torch.from_numpy(self._stream.read(batch))
 
 

@@ -15,17 +15,19 @@ rest to go on with: of those an attempt begins after what was kept, and pays and
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from operator import le
 
 from core.base.errors import ensure
+from core.oracle import EVERYTHING, Part
 from core.privacy.events import NOTHING, Event, compose
 from core.queries.sampling import StreamSampling
 from core.training.draws import DrawCount
-from core.training.ledger_filter import LedgerFilter, LedgerWriter
+from core.training.ledger_filter import LedgerFilter, LedgerWriter, Price
 from core.training.order import Payer
 
 
 class StreamFilter(LedgerFilter):
-    """Covers questions about batches by the chunks that they touch; see `LedgerFilter` for what it shares.
+    """Pays for questions about batches by the chunks that they touch; see `LedgerFilter` for what it shares.
 
     Args:
         writer: where chunks are paid.
@@ -70,39 +72,33 @@ class StreamFilter(LedgerFilter):
         self._chunk = sampling.chunk
         self.reach = min(units, self._chunks * self._chunk)
         over, within = divmod(paid_chunks, self._chunks)
-        self._behind = self.skipped = over * self.reach + min(within * self._chunk, self.reach)
+        self.skipped = over * self.reach + min(within * self._chunk, self.reach)
         # Of the pass under way this attempt draws again what is paid: its events stand side by side with earlier ones.
-        self._before = compose(Counter(schedule[: over * self._chunks : self._chunks]))
+        self._before = self._price(compose(Counter(schedule[: over * self._chunks : self._chunks])))
 
-    def cover(self, total: Event, position: int) -> None:
-        """Pay for all chunks that this attempt's next batch touches, before it is read.
+    def _needed(self, price: Price, length: int) -> int:
+        """Return up to which chunk this attempt's next batch reads.
 
         Raises:
-            StaleAttempt: the job is no longer ours.
-            Drained: this attempt was asked to stop; the chunk is not paid, and its answers are kept.
             PrivacyInvariantError: the total passes what the stream costs so far, or the stream has no such batch.
         """
-        ensure(self.log.next_recalled is None, "answers of an earlier attempt come before anything new")
-        end = self.skipped + position
         # Batches of a pass share a price because no unit is in two of them.
-        ensure(end > self._behind, "batches are read one after the other")
+        ensure(length > 0, "batches are read one after the other")
         # The last unit of the batch decides: a batch may end exactly where a chunk does.
-        over, last = divmod(end - 1, self.reach)
-        ensure(
-            self._within(self._price(total), min(over * self._chunks + 1, len(self._schedule))),
-            "a draw never exceeds its price",
-        )
-        needed = over * self._chunks + last // self._chunk + 1
-        self._pay_until(lambda chunks: chunks >= needed)
-        self._behind = end
+        over, last = divmod(self.skipped + self._position + length - 1, self.reach)
+        needed, priced = over * self._chunks + last // self._chunk + 1, over * self._chunks + 1
+        within = needed <= len(self._schedule) and all(map(le, price, self._worth_of(priced)))
+        ensure(within, "a draw never exceeds its price")
+        return needed
 
-    def affords(self, total: Event) -> bool:
-        """Say whether the stream's price covers `total`, and a unit is left."""
+    def affords(self, *events: Event, part: Part = EVERYTHING) -> bool:
+        """Say whether the stream's price covers these draws, and a unit is left."""
         # A replayed answer reads no unit, so it needs none to be left.
-        left = self.log.next_recalled is not None or self._paid < len(self._schedule) or self._behind % self.reach > 0
-        return left and super().affords(total)
+        replays, behind = self.log.next_recalled is not None, self.skipped + self._position
+        left = replays or self._paid < len(self._schedule) or behind % self.reach > 0
+        return left and super().affords(*events, part=part)
 
-    def may_stop(self, total: Event) -> bool:
+    def may_stop(self, event: Event, part: Part = EVERYTHING) -> bool:
         """Say yes: the next attempt skips the rest of a paid chunk at no cost."""
-        del total
+        del event, part
         return True

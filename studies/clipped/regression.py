@@ -6,8 +6,8 @@ import numpy as np
 import torch
 
 from core.mechanisms.generator import SimulationGenerator
-from core.methods.clipped.clipped_sgd.spec import ClippedSgd
-from core.methods.clipped.one_pass.spec import CertifiedClippedSgd
+from core.methods.clipped.clipped_sgd.spec import ClippedSgd, ClippedSgdPlan
+from core.methods.clipped.one_pass.spec import CertifiedClippedSgdPlan
 from core.methods.clipped.rules import TailMean
 from core.methods.fits import iterate
 from core.oracle.simulation import Simulation
@@ -35,13 +35,13 @@ SKEWED = SkewedPareto(tail=1.6, scale=0.2)
 SYMMETRIC = IsotropicPareto(tail=1.6, scale=0.2)
 
 
-def practical(epsilon: float, clip: float, steps: int, table: RegressionTable) -> ClippedSgd:
+def practical(epsilon: float, clip: float, steps: int, table: RegressionTable) -> ClippedSgdPlan:
     """Return filled settings for a table, with the least noise at (epsilon, 1e-5)."""
     settings = ClippedSgd(steps=steps, batch=BATCH, clip=clip, step_size=0.5, average=TailMean(steps=steps), radius=FAR)
     return settings.calibrated(facts_of(table), lambda event: smallest_epsilon(event, DELTA) <= epsilon)
 
 
-def table_excess(settings: ClippedSgd, clip: float, table: RegressionTable, seed: int) -> float:
+def table_excess(settings: ClippedSgdPlan, clip: float, table: RegressionTable, seed: int) -> float:
     """Return the 95 % quantile of the excess risk of the average, over runs on one table."""
     chosen = settings.model_copy(update={"clip": clip})
     facts = facts_of(table)
@@ -159,7 +159,7 @@ def stream_excess(units: int, replicates: int, seed: int, *, composed: bool) -> 
     problem = RegressionStream(SYMMETRIC, replicates, units, TRUTH)
     facts = facts_of(problem, UNCLIPPED).model_copy(update={"adjacency": Adjacency.REPLACE_ONE})
     mu = gdp_mu(1.0, DELTA)
-    settings = CertifiedClippedSgd(
+    settings = CertifiedClippedSgdPlan(
         mu=mu / sqrt(steps) if composed else mu,
         batch=batch,
         steps=steps,

@@ -14,6 +14,7 @@ from core.methods.fits import iterate
 from core.methods.kl.adaptive_gd.spec import AdaptiveGradientDescent
 from core.methods.kl.rates import KlSettings
 from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent
+from core.oracle import EVERYTHING, Part
 from core.oracle.filters import UnlimitedFilter
 from core.oracle.simulation import Simulation
 from core.privacy.conversions import mu_of_rho
@@ -84,14 +85,16 @@ class Purse(UnlimitedFilter):
         super().__init__()
         self.rho, self.spent = rho, 0.0
 
-    def affords(self, total: Event) -> bool:
-        """Say whether everything drawn so far is within rho."""
-        return rho_of(total) <= self.rho
+    def affords(self, *events: Event, part: Part = EVERYTHING) -> bool:
+        """Say whether everything drawn so far is within rho, with these."""
+        return rho_of(self.total(*events, part=part)) <= self.rho
 
-    def cover(self, total: Event, position: int) -> None:  # noqa: ARG002 - totals are enough here
-        """Note what was drawn."""
-        self.spent = rho_of(total)
+    def pay(self, event: Event, part: Part = EVERYTHING, length: int = 1) -> bool:
+        """Note a draw."""
+        super().pay(event, part, length)
+        self.spent = rho_of(self.total())
         assert self.spent <= self.rho, "what cannot be afforded is not drawn"
+        return False
 
 
 def rho_of(event: Event) -> float:

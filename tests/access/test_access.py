@@ -63,7 +63,7 @@ class TestKeys:
             key, secret = principals.create_key(session, place.principal_id, "laptop")
         seen = []
         for _ in range(2):
-            database.run(principals.touch, [key.id])
+            database.transaction(principals.touch, [key.id])
             with database.read() as session:
                 seen.append(session.get_one(ApiKey, key.id).last_used_at)
                 found = principals.find(session, secret)
@@ -72,7 +72,7 @@ class TestKeys:
         assert seen[0] == seen[1]
         with database.write() as session:
             session.execute(text("UPDATE api_keys SET last_used_at = last_used_at - 61"))
-        database.run(principals.touch, [key.id])
+        database.transaction(principals.touch, [key.id])
         with database.read() as session:
             assert session.get_one(ApiKey, key.id).last_used_at >= seen[0]
 
@@ -91,7 +91,7 @@ class TestKeys:
         assert found == [False, False, False, True]
         for work in (principals.revoke, principals.rotate):
             with pytest.raises(NotFound):
-                database.run(work, revoked.id)
+                database.transaction(work, revoked.id)
 
 
 class TestIdempotency:

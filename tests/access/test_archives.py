@@ -22,7 +22,7 @@ YEAR = 366 * 86400.0
 
 def write(database: Database, count: int, at: float) -> None:
     lines = [Line(None, "GET /v1/me", f"line {number}", 200, None, f"req_{number}") for number in range(count)]
-    database.run(audit.append, lines, at)
+    database.transaction(audit.append, lines, at)
 
 
 def left(database: Database) -> int:
@@ -161,7 +161,7 @@ def test_nothing_else_goes(database: Database, tmp_path: Path, table: type[Audit
 
     for work in (remove, change):
         with pytest.raises(DBAPIError):
-            database.run(work)
+            database.transaction(work)
     assert left(database) == 6
 
 
@@ -186,7 +186,7 @@ def test_a_commit_whose_answer_is_lost_keeps_the_file(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(database, 5, time.time() - 2 * YEAR)
-    run = database.run
+    run = database.transaction
 
     def lose(work: Callable[[Session], object]) -> None:
         run(work)

@@ -42,7 +42,7 @@ def long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Long]:
     database = Database(settings.url)
     database.migrate()
     assert guard(database, Witness(settings.witness_path)) == []
-    key = database.run(first_admin, None)
+    key = database.transaction(first_admin, None)
     assert key is not None
     place = make_place(database)
     lengthen(database, place, 600)

@@ -284,7 +284,7 @@ class TestLate:
         def age(session: Any) -> None:
             session.get_one(Dataset, late["id"]).created_at -= cases.KEPT_SECONDS
 
-        context.database.run(age)
+        context.database.transaction(age)
         assert cases.erase_late(context) == [late["id"]]
         dataset_cases.finish_erasures(context)
         assert len(service.files()) == len(files) - 1

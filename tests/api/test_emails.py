@@ -82,7 +82,7 @@ def confirmed(client: httpx.Client, box: Mailbox, address: str, **body: Any) -> 
 
 def rewind(service: Service, **values: Any) -> None:
     database = service.database()
-    database.run(lambda session: session.execute(update(MailAddress).values(**values)))
+    database.transaction(lambda session: session.execute(update(MailAddress).values(**values)))
     database.dispose()
 
 

@@ -191,7 +191,7 @@ def test_too_many_that_wait_are_refused(service: Service) -> None:
 def test_a_restored_backup_revives_none(service: Service, admin: httpx.Client) -> None:
     one = made(admin)
     database = service.database()
-    database.run(rows.forget)
+    database.transaction(rows.forget)
     database.dispose()
     assert state(admin, one["id"]) == "withdrawn"
 

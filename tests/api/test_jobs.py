@@ -363,20 +363,20 @@ class Worker:
         # Take jobs until it is ours; the others of this service are put back by nobody and stay running. A claim that
         # ends a job whose owner has lost its access takes none.
         for _ in range(1000):
-            claim = self.database.run(rows.claim, "test", 600.0)
+            claim = self.database.transaction(rows.claim, "test", 600.0)
             if claim is not None and claim.job_id == self.job_id:
                 self.claim = claim
                 return
         raise AssertionError("the job is queued")
 
     def step(self, number: int) -> None:
-        self.database.run(rows.progress, self.claim, number)
+        self.database.transaction(rows.progress, self.claim, number)
 
     def fail(self) -> None:
-        self.database.run(rows.fail, self.claim, "limit-exceeded", charge="all")
+        self.database.transaction(rows.fail, self.claim, "limit-exceeded", charge="all")
 
     def stop(self) -> None:
-        self.database.run(rows.acknowledge_cancel, self.claim)
+        self.database.transaction(rows.acknowledge_cancel, self.claim)
 
 
 @pytest.fixture

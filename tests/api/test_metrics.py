@@ -39,7 +39,7 @@ def service(tmp_path: Path) -> Iterator[Service]:
 
 
 def claim(database: Database) -> jobs.Claim:
-    claim = database.run(jobs.claim, "machine:1", 60.0)
+    claim = database.transaction(jobs.claim, "machine:1", 60.0)
     assert claim is not None
     return claim
 
@@ -54,11 +54,11 @@ def test_what_the_database_says(service: Service) -> None:
     assert submit(client, job(dataset, mu="9")).status_code == 403
     database = service.database()
     ended = claim(database)
-    database.run(jobs.fail, ended, "trainer-failed", charge="all")
+    database.transaction(jobs.fail, ended, "trainer-failed", charge="all")
     with database.write() as session:
         mine = update(Job).where(Job.id == ended.job_id)  # two points of the time grid ago, after twenty seconds
         session.execute(mine.values(started_at=Job.finished_at - 22.0, finished_at=Job.finished_at - 2.0))
-    database.run(sweep, 60.0, 3, 1e9)
+    database.transaction(sweep, 60.0, 3, 1e9)
     with database.write() as session:
         workers.see(session, name="machine:1", queues="cpu", slots=4, gpus=0, version="1")
     time.sleep(2)  # an entry tells its second, and shows at the point of the time grid after that
@@ -124,7 +124,7 @@ def test_an_end_shows_on_the_time_grid_only(database: Database) -> None:
     with database.write() as session:
         submit_row(session, place)
     ended = claim(database)
-    database.run(jobs.fail, ended, "trainer-failed", charge="all")
+    database.transaction(jobs.fail, ended, "trainer-failed", charge="all")
     with database.write() as session:
         session.execute(update(Job).values(started_at=Job.finished_at - 20.25))
     with database.read() as session:
@@ -192,4 +192,4 @@ def submit_and_pay(database: Database, place: Place) -> None:
     """Queue a job, claim it, and pay for its first chunk: two entries."""
     with database.write() as session:
         submit_row(session, place)
-    database.run(ledger.spend, claim(database), 0, None, 0)
+    database.transaction(ledger.pay, claim(database), 0, None, 0)

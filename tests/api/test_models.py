@@ -57,11 +57,11 @@ def finish(service: Service, job_id: str, approval: str = "not-needed") -> str:
         weights=Mallows(bound=2.0),
     )
     while True:
-        claim = database.run(rows.claim, "test", 600.0)
+        claim = database.transaction(rows.claim, "test", 600.0)
         assert claim is not None, "the job is queued"
         if claim.job_id == job_id:
             break
-    model = database.run(rows.finish, claim, released.model_dump(mode="json"), approval)
+    model = database.transaction(rows.finish, claim, released.model_dump(mode="json"), approval)
     database.dispose()
     time.sleep(1.1)
     return model.id

@@ -51,7 +51,7 @@ def test_a_job_that_an_earlier_release_stored_is_shown_by_present_names(tmp_path
             row.spec = {**row.spec, "privacy": {"percent": "7.5"}}
 
         database = service.database()
-        database.run(age)
+        database.transaction(age)
         database.dispose()
         assert admin.get(f"/v1/jobs/{made['id']}").json()["privacy"] == {"budget_share": "0.075"}
         again = admin.post(f"/v1/jobs/{made['id']}/clone", headers={"Idempotency-Key": "again"})

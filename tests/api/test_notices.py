@@ -91,7 +91,7 @@ test.__test__ = False  # type: ignore[attr-defined]
 
 def change(service: Service, statement: Any) -> None:
     database = service.database()
-    database.run(lambda session: session.execute(statement))
+    database.transaction(lambda session: session.execute(statement))
     database.dispose()
 
 
@@ -411,10 +411,10 @@ class TestEvents:
             make(ann, other.url, kinds=["approval.waiting", "job.ended"])
             one = submit(ann, job(dataset)).json()["id"]
             database = service.database()
-            claim = database.run(jobs.claim, "test", 600.0)
+            claim = database.transaction(jobs.claim, "test", 600.0)
             assert claim is not None
             assert claim.job_id == one
-            model = database.run(jobs.finish, claim, {}, "pending").id
+            model = database.transaction(jobs.finish, claim, {}, "pending").id
             database.dispose()
             (came,) = listener.wait(1)
             assert json.loads(came.body)["data"] == {"model": model, "job": one}
@@ -474,12 +474,12 @@ class TestEvents:
             make(service.client(), listener.url, kinds=["worker.gone"])
             make(owner, other.url, kinds=["worker.gone"])
             database = service.database()
-            database.run(worker_rows.see, name=hostile, queues="cpu", slots=1, gpus=0, version="1")
+            database.transaction(worker_rows.see, name=hostile, queues="cpu", slots=1, gpus=0, version="1")
             time.sleep(1)
             assert listener.requests == []
-            database.run(lambda session: session.execute(update(Worker).values(seen_at=Worker.seen_at - 1e6)))
+            database.transaction(lambda session: session.execute(update(Worker).values(seen_at=Worker.seen_at - 1e6)))
             (came,) = listener.wait(1)
-            database.run(worker_rows.leave, hostile)
+            database.transaction(worker_rows.leave, hostile)
             database.dispose()
             assert json.loads(came.body)["data"] == {"worker": hostile}
             assert "x-header" not in came.headers
@@ -490,7 +490,7 @@ class TestEvents:
             make(service.someone("owner")[0], first.url)
             make(service.someone("analyst")[0], second.url)
             database = service.database()
-            database.run(freeze_ledger, "the witness is ahead")
+            database.transaction(freeze_ledger, "the witness is ahead")
             (came,) = first.wait(1)
             database.dispose()
             assert json.loads(came.body) | {"timestamp": ""} == {"type": "ledger.frozen", "timestamp": "", "data": {}}
@@ -536,7 +536,7 @@ def test_a_claim_that_has_run_out_says_nothing(service: Service) -> None:
     found = tried(client, hook)
     stale = parcels.Post(found["id"], found["attempts"] - 1, there.url, b"", ())
     database = service.database()
-    database.run(parcels._note, stale, parcels.SendingEnd(204))
+    database.transaction(parcels._note, stale, parcels.SendingEnd(204))
     with database.read() as session:
         row = session.execute(select(Delivery).where(Delivery.id == found["id"])).scalar_one()
         assert row.state == "waiting"

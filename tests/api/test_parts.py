@@ -523,7 +523,7 @@ class TestAtRest:
         send_all(owner, young, content)
         database = service.database()
         day = PartedUpload.seen_at - rows.KEPT_SECONDS - 1
-        database.run(
+        database.transaction(
             lambda session: session.execute(
                 update(PartedUpload).where(PartedUpload.id == late.rsplit("/", 1)[1]).values(seen_at=day)
             )

@@ -49,7 +49,7 @@ def finish(connection: socket.socket, part: bytes) -> int | None:
 def change(service: Service, place: str, **values: Any) -> None:
     database = service.database()
     one = update(PartedUpload).where(PartedUpload.id == place.rsplit("/", 1)[1]).values(**values)
-    database.run(lambda session: session.execute(one))
+    database.transaction(lambda session: session.execute(one))
     database.dispose()
 
 

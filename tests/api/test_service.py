@@ -37,7 +37,7 @@ def test_a_job_from_queue_to_failure(service: Service, admin: httpx.Client) -> N
     dataset = upload(owner)
     named = job(dataset["id"], resources={"device": "cpu", "priority": 5}, labels={"name": "first look"})
     database = service.database()
-    while database.run(jobs.claim, "elsewhere:1", 600.0) is not None:
+    while database.transaction(jobs.claim, "elsewhere:1", 600.0) is not None:
         pass  # jobs of other tests wait too, and the view has twenty
     answer = submit(owner, named)
     assert answer.status_code == 202, answer.text
@@ -50,7 +50,7 @@ def test_a_job_from_queue_to_failure(service: Service, admin: httpx.Client) -> N
         workers.see(session, name="cellar:1", queues="cpu", slots=2, gpus=0, version="1")
     claim = None
     while claim is None or claim.job_id != job_id:  # other tests' jobs may wait too
-        claim = database.run(jobs.claim, "cellar:1", 600.0)
+        claim = database.transaction(jobs.claim, "cellar:1", 600.0)
         assert claim is not None
     found = view(admin)
     lease = next(one for one in found["leases"] if one["job"] == job_id)

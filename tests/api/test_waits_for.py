@@ -18,7 +18,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 def see(place: Service, name: str, queues: str, gpus: int = 0, site: str = "") -> None:
     database = place.database()
     try:
-        database.run(workers.see, name=name, queues=queues, slots=1, gpus=gpus, version="1", site=site)
+        database.transaction(workers.see, name=name, queues=queues, slots=1, gpus=gpus, version="1", site=site)
     finally:
         database.dispose()
 
@@ -26,7 +26,7 @@ def see(place: Service, name: str, queues: str, gpus: int = 0, site: str = "") -
 def leave(place: Service, name: str) -> None:
     database = place.database()
     try:
-        database.run(workers.leave, name)
+        database.transaction(workers.leave, name)
     finally:
         database.dispose()
 

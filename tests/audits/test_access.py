@@ -375,7 +375,7 @@ class TestTakenAway:
         with store(service) as database:
             drain(database)
             one = submit(ann, job(dataset["id"])).json()["id"]
-            claim = database.run(jobs.claim, "w", 600.0)
+            claim = database.transaction(jobs.claim, "w", 600.0)
             assert claim is not None
             assert claim.job_id == one
             headers = {"Accept": "text/event-stream"}
@@ -385,10 +385,10 @@ class TestTakenAway:
                 assert owner.delete(f"/v1/datasets/{dataset['id']}").status_code == 202
                 assert submit(ann, job(dataset["id"])).status_code in {404, 409}
                 with pytest.raises(StaleAttempt):
-                    database.run(ledger.spend, claim, 0, None, 0)
+                    database.transaction(ledger.pay, claim, 0, None, 0)
                 with pytest.raises(StaleAttempt):
-                    database.run(jobs.finish, claim, {}, "not-needed")
-                database.run(jobs.acknowledge_cancel, claim)
+                    database.transaction(jobs.finish, claim, {}, "not-needed")
+                database.transaction(jobs.acknowledge_cancel, claim)
                 assert [line for line in lines if line.startswith("event")][-1] == "event: cancelled"
         assert reserved(owner, dataset["id"]) == 0
 
@@ -400,13 +400,13 @@ class TestTakenAway:
         with store(service) as database:
             drain(database)
             made = [submit(ann, job(dataset["id"])).json()["id"] for _ in range(2)]
-            first, second = (database.run(jobs.claim, "w", 600.0) for _ in made)
+            first, second = (database.transaction(jobs.claim, "w", 600.0) for _ in made)
             assert first is not None
             assert second is not None
             assert {first.job_id, second.job_id} == set(made)
-            early = database.run(jobs.finish, first, {}, "not-needed").approval
+            early = database.transaction(jobs.finish, first, {}, "not-needed").approval
             owner.delete(place(dataset, who))
-            late = database.run(jobs.finish, second, {}, "not-needed").approval
+            late = database.transaction(jobs.finish, second, {}, "not-needed").approval
         assert (early, late) == ("not-needed", "pending")
         seen = {one: ann.get(f"/v1/jobs/{one}").json() for one in made}
         assert seen[first.job_id]["result"] is not None
@@ -421,7 +421,7 @@ def drain(database: Database) -> set[str]:
     """Claim until nothing waits; return which jobs began."""
     found, empty = set(), 0
     while empty < 3:
-        claim = database.run(jobs.claim, "w", 600.0)
+        claim = database.transaction(jobs.claim, "w", 600.0)
         empty = empty + 1 if claim is None else 0
         if claim is not None:
             found.add(claim.job_id)

@@ -103,7 +103,7 @@ def claim_all(scene: Scene) -> None:
     """Claim until nothing is left, as a worker does."""
     empty = 0
     while empty < 3:
-        claim = persistently(lambda: scene.database.run(jobs.claim, "w", 600.0))
+        claim = persistently(lambda: scene.database.transaction(jobs.claim, "w", 600.0))
         empty = 0 if claim is not None else empty + 1
 
 

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
-from core.oracle import Oracle, Status, noise, simulation
+from core.oracle import EVERYTHING, Oracle, Part, Status, noise, simulation
 from core.oracle.filters import CountingFilter
 from core.oracle.full import FullOracle
 from core.oracle.simulation import Simulation
-from core.privacy.events import Zcdp
+from core.privacy.events import Event, Zcdp
 from core.privacy.facts import Adjacency, Facts
 from core.queries.gradients import (
     Curvature,
@@ -260,9 +260,9 @@ class TestFilter:
         order: list[str] = []
 
         class Cashier(CountingFilter):
-            def cover(self, total: object, position: int) -> None:
+            def pay(self, event: Event, part: Part = EVERYTHING, length: int = 1) -> bool:
                 order.append("charged")
-                super().cover(total, position)  # type: ignore[arg-type]  # as it comes
+                return super().pay(event, part, length)
 
         records = problem(30, 3)
         genuine = {name: getattr(noise, name) for name in ("noise_vector", "noise_symmetric", "choose")}

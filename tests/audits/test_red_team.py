@@ -169,12 +169,12 @@ def finished_job(database: Database, place: Place) -> str:
         rest = {"model": {}, "optimizer": {"kind": "noisy_newton"}, "privacy": {}, "inference": {}}
         made.spec = {**made.spec, **rest}
         job_id = made.id
-    claim = database.run(jobs.claim, "w", 60.0)
+    claim = database.transaction(jobs.claim, "w", 60.0)
     assert claim is not None
     for chunk in range(4):
-        database.run(jobs.progress, claim, chunk + 1)
-        database.run(ledger.spend, claim, chunk, None, chunk)
-    database.run(jobs.finish, claim, {}, "not-needed")
+        database.transaction(jobs.progress, claim, chunk + 1)
+        database.transaction(ledger.pay, claim, chunk, None, chunk)
+    database.transaction(jobs.finish, claim, {}, "not-needed")
     return job_id
 
 
@@ -223,7 +223,7 @@ def test_a_job_reads_as_many_rows_as_its_own_dataset_has(database: Database, pla
         dataset.rows, dataset.wrapped_key = 500, "v1.a.b"
         dataset.location, dataset.location_digest = "x.arrow", "sha256:x"
         submit_row(session, place, (STEP,))
-    claim = database.run(jobs.claim, "w", 60.0)
+    claim = database.transaction(jobs.claim, "w", 60.0)
     assert claim is not None
     with database.read() as session:
         assert stored_order(session, claim, {}).units == 500
@@ -259,9 +259,9 @@ def secrets(service: Service) -> dict[str, str]:
     dataset = upload(owner)
     job_id = submit(owner, job(dataset["id"])).json()["id"]
     database = service.database()
-    claim = database.run(jobs.claim, "test", 600.0)
+    claim = database.transaction(jobs.claim, "test", 600.0)
     assert claim is not None
-    model = database.run(jobs.finish, claim, {}, "not-needed").id
+    model = database.transaction(jobs.finish, claim, {}, "not-needed").id
     with database.read() as session:
         assert session.get_one(Job, job_id).state == "succeeded"
     database.dispose()
@@ -349,11 +349,11 @@ def test_access_and_caps_count_when_the_job_is_made_not_when_it_was_quoted(
     _, made = service.someone("analyst")
     caller = Caller(made["principal"], "someone", "analyst", made["id"])
     spec = JobSpec.model_validate(job(secrets["dataset_id"]))
-    cap = database.run(give, secrets["dataset_id"], caller.id)
+    cap = database.transaction(give, secrets["dataset_id"], caller.id)
     with database.read() as session:
         quoted = quote(session, context, caller, spec)
     terms = plan_orders(Decimal("0.5"), Decimal("1e-6"))
-    assert database.run(ledger.set_grant, secrets["scope_id"], caller.id, terms, {"epsilon": "0.5"}).id == cap
+    assert database.transaction(ledger.set_grant, secrets["scope_id"], caller.id, terms, {"epsilon": "0.5"}).id == cap
     (answer,) = entry.take(context, [Submission(caller, quoted, RequestKey(caller.id, "POST /v1/jobs", "a"), "x")])
     assert isinstance(answer, StoredAnswer)
     with database.read() as session:

@@ -37,10 +37,10 @@ def test_a_failed_job_is_shown_to_who_asked_and_to_the_owner(service: Service) -
     made = submit(analyst, job(dataset, labels={"name": "too far"})).json()["id"]
     assert "too far: queued" in service.window(asks["key"]).get("/").text
     database = service.database()
-    while (claim := database.run(rows.claim, "test", 600.0)) is not None and claim.job_id != made:
+    while (claim := database.transaction(rows.claim, "test", 600.0)) is not None and claim.job_id != made:
         pass
     assert claim is not None, "the job was queued"
-    database.run(rows.fail, claim, "trainer-failed", charge="spent")
+    database.transaction(rows.fail, claim, "trainer-failed", charge="spent")
     time.sleep(1.1)  # the ends of jobs are seen on a grid of a second
     database.dispose()
     assert "too far failed" in service.window(asks["key"]).get("/").text

@@ -43,7 +43,7 @@ def test_people_sign_in_by_keyboard_and_out(service: Service, chromium: Browser)
 
 def test_a_link_of_the_terminal_signs_in_once(service: Service, chromium: Browser) -> None:
     database = service.database()
-    link = database.run(console_link)
+    link = database.transaction(console_link)
     database.dispose()
     with look(chromium, service.url) as seen:
         seen.go(f"/sign-in#link={link}")

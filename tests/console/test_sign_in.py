@@ -42,7 +42,7 @@ def is_in(window: httpx.Client) -> bool:
 def change(service: Service, statement: Any) -> None:
     database = service.database()
     try:
-        database.run(lambda session: session.execute(statement))
+        database.transaction(lambda session: session.execute(statement))
     finally:
         database.dispose()
 
@@ -76,7 +76,7 @@ def test_nothing_of_a_token_is_stored(service: Service, window: httpx.Client) ->
     sign_in(window, made["key"])
     token = window.cookies["farthing_session"]
     database = service.database()
-    link = database.run(console_link)
+    link = database.transaction(console_link)
     database.dispose()
     assert link is not None
     files = b"".join(path.read_bytes() for path in service.home.glob("farthing.sqlite*"))
@@ -191,7 +191,7 @@ def test_own_addresses_stay() -> None:
 def test_a_link_begins_one_session(service: Service) -> None:
     """Of ten requests with one link at once, one gets in."""
     database = service.database()
-    link = database.run(console_link)
+    link = database.transaction(console_link)
     statuses = []
 
     def use() -> None:
@@ -204,8 +204,8 @@ def test_a_link_begins_one_session(service: Service) -> None:
     for thread in threads:
         thread.join()
     assert sorted(statuses) == [303] + 9 * [401]
-    late = database.run(console_link)
-    database.run(lambda session: session.execute(update(SignInLink).values(expires_at=1.0)))
+    late = database.transaction(console_link)
+    database.transaction(lambda session: session.execute(update(SignInLink).values(expires_at=1.0)))
     database.dispose()
     with httpx.Client(base_url=service.url) as window:
         assert window.post("/sign-in/link", data={"link": late}).status_code == 401
@@ -214,7 +214,7 @@ def test_a_link_begins_one_session(service: Service) -> None:
 def test_old_links_make_room(service: Service) -> None:
     database = service.database()
     for _ in range(sessions.MOST_LINKS + 5):
-        database.run(console_link)
+        database.transaction(console_link)
     with database.read() as session:
         assert len(session.execute(select(SignInLink)).scalars().all()) == sessions.MOST_LINKS
     database.dispose()
@@ -244,7 +244,7 @@ def test_attempts_count_against_the_rate(tmp_path: Path) -> None:
 def test_a_restored_backup_begins_no_session_again(service: Service, tmp_path: Path) -> None:
     database = service.database()
     _, made = service.someone("analyst")
-    database.run(sessions.begin, made["id"])
+    database.transaction(sessions.begin, made["id"])
     copy = tmp_path / "copy.sqlite"
     database.backup(copy)
     database.dispose()

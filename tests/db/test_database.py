@@ -8,10 +8,11 @@ from sqlalchemy import select, text
 from sqlalchemy.exc import DBAPIError
 
 from core.base.errors import LedgerBusy, NotReady
-from core.db import clock
+from core.db import clock, connections
 from core.db import database as module
 from core.db.base import Base
-from core.db.database import Database, journal, refuse_network_file_system
+from core.db.connections import journal, refuse_network_file_system
+from core.db.database import Database
 from core.db.revisions import REVISION_TABLE
 from core.db.tables import Principal
 from core.jobs import sweep
@@ -67,10 +68,10 @@ def test_retries_where_locks_crossed_and_gives_up(database: Database) -> None:
             session.execute(text("DO $$ BEGIN RAISE EXCEPTION 'crossed' USING ERRCODE = '40P01'; END $$"))
         return "done"
 
-    assert database.run(crossed, module.RETRIES) == "done"
+    assert database.transaction(crossed, module.RETRIES) == "done"
     calls.clear()
     with pytest.raises(LedgerBusy):
-        database.run(crossed, 99)
+        database.transaction(crossed, 99)
     assert len(calls) == module.RETRIES + 1
 
 
@@ -95,12 +96,12 @@ def test_a_process_that_stands_still_keeps_no_lock(
     freed: bool,
 ) -> None:
     """A supervisor was stopped amid its sweep; a server with endless patience keeps all others from theirs."""
-    monkeypatch.setattr(module, "STALL_SECONDS", patience_seconds)
+    monkeypatch.setattr(connections, "STALL_SECONDS", patience_seconds)
     still, other = Database(database.url), Database(database.url)
     with pytest.raises(LedgerBusy) if freed else nullcontext(), still.write() as session:
         sweep.sweep(session, 60.0, 3, 1e9)
         with nullcontext() if freed else pytest.raises(LedgerBusy):
-            other.run(sweep.sweep, 60.0, 3, 1e9)
+            other.transaction(sweep.sweep, 60.0, 3, 1e9)
         session.execute(select(Principal))  # it wakes
     still.dispose()
     other.dispose()
@@ -126,7 +127,7 @@ def test_sqlite_syncs_every_commit(tmp_path: Path) -> None:
 
 
 def test_an_affected_sqlite_uses_the_rollback_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_FIRST_SAFE_LOG", (99, 0, 0))
+    monkeypatch.setattr(connections, "_FIRST_SAFE_LOG", (99, 0, 0))
     made = Database(f"sqlite+pysqlite:///{tmp_path / 'a.sqlite'}")
     made.migrate()
     with made.write() as session:

@@ -67,7 +67,7 @@ def waiting(database: Database, quorum: int | None) -> Waiting:
         taken = federations.claimed(session, claim)
         assert taken is not None
         for client in taken.clients:
-            ledger.spend(session, client.claim, 0, None, 1)
+            ledger.pay(session, client.claim, 0, None, 1)
         assert lose_lease(session, job_id, LEASE) == [job_id]
         long_ago = clock.read(session) - 1.5 * PATIENCE
         session.execute(update(Attempt).where(Attempt.job_id == job_id).values(ended_at=long_ago))

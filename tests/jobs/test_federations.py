@@ -67,33 +67,33 @@ class Play:
                 job = session.get_one(Job, claim.job_id)
                 due = ledger._due(session, job)
                 if due < CHUNKS and job.state == "running":
-                    ledger.spend(session, claim, due, b"kept", due)
+                    ledger.pay(session, claim, due, b"kept", due)
 
         self._with(place, act)
 
     def fail(self, place: int) -> None:
-        self._with(place, lambda claim: self.database.run(jobs.fail, claim, "trainer-failed", charge="all"))
+        self._with(place, lambda claim: self.database.transaction(jobs.fail, claim, "trainer-failed", charge="all"))
 
     def finish(self, place: int) -> None:
-        self._with(place, lambda claim: self.database.run(federations.finish, claim, {"kind": "any"}))
+        self._with(place, lambda claim: self.database.transaction(federations.finish, claim, {"kind": "any"}))
 
     def cancel_client(self, place: int) -> None:
         client = self.rows()[1][place]
-        self.database.run(jobs.cancel, client.id)
+        self.database.transaction(jobs.cancel, client.id)
 
     def cancel(self, place: int) -> None:
         del place
-        self.database.run(jobs.cancel, self.job_id)
+        self.database.transaction(jobs.cancel, self.job_id)
 
     def put_back(self, place: int) -> None:
         del place
         if self.claim is None:
             return
         try:
-            self.database.run(jobs.release_claim, self.claim.claim)
+            self.database.transaction(jobs.release_claim, self.claim.claim)
         except StaleAttempt:
             try:
-                self.database.run(jobs.acknowledge_cancel, self.claim.claim)
+                self.database.transaction(jobs.acknowledge_cancel, self.claim.claim)
             except StaleAttempt:
                 return
 
@@ -203,5 +203,5 @@ def test_the_most_urgent_of_federated_jobs_comes_first(database: Database) -> No
         places = [Place(principal, client.scope_id, client.dataset_id) for client in clients]
         urgent = queue_federated(session, places, 2)
         session.execute(update(Job).where(Job.id == urgent).values(priority=7))
-    claims = [database.run(jobs.claim, "w", LEASE) for _ in range(3)]
+    claims = [database.transaction(jobs.claim, "w", LEASE) for _ in range(3)]
     assert [None if claim is None else claim.job_id for claim in claims] == [urgent, play.job_id, None]

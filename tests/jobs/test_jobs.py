@@ -35,19 +35,19 @@ def bring(database: Database, place: Place, state: str) -> Claim:
         job_id = submit(session, place).id
     if state in ("queued", "expired"):
         if state == "expired":
-            database.run(sweep, LEASE, 3, 0.0)
+            database.transaction(sweep, LEASE, 3, 0.0)
         return Claim(job_id, 0, "", 0)
-    claim = database.run(jobs.claim, "w", LEASE)
+    claim = database.transaction(jobs.claim, "w", LEASE)
     assert claim is not None
     match state:
         case "succeeded":
-            database.run(jobs.finish, claim, RELEASE, "not-needed")
+            database.transaction(jobs.finish, claim, RELEASE, "not-needed")
         case "failed":
-            database.run(jobs.fail, claim, "trainer-failed", charge="all")
+            database.transaction(jobs.fail, claim, "trainer-failed", charge="all")
         case "cancelling" | "cancelled":
-            database.run(jobs.cancel, job_id)
+            database.transaction(jobs.cancel, job_id)
             if state == "cancelled":
-                database.run(jobs.acknowledge_cancel, claim)
+                database.transaction(jobs.acknowledge_cancel, claim)
     return claim
 
 
@@ -73,7 +73,7 @@ TRANSITIONS: dict[str, Callable[[Session, Claim], object]] = {
     "beat": lambda session, claim: jobs.beat(session, claim, LEASE),
     "mark_opened": jobs.mark_opened,
     "progress": lambda session, claim: jobs.progress(session, claim, 1),
-    "spend": lambda session, claim: ledger.spend(session, claim, 0, None, 1),
+    "spend": lambda session, claim: ledger.pay(session, claim, 0, None, 1),
     "keep": lambda session, claim: ledger.keep(session, claim, b"state", 1),
     "finish": lambda session, claim: jobs.finish(session, claim, RELEASE, "not-needed"),
     "fail": lambda session, claim: jobs.fail(session, claim, "trainer-failed", charge="all"),
@@ -102,14 +102,14 @@ def test_transitions_and_missing_transitions(database: Database, place: Place, s
     assert before.state == state
     reached = REACHES.get((state, transition))
     if reached is not None:
-        database.run(TRANSITIONS[transition], claim)
+        database.transaction(TRANSITIONS[transition], claim)
         assert read_job(database, claim.job_id).state == reached
         return
     if transition == "beat":
-        assert not database.run(jobs.beat, claim, LEASE).alive
+        assert not database.transaction(jobs.beat, claim, LEASE).alive
     else:
         with pytest.raises(StaleAttempt):
-            database.run(TRANSITIONS[transition], claim)
+            database.transaction(TRANSITIONS[transition], claim)
     after = read_job(database, claim.job_id)
     assert (after.state, after.fence, after.event_seq) == (before.state, before.fence, before.event_seq)
 
@@ -118,7 +118,7 @@ def test_transitions_and_missing_transitions(database: Database, place: Place, s
 def test_cancelling(database: Database, place: Place, state: str) -> None:
     claim = bring(database, place, state)
     before = read_job(database, claim.job_id)
-    database.run(jobs.cancel, claim.job_id)
+    database.transaction(jobs.cancel, claim.job_id)
     after = read_job(database, claim.job_id)
     reached = {"queued": "cancelled", "running": "cancelling"}
     assert after.state == reached.get(state, state)
@@ -128,13 +128,13 @@ def test_cancelling(database: Database, place: Place, state: str) -> None:
 
 def test_cancelling_nothing(database: Database) -> None:
     with pytest.raises(NotFound):
-        database.run(jobs.cancel, "job_none")
+        database.transaction(jobs.cancel, "job_none")
 
 
 @pytest.mark.parametrize("state", JOB_STATES)
 def test_only_queued_jobs_are_claimed(database: Database, place: Place, state: str) -> None:
     bring(database, place, state)
-    assert (database.run(jobs.claim, "w2", LEASE) is not None) is (state == "queued")
+    assert (database.transaction(jobs.claim, "w2", LEASE) is not None) is (state == "queued")
 
 
 def test_claims_are_oldest_first_and_once(database: Database, place: Place) -> None:
@@ -142,7 +142,7 @@ def test_claims_are_oldest_first_and_once(database: Database, place: Place) -> N
     for _ in range(3):
         with database.write() as session:
             ids.append(submit(session, place).id)
-    claims = [database.run(jobs.claim, "w", LEASE) for _ in range(4)]
+    claims = [database.transaction(jobs.claim, "w", LEASE) for _ in range(4)]
     assert [claim and claim.job_id for claim in claims] == [*ids, None]
 
 
@@ -164,7 +164,7 @@ def test_an_end_is_the_last_line_and_gives_everything_back_or_charges_it(
 def test_events_page(database: Database, place: Place) -> None:
     claim = bring(database, place, "running")
     for step in (1, 2, 3):
-        database.run(jobs.progress, claim, step)
+        database.transaction(jobs.progress, claim, step)
     with database.read() as session:
         assert [event.seq for event in jobs.events(session, claim.job_id, after=2, limit=2)] == [3, 4]
         kinds = [event.kind for event in session.execute(select(JobEvent).order_by(JobEvent.seq)).scalars()]
@@ -174,10 +174,10 @@ def test_events_page(database: Database, place: Place) -> None:
 def test_beats_extend_and_tell_of_a_cancel(database: Database, place: Place) -> None:
     claim = bring(database, place, "running")
     before = read_job(database, claim.job_id).lease_until
-    assert database.run(jobs.beat, claim, 2 * LEASE) == jobs.Beat(alive=True)
+    assert database.transaction(jobs.beat, claim, 2 * LEASE) == jobs.Beat(alive=True)
     assert read_job(database, claim.job_id).lease_until > before
-    database.run(jobs.cancel, claim.job_id)
-    assert database.run(jobs.beat, claim, LEASE) == jobs.Beat(alive=True, cancel=True)
+    database.transaction(jobs.cancel, claim.job_id)
+    assert database.transaction(jobs.beat, claim, LEASE) == jobs.Beat(alive=True, cancel=True)
 
 
 @pytest.mark.parametrize("transition", TRANSITIONS)
@@ -186,11 +186,11 @@ def test_an_attempt_past_its_lease_writes_nothing(database: Database, place: Pla
     lose_lease(database, claim.job_id)
     if transition == "beat":
         lost = read_job(database, claim.job_id).lease_until
-        assert not database.run(jobs.beat, claim, LEASE).alive
+        assert not database.transaction(jobs.beat, claim, LEASE).alive
         assert read_job(database, claim.job_id).lease_until == lost
     else:
         with pytest.raises(StaleAttempt):
-            database.run(TRANSITIONS[transition], claim)
+            database.transaction(TRANSITIONS[transition], claim)
 
 
 @pytest.mark.parametrize("transition", [transition for transition in TRANSITIONS if transition != "beat"])
@@ -198,19 +198,19 @@ def test_a_stalled_attempt_wakes_after_another_took_over(database: Database, pla
     stale = bring(database, place, "running")
     lose_lease(database, stale.job_id)
     sweep_in_contact(database)
-    fresh = database.run(jobs.claim, "w2", LEASE)
+    fresh = database.transaction(jobs.claim, "w2", LEASE)
     assert fresh is not None
     assert (fresh.job_id, fresh.attempt) == (stale.job_id, 2)
     with pytest.raises(StaleAttempt):
-        database.run(TRANSITIONS[transition], stale)
-    database.run(jobs.finish, fresh, RELEASE, "not-needed")
+        database.transaction(TRANSITIONS[transition], stale)
+    database.transaction(jobs.finish, fresh, RELEASE, "not-needed")
 
 
 def test_sweepers_wait_for_one_lease_of_contact(database: Database, place: Place) -> None:
     claim = bring(database, place, "running")
     lose_lease(database, claim.job_id)
-    assert database.run(sweep, LEASE, 3, 1e9).requeued == []
-    assert database.run(sweep, LEASE, 3, 1e9).requeued == []
+    assert database.transaction(sweep, LEASE, 3, 1e9).requeued == []
+    assert database.transaction(sweep, LEASE, 3, 1e9).requeued == []
     assert sweep_in_contact(database).requeued == [claim.job_id]
 
 
@@ -226,7 +226,7 @@ def test_a_lost_attempt_that_paid_nothing_is_free(database: Database, place: Pla
 
 def test_without_an_allowance_a_lost_chunk_ends_its_job(database: Database, place: Place) -> None:
     claim = bring(database, place, "running")
-    database.run(ledger.spend, claim, 0, None, 0)
+    database.transaction(ledger.pay, claim, 0, None, 0)
     lose_lease(database, claim.job_id)
     sweep_in_contact(database)
     job = read_job(database, claim.job_id)
@@ -239,19 +239,19 @@ def test_without_an_allowance_a_lost_chunk_ends_its_job(database: Database, plac
 
 def test_a_drained_attempt_resumes_from_what_was_kept(database: Database, place: Place) -> None:
     claim = bring(database, place, "running")
-    database.run(ledger.spend, claim, 0, None, 0)
-    database.run(ledger.spend, claim, 1, b"one chunk", 1)
-    database.run(ledger.keep, claim, b"two chunks", 2)
-    database.run(jobs.release_claim, claim)
-    again = database.run(jobs.claim, "w2", LEASE)
+    database.transaction(ledger.pay, claim, 0, None, 0)
+    database.transaction(ledger.pay, claim, 1, b"one chunk", 1)
+    database.transaction(ledger.keep, claim, b"two chunks", 2)
+    database.transaction(jobs.release_claim, claim)
+    again = database.transaction(jobs.claim, "w2", LEASE)
     assert again is not None
     with database.read() as session:
         kept = ledger.last_kept(session, claim.job_id)
     assert kept is not None
     assert (kept.chunk, kept.state) == (2, b"two chunks")
-    database.run(ledger.spend, again, 2, b"two chunks", 2)
-    database.run(ledger.spend, again, 3, b"three chunks", 3)
-    database.run(jobs.finish, again, RELEASE, "not-needed")
+    database.transaction(ledger.pay, again, 2, b"two chunks", 2)
+    database.transaction(ledger.pay, again, 3, b"three chunks", 3)
+    database.transaction(jobs.finish, again, RELEASE, "not-needed")
     with database.read() as session:
         assert session.get_one(Job, claim.job_id).chunks_spent == CHUNKS
         assert ledger.verify(session, place.scope_id).ok
@@ -259,23 +259,23 @@ def test_a_drained_attempt_resumes_from_what_was_kept(database: Database, place:
 
 def test_without_an_allowance_draining_with_a_chunk_that_was_not_kept_fails(database: Database, place: Place) -> None:
     claim = bring(database, place, "running")
-    database.run(ledger.spend, claim, 0, None, 0)
-    database.run(jobs.release_claim, claim)
+    database.transaction(ledger.pay, claim, 0, None, 0)
+    database.transaction(jobs.release_claim, claim)
     assert read_job(database, claim.job_id).error_code == "worker-lost"
 
 
 def test_a_kept_release_makes_a_retry_free(database: Database, place: Place) -> None:
     claim = bring(database, place, "running")
     for chunk in range(CHUNKS):
-        database.run(ledger.spend, claim, chunk, b"state", chunk)
-    database.run(ledger.keep, claim, b"release", CHUNKS)
+        database.transaction(ledger.pay, claim, chunk, b"state", chunk)
+    database.transaction(ledger.keep, claim, b"release", CHUNKS)
     lose_lease(database, claim.job_id)
     sweep_in_contact(database)
-    again = database.run(jobs.claim, "w2", LEASE)
+    again = database.transaction(jobs.claim, "w2", LEASE)
     assert again is not None
     with database.read() as session:
         before = ledger.balance(session, place.scope_id)
-    database.run(jobs.finish, again, RELEASE, "pending")
+    database.transaction(jobs.finish, again, RELEASE, "pending")
     with database.read() as session:
         one_run = replace(before, draws=DRAWS // MOST_RUNS)  # the second attempt reads nothing
         assert ledger.balance(session, place.scope_id) == one_run
@@ -286,14 +286,14 @@ def test_a_kept_release_makes_a_retry_free(database: Database, place: Place) -> 
 def test_drained_attempts_do_not_count_and_lost_ones_do(database: Database, place: Place, *, opened: bool) -> None:
     job_id = bring(database, place, "queued").job_id
     for _ in range(5):
-        claim = database.run(jobs.claim, "w", LEASE)
-        database.run(jobs.release_claim, claim)
+        claim = database.transaction(jobs.claim, "w", LEASE)
+        database.transaction(jobs.release_claim, claim)
     for lost in (1, 2, 3):
-        claim = database.run(jobs.claim, "w", LEASE)
+        claim = database.transaction(jobs.claim, "w", LEASE)
         assert claim is not None
         assert claim.attempt == 5 + lost
         if opened and lost == 1:
-            database.run(jobs.mark_opened, claim)
+            database.transaction(jobs.mark_opened, claim)
         lose_lease(database, job_id)
         sweep_in_contact(database, max_attempts=3)
     job = read_job(database, job_id)
@@ -313,11 +313,11 @@ def test_a_lost_lease_ends_a_cancelling_job(database: Database, place: Place) ->
 
 def test_jobs_that_waited_too_long_expire(database: Database, place: Place) -> None:
     claim = bring(database, place, "queued")
-    assert database.run(sweep, LEASE, 3, 1000.0).expired == []
-    again = database.run(jobs.claim, "w", LEASE)
-    database.run(jobs.release_claim, again)
-    assert database.run(sweep, LEASE, 3, 1000.0).expired == []
-    assert database.run(sweep, LEASE, 3, 0.0).expired == [claim.job_id]
+    assert database.transaction(sweep, LEASE, 3, 1000.0).expired == []
+    again = database.transaction(jobs.claim, "w", LEASE)
+    database.transaction(jobs.release_claim, again)
+    assert database.transaction(sweep, LEASE, 3, 1000.0).expired == []
+    assert database.transaction(sweep, LEASE, 3, 0.0).expired == [claim.job_id]
 
 
 @pytest.mark.parametrize("code", FAILURE_CODES)
@@ -327,9 +327,9 @@ def test_failures_charge_what_they_must(
 ) -> None:
     claim = bring(database, place, "running")
     if opened:
-        database.run(jobs.mark_opened, claim)
-    database.run(ledger.spend, claim, 0, None, 0)
-    database.run(jobs.fail, claim, code, charge=charge)
+        database.transaction(jobs.mark_opened, claim)
+    database.transaction(ledger.pay, claim, 0, None, 0)
+    database.transaction(jobs.fail, claim, code, charge=charge)
     job = read_job(database, claim.job_id)
     with database.read() as session:
         balance = ledger.balance(session, place.scope_id)
@@ -344,7 +344,7 @@ def test_failures_charge_what_they_must(
 def test_an_unknown_failure_code_is_a_bug(database: Database, place: Place) -> None:
     claim = bring(database, place, "running")
     with pytest.raises(AssertionError, match="not a failure code"):
-        database.run(jobs.fail, claim, "loss was 3.14", charge="all")
+        database.transaction(jobs.fail, claim, "loss was 3.14", charge="all")
 
 
 def test_the_process_clock_has_no_say_in_leases(
@@ -355,8 +355,8 @@ def test_the_process_clock_has_no_say_in_leases(
         monkeypatch.setattr(time, "time", lambda real=real, shift=shift: real + shift)
         monkeypatch.setattr(time, "time_ns", lambda real=real, shift=shift: int((real + shift) * 1e9))
         claim = bring(database, place, "running")
-        assert database.run(jobs.beat, claim, LEASE).alive
-        database.run(ledger.spend, claim, 0, None, 0)
-        assert database.run(sweep, LEASE, 3, 1800.0).expired == []
-        database.run(jobs.finish, claim, RELEASE, "not-needed")
+        assert database.transaction(jobs.beat, claim, LEASE).alive
+        database.transaction(ledger.pay, claim, 0, None, 0)
+        assert database.transaction(sweep, LEASE, 3, 1800.0).expired == []
+        database.transaction(jobs.finish, claim, RELEASE, "not-needed")
         monkeypatch.undo()

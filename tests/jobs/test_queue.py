@@ -71,7 +71,7 @@ def take(database: Database, devices: Sequence[str] = DEVICES, most_running: int
 
 
 def claim_one(database: Database, devices: Sequence[str] = DEVICES, most_running: int = 64) -> Claim | None:
-    return database.run(jobs.claim, "w", LEASE, takes=devices, most_running=most_running)
+    return database.transaction(jobs.claim, "w", LEASE, takes=devices, most_running=most_running)
 
 
 def count_running(database: Database, owner: str) -> int:
@@ -103,13 +103,13 @@ class TestWhoIsNext:
         assert first is not None
         assert take(database, most_running=1) == hers, "a job at the cap does not hide those behind it"
         assert take(database, most_running=1) is None
-        database.run(jobs.finish, first, {}, "not-needed")
+        database.transaction(jobs.finish, first, {}, "not-needed")
         assert take(database, most_running=1) == busy[1]
 
     def test_a_job_that_is_being_cancelled_still_counts(self, database: Database, place: Place) -> None:
         first, _ = waiting(database, place), waiting(database, place)
         assert take(database, most_running=1) == first
-        database.run(jobs.cancel, first)
+        database.transaction(jobs.cancel, first)
         assert take(database, most_running=1) is None
 
     def test_only_for_the_devices_there_are(self, database: Database, place: Place) -> None:
@@ -128,7 +128,7 @@ class TestDeadline:
         patient = waiting(database, place, max_queue_seconds=1000.0)
         time.sleep(0.01)
         assert take(database) == patient
-        assert database.run(sweep, LEASE, 3, 1e9).expired == [late]
+        assert database.transaction(sweep, LEASE, 3, 1e9).expired == [late]
         with database.read() as session:
             assert session.get_one(Job, late).state == "expired"
             account = session.get_one(Account, place.scope_id)
@@ -139,10 +139,10 @@ class TestDeadline:
         made = waiting(database, place, max_queue_seconds=1000.0)
         claim = claim_one(database)
         assert claim is not None
-        database.run(jobs.release_claim, claim)
+        database.transaction(jobs.release_claim, claim)
         with database.write() as session:
             session.get_one(Job, made).expires_at = time.time() - 1  # as if it had waited so long
-        assert database.run(sweep, LEASE, 3, 1e9).expired == []
+        assert database.transaction(sweep, LEASE, 3, 1e9).expired == []
         assert take(database) == made
 
 
@@ -213,7 +213,7 @@ class TestRaces:
                 submit(session, place)
 
             try:
-                database.run(work)
+                database.transaction(work)
             except RateLimited:
                 return False
             return True

@@ -41,12 +41,12 @@ class Worker:
 
     def see(self) -> None:
         told = {"queues": "cpu", "slots": 1, "gpus": 0, "version": "1", "meets": True}
-        self.database.run(workers.see, name=self.party.worker, site=self.site, **told)
+        self.database.transaction(workers.see, name=self.party.worker, site=self.site, **told)
 
     def offer(self, skip: Sequence[str] = (), seat_seconds: float = 30.0) -> str | None:
         self.see()
         reader = Reader()
-        job_id = self.database.run(
+        job_id = self.database.transaction(
             seats.offer,
             self.party,
             reader.public_key,
@@ -76,10 +76,10 @@ class Worker:
         return found.federation.claim
 
     def beat(self, claim: Claim) -> jobs.Beat:
-        return self.database.run(seats.beat, claim, self.party, LEASE)
+        return self.database.transaction(seats.beat, claim, self.party, LEASE)
 
     def leave(self, claim: Claim, outcome: str) -> list[str] | None:
-        return self.database.run(seats.leave, claim, self.party, outcome)
+        return self.database.transaction(seats.leave, claim, self.party, outcome)
 
 
 @dataclass
@@ -182,7 +182,7 @@ def test_nobody_waits_for_a_site_that_is_not_there(stage: Stage) -> None:
     absent, present = stage.queue(("a", "b", "c")), stage.queue(("a", "b"))
     stage.b.see()
     assert stage.a.offer() == present, "the older one has nobody at c"
-    stage.database.run(workers.see, name="c", queues="cpu", slots=1, gpus=0, version="1", site="c", meets=False)
+    stage.database.transaction(workers.see, name="c", queues="cpu", slots=1, gpus=0, version="1", site="c", meets=False)
     assert stage.b.offer(skip=[present]) is None, "whom nobody can reach is not there either"
     assert stage.states(absent) == ["queued"] * 4
 
@@ -194,7 +194,7 @@ def test_two_sites_that_wait_for_each_other_in_two_jobs_meet_in_the_end(stage: S
     assert stage.b.offer() == first
     assert stage.states(first) == stage.states(second) == ["queued"] * 3, "as a ring would have it"
     for worker, job_id in ((stage.a, second), (stage.b, first)):
-        assert stage.database.run(seats.withdraw, worker.party, job_id)
+        assert stage.database.transaction(seats.withdraw, worker.party, job_id)
     assert (stage.a.offer(), stage.b.offer()) == (first, first)
     assert stage.states(first) == ["running"] * 3
 
@@ -215,7 +215,7 @@ def test_a_seat_that_was_taken_is_not_withdrawn_and_one_of_a_colleague_is_left_a
     stage.a.offer()
     assert Worker(stage.database, "a", "another").offer() is None
     stage.b.offer()
-    assert not stage.database.run(seats.withdraw, stage.a.party, job_id)
+    assert not stage.database.transaction(seats.withdraw, stage.a.party, job_id)
     with pytest.raises(StaleAttempt):
         Worker(stage.database, "a", "another").taken(job_id)
 
@@ -239,7 +239,7 @@ def test_ordinary_jobs_are_claimed_by_their_own_site_alone(each: Stage) -> None:
             enter(session, job, (STEP,))
 
     def claimed(site: str) -> str | None:
-        claim = each.database.run(jobs.claim, "w", LEASE, DEVICES, 9, site)
+        claim = each.database.transaction(jobs.claim, "w", LEASE, DEVICES, 9, site)
         if claim is None:
             return None
         with each.database.read() as session:
@@ -304,14 +304,14 @@ def test_where_clients_meet_is_noted_by_one_and_read_by_all(stage: Stage) -> Non
     first, second = (client.claim for client in found.federation.clients)
     with stage.database.read() as session:
         assert seats.address(session, second) is None
-    stage.database.run(seats.announce, first, "10.0.0.1:4000")
+    stage.database.transaction(seats.announce, first, "10.0.0.1:4000")
     with stage.database.read() as session:
         assert seats.address(session, second) == "10.0.0.1:4000"
     stage.pass_lease(job_id)
     with stage.database.read() as session, pytest.raises(StaleAttempt):
         seats.address(session, second)
     with pytest.raises(StaleAttempt):
-        stage.database.run(seats.announce, first, "10.0.0.1:4001")
+        stage.database.transaction(seats.announce, first, "10.0.0.1:4001")
 
 
 def test_offers_at_one_moment_begin_one_attempt(each: Stage) -> None:

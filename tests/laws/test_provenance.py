@@ -320,7 +320,7 @@ def in_process(openapi: Schema, home: Path, content: bytes) -> dict[tuple[str, s
     settings = ServiceSettings(home=home)
     database = Database(settings.url)
     database.migrate()
-    admin = database.run(first_admin, None)
+    admin = database.transaction(first_admin, None)
     database.dispose()
     assert admin is not None
     with served(create_app(settings)) as url:
@@ -372,7 +372,7 @@ def marks_of_two_uploads(home: Path) -> tuple[set[str], set[str]]:
     settings = ServiceSettings(home=home)
     database = Database(settings.url)
     database.migrate()
-    admin = database.run(first_admin, None)
+    admin = database.transaction(first_admin, None)
     database.dispose()
     with served(create_app(settings)) as url, httpx.Client(base_url=url, timeout=60) as client:
         made = client.post(

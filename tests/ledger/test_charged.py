@@ -31,7 +31,7 @@ def test_many_who_pay_at_once_lose_nothing(database: Database) -> None:
     with database.write() as session:
         for _ in range(WRITERS):
             submit(session, place, EVENTS * 2)
-    claims = [database.run(jobs.claim, f"w{number}", 600.0) for number in range(WRITERS)]
+    claims = [database.transaction(jobs.claim, f"w{number}", 600.0) for number in range(WRITERS)]
     failed: list[BaseException] = []
 
     def pay(number: int) -> None:
@@ -39,7 +39,7 @@ def test_many_who_pay_at_once_lose_nothing(database: Database) -> None:
         assert claim is not None
         try:
             for chunk in range(2 * len(EVENTS)):
-                database.run(ledger.spend, claim, chunk, None, chunk)
+                database.transaction(ledger.pay, claim, chunk, None, chunk)
         except BaseException as error:  # noqa: BLE001 - of a thread: the test tells it below
             failed.append(error)
 
@@ -60,10 +60,10 @@ def test_what_is_given_back_whole_is_taken_from_the_sums(database: Database) -> 
     for fraction in (Fraction(1), Fraction(1, 2)):
         with database.write() as session:
             submit(session, place, EVENTS)
-        claim = database.run(jobs.claim, "w", 600.0)
+        claim = database.transaction(jobs.claim, "w", 600.0)
         assert claim is not None
-        database.run(jobs.fail, claim, "gpu-unavailable", charge="all")
-        database.run(ledger.compensate, place.scope_id, claim.job_id, fraction, "no driver", place.principal_id)
+        database.transaction(jobs.fail, claim, "gpu-unavailable", charge="all")
+        database.transaction(ledger.compensate, place.scope_id, claim.job_id, fraction, "no driver", place.principal_id)
         left = Counter[Event]() if fraction == 1 else Counter(EVENTS)
         assert totals(database, place) == Totals().plus(left)
         with database.read() as session:

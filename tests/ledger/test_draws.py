@@ -130,13 +130,13 @@ def test_draws_are_given_back_that_no_attempt_can_have_made(database: Database, 
     """All of them where nothing was ever paid, and else the runs that no attempt was there for."""
     place = make_place(database)
     job_id = submit_one(database, place)
-    claim = database.run(jobs.claim, "w", 60.0)
+    claim = database.transaction(jobs.claim, "w", 60.0)
     assert claim is not None
     if paid:
-        database.run(ledger.spend, claim, 0, None, 0)
+        database.transaction(ledger.pay, claim, 0, None, 0)
     with database.write() as session:
         jobs.cancel(session, job_id)
-    database.run(jobs.acknowledge_cancel, claim)
+    database.transaction(jobs.acknowledge_cancel, claim)
     assert draws(database, place.scope_id) == (RUN if paid else 0)
     told = [("read", None), ("spend", None)] if paid else []
     assert bodies(database, job_id) == [("reserve", DRAWS), *told, ("settle", DRAWS - RUN if paid else DRAWS)]
@@ -162,12 +162,12 @@ def test_a_cancelled_job_of_an_analyst_gives_his_cap_its_unused_draws_back(datab
         job_id = submit(session, place, sampled, grant=(analyst.id, grant)).id
     with pytest.raises(DrawsExhausted), database.write() as session:
         submit(session, place, sampled, grant=(analyst.id, grant))
-    claim = database.run(jobs.claim, "w", 60.0)
+    claim = database.transaction(jobs.claim, "w", 60.0)
     assert claim is not None
     for chunk in range(chunks):
-        database.run(ledger.spend, claim, chunk, None, chunk)
-    database.run(jobs.cancel, job_id)
-    database.run(jobs.acknowledge_cancel, claim)
+        database.transaction(ledger.pay, claim, chunk, None, chunk)
+    database.transaction(jobs.cancel, job_id)
+    database.transaction(jobs.acknowledge_cancel, claim)
     assert draws(database, grant) == draws(database, place.scope_id) == before + RUN
     with database.write() as session:
         submit(session, place, sampled, grant=(analyst.id, grant))
@@ -180,19 +180,19 @@ def test_each_attempt_that_could_read_counts_as_a_run(database: Database, attemp
     place = make_place(database)
     job_id = submit_one(database, place)
     for number in range(attempts):
-        claim = database.run(jobs.claim, "w", 60.0)
+        claim = database.transaction(jobs.claim, "w", 60.0)
         assert claim is not None
         if number != 1:
-            database.run(jobs.mark_opened, claim)
+            database.transaction(jobs.mark_opened, claim)
         if number == 0:
-            database.run(ledger.spend, claim, 0, None, 0)
-            database.run(ledger.keep, claim, b"state", 1)
+            database.transaction(ledger.pay, claim, 0, None, 0)
+            database.transaction(ledger.keep, claim, b"state", 1)
         if number < attempts - 1:
-            database.run(jobs.release_claim, claim)
+            database.transaction(jobs.release_claim, claim)
     if end == "succeeded":
-        database.run(jobs.finish, claim, {}, "not-needed")
+        database.transaction(jobs.finish, claim, {}, "not-needed")
     else:
-        database.run(jobs.fail, claim, "trainer-failed", charge="all" if end == "charged" else "spent")
+        database.transaction(jobs.fail, claim, "trainer-failed", charge="all" if end == "charged" else "spent")
     read = attempts - (attempts > 1)
     kept = DRAWS if end == "charged" else min(read, MOST_RUNS) * RUN
     assert draws(database, place.scope_id) == kept
@@ -207,10 +207,10 @@ def test_a_reservation_that_says_no_runs_is_one_run(database: Database) -> None:
         job = submit(session, place, runs=1)
         entry = session.execute(select(Entry.body).where(Entry.job_id == job.id)).scalar_one()
         assert json.loads(entry)["runs"] == 1
-    claim = database.run(jobs.claim, "w", 60.0)
+    claim = database.transaction(jobs.claim, "w", 60.0)
     assert claim is not None
-    database.run(ledger.spend, claim, 0, None, 0)
-    database.run(jobs.fail, claim, "diverged", charge="spent")
+    database.transaction(ledger.pay, claim, 0, None, 0)
+    database.transaction(jobs.fail, claim, "diverged", charge="spent")
     assert draws(database, place.scope_id) == DRAWS
     assert is_verified(database, place.scope_id)
 
@@ -220,11 +220,11 @@ def test_a_job_that_loses_something_has_so_many_attempts_and_no_more(database: D
     place = make_place(database)
     job_id = submit_one(database, place, retry_allowance=50)
     for attempt in range(1, MOST_RUNS + 1):
-        claim = database.run(jobs.claim, "w", 60.0)
+        claim = database.transaction(jobs.claim, "w", 60.0)
         assert claim is not None
         assert claim.attempt == attempt
-        database.run(ledger.spend, claim, 0, None, 0)
-        database.run(jobs.release_claim, claim)
+        database.transaction(ledger.pay, claim, 0, None, 0)
+        database.transaction(jobs.release_claim, claim)
     with database.read() as session:
         job = session.get_one(Job, job_id)
         assert (job.state, job.error_code) == ("failed", "worker-lost")
@@ -235,9 +235,9 @@ def test_a_job_that_loses_something_has_so_many_attempts_and_no_more(database: D
 def test_counts_that_do_not_follow_from_the_entries_are_found(database: Database, forged: str) -> None:
     place = make_place(database, WEAK)
     job_id = submit_one(database, place)
-    claim = database.run(jobs.claim, "w", 60.0)
+    claim = database.transaction(jobs.claim, "w", 60.0)
     assert claim is not None
-    database.run(ledger.spend, claim, 0, None, 0)
+    database.transaction(ledger.pay, claim, 0, None, 0)
     if forged == "account":
         with database.write() as session:
             session.execute(update(Account).where(Account.id == place.scope_id).values(draws=1))

@@ -163,7 +163,7 @@ def test_a_text_of_another_form_is_no_mark(database: Database, change: Callable[
     verifier = Verifier(place.scope_id)
     with database.read() as session:
         assert verifier.verify(session).ok
-    database.run(write_mark, verifier.state, KEY)
+    database.transaction(write_mark, verifier.state, KEY)
     with database.write() as session:
         row = session.execute(select(VerifiedHead)).scalar_one()
         told = json.loads(row.state)

@@ -118,20 +118,22 @@ def history(database: Database) -> Place:
     for ending in ("succeeded", "compensated", "repeated"):
         with database.write() as session:
             job_id = submit(session, place, SCHEDULE, retry_allowance=1).id
-        claim = database.run(jobs.claim, "w", 600.0)
+        claim = database.transaction(jobs.claim, "w", 600.0)
         assert claim is not None
         if ending == "compensated":
-            database.run(jobs.fail, claim, "gpu-unavailable", charge="all")
-            database.run(ledger.compensate, place.scope_id, job_id, Fraction(1), "no driver", place.principal_id)
+            database.transaction(jobs.fail, claim, "gpu-unavailable", charge="all")
+            database.transaction(
+                ledger.compensate, place.scope_id, job_id, Fraction(1), "no driver", place.principal_id
+            )
             continue
         for chunk in range(3):
-            database.run(ledger.spend, claim, chunk, b"state", chunk)
+            database.transaction(ledger.pay, claim, chunk, b"state", chunk)
             if ending == "repeated" and chunk == 1:
-                database.run(jobs.release_claim, claim)
-                claim = database.run(jobs.claim, "w", 600.0)
+                database.transaction(jobs.release_claim, claim)
+                claim = database.transaction(jobs.claim, "w", 600.0)
                 assert claim is not None
-                database.run(ledger.spend, claim, 1, b"state", 1)
-        database.run(jobs.finish, claim, {}, "not-needed")
+                database.transaction(ledger.pay, claim, 1, b"state", 1)
+        database.transaction(jobs.finish, claim, {}, "not-needed")
     with database.write() as session:
         submit(session, place, SCHEDULE[:1])
     return place
@@ -388,9 +390,9 @@ def pay(database: Database, place: Place, price: Event) -> str:
     """Have a job of one chunk charged whole that never read a record; return it."""
     with database.write() as session:
         submit(session, place, [price])
-    claim = database.run(jobs.claim, "w", 600.0)
+    claim = database.transaction(jobs.claim, "w", 600.0)
     assert claim is not None
-    database.run(jobs.fail, claim, "gpu-unavailable", charge="all")
+    database.transaction(jobs.fail, claim, "gpu-unavailable", charge="all")
     return claim.job_id
 
 
@@ -424,7 +426,7 @@ def test_a_chain_is_followed_in_slices_to_the_same_end(database: Database) -> No
     """Jobs that ended slices before are corrected; entries come while it is followed."""
     place = history(database)
     paid = [pay(database, place, Gaussian(sigma=60.0 + k)) for k in range(3)]
-    database.run(ledger.compensate, place.scope_id, paid[0], Fraction(1), "no driver", place.principal_id)
+    database.transaction(ledger.compensate, place.scope_id, paid[0], Fraction(1), "no driver", place.principal_id)
     with database.read() as session:
         last = session.get_one(Scope, place.scope_id).seq
     verifier, slices, late = Verifier(place.scope_id), 0, False
@@ -435,10 +437,14 @@ def test_a_chain_is_followed_in_slices_to_the_same_end(database: Database) -> No
         slices += 1
         if slices == 2:
             pay(database, place, Gaussian(sigma=70.0))
-            database.run(ledger.compensate, place.scope_id, paid[1], Fraction(1), "no driver", place.principal_id)
+            database.transaction(
+                ledger.compensate, place.scope_id, paid[1], Fraction(1), "no driver", place.principal_id
+            )
         if verifier.place[0] > last and not late:  # the job's entries were followed, and let go of
             late = True
-            database.run(ledger.compensate, place.scope_id, paid[2], Fraction(1, 2), "no driver", place.principal_id)
+            database.transaction(
+                ledger.compensate, place.scope_id, paid[2], Fraction(1, 2), "no driver", place.principal_id
+            )
     assert found.ok, found.reason
     assert late
     with database.read() as session:
@@ -456,14 +462,14 @@ def test_verification_goes_on_where_it_was(database: Database, price: tuple[Even
         with database.write() as session:
             job_id = submit(session, place, price, retry_allowance=1).id
         assert rounds.go() == {}
-        claim = database.run(jobs.claim, "w", 600.0)
+        claim = database.transaction(jobs.claim, "w", 600.0)
         assert claim is not None
-        database.run(ledger.spend, claim, 0, b"state", 0)
+        database.transaction(ledger.pay, claim, 0, b"state", 0)
         assert rounds.go() == {}
-        database.run(jobs.fail, claim, "gpu-unavailable", charge="all")
+        database.transaction(jobs.fail, claim, "gpu-unavailable", charge="all")
         assert rounds.go() == {}
         unread = pay(database, place, Gaussian(sigma=50.0))
         assert rounds.go() == {}
-        database.run(ledger.compensate, place.scope_id, unread, Fraction(1, 2), "no driver", place.principal_id)
+        database.transaction(ledger.compensate, place.scope_id, unread, Fraction(1, 2), "no driver", place.principal_id)
         assert rounds.go() == {}
     assert job_id

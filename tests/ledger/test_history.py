@@ -70,11 +70,11 @@ def spend_chunks(
         of_this = min(AT_ONCE, chunks - done)
         with database.write() as session:
             submit(session, place, [event(first + done + k) for k in range(of_this)])
-        claim = database.run(jobs.claim, "w", 600.0)
+        claim = database.transaction(jobs.claim, "w", 600.0)
         assert claim is not None
         with database.write() as session:
             for chunk in range(of_this):
-                ledger.spend(session, claim, chunk, None, chunk)
+                ledger.pay(session, claim, chunk, None, chunk)
             jobs.fail(session, claim, "diverged", charge="spent")
 
 

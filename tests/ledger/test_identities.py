@@ -115,15 +115,15 @@ def test_records_that_leave_freeze_the_scope_that_they_leave(database: Database,
 def test_an_owners_key_is_made_once_and_wrapped_anew(database: Database, place: Place) -> None:
     first, second, name = MasterKey(b"1" * 32), MasterKey(b"2" * 32), datasets.owner_name(place.principal_id)
     key = new_key()
-    database.run(identities.add_key, place.principal_id, "", first.wrap(name, key))
-    database.run(identities.add_key, place.principal_id, "", first.wrap(name, new_key()))
+    database.transaction(identities.add_key, place.principal_id, "", first.wrap(name, key))
+    database.transaction(identities.add_key, place.principal_id, "", first.wrap(name, new_key()))
     with database.read() as session:
         wrapped = datasets.wrapped_keys(session, "")
         assert first.unwrap(name, wrapped[name]) == key
         assert datasets.wrapped_keys(session, "north") == {}
         assert session.execute(select(IdentityKey.wrapped)).scalars().all() == [wrapped[name]]
-    assert database.run(datasets.rewrap_key, wrapped[name], second.wrap(name, key))
-    assert not database.run(datasets.rewrap_key, wrapped[name], second.wrap(name, key))
+    assert database.transaction(datasets.rewrap_key, wrapped[name], second.wrap(name, key))
+    assert not database.transaction(datasets.rewrap_key, wrapped[name], second.wrap(name, key))
     with database.read() as session:
         found = identities.wrapped_key(session, place.principal_id, "")
         assert found is not None
@@ -138,15 +138,15 @@ def test_what_was_spent_was_told_even_when_it_was_given_back(database: Database,
     with database.write() as session:
         cancelled = submit(session, place).id
     assert not paid()
-    database.run(jobs.cancel, cancelled)
+    database.transaction(jobs.cancel, cancelled)
     assert not paid()
     with database.write() as session:
         lost = submit(session, place).id
-    claim = database.run(jobs.claim, "w", 60.0)
+    claim = database.transaction(jobs.claim, "w", 60.0)
     assert claim is not None
-    database.run(jobs.fail, claim, "trainer-failed", charge="all")
+    database.transaction(jobs.fail, claim, "trainer-failed", charge="all")
     assert paid()
-    database.run(ledger.compensate, place.scope_id, lost, Fraction(1), "never opened", place.principal_id)
+    database.transaction(ledger.compensate, place.scope_id, lost, Fraction(1), "never opened", place.principal_id)
     with database.read() as session:
         assert not any(ledger.balance(session, place.scope_id).spent)
     assert paid()

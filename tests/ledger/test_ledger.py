@@ -52,7 +52,7 @@ def submit_alone(database: Database, place: Place, schedule: Sequence[Event] = (
 
 
 def claim_one(database: Database) -> Claim:
-    claim = database.run(jobs.claim, "w", LEASE)
+    claim = database.transaction(jobs.claim, "w", LEASE)
     assert claim is not None
     return claim
 
@@ -77,7 +77,7 @@ def test_a_reservation_is_the_price_and_its_chunks_sum_to_it(database: Database,
     claim = claim_one(database)
     spent = []
     for chunk in range(len(schedule)):
-        database.run(ledger.spend, claim, chunk, None, chunk)
+        database.transaction(ledger.pay, claim, chunk, None, chunk)
         spent.append(balance(database, place.scope_id))
     assert spent[-1].spent == price
     assert not any(spent[-1].reserved)
@@ -94,16 +94,16 @@ def test_a_reservation_is_the_price_and_its_chunks_sum_to_it(database: Database,
 def test_a_repeated_spend_is_done_and_a_gap_is_a_bug(database: Database, place: Place) -> None:
     submit_alone(database, place)
     claim = claim_one(database)
-    database.run(ledger.spend, claim, 0, None, 0)
+    database.transaction(ledger.pay, claim, 0, None, 0)
     once = balance(database, place.scope_id)
-    database.run(ledger.spend, claim, 0, None, 0)
+    database.transaction(ledger.pay, claim, 0, None, 0)
     assert balance(database, place.scope_id) == once
     with pytest.raises(AssertionError, match="cannot be paid"):
-        database.run(ledger.spend, claim, 2, None, 0)
+        database.transaction(ledger.pay, claim, 2, None, 0)
     for chunk in range(1, CHUNKS):
-        database.run(ledger.spend, claim, chunk, None, 0)
-    with pytest.raises(AssertionError, match="chunks only"):
-        database.run(ledger.spend, claim, CHUNKS, None, 0)
+        database.transaction(ledger.pay, claim, chunk, None, 0)
+    with pytest.raises(AssertionError, match="cannot be paid"):
+        database.transaction(ledger.pay, claim, CHUNKS, None, 0)
     assert verify(database, place.scope_id).ok
 
 
@@ -131,10 +131,10 @@ def test_what_fits_without_the_reservations_is_told_apart(database: Database, pl
     with pytest.raises(BudgetReserved) as refused:
         submit_alone(database, place, [Zcdp(rho=rho)])
     assert refused.value.retry_after_seconds
-    database.run(jobs.cancel, first)
+    database.transaction(jobs.cancel, first)
     submit_alone(database, place, [Zcdp(rho=rho)])
     claim = claim_one(database)
-    database.run(jobs.fail, claim, "trainer-failed", charge="all")
+    database.transaction(jobs.fail, claim, "trainer-failed", charge="all")
     with pytest.raises(BudgetExhausted):
         submit_alone(database, place, [Zcdp(rho=rho)])
 
@@ -170,21 +170,21 @@ def test_a_used_grant_keeps_its_orders_and_what_it_has_used(database: Database, 
         assert ledger.set_grant(session, place.scope_id, analyst, terms, ONE).id == grant
         submit(session, place, [Zcdp(rho=0.015)], grant=(analyst, grant))
     with pytest.raises(Conflict, match="orders are fixed"):
-        database.run(ledger.set_grant, place.scope_id, analyst, TERMS, {})
+        database.transaction(ledger.set_grant, place.scope_id, analyst, TERMS, {})
     lower = Terms(**{**terms.model_dump(), "epsilon": Decimal("0.5"), "caps_nano": tuple(1 for _ in terms.orders)})
     with pytest.raises(Conflict, match="below"):
-        database.run(ledger.set_grant, place.scope_id, analyst, lower, {})
+        database.transaction(ledger.set_grant, place.scope_id, analyst, lower, {})
     higher = renewed(terms, Decimal("1.5"))
-    database.run(ledger.set_grant, place.scope_id, analyst, higher, {"epsilon": "1.5", "delta": "1e-6"})
+    database.transaction(ledger.set_grant, place.scope_id, analyst, higher, {"epsilon": "1.5", "delta": "1e-6"})
     assert balance(database, grant).terms == higher
     assert verify(database, place.scope_id).ok
 
 
 def test_a_frozen_scope_admits_nothing_until_it_thaws(database: Database, place: Place) -> None:
-    database.run(ledger.freeze, place.scope_id, "a lost laptop", "pr_owner")
+    database.transaction(ledger.freeze, place.scope_id, "a lost laptop", "pr_owner")
     with pytest.raises(ScopeFrozen):
         submit_alone(database, place)
-    database.run(ledger.unfreeze, place.scope_id, "found again", "pr_owner")
+    database.transaction(ledger.unfreeze, place.scope_id, "found again", "pr_owner")
     submit_alone(database, place)
     assert verify(database, place.scope_id) == verify(database, place.scope_id)
     assert verify(database, place.scope_id).entries == 5
@@ -202,7 +202,7 @@ def test_the_table_repeats_the_cap(database: Database) -> None:
 def test_missing_things_are_not_found(database: Database) -> None:
     for work in (ledger.balance, ledger.lock_scope):
         with pytest.raises(NotFound):
-            database.run(work, "sc_none")
+            database.transaction(work, "sc_none")
 
 
 def lose(database: Database, claim: Claim) -> str:
@@ -241,21 +241,21 @@ class TestRepeats:
     def test_a_lost_chunk_is_paid_again_once_by_an_entry_that_says_so(self, database: Database, place: Place) -> None:
         self.submit(database, place, 1)
         first = claim_one(database)
-        database.run(ledger.spend, first, 0, None, 0)
-        database.run(ledger.spend, first, 1, b"one chunk", 1)
+        database.transaction(ledger.pay, first, 0, None, 0)
+        database.transaction(ledger.pay, first, 1, b"one chunk", 1)
         assert lose(database, first) == "queued"
         second = claim_one(database)
         with pytest.raises(AssertionError, match="chunk 1 is due"):
-            database.run(ledger.spend, second, 2, b"a gap", 1)
+            database.transaction(ledger.pay, second, 2, b"a gap", 1)
         for _ in range(2):  # after any doubt, the same again
-            database.run(ledger.spend, second, 1, b"one chunk", 1)
+            database.transaction(ledger.pay, second, 1, b"one chunk", 1)
         told = self.entries(database, place)[-1]
         assert (told["kind"], told["attempt"], told["chunk"], told["again"]) == ("spend", 2, 1, True)
         assert told["event"] == [[1, EVENT.dump_python(self.SCHEDULE[1], mode="json")]]
         again = [self.price(self.SCHEDULE[0], self.SCHEDULE[1]), self.price(self.SCHEDULE[1])]
         assert list(balance(database, place.scope_id).spent) == [sum(amounts) for amounts in zip(*again, strict=True)]
-        database.run(ledger.spend, second, 2, b"two chunks", 2)
-        database.run(jobs.finish, second, {}, "not-needed")
+        database.transaction(ledger.pay, second, 2, b"two chunks", 2)
+        database.transaction(jobs.finish, second, {}, "not-needed")
         held = balance(database, place.scope_id)
         assert not any(held.reserved)
         drawn = Counter([*self.SCHEDULE, self.SCHEDULE[1]])
@@ -270,7 +270,7 @@ class TestRepeats:
         self.submit(database, place, 1)
         first = claim_one(database)
         for chunk in range(3):  # nothing was kept: all three are lost
-            database.run(ledger.spend, first, chunk, None, chunk)
+            database.transaction(ledger.pay, first, chunk, None, chunk)
         assert lose(database, first) == "failed"
         held = balance(database, place.scope_id)
         assert list(held.spent) == self.price(*self.SCHEDULE)
@@ -281,7 +281,7 @@ class TestRepeats:
         for state in ("queued", "failed"):
             claim = claim_one(database)
             for chunk in (0, 1, 2) if state == "queued" else (2,):
-                database.run(ledger.spend, claim, chunk, b"state", chunk)
+                database.transaction(ledger.pay, claim, chunk, b"state", chunk)
             assert lose(database, claim) == state
         assert list(balance(database, place.scope_id).spent) == [
             one + other for one, other in zip(self.price(*self.SCHEDULE), self.price(self.SCHEDULE[2]), strict=True)
@@ -291,12 +291,12 @@ class TestRepeats:
     def test_cheap_chunks_may_be_repeated_more_often(self, database: Database, place: Place) -> None:
         self.submit(database, place, 1)
         claim = claim_one(database)
-        database.run(ledger.spend, claim, 0, None, 0)
+        database.transaction(ledger.pay, claim, 0, None, 0)
         for _ in range(2):
             with database.write() as session:
                 jobs.release_claim(session, claim)  # killed after its grace, with the chunk
             claim = claim_one(database)
-            database.run(ledger.spend, claim, 0, None, 0)
+            database.transaction(ledger.pay, claim, 0, None, 0)
         with database.read() as session:
             assert ledger.executed_by(session, session.get_one(Job, claim.job_id)) == {self.SCHEDULE[0]: 3}
 
@@ -304,11 +304,11 @@ class TestRepeats:
         self.submit(database, place, 2)
         first = claim_one(database)
         for chunk in (0, 1):
-            database.run(ledger.spend, first, chunk, None, 0)
+            database.transaction(ledger.pay, first, chunk, None, 0)
         assert lose(database, first) == "queued"
         second = claim_one(database)
         for chunk in (0, 1, 2):
-            database.run(ledger.spend, second, chunk, None, 0)
+            database.transaction(ledger.pay, second, chunk, None, 0)
         told = [(entry["chunk"], entry["again"]) for entry in self.entries(database, place)[-3:]]
         assert told == [(0, True), (1, True), (2, False)]
         assert lose(database, second) == "failed"  # three chunks are lost, and less than one is left
@@ -318,29 +318,29 @@ class TestRepeats:
         """A state kept before the lost chunk was paid again does not hold that chunk."""
         self.submit(database, place, 1)
         first = claim_one(database)
-        database.run(ledger.spend, first, 0, None, 0)
-        database.run(ledger.spend, first, 1, b"one chunk", 1)
+        database.transaction(ledger.pay, first, 0, None, 0)
+        database.transaction(ledger.pay, first, 1, b"one chunk", 1)
         lose(database, first)
         second = claim_one(database)
-        database.run(ledger.keep, second, b"still one chunk", 1)
-        database.run(jobs.release_claim, second)
+        database.transaction(ledger.keep, second, b"still one chunk", 1)
+        database.transaction(jobs.release_claim, second)
         third = claim_one(database)
         with database.read() as session:
             kept = ledger.last_kept(session, third.job_id)
         assert kept is not None
         assert (kept.chunk, kept.state) == (1, b"still one chunk")
-        database.run(ledger.spend, third, 1, b"one chunk", 1)
+        database.transaction(ledger.pay, third, 1, b"one chunk", 1)
         assert self.entries(database, place)[-1]["again"]
 
     def test_a_whole_charge_takes_the_rest_of_the_allowance(self, database: Database, place: Place) -> None:
         self.submit(database, place, 2)
         claim = claim_one(database)
-        database.run(ledger.spend, claim, 0, None, 0)
+        database.transaction(ledger.pay, claim, 0, None, 0)
         lose(database, claim)
         claim = claim_one(database)
-        database.run(ledger.spend, claim, 0, None, 0)
+        database.transaction(ledger.pay, claim, 0, None, 0)
         before = balance(database, place.scope_id)
-        database.run(jobs.fail, claim, "trainer-failed", charge="all")
+        database.transaction(jobs.fail, claim, "trainer-failed", charge="all")
         held = balance(database, place.scope_id)
         assert list(held.spent) == [one + other for one, other in zip(before.spent, before.reserved, strict=True)]
         assert not any(held.reserved)
@@ -354,8 +354,8 @@ class TestRepeats:
 
     def test_a_compensation_gives_repeats_back_too(self, database: Database, place: Place) -> None:
         job_id = self.submit(database, place, 1)
-        database.run(jobs.fail, claim_one(database), "gpu-unavailable", charge="all")
-        database.run(ledger.compensate, place.scope_id, job_id, Fraction(1), "no driver", place.principal_id)
+        database.transaction(jobs.fail, claim_one(database), "gpu-unavailable", charge="all")
+        database.transaction(ledger.compensate, place.scope_id, job_id, Fraction(1), "no driver", place.principal_id)
         assert not any(balance(database, place.scope_id).spent)
 
     @pytest.mark.parametrize(
@@ -364,9 +364,9 @@ class TestRepeats:
     def test_verification_compares_what_a_job_remembers(self, database: Database, place: Place, statement: str) -> None:
         self.submit(database, place, 1)
         claim = claim_one(database)
-        database.run(ledger.spend, claim, 0, None, 0)
+        database.transaction(ledger.pay, claim, 0, None, 0)
         lose(database, claim)
-        database.run(ledger.spend, claim_one(database), 0, None, 0)
+        database.transaction(ledger.pay, claim_one(database), 0, None, 0)
         assert verify(database, place.scope_id).ok
         with database.write() as session:
             session.execute(text(statement))
@@ -397,12 +397,12 @@ class TestCompensation:
         submit_alone(database, place)
         claim = claim_one(database)
         if opened:
-            database.run(jobs.mark_opened, claim)
-        database.run(jobs.fail, claim, "gpu-unavailable", charge="all")
+            database.transaction(jobs.mark_opened, claim)
+        database.transaction(jobs.fail, claim, "gpu-unavailable", charge="all")
         return claim.job_id
 
     def compensate(self, database: Database, place: Place, job_id: str, fraction: Fraction = Fraction(1)) -> None:
-        database.run(ledger.compensate, place.scope_id, job_id, fraction, "power cut", place.principal_id)
+        database.transaction(ledger.compensate, place.scope_id, job_id, fraction, "power cut", place.principal_id)
 
     def test_gives_back_once_and_in_full(self, database: Database, place: Place) -> None:
         job_id = self.charged(database, place, opened=False)
@@ -435,12 +435,12 @@ class TestCompensation:
         for end in ("model", "failure"):
             submit_alone(database, place)
             claim = claim_one(database)
-            database.run(jobs.mark_opened, claim)
-            database.run(ledger.spend, claim, 0, None, 0)
+            database.transaction(jobs.mark_opened, claim)
+            database.transaction(ledger.pay, claim, 0, None, 0)
             if end == "model":
-                database.run(jobs.finish, claim, {}, "not-needed")
+                database.transaction(jobs.finish, claim, {}, "not-needed")
             else:
-                database.run(jobs.fail, claim, "diverged", charge="spent")
+                database.transaction(jobs.fail, claim, "diverged", charge="spent")
             self.forget_openings(database)
             with pytest.raises(Conflict, match="records"):
                 self.compensate(database, place, claim.job_id)
@@ -489,8 +489,8 @@ class TestVerification:
         submit_alone(database, place)
         claim = claim_one(database)
         for chunk in range(CHUNKS):
-            database.run(ledger.spend, claim, chunk, None, chunk)
-        database.run(jobs.finish, claim, {}, "not-needed")
+            database.transaction(ledger.pay, claim, chunk, None, chunk)
+        database.transaction(jobs.finish, claim, {}, "not-needed")
         honest = verify(database, place.scope_id)
         assert (honest.ok, honest.entries, honest.first_bad_seq) == (True, 9, None)
         with database.write() as session:
@@ -600,7 +600,7 @@ def test_two_children_of_one_job_spend_each_chunk_once(database: Database, place
         start.wait()
         for chunk in range(CHUNKS):
             try:
-                database.run(ledger.spend, claim, chunk, b"state", chunk)
+                database.transaction(ledger.pay, claim, chunk, b"state", chunk)
             except (StaleAttempt, AssertionError) as error:  # the other child is a chunk ahead
                 failures.append(error)
 

@@ -168,7 +168,7 @@ def test_an_attempt_begins_with_nothing_but_what_the_ledger_says(
         dataset = the_dataset(session, place)
         dataset.location, dataset.location_digest, dataset.wrapped_key = "rec_a", "sha256:a", "v1.a.b"
         submit(session, place, SCHEDULE)
-    claim = database.run(jobs.claim, "w", 60.0)
+    claim = database.transaction(jobs.claim, "w", 60.0)
     assert claim is not None
     witness.keep(database)
     trust = ask_witness(witness, [place.scope_id], ())

@@ -59,7 +59,7 @@ def mark(database: Database, place: Place, key: MarkKey = KEY) -> None:
     verifier = Verifier(place.scope_id)
     with database.read() as session:
         assert verifier.verify(session).ok
-    database.run(write_mark, verifier.state, key)
+    database.transaction(write_mark, verifier.state, key)
 
 
 def begun(database: Database, witness: Witness, place: Place, *, marked: bool) -> Claim:
@@ -67,7 +67,7 @@ def begun(database: Database, witness: Witness, place: Place, *, marked: bool) -
     with database.write() as session:
         dataset = session.get_one(Dataset, place.dataset_id)
         dataset.location, dataset.location_digest, dataset.wrapped_key = "rec_a", "sha256:a", "v1.a.b"
-    claim = database.run(jobs.claim, "w", 600.0)
+    claim = database.transaction(jobs.claim, "w", 600.0)
     assert claim is not None
     witness.keep(database, claim.job_id)
     if marked:
@@ -246,7 +246,7 @@ def test_an_older_mark_put_back_changes_nothing(database: Database, witness: Wit
     with database.read() as session:
         old = session.execute(select(VerifiedHead.state, VerifiedHead.code)).one()
     claim = begun(database, witness, place, marked=False)
-    database.run(ledger.spend, claim, 0, None, 0)
+    database.transaction(ledger.pay, claim, 0, None, 0)
     witness.keep(database)
     mark(database, place)
     honest = start(database, witness, place, claim)
@@ -260,7 +260,7 @@ def test_a_database_put_back_with_its_marks_begins_no_attempt(database: Database
     place = history(database)
     claim = begun(database, witness, place, marked=True)
     before = backed_up(database)
-    database.run(ledger.spend, claim, 0, None, 0)
+    database.transaction(ledger.pay, claim, 0, None, 0)
     witness.keep(database)
     put_back(database, before)
     with pytest.raises(AssertionError, match="its witness has seen"):
@@ -302,11 +302,11 @@ def test_a_charge_before_the_mark_given_back_after_it_is_verified(database: Data
     place = make_place(database)
     with database.write() as session:
         submit(session, place, SCHEDULE)
-    claim = database.run(jobs.claim, "w", 600.0)
+    claim = database.transaction(jobs.claim, "w", 600.0)
     assert claim is not None
-    database.run(jobs.fail, claim, "gpu-unavailable", charge="all")
+    database.transaction(jobs.fail, claim, "gpu-unavailable", charge="all")
     mark(database, place)
-    database.run(ledger.compensate, place.scope_id, claim.job_id, 1, "no driver", place.principal_id)
+    database.transaction(ledger.compensate, place.scope_id, claim.job_id, 1, "no driver", place.principal_id)
     witness.keep(database)
     with database.read() as session:
         found = follow(session, place.scope_id, trusted(witness, place))
@@ -385,7 +385,7 @@ def test_an_attempt_begins_as_fast_after_many_entries_as_after_few(database: Dat
         with database.read() as session, counted(session) as count:
             assert read_order(session, claim, trust).units == 1000
             taken = count()
-        database.run(jobs.fail, claim, "diverged", charge="spent")
+        database.transaction(jobs.fail, claim, "diverged", charge="spent")
         return taken
 
     few = steps(40)
@@ -438,13 +438,13 @@ def test_a_mark_is_not_replaced_by_an_older_one(database: Database) -> None:
         assert verifier.verify(session).ok
     last = verifier.place[0]
     for state, kept in ((early, True), (verifier.state, True), (verifier.state, True), (early, False)):
-        assert database.run(write_mark, state, KEY) == kept
+        assert database.transaction(write_mark, state, KEY) == kept
     with database.read() as session:
         assert (found := read_mark(session, place.scope_id, [KEY])) is not None
         assert found.tally.seq == last
     for forged in ({"code": "0" * 64, "seq": last + 1000}, {"seq": last + 1000}):
         change(database, update(VerifiedHead).values(**forged))
-        assert database.run(write_mark, verifier.state, KEY)
+        assert database.transaction(write_mark, verifier.state, KEY)
         with database.read() as session:
             assert session.execute(select(VerifiedHead.seq)).scalar_one() == last
             assert read_mark(session, place.scope_id, [KEY]) is not None

@@ -36,10 +36,10 @@ def witness(request: pytest.FixtureRequest, database: Database, tmp_path: Path, 
 
 def goes_on(database: Database, *processes: Witness) -> None:
     """Assert that the ledger is not frozen, and that nobody who compares freezes it."""
-    database.run(refuse_if_frozen)
+    database.transaction(refuse_if_frozen)
     for process in processes:
         assert watch(database, process) == []
-    database.run(refuse_if_frozen)
+    database.transaction(refuse_if_frozen)
 
 
 def around(monkeypatch: pytest.MonkeyPatch, step: str, when: str, act: Callable[[], object]) -> None:
@@ -135,7 +135,7 @@ def test_one_that_was_killed_is_begun_again(
         with pytest.raises(Killed):
             reconcile(database, Witness(witness.path))
     with pytest.raises(LedgerFrozen):
-        database.run(refuse_if_frozen)
+        database.transaction(refuse_if_frozen)
     assert reconcile(database, Witness(witness.path)) == ([], []), "the witness is known for its own"
     goes_on(database, witness, Witness(witness.path))
     with database.read() as session:

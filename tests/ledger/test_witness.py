@@ -54,9 +54,9 @@ def submit_witnessed(database: Database, place: Place, witness: Witness) -> str:
 def pay_witnessed(database: Database, place: Place, witness: Witness) -> Claim:
     """Have a job pay for its first chunk, and the witness see it."""
     submit_witnessed(database, place, witness)
-    claim = database.run(jobs.claim, "w", LEASE)
+    claim = database.transaction(jobs.claim, "w", LEASE)
     assert claim is not None
-    database.run(ledger.spend, claim, 0, None, 0)
+    database.transaction(ledger.pay, claim, 0, None, 0)
     witness.keep(database)
     return claim
 
@@ -102,17 +102,17 @@ def test_a_backup_from_before_a_claim_gives_nobody_a_second_reading(
 ) -> None:
     """A claim is no entry, so the witness agrees. The worker that had it goes on beside the one that takes it anew."""
     submit_witnessed(database, place, witness)
-    database.run(epoch)  # drawn long ago
+    database.transaction(epoch)  # drawn long ago
     before = backed_up(database)
-    old = database.run(jobs.claim, "w", LEASE)
+    old = database.transaction(jobs.claim, "w", LEASE)
     assert old is not None
     put_back(database, before)
     assert compare(database, witness) == []
-    new = database.run(jobs.claim, "v", LEASE)
+    new = database.transaction(jobs.claim, "v", LEASE)
     assert new is not None
-    database.run(ledger.spend, new, 0, None, 0)
+    database.transaction(ledger.pay, new, 0, None, 0)
     with pytest.raises(StaleAttempt):
-        database.run(ledger.spend, old, 0, None, 0)  # it would read the chunk that the other has paid for
+        database.transaction(ledger.pay, old, 0, None, 0)  # it would read the chunk that the other has paid for
 
 
 def test_what_is_reconciled_was_paid_though_the_entries_that_said_so_are_lost(
@@ -143,12 +143,12 @@ def test_a_restored_dump_freezes_the_ledger_until_it_is_reconciled(
         submit(session, place)
     for work in (
         lambda session: jobs.claim(session, "w", LEASE),
-        lambda session: ledger.spend(session, claim, 1, None, 1),
+        lambda session: ledger.pay(session, claim, 1, None, 1),
         lambda session: jobs.cancel(session, restored),
         lambda session: sweep(session, LEASE, 3, 1.0),
     ):
         with pytest.raises(LedgerFrozen):
-            database.run(work)
+            database.transaction(work)
     assert reconcile(database, witness) == ([restored], [])
     assert guard(database, witness) == []
     with database.read() as session:
@@ -162,9 +162,9 @@ def test_a_restored_dump_freezes_the_ledger_until_it_is_reconciled(
     assert all(-2 <= one - two <= 0.01 * two for one, two in zip(told, held.spent, strict=True)), (told, held.spent)
     with database.write() as session:
         submit(session, place)
-    database.run(jobs.claim, "w", LEASE)
+    database.transaction(jobs.claim, "w", LEASE)
     with pytest.raises(StaleAttempt):
-        database.run(ledger.spend, claim, 1, None, 1)
+        database.transaction(ledger.pay, claim, 1, None, 1)
 
 
 def test_a_forked_history_is_noticed_and_never_overwrites_the_evidence(
@@ -232,7 +232,7 @@ def test_reconciling_never_passes_a_cap_but_exhausts_the_budget(
     line["taken"] = {place.scope_id: [10**15, 10**15, 10**15, 0]}
     with witness.path.open("a") as file:
         file.write(json.dumps(line) + "\n")
-    database.run(freeze_ledger, "a rehearsal.")
+    database.transaction(freeze_ledger, "a rehearsal.")
     reconcile(database, witness)
     with database.read() as session:
         assert ledger.verify(session, place.scope_id).ok
@@ -248,7 +248,7 @@ def test_a_cap_that_was_changed_since_is_raised_at_the_orders_that_it_has(databa
     caps: tuple[BudgetCap, BudgetCap] = (CapRequest(epsilon=Decimal("0.4")), "all")
     with database.write() as session:
         analyst = principals.create(session, "Anna", "analyst").id
-    give = partial(database.run, ledger.set_grant, place.scope_id, analyst)
+    give = partial(database.transaction, ledger.set_grant, place.scope_id, analyst)
     terms = [terms_of_cap(cap, small) for cap in caps]
     grant_id = give(terms[0], declared_cap(caps[0], small)).id
     before = backed_up(database)

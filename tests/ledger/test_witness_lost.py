@@ -105,7 +105,7 @@ def test_a_witness_that_has_lost_what_it_knew_freezes_the_ledger(
         assert watch(database, process)
     assert guard(database, Witness(witness.path))
     with pytest.raises(LedgerFrozen):
-        database.run(refuse_if_frozen)
+        database.transaction(refuse_if_frozen)
     with pytest.raises(Conflict, match="No witness knows"):
         reconcile(database, Witness(witness.path))
 
@@ -156,7 +156,7 @@ def test_what_others_write_meanwhile_is_no_loss(
 
     after_reading(monkeypatch, witness, pay, times)  # whether it can be read at all is tried first
     assert watch(database, witness) == []
-    database.run(refuse_if_frozen)
+    database.transaction(refuse_if_frozen)
     assert compare(database, witness) == []
 
 
@@ -177,7 +177,7 @@ def test_payments_of_several_threads_and_processes_are_no_loss(
 
             after_reading(patch, witness, pay)
             pay_witnessed(database, fresh, witness)
-    database.run(refuse_if_frozen)
+    database.transaction(refuse_if_frozen)
     assert compare(database, witness) == []
     assert witness.read() == Witness(bucket_url).read()
 
@@ -291,15 +291,15 @@ class TestUnwitnessed:
     def test_no_job_is_admitted_until_the_owner_accepts(self, database: Database, alone: Place) -> None:
         with pytest.raises(ScopeFrozen, match="may be missing"), database.write() as session:
             submit(session, alone)
-        database.run(ledger.freeze, alone.scope_id, "to be sure", alone.principal_id)
-        database.run(ledger.unfreeze, alone.scope_id, "sure", alone.principal_id)
+        database.transaction(ledger.freeze, alone.scope_id, "to be sure", alone.principal_id)
+        database.transaction(ledger.unfreeze, alone.scope_id, "sure", alone.principal_id)
         with pytest.raises(ScopeFrozen, match="may be missing"), database.write() as session:
             submit(session, alone)
         with pytest.raises(Invalid, match="waits for nobody"):
-            database.run(gaps.accept, alone.scope_id, 2, "what of it", alone.principal_id)
-        database.run(gaps.accept, alone.scope_id, 3, "nothing ran that day", alone.principal_id)
+            database.transaction(gaps.accept, alone.scope_id, 2, "what of it", alone.principal_id)
+        database.transaction(gaps.accept, alone.scope_id, 3, "nothing ran that day", alone.principal_id)
         with pytest.raises(Conflict):
-            database.run(gaps.accept, alone.scope_id, 3, "again", alone.principal_id)
+            database.transaction(gaps.accept, alone.scope_id, 3, "again", alone.principal_id)
         with database.write() as session:
             submit(session, alone)
         with database.read() as session:
@@ -318,7 +318,7 @@ class TestUnwitnessed:
         assert (found.ok, found.first_bad_seq) == (False, None)
 
     def test_another_s_word_is_a_broken_chain(self, database: Database, alone: Place) -> None:
-        database.run(gaps.accept, alone.scope_id, 3, "never mind", "pr_operator")
+        database.transaction(gaps.accept, alone.scope_id, 3, "never mind", "pr_operator")
         with database.read() as session:
             found = ledger.verify(session, alone.scope_id)
         assert (found.ok, found.reason) == (False, "it is not the owner's")
@@ -328,7 +328,7 @@ class TestUnwitnessed:
         path.unlink()
         assert guard(database, Witness(path))
         reconcile(database, Witness(path), without=True)
-        database.run(gaps.accept, alone.scope_id, 4, "lost twice", alone.principal_id)
+        database.transaction(gaps.accept, alone.scope_id, 4, "lost twice", alone.principal_id)
         with database.read() as session:
             assert [gap.accepted for gap in gaps.gaps_of(session.get_one(Scope, alone.scope_id))] == [5, 5]
             assert ledger.verify(session, alone.scope_id).ok

@@ -20,8 +20,7 @@ from core.methods.second_order import ada_spider
 from core.methods.second_order.ada_spider import AdaSpider, nothing_known
 from core.methods.second_order.gauss_psgd.fit import beginning, iterate, walk
 from core.methods.second_order.gauss_psgd.spec import GaussPsgd
-from core.oracle import Answer
-from core.oracle.account import EVERYTHING
+from core.oracle import EVERYTHING, Answer
 from core.oracle.cursor import StreamCursor
 from core.oracle.filters import CountingFilter, UnlimitedFilter
 from core.oracle.samples import StreamOracle

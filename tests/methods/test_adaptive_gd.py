@@ -23,7 +23,6 @@ from core.methods.kl.adaptive_gd.fit import _stepped, iterate
 from core.methods.kl.adaptive_gd.spec import MOST_STEPS, AdaptiveGradientDescent
 from core.methods.kl.adaptive_gd.theory import MOST_CANDIDATES
 from core.oracle import Answer, Oracle, PrivacyFilter, PublicRandomness, Release, Status
-from core.oracle.account import EVERYTHING, DrawAccount
 from core.oracle.filters import CountingFilter
 from core.oracle.full import FullOracle
 from core.oracle.simulation import Simulation
@@ -226,7 +225,6 @@ class Scripted:
         self, facts: Facts, payments: PrivacyFilter, norms: list[float], ledger: "Ledger | None" = None
     ) -> None:
         self.facts = facts
-        self._account = DrawAccount(payments)
         self._payments = payments
         self._norms, self._ledger = norms, ledger or Ledger()
         self.chosen_from: list[int] = []
@@ -236,9 +234,13 @@ class Scripted:
         raise AssertionError("no coins are needed")
 
     def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:
-        return self._account.answer(
-            EVERYTHING, question.event(), question, theta, other, lambda: self._draw(question, theta)
-        )
+        known = self._payments.log.recall(question, theta, other)
+        if known is not None:
+            return known
+        self._payments.pay(question.event())
+        answer = self._draw(question, theta)
+        self._payments.log.note(question, theta, answer, other)
+        return answer
 
     def _draw(self, question: Question, theta: Tensor) -> Answer:
         ledger = self._ledger
@@ -258,7 +260,7 @@ class Scripted:
 
     def affords(self, question: Question, then: Question | None = None) -> bool:
         events = [one.event() for one in (question, then) if one is not None]
-        return self._account.affords(EVERYTHING, *events)
+        return self._payments.affords(*events)
 
     def block(self, name: str) -> Oracle:
         raise AssertionError(f"there is no block {name!r}")
@@ -271,7 +273,7 @@ class Scripted:
         self._payments.log.keep(state, step)
 
     def release(self, value: T, status: Status) -> Release[T]:
-        return Release(value=value, status=status, event=self._account.close())
+        return Release(value=value, status=status, event=self._payments.close())
 
 
 class Killed(Exception):
@@ -300,7 +302,7 @@ class Ledger:
             self.moments, self.deaths = 0, self.deaths + 1
             raise Killed
 
-    def spend(self, chunk: int, state: bytes | None, step: int) -> None:
+    def pay(self, chunk: int, state: bytes | None, step: int) -> None:
         del step
         self.moment()
         self.charged[self.schedule[chunk]] += 1

@@ -15,7 +15,7 @@ from core.base.errors import AdjacencyMismatch, Diverged, Invalid
 from core.losses.squares import Squared
 from core.losses.weights import Clip
 from core.mechanisms.generator import SimulationGenerator
-from core.methods.clipped.clipped_sgd.spec import ClippedSgd
+from core.methods.clipped.clipped_sgd.spec import ClippedSgd, ClippedSgdPlan
 from core.methods.clipped.rules import NoMean
 from core.methods.fits import fit, iterate
 from core.oracle import Answer
@@ -24,7 +24,7 @@ from core.oracle.samples import PoissonOracle
 from core.oracle.simulation import Simulation
 from core.privacy.conversions import gdp_mu
 from core.privacy.facts import Adjacency, Facts
-from core.queries.gradients import Question
+from core.queries.gradients import Gradient, Question
 from core.queries.sums.linear import LinearProblem
 from tests.support.problems import facts, problem, repeatable_generator
 
@@ -76,7 +76,7 @@ class TestLinearRecursion:
         """Return the variance of 200,000 coordinates over what it should be."""
         features = torch.eye(self.dimension, dtype=torch.float64) * sqrt(self.curvature * self.dimension)
         data, known = squared(features, torch.zeros(self.dimension, dtype=torch.float64), clip=1000.0)
-        settings = ClippedSgd(
+        settings = ClippedSgdPlan(
             steps=self.steps,
             batch=self.dimension,
             sigma=self.deviation / (1000.0 / self.dimension),
@@ -128,7 +128,7 @@ class TestNoise:
         features = torch.zeros(self.units, self.dimension, dtype=torch.float64)
         data, known = squared(features, torch.zeros(self.units, dtype=torch.float64))
         oracle = PoissonOracle(data, known, CountingFilter(), repeatable_generator(), parts)
-        (question,) = ClippedSgd(sigma=self.sigma, clip=CLIP).questions()
+        question = Gradient(sigma=self.sigma, clip=CLIP)
         theta = torch.zeros(self.dimension, dtype=torch.float64)
         told = [oracle.ask(question, theta) for _ in range(self.asks)]
         expected = self.sigma * CLIP / (self.units * parts / 2**64)
@@ -169,7 +169,7 @@ class TestFunctionalPrivacy:
             features = torch.zeros(self.units, 1, dtype=torch.float64)
             features[0] = present
             data, known = squared(features, torch.full((self.units,), 1e6, dtype=torch.float64))
-            settings = ClippedSgd(
+            settings = ClippedSgdPlan(
                 steps=self.steps,
                 batch=self.units,
                 sigma=self.sigma,
@@ -208,7 +208,7 @@ def test_a_sampled_sum_is_divided_by_the_expected_size() -> None:
     units, rate, replicates = 400, 0.25, 3000
     features = torch.ones(units, 1, dtype=torch.float64)
     data, known = squared(features, torch.full((units,), -1e6, dtype=torch.float64))
-    settings = ClippedSgd(
+    settings = ClippedSgdPlan(
         steps=1, batch=int(units * rate), sigma=1e-3, clip=CLIP, step_size=1.0, average=NoMean(), radius=1e6
     )
     simulation = Simulation(
@@ -236,7 +236,7 @@ class TestPlan:
         assert settings.sigma is not None
         less = settings.model_copy(update={"sigma": settings.sigma * 0.999})
         with pytest.raises(Invalid, match="more than the privacy target"):
-            less.calibrated(known, lambda event: event == settings.drawn(known, settings.sigma or 0))
+            less.calibrated(known, lambda event: event == settings.drawn(known))
         assert settings.plan(known, 50.0) == settings
         assert None not in settings.model_dump().values()
 

@@ -130,7 +130,7 @@ class Kept:
         self.chunks = 0
         self.paid = 0
 
-    def spend(self, chunk: int, state: bytes | None, step: int) -> None:
+    def pay(self, chunk: int, state: bytes | None, step: int) -> None:
         del step
         if state is not None:
             self.state, self.chunks = state, chunk

@@ -39,10 +39,10 @@ def finished(database: Database, place: Place) -> Claim:
     """Let a job train, keep a state, and succeed."""
     with database.write() as session:
         submit(session, place)
-    claim = database.run(jobs.claim, "w", LEASE)
+    claim = database.transaction(jobs.claim, "w", LEASE)
     assert claim is not None
-    database.run(ledger.spend, claim, 0, b"a noised state", 1)
-    database.run(jobs.finish, claim, {"theta": [1.0]}, "not-needed")
+    database.transaction(ledger.pay, claim, 0, b"a noised state", 1)
+    database.transaction(jobs.finish, claim, {"theta": [1.0]}, "not-needed")
     return claim
 
 
@@ -62,20 +62,20 @@ class TestStates:
     def test_of_a_job_that_ended_long_ago_go(self, database: Database, place: Place) -> None:
         claim = finished(database, place)
         assert count_states(database) == 1
-        assert database.run(retention.drop_states, DAY) == []
+        assert database.transaction(retention.drop_states, DAY) == []
         age(database, DAY)
-        assert database.run(retention.drop_states, DAY) == [claim.job_id]
+        assert database.transaction(retention.drop_states, DAY) == [claim.job_id]
         assert count_states(database) == 0
-        assert database.run(retention.drop_states, DAY) == []
+        assert database.transaction(retention.drop_states, DAY) == []
 
     def test_of_a_live_job_stay(self, database: Database, place: Place) -> None:
         with database.write() as session:
             submit(session, place)
-        claim = database.run(jobs.claim, "w", LEASE)
+        claim = database.transaction(jobs.claim, "w", LEASE)
         assert claim is not None
-        database.run(ledger.spend, claim, 0, b"a noised state", 1)
+        database.transaction(ledger.pay, claim, 0, b"a noised state", 1)
         age(database, 100 * DAY)
-        assert database.run(retention.drop_states, 0.001) == []
+        assert database.transaction(retention.drop_states, 0.001) == []
         assert count_states(database) == 1
 
     def test_go_in_batches(self, database: Database, place: Place) -> None:
@@ -88,7 +88,7 @@ class TestStates:
             session.execute(insert(Job), made)
             state = {"chunk": 1, "attempt": 1, "state": b"x", "created_at": 0.0}
             session.execute(insert(Checkpoint), [{**state, "job_id": one["id"]} for one in made])
-        assert [len(database.run(retention.drop_states, DAY)) for _ in range(3)] == [BATCH, 6, 0]
+        assert [len(database.transaction(retention.drop_states, DAY)) for _ in range(3)] == [BATCH, 6, 0]
 
 
 class TestErasure:
@@ -98,18 +98,18 @@ class TestErasure:
             datasets.lock(session, place.dataset_id).state = "erasing"
         with database.read() as session:
             assert list(datasets.erasable(session, LEASE)) == [], "its trainer published, and was not reaped for sure"
-        assert not database.run(datasets.destroy_key, place.dataset_id, LEASE)
+        assert not database.transaction(datasets.destroy_key, place.dataset_id, LEASE)
         age(database, LEASE)
         with database.read() as session:
             assert [name for name, _ in datasets.erasable(session, LEASE)] == [place.dataset_id]
-        assert database.run(datasets.destroy_key, place.dataset_id, LEASE)
+        assert database.transaction(datasets.destroy_key, place.dataset_id, LEASE)
 
     def test_takes_the_states_and_leaves_models_and_ledger(self, database: Database, place: Place) -> None:
         finished(database, place)
         age(database, LEASE)
         with database.write() as session:
             datasets.lock(session, place.dataset_id).state = "erasing"
-        assert database.run(datasets.mark_erased, place.dataset_id)
+        assert database.transaction(datasets.mark_erased, place.dataset_id)
         assert count_states(database) == 0
         with database.read() as session:
             assert session.get_one(Dataset, place.dataset_id).state == "erased"
@@ -122,18 +122,18 @@ class TestModels:
     def test_are_kept_for_ever_unless_a_limit_is_set(self, database: Database, place: Place) -> None:
         finished(database, place)
         age(database, 10_000 * DAY)
-        assert database.run(retention.retire_models, None) == []
+        assert database.transaction(retention.retire_models, None) == []
 
     def test_go_with_the_state_that_holds_them(self, database: Database, place: Place) -> None:
         finished(database, place)
-        assert database.run(retention.retire_models, DAY) == []
+        assert database.transaction(retention.retire_models, DAY) == []
         age(database, DAY)
-        (retired,) = database.run(retention.retire_models, DAY)
+        (retired,) = database.transaction(retention.retire_models, DAY)
         with database.read() as session:
             model = session.get_one(Model, retired)
             assert (model.release, model.approval) == ({}, RETIRED)
         assert count_states(database) == 0
-        assert database.run(retention.retire_models, DAY) == []
+        assert database.transaction(retention.retire_models, DAY) == []
 
     def test_are_gone_for_who_asks_and_their_jobs_and_reports_stay(self, database: Database, tmp_path: Path) -> None:
         settings = ServiceSettings(home=tmp_path, visible_grid_seconds=0, database_url=str(database.url))
@@ -141,7 +141,7 @@ class TestModels:
         prepare_master_key(settings, ())
         context = Context(settings, database)
         start(context)
-        caller = entry.holder(context, database.run(first_admin, None) or "")
+        caller = entry.holder(context, database.transaction(first_admin, None) or "")
         assert caller is not None
         made, _ = uploads.create(context, caller, parse_metadata(metadata()), None, [csv(100)], None)
         claim = finished(database, Place(caller.id, made["scope"], made["id"]))
@@ -149,7 +149,7 @@ class TestModels:
             model = session.execute(select(Model.id)).scalar_one()
         assert models.get(context, caller, model).release == {"theta": [1.0]}
         age(database, DAY)
-        database.run(retention.retire_models, DAY)
+        database.transaction(retention.retire_models, DAY)
         for ask in (models.get, models.export_json, readings.methods):
             with pytest.raises(ModelRetired, match="clone the job"):
                 ask(context, caller, model)

@@ -75,13 +75,13 @@ def test_what_its_processes_need_is_allowed(ground: Ground) -> None:
 def test_what_it_charges_and_gives_back_changes_the_sums_too(ground: Ground) -> None:
     with ground.login.write() as session:
         submit(session, ground.place)
-    claim = ground.login.run(jobs.claim, "w", 60.0, site=ground.site)
+    claim = ground.login.transaction(jobs.claim, "w", 60.0, site=ground.site)
     assert claim is None, "this job was made for no site"
-    claim = ground.login.run(jobs.claim, "w", 60.0)
+    claim = ground.login.transaction(jobs.claim, "w", 60.0)
     assert claim is not None
-    ground.login.run(jobs.fail, claim, "gpu-unavailable", charge="all")
+    ground.login.transaction(jobs.fail, claim, "gpu-unavailable", charge="all")
     told = (ground.place.scope_id, claim.job_id, Fraction(1), "no driver", ground.place.principal_id)
-    ground.login.run(ledger.compensate, *told)
+    ground.login.transaction(ledger.compensate, *told)
     with ground.login.read() as session:
         assert ledger.verify(session, ground.place.scope_id).ok
         assert not ledger.executed(session, ground.place.scope_id)
@@ -149,7 +149,7 @@ def test_parts_of_its_own_uploads_are_its_own_and_anothers_are_not(ground: Groun
     ):
         with pytest.raises(Forbidden), ground.login.write() as session:
             session.execute(text(statement))
-    assert ground.login.run(parts.drop_late, ground.site), "its own go when they are late"
+    assert ground.login.transaction(parts.drop_late, ground.site), "its own go when they are late"
 
 
 @pytest.mark.parametrize("statement", REFUSED.values(), ids=REFUSED.keys())

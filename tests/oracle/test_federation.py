@@ -18,7 +18,7 @@ from core.losses.weights import Clip
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.methods.fits import fit
 from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescentPlan
-from core.oracle import Answer, Oracle, PrivacyFilter, Release, Status
+from core.oracle import EVERYTHING, Answer, Oracle, Part, PrivacyFilter, Release, Status
 from core.oracle.federation import ANSWER, FACTS, POINT, READY, FederatedOracle, Kind, MessageRounds, SiteFilter
 from core.oracle.filters import CountingFilter, LastState, UnlimitedFilter
 from core.oracle.full import FullOracle
@@ -85,8 +85,8 @@ class Stopping(CountingFilter):
         self.kept = 0
         self._every = every
 
-    def may_stop(self, total: Event) -> bool:
-        del total
+    def may_stop(self, event: Event, part: Part = EVERYTHING) -> bool:
+        del event, part
         return bool(self.totals) and len(self.totals) % self._every == 0
 
     def stop_here(self) -> NoReturn:

@@ -9,7 +9,7 @@ from core.privacy.events import Gaussian, Repeated
 
 def test_unmetered_affords_everything_and_holds_the_last_state() -> None:
     payments = UnlimitedFilter()
-    payments.cover(Gaussian(sigma=1e-6), 1)
+    payments.pay(Gaussian(sigma=1e-6))
     assert payments.affords(Gaussian(sigma=1e-6))
     assert payments.log.resume() is None
     payments.log.keep({"theta": torch.ones(2)}, 1)
@@ -20,11 +20,9 @@ def test_unmetered_affords_everything_and_holds_the_last_state() -> None:
 
 def test_counting_refuses_what_a_ledger_would() -> None:
     payments = CountingFilter(priced=Repeated(event=Gaussian(sigma=1.0), times=3))
-    payments.cover(Repeated(event=Gaussian(sigma=1.0), times=2), 1)
-    with pytest.raises(AssertionError, match="grows"):
-        payments.cover(Gaussian(sigma=1.0), 2)
+    payments.pay(Repeated(event=Gaussian(sigma=1.0), times=2))
     with pytest.raises(AssertionError, match="follow"):
-        payments.cover(Repeated(event=Gaussian(sigma=1.0), times=3), 1)
+        payments.pay(Gaussian(sigma=1.0), length=0)
     with pytest.raises(AssertionError, match="its price"):
-        payments.cover(Repeated(event=Gaussian(sigma=1.0), times=4), 2)
+        payments.pay(Repeated(event=Gaussian(sigma=1.0), times=2))
     assert len(payments.totals) == len(payments.positions) == 1

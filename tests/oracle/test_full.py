@@ -16,7 +16,7 @@ from core.base.errors import StaleAttempt
 from core.mechanisms import sampling
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.mechanisms.lattice import Grid
-from core.oracle import Answer, Oracle, Status, noise
+from core.oracle import EVERYTHING, Answer, Oracle, Part, Status, noise
 from core.oracle.filters import CountingFilter, UnlimitedFilter
 from core.oracle.full import FullOracle
 from core.oracle.samples import PoissonOracle, StreamOracle
@@ -66,11 +66,12 @@ class Journal(CountingFilter):
     def resume(self) -> dict[str, Tensor] | None:
         return self.state
 
-    def cover(self, total: Event, position: int) -> None:
-        self.entries.append("paid")
+    def pay(self, event: Event, part: Part = EVERYTHING, length: int = 1) -> bool:
         if self.stale:
             raise StaleAttempt("the lease was lost")
-        super().cover(total, position)
+        super().pay(event, part, length)
+        self.entries.append("paid")
+        return False
 
     def integer_sum(
         self,
@@ -114,7 +115,7 @@ class TestEveryOracle:
         oracle, question = oracles(journal)[kind]
         with pytest.raises(StaleAttempt):
             oracle.ask(question, ZERO)
-        assert journal.entries == ["paid"]
+        assert journal.entries == []
         assert oracle.release(None, Status.STOPPED).event == Composed()
 
     def test_tells_again_what_an_earlier_attempt_was_told_and_reads_nothing(self, kind: int) -> None:
@@ -135,7 +136,7 @@ class TestEveryOracle:
         for theta in (ZERO.expand(2, 3), ZERO[:2], ZERO.float()):
             with pytest.raises(AssertionError, match=r"replicates|parameters"):
                 oracle.ask(question, theta)
-        with pytest.raises(AssertionError, match="all else at one"):
+        with pytest.raises(AssertionError, match="all but pairs"):
             oracle.ask(question, ZERO, ZERO)
         slope = Secant(sigma=2.0, batch=question.batch)
         for other in (None, ZERO[:2], ZERO.float()):
@@ -187,7 +188,7 @@ class TestEveryOracle:
         journal = Journal()
         oracle, question = oracles(journal)[kind]
         limited = CountingFilter(priced=oracle._event(question))
-        oracle._account.payments = limited  # type: ignore[misc]
+        oracle._payments = limited
         assert oracle.affords(question)
         oracle.ask(question, ZERO)
         assert oracle.affords(question) is (kind == 2)  # a stream's next batch costs nothing more

@@ -14,7 +14,7 @@ from core.mechanisms import telling
 from core.mechanisms.generator import SimulationGenerator
 from core.mechanisms.sampling import rate_parts
 from core.methods.clipped.clipped_sgd.fit import iterate
-from core.methods.clipped.clipped_sgd.spec import ClippedSgd
+from core.methods.clipped.clipped_sgd.spec import ClippedSgdPlan
 from core.methods.clipped.rules import Adam, Average, MovingMean, NoMean, Rule, Sgd, TailMean
 from core.native.signatures import TELL, TELL_OPEN
 from core.oracle import Answer, noise
@@ -151,7 +151,7 @@ class Kept:
 )
 def test_whatever_clipped_sgd_keeps_of_a_network_is_in_single_precision(rule: Rule, average: Average) -> None:
     """And is that of double precision but for rounding, from the same integers."""
-    settings = ClippedSgd(
+    settings = ClippedSgdPlan(
         steps=6, batch=24, sigma=1.0, clip=0.5, step_size=0.05, radius=1e6, rule=rule, average=average
     )
     runs = []
@@ -170,7 +170,7 @@ def test_whatever_clipped_sgd_keeps_of_a_network_is_in_single_precision(rule: Ru
 
 def test_a_job_that_was_begun_in_double_precision_goes_on_in_it() -> None:
     """Its kept state is what an earlier release left; nothing of it is rounded."""
-    settings = ClippedSgd(
+    settings = ClippedSgdPlan(
         steps=6, batch=24, sigma=1.0, clip=0.5, step_size=0.05, radius=1e6, rule=Sgd(momentum=0.9), average=NoMean()
     )
     whole = Kept()

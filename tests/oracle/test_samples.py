@@ -242,7 +242,7 @@ class TestLists:
                 journal.records = LinearProblem(x.clone(), y.clone(), valid, LOGISTIC, Mallows(bound=2**0.5))
                 oracle = PoissonOracle(journal, public, journal, repeatable_generator(), self.PARTS)
                 selected = oracle._select(GRADIENT)
-                sums.append(oracle._sum(GRADIENT, theta, None, selected, public))
+                sums.append(oracle._sum(oracle.bind(GRADIENT), theta, None, selected))
                 lists.append(selected)
             assert torch.equal(lists[0].rows, lists[1].rows)
             assert torch.equal(lists[0].included, lists[1].included)
@@ -277,7 +277,7 @@ class TestSinglePrecision:
             for valid in (present, present.index_fill(0, torch.tensor(unit), value=False)):
                 oracle = self.oracles(valid)[place]
                 grid = grid_for(question, oracle._summing(question), 800)
-                sums.append(oracle._sum(question, theta, None, oracle._select(question), oracle._summing(question)))
+                sums.append(oracle._sum(oracle.bind(question), theta, None, oracle._select(question)))
             moved.append((sums[0] - sums[1]).double().norm().item() / 2**grid.part_bits)
         assert oracle._summing(question).part_rows is not None
         assert 0 < max(moved) <= grid.sensitivity

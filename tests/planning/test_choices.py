@@ -19,7 +19,7 @@ from core.methods.fits import iterate
 from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent, planned_steps
 from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
 from core.methods.registry import AnySpec
-from core.planning.choices import narrowest, with_best_steps
+from core.planning.choices import best_of, narrowest
 from core.planning.completion import Completed, complete
 from core.planning.job import JobSpec, PlannedSpec
 from core.planning.shares import best_shares, equal_shares
@@ -139,8 +139,9 @@ def test_given_numbers_are_kept() -> None:
 def test_the_number_of_steps_is_never_worse_than_the_usual_one(units: int) -> None:
     public, asked = known_scale_facts(units), NoisyGradientDescent()
     d1 = outlook("D1")
-    chosen = complete(with_best_steps(asked, OPEN, 1.0, public, (d1, d1)), OPEN, 1.0, public)
     usual = complete(asked, OPEN, 1.0, public)
+    best = best_of(asked.alternatives(usual.optimizer), usual.optimizer, OPEN, 1.0, public, (d1, d1))
+    chosen = complete(best, OPEN, 1.0, public)
     assert usual.optimizer.steps == planned_steps(public, usual.optimizer.mu)  # type: ignore[arg-type]  # planned
     fewest = complete(asked.model_copy(update={"steps": 10}), OPEN, 1.0, public)
     seen = {name: run(made, units) for name, made in (("chosen", chosen), ("usual", usual), ("fewest", fewest))}

@@ -23,13 +23,14 @@ from core.mechanisms.generator import SimulationGenerator
 from core.methods.fits import iterate
 from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent
 from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
+from core.methods.m_estimation.widths import PredictsWidths
 from core.methods.registry import AnySpec
 from core.models.assumed import Assumed
 from core.models.outlook import Outlook, make_outlook
 from core.models.reference import Reference, expected, reference_of
 from core.oracle.simulation import Simulation
 from core.planning.completion import complete
-from core.planning.prediction import predict, widths
+from core.planning.prediction import predict
 from core.privacy.facts import Adjacency, Facts, UnknownScale
 from core.queries.sums.joint import JointProblem
 from core.queries.sums.linear import LinearProblem
@@ -58,11 +59,9 @@ def outlook(design: str) -> Outlook:
     )
 
 
-def planned(
-    method: str, public: Facts, mu: float, shares: Shares | None = None
-) -> tuple[NoisyGradientDescent | NoisyNewton, Inference]:
+def planned(method: str, public: Facts, mu: float, shares: Shares | None = None) -> tuple[PredictsWidths, Inference]:
     optimizer, inference = complete(METHODS[method], Inference(plausible_radius=3.0, shares=shares), mu, public)
-    assert isinstance(optimizer, NoisyGradientDescent | NoisyNewton)
+    assert isinstance(optimizer, PredictsWidths)
     return optimizer, inference
 
 
@@ -87,7 +86,7 @@ SMALL = [(1000, 0.5), (1000, 1.0)]
 def test_widths_are_predicted_within_a_fifth(method: str, design: str, units: int, mu: float) -> None:
     public = known_scale_facts(units)
     optimizer, inference = planned(method, public, mu)
-    predicted, _ = widths(outlook(design), public, optimizer, inference)
+    predicted, _ = optimizer.predict_widths(outlook(design), public, inference)
     assert predicted == pytest.approx(simulated(design, units, optimizer, inference), rel=0.2)
 
 
@@ -116,10 +115,9 @@ def test_widths_are_predicted_with_an_unknown_scale_too(method: str, design: str
     seen = 2 * 1.959964 * deviations.median(0).values.numpy()[:4]
     known = outlook(design)
     reference = expected(JOINT, WEIGHTS, rows.reshape(-1, 4), SCALE)
-    predicted, _ = widths(
+    predicted, _ = optimizer.predict_widths(
         replace(known, reference=reference, to_declared=np.eye(4, 5), shifts=np.zeros((0, 5))),
         public,
-        optimizer,
         inference,
     )
     assert predicted == pytest.approx(seen, rel=0.2)
@@ -130,7 +128,9 @@ def test_leaving_out_the_optimizers_noise_is_seen_to_fail() -> None:
     public = known_scale_facts(1000)
     for method in ("gradient descent", "the paper's Newton"):
         optimizer, inference = planned(method, public, 1.0)
-        without, _ = widths(outlook("D1"), public, optimizer, inference.model_copy(update={"correction": "plain"}))
+        without, _ = optimizer.predict_widths(
+            outlook("D1"), public, inference.model_copy(update={"correction": "plain"})
+        )
         assert (without < 0.8 * simulated("D1", 1000, optimizer, inference)).all()
 
 
@@ -140,8 +140,8 @@ def test_leaving_out_the_noise_of_the_matrices_is_seen_to_fail() -> None:
     shares = Shares(estimate=0.99, curvature=0.005, score=0.005)
     optimizer, inference = planned("gradient descent", public, 1.0, shares)
     figures = dict.fromkeys(("curvature_sigma", "score_sigma", "curvature_floor", "score_floor"), 1e-9)
-    without, _ = widths(outlook("D3"), public, optimizer, inference.model_copy(update=figures))
-    within, _ = widths(outlook("D3"), public, optimizer, inference)
+    without, _ = optimizer.predict_widths(outlook("D3"), public, inference.model_copy(update=figures))
+    within, _ = optimizer.predict_widths(outlook("D3"), public, inference)
     seen = simulated("D3", 500, optimizer, inference)
     assert (without[1:] < 0.8 * seen[1:]).all()
     assert within == pytest.approx(seen, rel=0.2)
@@ -151,7 +151,7 @@ def test_leaving_out_the_noise_of_the_matrices_is_seen_to_fail() -> None:
 def test_an_unlimited_budget_leaves_the_non_private_width(method: str) -> None:
     public = known_scale_facts(1000)
     optimizer, inference = planned(method, public, 3000.0)
-    private, without = widths(outlook("D2"), public, optimizer, inference)
+    private, without = optimizer.predict_widths(outlook("D2"), public, inference)
     assert private == pytest.approx(without, rel=0.02)
     table = 2 * 1.959964 * np.sqrt(np.array([5.60, 6.52, 3.39, 3.01]) / 1000)
     assert without == pytest.approx(table, rel=0.02), "of the known population"
@@ -302,7 +302,7 @@ def test_assumptions_move_what_they_are_about() -> None:
 
     def ratio(**assumed: object) -> np.ndarray:
         outlook = make_outlook(job.design, job.spec.model, Assumed.model_validate(assumed))  # type: ignore[arg-type]  # logistic
-        private, _ = widths(outlook, job.facts, job.spec.optimizer, job.spec.inference)  # type: ignore[arg-type]  # Newton
+        private, _ = job.spec.optimizer.predict_widths(outlook, job.facts, job.spec.inference)  # type: ignore[arg-type]  # Newton
         return private
 
     usual, narrow, rare = ratio(), ratio(deviations={"age": 8.0}), ratio(base_rate=0.05)

@@ -56,7 +56,7 @@ def queue_one(database: Database, place: Place, **options: Any) -> str:
 
 
 def claim_one(database: Database, worker: str = "w") -> Claim:
-    claim = database.run(jobs.claim, worker, LEASE)
+    claim = database.transaction(jobs.claim, worker, LEASE)
     assert claim is not None
     return claim
 
@@ -78,7 +78,7 @@ class TestTenNotifications:
     def test_make_one_run(self, database: Database, place: Place) -> None:
         def claim(database: Database, start: threading.Barrier) -> None:
             start.wait()
-            database.run(jobs.claim, "w", LEASE)
+            database.transaction(jobs.claim, "w", LEASE)
 
         queue_one(database, place)
         assert self.runs(database, claim) == 1
@@ -89,7 +89,7 @@ class TestTenNotifications:
                 seen = naive_worker.look(session)
             start.wait()
             assert seen is not None
-            database.run(naive_worker.take, seen, "w", LEASE)
+            database.transaction(naive_worker.take, seen, "w", LEASE)
 
         queue_one(database, place)
         assert self.runs(database, look_then_take) == NOTIFICATIONS
@@ -107,14 +107,14 @@ class TestAStaleSupervisor:
 
     def holders(self, database: Database, claims: tuple[Claim, Claim]) -> list[int]:
         """Return which attempts think that the job is theirs."""
-        return [claim.attempt for claim in claims if database.run(jobs.beat, claim, LEASE).alive]
+        return [claim.attempt for claim in claims if database.transaction(jobs.beat, claim, LEASE).alive]
 
     def readings(self, database: Database, claims: tuple[Claim, Claim]) -> int:
         """Return how often the first chunk is read, by supervisors that pay before they read."""
         count = 0
         for claim in claims:
             try:
-                database.run(ledger.spend, claim, 0, None, 0)
+                database.transaction(ledger.pay, claim, 0, None, 0)
             except StaleAttempt:
                 continue
             count += 1
@@ -174,7 +174,7 @@ class TestClocksAnHourApart:
         with self.machine(0):
             sweep_in_contact(database)
         with self.machine(-HOUR):
-            return database.run(jobs.beat, claim, LEASE).alive
+            return database.transaction(jobs.beat, claim, LEASE).alive
 
     def test_take_no_job_from_its_worker(self, database: Database, place: Place) -> None:
         assert self.keeps_its_job(database, place)
@@ -249,7 +249,7 @@ class TestADatabaseThatRestarts:
 
         event.listen(database._writer, "before_cursor_execute", go_away)
         try:
-            writer.spend(0, None, 0)
+            writer.pay(0, None, 0)
         except (OperationalError, LedgerBusy):
             return False
         finally:
@@ -285,11 +285,11 @@ class TestYesterdaysDump:
         try:
             queue_one(database, place, schedule=[STEP])
             claim = claim_one(database)
-            database.run(ledger.spend, claim, 0, None, 0)
+            database.transaction(ledger.pay, claim, 0, None, 0)
         except Refusal:
             return False
         witness.keep(database)
-        database.run(jobs.fail, claim, "diverged", charge="spent")
+        database.transaction(jobs.fail, claim, "diverged", charge="spent")
         return True
 
     def test_pays_for_nothing_twice(self, database: Database, tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def context(database: Database, tmp_path: Path) -> Iterator[Context]:
 
 @pytest.fixture
 def admin(context: Context) -> Caller:
-    secret = context.database.run(first_admin, None)
+    secret = context.database.transaction(first_admin, None)
     assert secret is not None
     found = entry.holder(context, secret)
     assert found is not None

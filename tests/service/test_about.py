@@ -141,10 +141,10 @@ class House:
         claim = self.claim()
         assert claim.job_id == job_id, "no other waits"
         release = describe(planned, privacy=told, **changed)
-        return database.run(rows.finish, claim, release.model_dump(mode="json"), approval).id
+        return database.transaction(rows.finish, claim, release.model_dump(mode="json"), approval).id
 
     def claim(self) -> Claim:
-        claim = self.context.database.run(rows.claim, "test", LEASE)
+        claim = self.context.database.transaction(rows.claim, "test", LEASE)
         assert claim is not None
         return claim
 
@@ -335,15 +335,15 @@ def test_a_model_stays_as_long_as_a_job_about_it(house: House) -> None:
     for state in ("queued", "running"):
         claim = house.claim() if state == "running" else None
         assert jobs.get(house.context, house.owner, job).state == state
-        assert database.run(retention.retire_models, 0.0) == [], "kept for the job"
+        assert database.transaction(retention.retire_models, 0.0) == [], "kept for the job"
         with pytest.raises(Conflict, match="A job about this model has not ended"):
             trained.retract(house.context, house.owner, named)
         assert models.get(house.context, house.owner, named).release["theta"]
     assert claim is not None
-    database.run(rows.release_claim, claim)
+    database.transaction(rows.release_claim, claim)
     jobs.cancel(house.context, house.owner, job)
     late = intake.planned(house.context, house.owner, spec(fresh, named), "late", jobs.ROUTE)
-    assert database.run(retention.retire_models, 0.0) == [named]
+    assert database.transaction(retention.retire_models, 0.0) == [named]
     assert "is kept no more" in house.faults(spec(fresh, named))[0][1]
     assert isinstance(late, intake.Submission)
     (refused,) = entry.take(house.context, [late])
@@ -355,7 +355,7 @@ def test_a_model_is_retracted_once_the_job_about_it_has_ended(house: House) -> N
     seen, fresh = house.dataset(), house.dataset()
     named = house.model(seen)
     job = house.submit(spec(fresh, named))
-    house.context.database.run(rows.fail, house.claim(), "trainer-failed", charge="all")
+    house.context.database.transaction(rows.fail, house.claim(), "trainer-failed", charge="all")
     assert jobs.get(house.context, house.owner, job).state == "failed"
     late = intake.planned(house.context, house.owner, spec(fresh, named), "late", jobs.ROUTE)
     assert trained.retract(house.context, house.owner, named).approval == "retracted"

@@ -284,12 +284,12 @@ def test_a_correction_of_a_charge_from_below_the_mark_is_verified_beside_request
     place = make_place(context.database)
     with context.database.write() as session:
         submit(session, place, [STEP])
-    claim = context.database.run(jobs.claim, "w", 600.0)
+    claim = context.database.transaction(jobs.claim, "w", 600.0)
     assert claim is not None
-    context.database.run(jobs.fail, claim, "gpu-unavailable", charge="all")
+    context.database.transaction(jobs.fail, claim, "gpu-unavailable", charge="all")
     lengthen(context.database, place, ENTRIES)
     wait(lambda: certificates.signed_head(context, admin, place.scope_id))
-    context.database.run(ledger.compensate, place.scope_id, claim.job_id, 1, "no driver", place.principal_id)
+    context.database.transaction(ledger.compensate, place.scope_id, claim.job_id, 1, "no driver", place.principal_id)
     behind(context, admin, place)
     wait(lambda: certificates.signed_head(context, admin, place.scope_id))
     assert marked(context) == last(context, place)

@@ -31,7 +31,7 @@ from core.service.context import Caller, Context, Role
 from core.service.scopes import entries as read_entries
 from farthing import certificates as checker
 from farthing.certificates import Signed
-from farthing.views import Entry
+from farthing.schemas.ledger import EntryView
 from tests.ledger.test_forgeries import drop_triggers
 from tests.support.released import released
 from tests.support.store import (
@@ -54,16 +54,16 @@ def begin(context: Context, place: Place, schedule: Sequence[Event] = (STEP,) * 
     """Submit a job, claim it, open the records and pay for some chunks."""
     with context.database.write() as session:
         submit(session, place, schedule, retry_allowance=1)
-    claim = context.database.run(jobs.claim, "worker", 60.0)
+    claim = context.database.transaction(jobs.claim, "worker", 60.0)
     assert claim is not None
-    context.database.run(jobs.mark_opened, claim, software())
+    context.database.transaction(jobs.mark_opened, claim, software())
     for chunk in range(chunks):
-        context.database.run(ledger.spend, claim, chunk, None, chunk)
+        context.database.transaction(ledger.pay, claim, chunk, None, chunk)
     return claim
 
 
 def failed(context: Context, claim: Claim, charge: str = "spent") -> str:
-    context.database.run(jobs.fail, claim, "trainer-failed", charge=charge)
+    context.database.transaction(jobs.fail, claim, "trainer-failed", charge=charge)
     return claim.job_id
 
 
@@ -71,9 +71,8 @@ def read(context: Context, caller: Caller, job_id: str) -> Signed:
     return checker.check(certificates.certificate(context, caller, job_id), certificates.published(context))
 
 
-def chain(context: Context, caller: Caller, scope_id: str) -> list[Entry]:
-    shown = read_entries(context, caller, scope_id, 0, 1000)
-    return [Entry.model_validate_json(entry.model_dump_json()) for entry in shown]
+def chain(context: Context, caller: Caller, scope_id: str) -> list[EntryView]:
+    return read_entries(context, caller, scope_id, 0, 1000)
 
 
 def test_a_certificate_says_what_the_report_and_the_ledger_say(context: Context, admin: Caller) -> None:
@@ -103,7 +102,7 @@ def test_whatever_became_of_a_job_its_certificate_says_what_it_cost(
     if ending == "unclaimed":
         with context.database.write() as session:
             job_id = submit(session, place).id
-        context.database.run(jobs.cancel, job_id)
+        context.database.transaction(jobs.cancel, job_id)
     else:
         claim = begin(context, place, chunks=0 if ending == "unspent" else 1)
         job_id = failed(context, claim, "all" if ending == "all" else "spent")
@@ -139,11 +138,11 @@ def test_a_charge_given_back_later_is_in_later_certificates(context: Context, ad
     place = make_place(context.database)
     with context.database.write() as session:
         submit(session, place)
-    claim = context.database.run(jobs.claim, "worker", 60.0)
+    claim = context.database.transaction(jobs.claim, "worker", 60.0)
     assert claim is not None
     job_id = failed(context, claim, charge="all")
     before = read(context, admin, job_id)
-    context.database.run(ledger.compensate, place.scope_id, job_id, Fraction(1), "it never ran", admin.id)
+    context.database.transaction(ledger.compensate, place.scope_id, job_id, Fraction(1), "it never ran", admin.id)
     after = read(context, admin, job_id)
     assert not any(before.payload["nano_nats"]["corrected"])
     assert after.payload["nano_nats"]["corrected"] == before.payload["nano_nats"]["spent"]
@@ -188,7 +187,7 @@ def test_a_model_is_named_with_its_digest_once_those_who_are_asked_approved(
     place = make_place(context.database)
     claim = begin(context, place, chunks=3)
     content = released().model_dump(mode="json")
-    model = context.database.run(jobs.finish, claim, content, approval)
+    model = context.database.transaction(jobs.finish, claim, content, approval)
     said = read(context, admin, claim.job_id)
     if approval == "pending":
         assert said.payload["result"] == {"model": None, "digest": None, "export": None, "approval": "pending"}
@@ -215,7 +214,7 @@ def test_a_federated_job_has_one_certificate_and_each_client_its_own(context: Co
         job_id = queue_federated(session, places, None)
         clients = session.execute(select(Job).where(Job.federation_id == job_id).order_by(Job.place)).scalars().all()
         ids = [row.id for row in clients if row.place is not None]
-    context.database.run(jobs.cancel, job_id)
+    context.database.transaction(jobs.cancel, job_id)
     whole = read(context, admin, job_id)
     assert [one["place"] for one in whole.payload["clients"]] == [0, 1]
     assert "scope" not in whole.payload
@@ -401,7 +400,7 @@ def test_a_model_that_was_changed_is_neither_signed_nor_served(
     place = make_place(context.database)
     claim = begin(context, place, chunks=3)
     content = released().model_dump(mode="json")
-    model = context.database.run(jobs.finish, claim, content, "not-needed")
+    model = context.database.transaction(jobs.finish, claim, content, "not-needed")
     for ask in (models.get, models.export_json):
         assert ask(context, admin, model.id)
     assert read(context, admin, claim.job_id)
@@ -483,10 +482,10 @@ def test_a_charge_given_back_before_the_mark_cannot_be_left_out(context: Context
     place = make_place(context.database)
     with context.database.write() as session:
         submit(session, place)
-    claim = context.database.run(jobs.claim, "worker", 60.0)
+    claim = context.database.transaction(jobs.claim, "worker", 60.0)
     assert claim is not None
     job_id = failed(context, claim, charge="all")
-    context.database.run(ledger.compensate, place.scope_id, job_id, Fraction(1), "it never ran", admin.id)
+    context.database.transaction(ledger.compensate, place.scope_id, job_id, Fraction(1), "it never ran", admin.id)
     failed(context, begin(context, place, chunks=1))
     leave_mark(context, place)
     assert any(read(context, admin, job_id).payload["nano_nats"]["corrected"])

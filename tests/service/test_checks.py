@@ -98,6 +98,6 @@ def test_a_federated_certificate_has_no_ledger_of_its_own(context: Context, some
     with context.database.write() as session:
         places = [open_place(session, owner.id) for owner in owners]
         job_id = queue_federated(session, places, None)
-    context.database.run(jobs.cancel, job_id)
+    context.database.transaction(jobs.cancel, job_id)
     found = checks.certificate(context, owners[0], certificates.certificate(context, owners[0], job_id))
     assert (found.signature, found.ledger, found.scope) == ("good", "not-compared", None)

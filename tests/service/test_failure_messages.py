@@ -19,7 +19,7 @@ from core.service import estimates, jobs
 from core.service.context import Caller, Context
 from core.service.estimates import EstimateSpec
 from core.service.failure_messages import failed_for, if_lost
-from core.service.job_views import JobView
+from farthing.schemas.jobs import JobView
 from tests.service.test_flow import upload
 from tests.support import entry
 from tests.support.api import job
@@ -65,10 +65,10 @@ def lost(context: Context, caller: Caller, chunks: int, **changes: Any) -> JobVi
     """Submit a job, lose its worker after some payments, and return it as it is then."""
     spec = job(upload(context, caller)["id"], **changes)
     made = entry.submit(context, caller, JobSpec.model_validate(spec), uuid4().hex).body
-    claim = context.database.run(rows.claim, "w", 60.0)
+    claim = context.database.transaction(rows.claim, "w", 60.0)
     assert claim is not None
     for chunk in range(chunks):
-        context.database.run(ledger.spend, claim, chunk, None, 0)
+        context.database.transaction(ledger.pay, claim, chunk, None, 0)
     with context.database.write() as session:
         session.execute(update(Job).where(Job.id == claim.job_id).values(lease_until=1.0))
         put_secret(session, CONTACT, f"1.0 {clock.read(session)!r}")

@@ -44,7 +44,7 @@ def finish(context: Context, job_id: str, chunks: int = 1) -> str:
     assert claim.claim.job_id == job_id
     for chunk in range(chunks):
         pay(context.database, claim, chunk)
-    made = [context.database.run(store.finish, client.claim, RELEASE) for client in claim.clients]
+    made = [context.database.transaction(store.finish, client.claim, RELEASE) for client in claim.clients]
     (model,) = [one for one in made if one is not None]
     return model.id
 
@@ -72,8 +72,8 @@ class TestNotices:
         else:
             claim = take(context.database)
             for client in claim.clients:
-                context.database.run(rows.fail, client.claim, "trainer-failed", charge="all")
-            context.database.run(rows.release_claim, claim.claim)
+                context.database.transaction(rows.fail, client.claim, "trainer-failed", charge="all")
+            context.database.transaction(rows.release_claim, claim.claim)
         assert jobs.get(context, three.analyst, job).state == end
         assert noticed(context, hooks) == {(one.id, "job.ended", job): 1 for one in [three.analyst, *three.owners]}
 
@@ -154,7 +154,7 @@ class TestRetraction:
         job = submit(context, three.analyst, federated(three.datasets))["id"]
         model = finish(context, job, chunks=2)
         assert kept(context, job) == 3
-        assert context.database.run(retire_models, 0.0) == [model]
+        assert context.database.transaction(retire_models, 0.0) == [model]
         assert kept(context, job) == 0
 
 

@@ -39,7 +39,7 @@ from core.privacy.amounts import CapRequest
 from core.service import access, datasets, federations, intake, jobs, models, scopes
 from core.service.context import Caller, Context
 from core.service.estimates import EstimateSpec
-from core.service.job_views import JobView
+from farthing.schemas.jobs import JobView
 from tests.service.conftest import Someone
 from tests.support import entry
 from tests.support.api import COLUMNS, job
@@ -133,7 +133,7 @@ def take(database: Database) -> FederationClaim:
 def pay(database: Database, claim: FederationClaim, chunk: int) -> None:
     """Have every site pay for a chunk, and keep the answers that it received before."""
     for client in claim.clients:
-        database.run(ledger.spend, client.claim, chunk, b"kept", chunk)
+        database.transaction(ledger.pay, client.claim, chunk, b"kept", chunk)
 
 
 def lose_lease(database: Database, claim: FederationClaim) -> None:
@@ -185,7 +185,7 @@ def test_from_the_request_to_three_ledgers(context: Context, three: Owners) -> N
     assert [client.dataset_id for client in claim.clients] == three.datasets
     for chunk in range(8):
         pay(context.database, claim, chunk)
-    finished = [context.database.run(store.finish, client.claim, RELEASE) for client in claim.clients]
+    finished = [context.database.transaction(store.finish, client.claim, RELEASE) for client in claim.clients]
     assert [one is None for one in finished] == [True, True, False]
     ended = jobs.get(context, three.analyst, made["id"])
     assert (ended.state, states(ended)) == ("succeeded", ["succeeded"] * 3)
@@ -351,7 +351,7 @@ def test_a_federated_job_is_one_of_its_owner(context: Context, three: Owners) ->
     with pytest.raises(RateLimited):
         submit(context, three.analyst, federated(three.datasets, mu="0.02"))
     assert take(context.database).size == 3
-    assert context.database.run(rows.claim, "w", LEASE, most_running=1) is None
+    assert context.database.transaction(rows.claim, "w", LEASE, most_running=1) is None
 
 
 def lost(context: Context, three: Owners, quorum: int | None) -> tuple[str, FederationClaim]:
@@ -359,10 +359,10 @@ def lost(context: Context, three: Owners, quorum: int | None) -> tuple[str, Fede
     made = submit(context, three.analyst, federated(three.datasets, quorum))
     claim = take(context.database)
     pay(context.database, claim, 0)
-    context.database.run(rows.fail, claim.clients[1].claim, "trainer-failed", charge="all")
+    context.database.transaction(rows.fail, claim.clients[1].claim, "trainer-failed", charge="all")
     for client in (claim.clients[0], claim.clients[2]):
-        context.database.run(ledger.keep, client.claim, b"kept", 1)
-    context.database.run(rows.release_claim, claim.claim)
+        context.database.transaction(ledger.keep, client.claim, b"kept", 1)
+    context.database.transaction(rows.release_claim, claim.claim)
     return made["id"], claim
 
 
@@ -373,10 +373,10 @@ def test_a_lost_client_with_a_quorum(context: Context, three: Owners) -> None:
     again = take(context.database)
     assert [client.place for client in again.clients] == [0, 2]
     with pytest.raises(StaleAttempt):
-        context.database.run(ledger.spend, claim.clients[0].claim, 1, None, 1)
+        context.database.transaction(ledger.pay, claim.clients[0].claim, 1, None, 1)
     pay(context.database, again, 1)
     for client in again.clients:
-        context.database.run(store.finish, client.claim, RELEASE)
+        context.database.transaction(store.finish, client.claim, RELEASE)
     assert jobs.get(context, three.analyst, job_id).state == "succeeded"
     spent = [held(context)[scope][0][0] for scope in three.scopes]
     assert spent[0] == spent[2] < spent[1], "the lost one's whole reservation is charged"
@@ -393,7 +393,7 @@ def test_a_lost_client_without_a_quorum(context: Context, three: Owners) -> None
     assert view.federation.sites is not None
     codes = [client.error.code for client in view.federation.sites if client.error]
     assert codes == ["site-lost", "trainer-failed", "site-lost"]
-    assert context.database.run(rows.claim, "w", LEASE) is None
+    assert context.database.transaction(rows.claim, "w", LEASE) is None
     spent = [held(context)[scope][0][0] for scope in three.scopes]
     assert 0 < spent[0] == spent[2] < spent[1], "what the others have not spent is given back"
     assert not any(any(reserved) for _, reserved in held(context).values())
@@ -408,7 +408,7 @@ def test_a_lost_worker_is_replaced(context: Context, three: Owners) -> None:
     assert jobs.get(context, three.analyst, made["id"]).state == "queued"
     assert [one.outcome for one in jobs.attempts(context, three.analyst, made["id"])] == ["worker-lost"]
     with pytest.raises(StaleAttempt):
-        context.database.run(store.finish, claim.clients[0].claim, RELEASE)
+        context.database.transaction(store.finish, claim.clients[0].claim, RELEASE)
     again = take(context.database)
     pay(context.database, again, 0)  # was paid and is lost: paid again, out of each client's own allowance
     lose_lease(context.database, again)
@@ -422,7 +422,7 @@ def test_a_worker_lost_while_its_clients_publish(context: Context, three: Owners
     made = submit(context, three.analyst, federated(three.datasets))
     claim = take(context.database)
     pay(context.database, claim, 0)
-    context.database.run(store.finish, claim.clients[0].claim, RELEASE)
+    context.database.transaction(store.finish, claim.clients[0].claim, RELEASE)
     lose_lease(context.database, claim)
     view = jobs.get(context, three.analyst, made["id"])
     assert (view.state, states(view)) == ("succeeded", ["succeeded"] * 3)
@@ -453,8 +453,8 @@ def test_an_owner_cancels_its_running_client(context: Context, three: Owners) ->
     client = cancel_client(context, three, made)
     with context.database.read() as session:
         assert store.cancelled_clients(session, claim.claim) == [client]
-    assert context.database.run(rows.beat, claim.claim, LEASE).alive
-    context.database.run(rows.release_claim, claim.claim)
+    assert context.database.transaction(rows.beat, claim.claim, LEASE).alive
+    context.database.transaction(rows.release_claim, claim.claim)
     view = jobs.get(context, three.analyst, made["id"])
     assert (view.state, states(view)) == ("queued", ["queued", "cancelled", "queued"])
 
@@ -467,8 +467,8 @@ def test_who_submitted_it_cancels_all(context: Context, three: Owners, running: 
         pay(context.database, claim, 0)
         assert jobs.cancel(context, three.analyst, made["id"]).state == "cancelling"
         with pytest.raises(StaleAttempt):
-            context.database.run(ledger.spend, claim.clients[0].claim, 1, None, 1)
-        context.database.run(rows.acknowledge_cancel, claim.claim)
+            context.database.transaction(ledger.pay, claim.clients[0].claim, 1, None, 1)
+        context.database.transaction(rows.acknowledge_cancel, claim.claim)
     else:
         jobs.cancel(context, three.analyst, made["id"])
     view = jobs.get(context, three.analyst, made["id"])
@@ -526,7 +526,7 @@ def test_every_scope_that_asks_approves(context: Context, someone: Someone) -> N
     claim = take(context.database)
     pay(context.database, claim, 0)
     for client in claim.clients:
-        context.database.run(store.finish, client.claim, RELEASE)
+        context.database.transaction(store.finish, client.claim, RELEASE)
     assert jobs.get(context, three.analyst, made["id"]).result is None
     seen = jobs.get(context, three.owners[0], made["id"]).result
     assert seen is not None
@@ -548,13 +548,13 @@ def test_a_lost_client_that_was_asked_still_approves(context: Context, someone: 
         claim = take(context.database)
         pay(context.database, claim, 0)
         cancel_client(context, three, made)
-        context.database.run(rows.release_claim, claim.claim)
+        context.database.transaction(rows.release_claim, claim.claim)
     else:
         cancel_client(context, three, made)
     again = take(context.database)
     assert [client.place for client in again.clients] == [0, 2]
     for client in again.clients:
-        context.database.run(store.finish, client.claim, RELEASE)
+        context.database.transaction(store.finish, client.claim, RELEASE)
     assert (jobs.get(context, three.analyst, made["id"]).result is None) == asked
     if asked:
         seen = jobs.get(context, three.owners[1], made["id"]).result
@@ -569,7 +569,7 @@ def test_of_two_verdicts_at_one_moment_the_first_counts(context: Context, someon
     claim = take(context.database)
     pay(context.database, claim, 0)
     for client in claim.clients:
-        context.database.run(store.finish, client.claim, RELEASE)
+        context.database.transaction(store.finish, client.claim, RELEASE)
     seen = jobs.get(context, three.owners[0], made["id"]).result
     assert seen is not None
     with ThreadPoolExecutor(1) as pool:

@@ -141,12 +141,12 @@ def test_an_erasure_waits_for_the_running_job(context: Context, someone: Someone
     owner = someone("owner")
     made = upload(context, owner)
     submit(context, owner, made["id"])
-    claim = context.database.run(rows.claim, "test", 60.0)
+    claim = context.database.transaction(rows.claim, "test", 60.0)
     assert claim is not None
     assert datasets.erase(context, owner, made["id"]).state == "erasing"
     assert datasets.get(context, owner, made["id"]).state == "erasing"
     assert len(list(context.settings.records_path.iterdir())) == 1
-    context.database.run(rows.acknowledge_cancel, claim)
+    context.database.transaction(rows.acknowledge_cancel, claim)
     assert datasets.finish_erasures(context) == [made["id"]]
     assert list(context.settings.records_path.iterdir()) == []
 

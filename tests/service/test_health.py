@@ -8,8 +8,8 @@ from core.service.context import Context
 
 def test_a_frozen_ledger_is_not_ready_even_where_it_agrees_with_its_witness(context: Context) -> None:
     assert health.check(context)["ledger"] == "ok"
-    context.database.run(freeze_ledger, "it was restored.")
+    context.database.transaction(freeze_ledger, "it was restored.")
     with pytest.raises(NotReady, match="restored"):
         health.check(context)
-    context.database.run(thaw_ledger)
+    context.database.transaction(thaw_ledger)
     assert health.check(context)["ledger"] == "ok"

@@ -34,12 +34,12 @@ class Ran:
         with self.context.database.write() as session:
             granted = (caller.id, self.grant) if caller is self.analyst else None
             job_id = submit(session, self.place, (STEP,) * chunks, grant=granted, retry_allowance=1).id
-        claim = self.context.database.run(jobs.claim, "worker", 60.0)
+        claim = self.context.database.transaction(jobs.claim, "worker", 60.0)
         assert claim is not None
         for chunk in range(chunks if paid is None else paid):
-            self.context.database.run(ledger.spend, claim, chunk, None, chunk)
+            self.context.database.transaction(ledger.pay, claim, chunk, None, chunk)
         if paid is None:
-            self.context.database.run(jobs.finish, claim, RELEASE, "not-needed")
+            self.context.database.transaction(jobs.finish, claim, RELEASE, "not-needed")
         else:
             with self.context.database.write() as session:
                 jobs.fail(session, claim, "trainer-failed", charge="all")
@@ -78,7 +78,7 @@ def test_new_ends_are_added_and_live_jobs_are_not(context: Context, ran: Ran) ->
     with context.database.write() as session:
         waiting = submit(session, ran.place).id
     assert ran.history(ran.owner) == before
-    context.database.run(jobs.cancel, waiting)
+    context.database.transaction(jobs.cancel, waiting)
     last = ran.history(ran.owner)[-1]
     assert (last.job, last.kind, last.charged, last.spent) == (waiting, "settle", "0", before[-1].spent)
 

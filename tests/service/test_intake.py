@@ -268,7 +268,7 @@ class TestKeys:
         owner = someone("owner")
         dataset = declared(context, owner)["id"]
         rivals = [asked(context, owner, dataset, key="k") for _ in range(2)]
-        answers = context.database.run(intake._store, context, rivals)
+        answers = context.database.transaction(intake._store, context, rivals)
         assert len(set(ids(answers))) == 2
 
 

@@ -32,11 +32,11 @@ def sampled(number: int) -> Event:
 def spend(database: Database, place: Place, schedule: Sequence[Event]) -> None:
     with database.write() as session:
         submit(session, place, schedule)
-    claim = database.run(jobs.claim, "w", 600.0)
+    claim = database.transaction(jobs.claim, "w", 600.0)
     assert claim is not None
     with database.write() as session:
         for chunk in range(len(schedule)):
-            ledger.spend(session, claim, chunk, None, chunk)
+            ledger.pay(session, claim, chunk, None, chunk)
         jobs.fail(session, claim, "diverged", charge="spent")
 
 

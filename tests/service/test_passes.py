@@ -28,11 +28,11 @@ def lengthen(database: Database, place: Place, entries: int) -> None:
     for _ in range(entries // CHUNKS):
         with database.write() as session:
             submit(session, place, schedule)
-        claim = database.run(jobs.claim, "w", 600.0)
+        claim = database.transaction(jobs.claim, "w", 600.0)
         assert claim is not None
         with database.write() as session:
             for chunk in range(CHUNKS):
-                ledger.spend(session, claim, chunk, None, chunk)
+                ledger.pay(session, claim, chunk, None, chunk)
             jobs.fail(session, claim, "diverged", charge="spent")
 
 

@@ -41,10 +41,10 @@ def refused(context: Context, caller: Caller, **changes: Any) -> DuplicateDatase
 def pay(context: Context, caller: Caller, dataset: str) -> None:
     """Have a job on a dataset pay for its first chunk."""
     entry.submit(context, caller, JobSpec.model_validate(job(dataset)), f"pay {dataset}")
-    claim = context.database.run(job_rows.claim, "w", 60.0)
+    claim = context.database.transaction(job_rows.claim, "w", 60.0)
     assert claim is not None
-    context.database.run(ledger.spend, claim, 0, None, 0)
-    context.database.run(job_rows.fail, claim, "trainer-failed", charge="spent")
+    context.database.transaction(ledger.pay, claim, 0, None, 0)
+    context.database.transaction(job_rows.fail, claim, "trainer-failed", charge="spent")
 
 
 @pytest.mark.slow  # a decoder for each upload: one test of this file is for every day
@@ -80,10 +80,10 @@ def test_a_budget_of_their_own_they_have_again_only_where_nothing_was_told(conte
     datasets.erase(context, owner, first["id"])
     assert f"once the records of {wider['id']} are erased" in refused(context, owner, columns=NARROWER).detail
     datasets.erase(context, owner, wider["id"])
-    context.database.run(freeze_ledger, "restored.")
+    context.database.transaction(freeze_ledger, "restored.")
     with pytest.raises(LedgerFrozen):
         upload(context, owner, budget={"epsilon": "1"})
-    context.database.run(thaw_ledger)
+    context.database.transaction(thaw_ledger)
     second = upload(context, owner, budget={"epsilon": "1"})
     assert second["scope"] != first["scope"]
     left = scopes.get(context, owner, first["scope"])

@@ -11,7 +11,7 @@ from tests.service.conftest import Someone
 
 
 def test_a_link_begins_one_session_however_many_use_it_at_once(context: Context, admin: Caller) -> None:
-    link = context.database.run(sessions.make_link, admin.key_id)
+    link = context.database.transaction(sessions.make_link, admin.key_id)
     start = threading.Barrier(8)
     seen: list[str] = []
 
@@ -33,7 +33,7 @@ def test_a_link_begins_one_session_however_many_use_it_at_once(context: Context,
 
 def test_sessions_of_one_principal_end_together(context: Context, someone: Someone) -> None:
     first, second = someone("analyst"), someone("analyst")
-    tokens = [context.database.run(sessions.begin, caller.key_id) for caller in (first, first, second)]
+    tokens = [context.database.transaction(sessions.begin, caller.key_id) for caller in (first, first, second)]
     assert [found and found.id for found in sign_ins.callers(context, tokens)] == [first.id, first.id, second.id]
     assert sign_ins.end_all(context, first) == 2
     assert [found and found.id for found in sign_ins.callers(context, tokens)] == [None, None, second.id]

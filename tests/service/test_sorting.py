@@ -14,7 +14,7 @@ from core.jobs import jobs as rows
 from core.methods.registry import source_of
 from core.service import datasets, jobs, trained
 from core.service.context import Caller, Context, Role
-from core.service.job_views import JobView
+from farthing.schemas.jobs import JobView
 from farthing.schemas.models import TrainedModel
 from tests.service.test_federations import federated, make
 from tests.service.test_federations import submit as submit_federated
@@ -115,7 +115,7 @@ def test_a_page_goes_on_after_a_row_that_left_the_filter(context: Context, bank:
     wanted = JobFilter(state="queued", dataset=bank.places[0].dataset_id)
     order = Order("name", descending=False)
     first = jobs.page(context, bank.owner, wanted, None, 2, order)
-    context.database.run(rows.cancel, first[-1].id)
+    context.database.transaction(rows.cancel, first[-1].id)
     rest = jobs.page(context, bank.owner, wanted, first[-1].id, 9, order)
     assert [job_name(one) for one in [*first, *rest]] == ["alpha", "beta", "beta", "logistic of y1"]
 
@@ -165,7 +165,7 @@ def test_a_federated_job_is_not_sorted_by_its_first_site(context: Context, someo
 @pytest.mark.parametrize("column", MODEL_COLUMNS)
 def test_pages_of_models_walk_the_whole_list_in_order(context: Context, bank: Bank, column: str, down: bool) -> None:
     for _ in NAMES:
-        claim = context.database.run(rows.claim, "worker", 60.0)
+        claim = context.database.transaction(rows.claim, "worker", 60.0)
         assert claim is not None
         with context.database.write() as session:
             job = session.get_one(Job, claim.job_id)

@@ -141,7 +141,7 @@ def running(home: Path, database_url: str | None = None, module: str = "api", **
         environment["FARTHING_DATABASE_URL"] = database_url
     database = Database(settings.url)
     database.migrate()
-    key = database.run(first_admin, None)
+    key = database.transaction(first_admin, None)
     database.dispose()
     assert key is not None, "the home is new"
     with _serving(home, key, settings, environment, home / "api.log", module) as service:

@@ -52,19 +52,20 @@ class Work:
     def attempt(self, readings: Path) -> None:
         """Claim, pay and read each chunk, and finish."""
         database = Database(self.url)
-        claim = database.run(jobs.claim, "w", LEASE)
+        claim = database.transaction(jobs.claim, "w", LEASE)
         if claim is not None:
             self.witness.keep(database, claim.job_id)
-            database.run(jobs.mark_opened, claim)
+            database.transaction(jobs.mark_opened, claim)
             writer = FencedLedgerWriter(database, claim, self.settings)
-            kept = writer.read(ledger.last_kept, claim.job_id)
+            with database.read() as session:
+                kept = ledger.last_kept(session, claim.job_id)
             for chunk in range(0 if kept is None else kept.chunk, CHUNKS):
                 if self.naive:
                     read(readings, chunk)
-                writer.spend(chunk, b"state", chunk)
+                writer.pay(chunk, b"state", chunk)
                 if not self.naive:
                     read(readings, chunk)
-            database.run(jobs.finish, claim, {}, "not-needed")
+            database.transaction(jobs.finish, claim, {}, "not-needed")
         database.dispose()
 
     def count_lines(self, readings: Path) -> int:

@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from core.db.database import Database
 from core.ledger import ledger
 from core.oracle import full
 from core.oracle.federation import TOLD
@@ -57,7 +58,7 @@ def observe() -> None:
     if "UNFENCED" in os.environ:
         forget_fences()
     if "HASTY" in os.environ:
-        FencedLedgerWriter._insist = act_once  # type: ignore[method-assign, assignment] # the bug
+        Database._rest = give_up  # type: ignore[method-assign, assignment] # the bug
     if {"TWICE", "STALE"} & set(os.environ):
         say_again(first="STALE" in os.environ)
     if "WRITES" in os.environ:
@@ -129,7 +130,7 @@ def halt_where_told() -> None:
     if not place.exists():
         return
     moment, wanted = place.read_text().split()
-    plain_spend, plain_note = FencedLedgerWriter.spend, AttemptLog.note
+    plain_spend, plain_note = FencedLedgerWriter.pay, AttemptLog.note
     paid: list[int] = []
 
     def halt(now: str) -> None:
@@ -146,7 +147,7 @@ def halt_where_told() -> None:
         plain_note(self, *arguments)
         halt("told")
 
-    FencedLedgerWriter.spend = spend  # type: ignore[method-assign, assignment] # watched, or a bug
+    FencedLedgerWriter.pay = spend  # type: ignore[method-assign, assignment] # watched, or a bug
     AttemptLog.note = note  # type: ignore[method-assign, assignment] # watched
 
 
@@ -157,6 +158,7 @@ def pay_once() -> None:
     def make(self: LedgerFilter, *arguments: Any, **options: Any) -> None:
         plain(self, *arguments, **options)
         self._paid += options["kept"] is not None
+        self._worth = self._worth_of(self._paid)
 
     LedgerFilter.__init__ = make  # type: ignore[method-assign]
     ledger._due = lambda session, job: job.chunks_spent  # noqa: ARG005 - as called
@@ -174,14 +176,14 @@ def say_again(*, first: bool) -> None:
     DistributedPeerGroup.send = send  # type: ignore[method-assign]
 
 
-def act_once(_: FencedLedgerWriter, act: Any, *arguments: Any, **options: Any) -> Any:
-    """Act as the ledger writer does, and do not try again: one failure is final."""
-    return act(*arguments, **options)
+def give_up(_: Database, error: Exception, *__: object) -> None:
+    """Do not try again: one failure is final."""
+    raise error
 
 
 def pay_late() -> None:
     """Plant a bug: a chunk is paid when the next one is."""
-    plain_spend = FencedLedgerWriter.spend
+    plain_spend = FencedLedgerWriter.pay
     owed: list[tuple[Any, ...]] = []
 
     def spend(self: FencedLedgerWriter, *arguments: Any) -> None:
@@ -189,7 +191,7 @@ def pay_late() -> None:
             plain_spend(self, *owed.pop())
         owed.append(arguments)
 
-    FencedLedgerWriter.spend = spend  # type: ignore[method-assign, assignment] # watched, or a bug
+    FencedLedgerWriter.pay = spend  # type: ignore[method-assign, assignment] # watched, or a bug
 
 
 if __name__ == "__main__":

@@ -27,7 +27,6 @@ from torch import Tensor
 
 from core.mechanisms.generator import SimulationGenerator
 from core.oracle import Answer, Oracle, PrivacyFilter, PublicRandomness, Release, Status
-from core.oracle.account import EVERYTHING, DrawAccount
 from core.oracle.noise import grid_for
 from core.oracle.simulation import Simulation
 from core.privacy.facts import Adjacency, Facts
@@ -112,7 +111,7 @@ class Blind:
     def __init__(self, facts: Facts, releases: Sequence[Told], payments: PrivacyFilter) -> None:
         self.facts, self.precision = facts, torch.float64
         self._left = list(releases)
-        self._account = DrawAccount(payments)
+        self._payments = payments
 
     @property
     def randomness(self) -> PublicRandomness:
@@ -125,12 +124,12 @@ class Blind:
         assert torch.equal(told.theta, theta), "they are asked at the same points"
         assert (told.other is None) == (other is None), "they are asked at the same points"
         assert other is None or told.other is None or torch.equal(told.other, other), "at the same other points"
-        self._account.cover(EVERYTHING, question.event())
+        self._payments.pay(question.event())
         return told.answer
 
     def affords(self, question: Question, then: Question | None = None) -> bool:
         events = [one.event() for one in (question, then) if one is not None]
-        return self._account.affords(EVERYTHING, *events)
+        return self._payments.affords(*events)
 
     def block(self, name: str) -> Oracle:
         raise AssertionError(f"this run has no block {name!r}")
@@ -142,7 +141,7 @@ class Blind:
         """Nothing to keep."""
 
     def release(self, value: T, status: Status) -> Release[T]:
-        return Release(value=value, status=status, event=self._account.close())
+        return Release(value=value, status=status, event=self._payments.close())
 
     def finished(self) -> bool:
         """Say whether everything was asked again."""

@@ -41,8 +41,8 @@ class Keeping(Counted):
 
     kept: bytes | None = None
 
-    def spend(self, chunk: int, state: bytes | None, step: int) -> None:
-        super().spend(chunk, state, step)
+    def pay(self, chunk: int, state: bytes | None, step: int) -> None:
+        super().pay(chunk, state, step)
         self.kept = state or self.kept
 
 

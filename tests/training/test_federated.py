@@ -56,7 +56,7 @@ class Client:
     drawn: Counter[Event] = field(default_factory=Counter)
     due: int = 0
 
-    def spend(self, chunk: int, state: bytes | None, step: int) -> None:
+    def pay(self, chunk: int, state: bytes | None, step: int) -> None:
         del step
         assert chunk == self.due, "chunks are paid in their order"
         if ("before", chunk) in self.dies[:1]:

@@ -47,7 +47,7 @@ class Counted:
     def __init__(self) -> None:
         self.chunks: list[int] = []
 
-    def spend(self, chunk: int, state: bytes | None, step: int) -> None:
+    def pay(self, chunk: int, state: bytes | None, step: int) -> None:
         del state, step
         self.chunks.append(chunk)
 

@@ -83,8 +83,8 @@ def test_the_key_is_new_once_the_payment_is_committed_and_before_anything_is_rea
     events: list[str] = []
 
     class Told(Counted):
-        def spend(self, chunk: int, state: bytes | None, step: int) -> None:
-            super().spend(chunk, state, step)
+        def pay(self, chunk: int, state: bytes | None, step: int) -> None:
+            super().pay(chunk, state, step)
             events.append("paid")
 
     genuine = SystemGenerator.rekey

@@ -29,10 +29,9 @@ from core.ledger.witness.comparing import guard
 from core.ledger.witness.witness import Witness
 from core.mechanisms.generator import SystemGenerator
 from core.mechanisms.sampling import public_order
-from core.methods.clipped.one_pass.spec import CertifiedClippedSgd
+from core.methods.clipped.one_pass.spec import CertifiedClippedSgdPlan
 from core.methods.fits import fit
 from core.oracle import Answer, Release
-from core.oracle.account import DrawAccount
 from core.oracle.samples import StreamOracle
 from core.privacy.events import NOTHING, Event, Gaussian, compose
 from core.privacy.facts import Adjacency, Facts
@@ -67,7 +66,7 @@ class Paper:
         self.spent: list[int] = []
         self.state: bytes | None = None
 
-    def spend(self, chunk: int, state: bytes | None, step: int) -> None:
+    def pay(self, chunk: int, state: bytes | None, step: int) -> None:
         del step
         self.spent.append(chunk)
         self.state = self.state if state is None else state
@@ -121,34 +120,33 @@ class TestFilter:
     def test_the_first_chunk_pays_and_later_ones_are_told_before_their_batches(self) -> None:
         writer = Paper()
         payments = filter_on(writer)
-        account = DrawAccount(payments)
         for batch in range(50):
-            account.cover(0, QUESTION.event(), BATCH)
+            payments.pay(QUESTION.event(), 0, BATCH)
             assert writer.spent == list(range(batch // CHUNK + 1))
-        assert not payments.affords(QUESTION.event()), "no chunk is left"
+        assert not payments.affords(QUESTION.event(), part=0), "no chunk is left"
         assert cost_nano(payments.charged, ORDERS) == cost_nano(QUESTION.event(), ORDERS)
 
     def test_dearer_questions_are_a_bug(self) -> None:
         payments = filter_on(Paper())
         assert not payments.affords(Gaussian(sigma=SIGMA * 0.99))
         with pytest.raises(AssertionError, match="never exceeds"):
-            payments.cover(Gaussian(sigma=SIGMA * 0.99), BATCH)
+            payments.pay(Gaussian(sigma=SIGMA * 0.99), 0, BATCH)
 
     def test_more_batches_than_the_chunks_stand_for_are_a_bug(self) -> None:
         payments = filter_on(Paper(), paid=10)
         assert not payments.affords(QUESTION.event())
         with pytest.raises(AssertionError, match="never exceeds"):
-            payments.cover(QUESTION.event(), BATCH)
+            payments.pay(QUESTION.event(), 0, BATCH)
 
     def test_stopping_is_between_chunks_and_keeps_all_that_was_told(self) -> None:
         writer, asked = Paper(), [False]
         payments = filter_on(writer, stop=lambda: asked[0])
         for position in range(1, CHUNK + 1):
-            payments.cover(QUESTION.event(), position * BATCH)
+            payments.pay(QUESTION.event(), 0, BATCH)
             payments.log.keep({"step": torch.tensor(position)}, position)
             asked[0] = True
         with pytest.raises(Drained):
-            payments.cover(QUESTION.event(), (CHUNK + 1) * BATCH)
+            payments.pay(QUESTION.event(), 0, BATCH)
         assert writer.spent == [0]
         again = filter_on(writer, paid=1, kept=writer.state)
         kept = again.log.resume()
@@ -160,7 +158,7 @@ class TestFilter:
         first = filter_on(writer)
         zero = torch.zeros(3, dtype=torch.float64)
         for position in range(1, CHUNK + 2):
-            first.cover(QUESTION.event(), position * BATCH)
+            first.pay(QUESTION.event(), 0, BATCH)
             first.log.note(QUESTION, zero, Answer(zero + position, 0.5))
         second = filter_on(writer, paid=2, kept=writer.state)
         recorder = Recorder()
@@ -236,7 +234,7 @@ def lose(database: Database, claim: Claim) -> str:
 
 
 SMALL = 5
-SETTINGS = CertifiedClippedSgd(
+SETTINGS = CertifiedClippedSgdPlan(
     mu=1 / SIGMA, batch=SMALL, steps=200, clip=1.0, step_size=0.1, returns="average", radius=100.0
 )
 WHOLE = tuple(SETTINGS.schedule(facts(UNITS, 3)))
@@ -246,14 +244,14 @@ def attempt(
     database: Database,
     recorder: Recorder,
     folder: Path,
-    asked: CertifiedClippedSgd = SETTINGS,
+    asked: CertifiedClippedSgdPlan = SETTINGS,
     begun: int | None = None,
 ) -> tuple[Claim, Release[Estimate] | None]:
     """Claim the job and run the method on it, as a trainer does; a lost attempt returns no release.
 
     It goes on after `begun` chunks; None: after all that are paid, as a stream of several does.
     """
-    claim = database.run(jobs.claim, "w", 60.0)
+    claim = database.transaction(jobs.claim, "w", 60.0)
     assert claim is not None
     with database.read() as session:
         job, kept = session.get_one(Job, claim.job_id), ledger.last_kept(session, claim.job_id)
@@ -295,7 +293,7 @@ class TestLedger:
         recorder.lose_at = None
         claim, released = attempt(database, recorder, tmp_path)
         assert released is not None
-        database.run(jobs.finish, claim, {}, "not-needed")
+        database.transaction(jobs.finish, claim, {}, "not-needed")
         read = [place for batch in recorder.read for place in batch]
         assert len(read) == len(set(read)) == SMALL * len(recorder.read)
         assert released.event == Gaussian(sigma=SIGMA)
@@ -350,7 +348,7 @@ class TestLedger:
         assert released is not None
         assert (int(released.value.steps), len(recorder.read)) == (1, 2)
         assert recorder.read[0] == recorder.read[1]
-        database.run(jobs.finish, claim, {}, "not-needed")
+        database.transaction(jobs.finish, claim, {}, "not-needed")
         with database.read() as session:
             held, job = ledger.balance(session, place.scope_id), session.get_one(Job, name)
             assert held.spent == cost_nano(compose(ledger.executed_by(session, job)), TERMS.orders)
@@ -361,16 +359,16 @@ class TestLedger:
     def test_a_single_step_without_an_allowance_fails_with_its_worker(self, database: Database, place: Place) -> None:
         with database.write() as session:
             submit(session, place, [Gaussian(sigma=SIGMA)], retry_allowance=0)
-        claim = database.run(jobs.claim, "w", 60.0)
+        claim = database.transaction(jobs.claim, "w", 60.0)
         assert claim is not None
-        database.run(ledger.spend, claim, 0, None, 0)
+        database.transaction(ledger.pay, claim, 0, None, 0)
         assert lose(database, claim) == "failed"
 
     def test_other_jobs_pay_again_for_what_they_lost(self, database: Database, place: Place) -> None:
         with database.write() as session:
             submit(session, place, [NOTHING, Gaussian(sigma=SIGMA), NOTHING], retry_allowance=0)
-        claim = database.run(jobs.claim, "w", 60.0)
+        claim = database.transaction(jobs.claim, "w", 60.0)
         assert claim is not None
-        database.run(ledger.spend, claim, 0, None, 0)
-        database.run(ledger.spend, claim, 1, b"one", 1)
+        database.transaction(ledger.pay, claim, 0, None, 0)
+        database.transaction(ledger.pay, claim, 1, b"one", 1)
         assert lose(database, claim) == "failed"

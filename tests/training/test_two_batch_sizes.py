@@ -154,7 +154,7 @@ def test_the_ledger_charges_one_answer_whatever_is_lost(database: Database, tmp_
     recorder, released = Recorder(UNITS), None
     for loss in (("after", 3), ("before", 12), None):
         recorder.lose_at = loss
-        claim = database.run(jobs.claim, "w", 60.0)
+        claim = database.transaction(jobs.claim, "w", 60.0)
         assert claim is not None
         with database.read() as session:
             job, kept = session.get_one(Job, name), ledger.last_kept(session, name)
@@ -181,7 +181,7 @@ def test_the_ledger_charges_one_answer_whatever_is_lost(database: Database, tmp_
     assert released.event == asked.fresh().event()
     read = [unit for batch in recorder.read for unit in batch]
     assert len(read) == len(set(read))
-    database.run(jobs.finish, claim, {}, "not-needed")
+    database.transaction(jobs.finish, claim, {}, "not-needed")
     with database.read() as session:
         held = ledger.balance(session, place.scope_id)
         assert held.spent == cost_nano(asked.fresh().event(), TERMS.orders)

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from operator import le
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -12,8 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.oracle import Answer
-from core.oracle.account import EVERYTHING, DrawAccount
+from core.oracle import EVERYTHING, Answer, Part
 from core.privacy.events import NOTHING, Event, Gaussian, Repeated, Sampled, Zcdp, compose
 from core.privacy.renyi import cost_nano, prefix_costs
 from core.queries.gradients import Gradient, Secant
@@ -44,7 +42,7 @@ class Paper:
         self.state: bytes | None = None
         self.chunks = 0
 
-    def spend(self, chunk: int, state: bytes | None, step: int) -> None:
+    def pay(self, chunk: int, state: bytes | None, step: int) -> None:
         self.spent.append((chunk, told(state), step))
         if state is not None:
             self.state, self.chunks = state, chunk
@@ -75,10 +73,10 @@ def tell(payments: LedgerFilter, value: float, sigma: float = 3.0) -> None:
 def test_each_question_is_paid_before_it_and_once() -> None:
     writer = Paper()
     payments = make([A, B, A], writer)
-    payments.cover(total(A), 1)
+    payments.pay(A)
     assert writer.spent == [(0, None, 0)]
-    payments.cover(total(A, B), 2)
-    payments.cover(total(A, B, A), 3)
+    payments.pay(B)
+    payments.pay(A)
     assert [chunk for chunk, _, _ in writer.spent] == [0, 1, 2]
     assert payments.charged == total(A, B, A)
 
@@ -87,24 +85,28 @@ def test_a_chunk_of_several_questions_is_paid_whole_at_the_first() -> None:
     writer = Paper()
     payments = make([total(A, A, A), total(A, A)], writer)
     for position in range(1, 6):
-        payments.cover(total(*[A] * position), position)
+        payments.pay(A)
         assert len(writer.spent) == (1 if position <= 3 else 2)
 
 
 def test_a_question_worth_several_chunks_pays_them_all() -> None:
     writer = Paper()
     payments = make([B, B, B, B], writer)
-    payments.cover(total(A), 1)  # (5/3)^2 = 2.8 chunks
+    payments.pay(A)  # (5/3)^2 = 2.8 chunks
     assert len(writer.spent) == 3
 
 
 def test_drawing_more_than_was_reserved_is_a_bug() -> None:
     payments = make([A], Paper())
-    assert payments.affords(total(A))
-    assert not payments.affords(total(A, B))
-    payments.cover(total(A), 1)
+    assert payments.affords(A)
+    assert not payments.affords(A, B)
+    payments.pay(A)
     with pytest.raises(AssertionError, match="never exceeds"):
-        payments.cover(total(A, B), 2)
+        payments.pay(B)
+    payments = make([B, B], writer := Paper())
+    with pytest.raises(AssertionError, match="never exceeds"):
+        payments.pay(A)  # 2.8 chunks
+    assert writer.spent == [], "what passes the price is not paid in part"
 
 
 def test_every_order_of_every_payer_counts() -> None:
@@ -113,21 +115,21 @@ def test_every_order_of_every_payer_counts() -> None:
     poor = [totals[0], (*totals[1][:2], totals[0][2])]  # the grant's second chunk adds nothing at one order
     writer = Paper()
     payments = LedgerFilter(writer, [Payer(ORDERS, tuple(totals)), Payer(ORDERS, tuple(poor))], schedule)
-    payments.cover(total(A), 1)
-    assert not payments.affords(total(A, A))
+    payments.pay(A)
+    assert not payments.affords(A)
 
 
 def test_each_payment_carries_all_that_was_told_before_it() -> None:
     writer = Paper()
     payments = make([A, B, A, B], writer)
-    payments.cover(total(A), 1)
+    payments.pay(A)
     tell(payments, 1.0)
-    payments.cover(total(A, B), 2)
+    payments.pay(B)
     tell(payments, 2.0)
     payments.log.keep(state(1), 1)
-    payments.cover(total(A, B, A), 3)
+    payments.pay(A)
     tell(payments, 3.0)
-    payments.cover(total(A, B, A, B), 4)
+    payments.pay(B)
     assert writer.spent == [(0, None, 0), (1, (None, [1.0]), 0), (2, (1, []), 1), (3, (1, [3.0]), 1)]
 
 
@@ -135,7 +137,7 @@ def test_a_chunk_of_several_questions_is_lost_whole_or_not_at_all() -> None:
     writer = Paper()
     payments = make([total(A, A), total(A, A)], writer)
     for position in range(1, 4):
-        payments.cover(total(*[A] * position), position)
+        payments.pay(A)
         tell(payments, float(position))
     assert writer.spent == [(0, None, 0), (1, (None, [1.0, 2.0]), 0)]
 
@@ -144,14 +146,14 @@ def test_a_later_attempt_recalls_what_was_told_and_pays_for_what_was_lost() -> N
     first, second = Paper(), Paper()
     schedule: list[Event] = [A, B, A, B]
     before = make(schedule, first)
-    before.cover(total(A), 1)
+    before.pay(A)
     tell(before, 1.0)
-    before.cover(total(A, B), 2)
+    before.pay(B)
     tell(before, 2.0, sigma=5.0)
     before.log.keep(state(1), 1)
-    before.cover(total(A, B, A), 3)
+    before.pay(A)
     tell(before, 3.0)
-    before.cover(total(A, B, A, B), 4)  # chunk 3 is paid; its answer goes with the worker
+    before.pay(B)  # chunk 3 is paid; its answer goes with the worker
     after = make(schedule, second, kept=first.state, kept_chunks=3, charged=Counter(schedule))
     resumed = after.log.resume()
     assert resumed is not None
@@ -160,24 +162,24 @@ def test_a_later_attempt_recalls_what_was_told_and_pays_for_what_was_lost() -> N
     assert known is not None
     assert (known.value.tolist(), known.scale) == ([3.0, 3.0], 0.5)
     assert after.log.recall(Gradient(sigma=5.0), ZERO) is None
-    after.cover(total(B), 1)
+    after.pay(B)
     assert second.spent == [(3, (1, [3.0]), 1)]
     assert after.charged == compose(Counter([*schedule, B]))
     with pytest.raises(AssertionError, match="never exceeds"):
-        after.cover(total(B, B), 2)
+        after.pay(B)
 
 
 def test_a_method_that_asks_something_else_on_resuming_is_stopped() -> None:
     writer = Paper()
     before = make([A, A, A], writer)
-    before.cover(total(A), 1)
+    before.pay(A)
     tell(before, 1.0)
-    before.cover(total(A, A), 2)
+    before.pay(A)
     for question, theta in ((Gradient(sigma=5.0), ZERO), (Gradient(sigma=3.0), ZERO + 1)):
         with pytest.raises(AssertionError, match="asks again"):
             make([A, A, A], Paper(), kept=writer.state, kept_chunks=1).log.recall(question, theta)
     for hasty in (
-        lambda payments: payments.cover(total(A), 1),
+        lambda payments: payments.pay(A),
         lambda payments: payments.log.keep(state(1), 1),
     ):
         with pytest.raises(AssertionError, match="come before"):
@@ -188,13 +190,13 @@ def test_stopping_loses_nothing_paid() -> None:
     asked = [False]
     writer = Paper()
     payments = make([total(A, A), B, A], writer, stop=lambda: asked[0])
-    payments.cover(total(A), 1)
+    payments.pay(A)
     tell(payments, 1.0)
     asked[0] = True
-    payments.cover(total(A, A), 2)  # paid with the first
+    payments.pay(A)  # paid with the first
     tell(payments, 2.0)
     with pytest.raises(Drained):
-        payments.cover(total(A, A, B), 3)
+        payments.pay(B)
     assert writer.drained == [((None, [1.0, 2.0]), 0)]
     assert [chunk for chunk, _, _ in writer.spent] == [0]
 
@@ -203,7 +205,7 @@ def test_stopping_before_anything_was_paid_is_free() -> None:
     writer = Paper()
     payments = make([A], writer, stop=lambda: True)
     with pytest.raises(Drained):
-        payments.cover(total(A), 1)
+        payments.pay(A)
     assert (writer.spent, writer.drained) == ([], [])
     assert payments.affords(NOTHING)
 
@@ -211,14 +213,14 @@ def test_stopping_before_anything_was_paid_is_free() -> None:
 def test_what_is_kept_is_a_copy() -> None:
     writer = Paper()
     payments = make([A, A, A], writer)
-    payments.cover(total(A), 1)
+    payments.pay(A)
     kept = state(1)
     payments.log.keep(kept, 1)
     kept["step"] += 5  # a method that works in place
     answer = Answer(torch.ones(2, dtype=torch.float64), 0.5)
     payments.log.note(Gradient(sigma=3.0), ZERO, answer)
     answer.value.add_(5)
-    payments.cover(total(A, A), 2)
+    payments.pay(A)
     assert writer.spent[-1] == (1, (1, [1.0]), 1)
 
 
@@ -226,7 +228,7 @@ def test_what_is_kept_is_a_copy() -> None:
 def test_what_is_long_is_copied_when_it_is_changed(*, in_place: bool) -> None:
     """A network's state, points and answers: one memory until a method works in place, in whichever of them."""
     payments = make([A, A, A], writer := Paper())
-    payments.cover(total(A), 1)
+    payments.pay(A)
     theta, foreign = torch.zeros(5000, dtype=torch.float64), torch.from_numpy(np.ones(5000))
     answer = Answer(torch.ones(5000, dtype=torch.float64), 0.5)
     row = torch.ones(2, 5000)[1]
@@ -236,7 +238,7 @@ def test_what_is_long_is_copied_when_it_is_changed(*, in_place: bool) -> None:
     if in_place:
         for changed in (theta, foreign, answer.value):
             changed[7:].add_(5)
-    payments.cover(total(A, A), 2)
+    payments.pay(A)
     notes = unpack(writer.state)
     assert notes.state is not None
     (noted,) = notes.answers
@@ -253,10 +255,10 @@ def test_what_is_long_is_copied_when_it_is_changed(*, in_place: bool) -> None:
 def test_notes_survive_being_stored() -> None:
     assert unpack(None) == Notes()
     payments = make([A, A], writer := Paper())
-    payments.cover(total(A), 1)
+    payments.pay(A)
     payments.log.keep({"step": torch.tensor(3), "hessian": torch.eye(2).mT, "left": torch.tensor(True)}, 3)
     payments.log.note(Gradient(sigma=3.0), ZERO, Answer(torch.arange(4.0).reshape(2, 2).mT, 0.25))
-    payments.cover(total(A, A), 2)
+    payments.pay(A)
     notes = unpack(writer.state)
     assert notes.state is not None
     assert {name: value.tolist() for name, value in notes.state.items()} == {
@@ -271,10 +273,10 @@ def test_notes_survive_being_stored() -> None:
 def test_an_answer_about_two_points_is_recalled_for_both() -> None:
     slope, other = Secant(sigma=3.0), ZERO + 2
     payments = make([A, A], writer := Paper())
-    payments.cover(total(A), 1)
+    payments.pay(A)
     payments.log.note(slope, ZERO, Answer(torch.ones(1, dtype=torch.float64), 0.5), other)
     other += 5  # a method that works in place
-    payments.cover(total(A, A), 2)
+    payments.pay(A)
 
     def again() -> LedgerFilter:
         return make([A, A], Paper(), kept=writer.state, kept_chunks=1)
@@ -328,35 +330,35 @@ def attempt(
 
 def account_of(
     ledger: Ledger, schedule: Sequence[Event], pays: Callable[[int], None], kind: type[LedgerFilter]
-) -> DrawAccount:
+) -> LedgerFilter:
     """Return what an attempt draws from, whose ledger writer may die before and after each payment."""
 
     class DiscardingWriter:
-        def spend(self, chunk: int, state: bytes | None, step: int) -> None:
+        def pay(self, chunk: int, state: bytes | None, step: int) -> None:
             ledger.moment()
             pays(chunk)
-            ledger.spend(chunk, state, step)
+            ledger.pay(chunk, state, step)
             ledger.moment()
 
         def keep(self, state: bytes, step: int) -> None:
             raise AssertionError(f"nobody drains, at step {step} or with {len(state)} bytes")
 
     totals = tuple(tuple(total) for total in prefix_costs(schedule, ORDERS))
-    return DrawAccount(
-        kind(DiscardingWriter(), [Payer(ORDERS, totals)], schedule, kept=ledger.state, kept_chunks=ledger.chunks)
-    )
+    return kind(DiscardingWriter(), [Payer(ORDERS, totals)], schedule, kept=ledger.state, kept_chunks=ledger.chunks)
 
 
-def ask(account: DrawAccount, ledger: Ledger, question: Gradient) -> Answer:
+def ask(account: LedgerFilter, ledger: Ledger, question: Gradient) -> Answer:
     """Draw an answer out of records that may be lost before and after they are read; its scale is the question's."""
-
-    def read() -> Answer:
-        ledger.moment()
-        ledger.drawn[question.event()] += 1
-        ledger.moment()
-        return Answer(ZERO, question.sigma)
-
-    return account.answer(EVERYTHING, question.event(), question, ZERO, None, read)
+    known = account.log.recall(question, ZERO)
+    if known is not None:
+        return known
+    account.pay(question.event())
+    ledger.moment()
+    ledger.drawn[question.event()] += 1
+    ledger.moment()
+    answer = Answer(ZERO, question.sigma)
+    account.log.note(question, ZERO, answer)
+    return answer
 
 
 SIGMAS = (3.0, 5.0, 11.0)
@@ -436,7 +438,8 @@ class Careless(LedgerFilter):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._before = compose(Counter(noted.question.event() for noted in unpack(options["kept"]).answers))
+        answers = unpack(options["kept"]).answers
+        self._before = self._price(compose(Counter(noted.question.event() for noted in answers)))
 
 
 def test_using_what_was_left_over_once_for_each_attempt_would_be_seen() -> None:
@@ -478,7 +481,7 @@ def adaptive_attempt(
     asked = []
     for sigma in sigmas:
         for name, question in (("norm", NORM), ("gradient", Gradient(sigma=sigma))):
-            if not account.affords(EVERYTHING, question.event()):
+            if not account.affords(question.event()):
                 return asked
             asked.append((name, ask(account, ledger, question).scale))
     return asked
@@ -521,8 +524,8 @@ def test_an_answer_of_several_slices_that_was_lost_leaves_less_to_draw() -> None
 class Forgetful(LedgerFilter):
     """The planted bug: an answer that is given again would have to be afforded again."""
 
-    def affords(self, total: Event) -> bool:
-        return self._within(self._price(total), len(self._schedule))
+    def affords(self, *events: Event, part: Part = EVERYTHING) -> bool:
+        return self._is_within(len(self._schedule), *events, part=part)
 
 
 @pytest.mark.parametrize(("kind", "ends_with"), [(LedgerFilter, 4), (Forgetful, 1)])
@@ -539,8 +542,8 @@ def test_stopping_is_never_between_the_payments_for_one_answer() -> None:
     looked: list[int] = []
     writer = Paper()
     payments = make([B, B, B, B], writer, stop=lambda: bool(looked.append(len(writer.spent))))
-    payments.cover(total(A), 1)  # three chunks
-    payments.cover(total(A, B), 2)
+    payments.pay(A)  # three chunks
+    payments.pay(B)
     assert looked == [0, 3]
 
 
@@ -551,36 +554,29 @@ def test_equal_draws_pay_when_their_price_says_so_whether_or_not_it_is_looked_up
     writer = Paper()
     payments = make(schedule, writer)
     for times in range(1, 51):
-        payments.cover(compose({event: times}), times)
+        payments.pay(event)
         price = cost_nano(compose({event: times}), ORDERS)
         least = next(at for at, most in enumerate(totals, 1) if all(map(le, price, most)))
         assert len(writer.spent) == least
     with pytest.raises(AssertionError, match="never exceeds"):
-        payments.cover(compose({event: 51}), 51)
+        payments.pay(event)
+    assert payments.close() == compose({event: 50})
 
 
-@pytest.mark.parametrize("event", [A, Sampled(numerator=2**57, sigma=1.0)])
-def test_an_account_pays_for_equal_draws_at_the_same_places_though_it_prices_few_totals(event: Event) -> None:
-    writer, priced = Paper(), []
-    payments = make([Repeated(event=event, times=times) for times in (1, 7, 2, 40)], writer)
-    genuine = payments.cover
-    with patch.object(payments, "cover", lambda total, position: (priced.append(position), genuine(total, position))):
-        account = DrawAccount(payments)
-        for times, chunks in zip(range(1, 51), [1, *[2] * 7, *[3] * 2, *[4] * 40], strict=True):
-            account.cover(EVERYTHING, event)
-            assert len(writer.spent) == chunks
-            assert account.total() == compose({event: times})
-        assert priced == [1, 2, 9, 11]
-        with pytest.raises(AssertionError, match="never exceeds"):
-            account.cover(EVERYTHING, event)
-    assert account.close() == compose({event: 50})
+def test_parts_stand_side_by_side_and_a_pass_costs_its_most_expensive_draw() -> None:
+    payments = make([total(A, A), A, A], writer := Paper())
+    for part, event, chunks in (("holdout", A, 1), (EVERYTHING, A, 1), (EVERYTHING, A, 1), (0, A, 1), (0, B, 1)):
+        payments.pay(event, part)
+        assert len(writer.spent) == chunks
+    for part, chunks in ((1, 1), (2, 2), ("holdout", 2), ("holdout", 2), ("holdout", 3)):
+        payments.pay(A, part)
+        assert len(writer.spent) == chunks
 
 
-def test_an_account_prices_each_draw_that_is_not_like_the_last_one() -> None:
+def test_draws_in_turn_are_priced_together() -> None:
     writer = Paper()
     payments = make([total(A, A, A, A), B, total(A, A, A, A)], writer)
-    account = DrawAccount(payments)
     for event, chunks in ((A, 1), (A, 1), (B, 1), (A, 1), (A, 2), (A, 3)):
-        account.cover(EVERYTHING, event)
+        payments.pay(event)
         assert len(writer.spent) == chunks
-    assert account.total() == total(A, A, B, A, A, A)
+    assert payments.total() == total(A, A, B, A, A, A)

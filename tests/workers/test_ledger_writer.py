@@ -40,7 +40,7 @@ def test_a_write_is_repeated_until_it_is_committed(database: Database, trouble: 
             raise trouble
         return "done"
 
-    assert writer(database).commit(work) == "done"
+    assert writer(database).database.transaction(work) == "done"
     assert len(tried) == 3
 
 
@@ -51,7 +51,7 @@ def test_it_gives_up_after_a_lease(database: Database) -> None:
 
     began = time.monotonic()
     with pytest.raises(OperationalError if database.is_sqlite else DatabaseAway):
-        writer(database, 0.3).commit(work)
+        writer(database, 0.3).database.transaction(work)
     assert 0.3 <= time.monotonic() - began < 10
 
 
@@ -63,7 +63,7 @@ def test_a_refusal_is_final(database: Database) -> None:
         raise StaleAttempt("gone")
 
     with pytest.raises(StaleAttempt):
-        writer(database).commit(work)
+        writer(database).database.transaction(work)
     assert len(tried) == 1
 
 
@@ -86,7 +86,7 @@ def test_a_payment_is_witnessed_though_the_database_goes_away_between_the_two(
             raise away()
 
     event.listen(database._reader, "before_cursor_execute", fail)
-    FencedLedgerWriter(database, taken, settings).spend(0, None, 0)
+    FencedLedgerWriter(database, taken, settings).pay(0, None, 0)
     event.remove(database._reader, "before_cursor_execute", fail)
     assert len(tried) > 3
     with database.read() as session:
@@ -94,16 +94,16 @@ def test_a_payment_is_witnessed_though_the_database_goes_away_between_the_two(
         assert session.get_one(Job, taken.job_id).chunks_spent == 1
 
 
-def test_a_snapshot_is_asked_for_again(database: Database) -> None:
+def test_what_reads_is_done_again(database: Database) -> None:
     tried = []
 
-    def work(session: Any, answer: str) -> str:
-        tried.append(session)
+    def work(answer: str) -> str:
+        tried.append(answer)
         if len(tried) < 3:
             raise away()
         return answer
 
-    assert writer(database).read(work, "done") == "done"
+    assert writer(database).database.insist(work, "done") == "done"
 
 
 def test_each_payment_is_witnessed_before_its_chunk_is_read(database: Database, tmp_path: Path) -> None:
@@ -117,5 +117,5 @@ def test_each_payment_is_witnessed_before_its_chunk_is_read(database: Database, 
     assert taken is not None
     witness.keep(database)
     before = witness.read()[place.scope_id].seq
-    FencedLedgerWriter(database, taken, settings).spend(0, None, 0)
+    FencedLedgerWriter(database, taken, settings).pay(0, None, 0)
     assert witness.read()[place.scope_id].seq == before + 2, "the reading, and its payment"

@@ -94,7 +94,7 @@ class Told:
         self.answers: dict[int, Answer] = {}
         self.drawn: Counter[Event] = Counter()
 
-    def spend(self, chunk: int, state: bytes | None, step: int) -> None:
+    def pay(self, chunk: int, state: bytes | None, step: int) -> None:
         del step
         if state is not None:
             self._job.state, self._job.chunks, self._job.answers = state, chunk, self.place

@@ -82,7 +82,7 @@ def test_an_entry_that_is_none_freezes_its_scope_and_leases_are_freed_all_the_sa
     with database.write() as session:
         submit(session, place)
         lost = submit(session, elsewhere).id
-    while (claim := database.run(jobs.claim, "w", 600.0)) is not None and claim.job_id != lost:
+    while (claim := database.transaction(jobs.claim, "w", 600.0)) is not None and claim.job_id != lost:
         pass
     with database.write() as session:
         drop_triggers(session)
@@ -113,7 +113,7 @@ def test_a_verification_that_takes_long_delays_no_lease(
     place = make_place(database)
     with database.write() as session:
         lost = submit(session, place).id
-    assert database.run(jobs.claim, "w", 600.0) is not None
+    assert database.transaction(jobs.claim, "w", 600.0) is not None
     genuine, begun, enough = verification.Verifier.advance, threading.Event(), threading.Event()
 
     def slowly(self: verification.Verifier, session: Session, most: float = inf) -> verification.Verification | None:

@@ -77,7 +77,7 @@ def _freeze_where_behind(database: Database, witness: Witness, job_id: str | Non
         with database.read() as session:
             seen = epoch_seen(session)
         problems = compare(database, witness, job_id)
-        if not problems or database.run(freeze_found, problems[0], seen):
+        if not problems or database.transaction(freeze_found, problems[0], seen):
             return problems
 
 
@@ -102,7 +102,7 @@ def _acquaint(database: Database, witness: Witness) -> None:
 
     with database.read() as session:
         own = _remembered(session)
-    own = own or database.run(remember)
+    own = own or database.transaction(remember)
     if not witness.exists():
         witness.start(database, Name(own))
     elif name is None:
@@ -112,7 +112,7 @@ def _acquaint(database: Database, witness: Witness) -> None:
         # A process may have died between its write to the witness and the mark in the database.
         fresh = seen.keys() - witnessed(session, None)
     if fresh:
-        database.run(mark_witnessed, list(fresh))
+        database.transaction(mark_witnessed, list(fresh))
 
 
 def watch(database: Database, witness: Witness, job_id: str | None = None) -> list[str]:

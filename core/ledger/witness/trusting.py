@@ -132,4 +132,4 @@ def leave_mark(database: Database, trusted: Trusted, keys: Sequence[MarkKey]) ->
     """Keep how far a chain was verified, where that is news; a database that is busy does without."""
     if trusted.found.ok and keys and trusted.state.tally.seq >= trusted.marked + EVERY:
         with suppress(LedgerBusy):
-            database.run(write_mark, trusted.state, keys[0])
+            database.transaction(write_mark, trusted.state, keys[0])

@@ -13,8 +13,7 @@ of the whole machine: put it elsewhere.
 """
 
 import threading
-from collections.abc import Collection, Iterator, Mapping
-from itertools import islice
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -115,13 +114,10 @@ class Witness:
             of = self._newest_of
             newest = dict(self._newest) if scopes is None else {one: self._newest.get(one, 0) for one in scopes}
         known = dict(self._place.known(scopes))
-
-        def older() -> list[str]:
-            return [one for one, seen in known.items() if seen.seq < newest.get(one, 0)]
-
-        if suspects := older():
-            known |= self._place.known(suspects, certain=True)
-        lost = older()
+        lost = [one for one, seen in known.items() if seen.seq < newest.get(one, 0)]
+        if lost:
+            known |= self._place.known(lost, certain=True)
+            lost = [one for one in lost if known[one].seq < newest.get(one, 0)]
         if lost:
             name = self.name()
             # A reconciliation came in between: the numbers of a renewed witness may be lower.
@@ -213,15 +209,15 @@ class Witness:
                 changes = _moved(session, known, scopes)
                 new = [one for one, change in changes.items() if change.before is None]
                 # New to this process, yet marked as written: a rival was first, or the witness has lost it.
-                rivals = witnessed(session, new)
-            if forgotten := self.forgotten(rivals):
+                rivals = witnessed(session, new) if new else []
+            if rivals and (forgotten := self.forgotten(rivals)):
                 raise _frozen(database, f"the witness does not know {forgotten[0]} any more.")
             mine = {one: change for one, change in changes.items() if one not in rivals}
             again = self._place.write(mine) if mine else set()
             self._raise({one: change.after.seq for one, change in mine.items() if one not in again}, of)
             # After the write: a mark without a record would freeze the ledger.
             if new:
-                database.run(mark_witnessed, [one for one in new if one in mine and one not in again])
+                database.transaction(mark_witnessed, [one for one in new if one in mine and one not in again])
             return {one: changes[one] for one in (*again, *rivals)}
 
     def start(self, database: Database, name: Name) -> None:
@@ -238,7 +234,7 @@ class Witness:
             with self._raising:
                 self._newest, self._newest_of = {}, name.own
         if changes:
-            database.run(mark_witnessed, list(changes))
+            database.transaction(mark_witnessed, list(changes))
 
     def scopes_of(self, database: Database, job_id: str) -> frozenset[str]:
         """Return the scopes that pay for a job, or its clients; they never change, and the last are remembered."""
@@ -253,7 +249,7 @@ class Witness:
 
 def _frozen(database: Database, problem: str) -> LedgerFrozen:
     """Freeze the ledger, and return the refusal that says so."""
-    database.run(freeze_ledger, problem)
+    database.transaction(freeze_ledger, problem)
     return LedgerFrozen(f"The ledger is frozen: {problem} An operator must run `farthing reconcile`.")
 
 
@@ -268,11 +264,6 @@ def witnessed(session: Session, scopes: Collection[str] | None) -> list[str]:
         return []
     statement = select(Scope.id).where(Scope.witnessed).order_by(Scope.id)
     return list(session.execute(statement if scopes is None else statement.where(Scope.id.in_(scopes))).scalars())
-
-
-def _taken(account: Account) -> list[int]:
-    """Return spent + reserved of an account, by slot."""
-    return [one + two for one, two in zip(read_slots(account, "spent"), read_slots(account, "reserved"), strict=True)]
 
 
 def _moved(session: Session, known: Mapping[str, Seen], scopes: Collection[str] | None) -> dict[str, Change]:
@@ -295,23 +286,21 @@ def _moved(session: Session, known: Mapping[str, Seen], scopes: Collection[str] 
 
 def _seen_of(session: Session, scope_id: str, seq: int, head: str) -> Seen:
     accounts = session.execute(select(Account).where(Account.scope_id == scope_id)).scalars().all()
-    taken, draws = {one.id: _taken(one) for one in accounts}, {one.id: one.draws for one in accounts}
+    slots = {one.id: zip(read_slots(one, "spent"), read_slots(one, "reserved"), strict=True) for one in accounts}
+    taken = {account_id: [spent + reserved for spent, reserved in pairs] for account_id, pairs in slots.items()}
+    draws = {one.id: one.draws for one in accounts}
     return Seen(seq, head, taken, draws)
 
 
 def hashes_at(session: Session, places: Mapping[str, int]) -> dict[str, str]:
     """Return the hashes of one entry of each scope, where it is there."""
     found: dict[str, str] = {}
-    for some in _batches(list(places.items())):
+    items = list(places.items())
+    for start in range(0, len(items), _ASKED_AT_ONCE):
+        some = items[start : start + _ASKED_AT_ONCE]
         statement = select(Entry.scope_id, Entry.hash).where(tuple_(Entry.scope_id, Entry.seq).in_(some))
         found.update((scope_id, entry_hash) for scope_id, entry_hash in session.execute(statement))
     return found
-
-
-def _batches(items: list[tuple[str, int]]) -> Iterator[list[tuple[str, int]]]:
-    rest = iter(items)
-    while some := list(islice(rest, _ASKED_AT_ONCE)):
-        yield some
 
 
 def server_identity(session: Session) -> str | None:

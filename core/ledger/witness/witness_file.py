@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Protocol
+from typing import Any, Final, Protocol
 
 from core.base.files import replace
 from core.ledger import chain
@@ -213,23 +213,22 @@ class WitnessFile:
         """Read what was appended since the last time, or all of a file that is another one."""
         with self._caching:
             try:
-                with self.path.open("rb") as file:
-                    self._follow(file)
+                file = self.path.open("rb")
             except FileNotFoundError:
                 self._forget()
-
-    def _follow(self, file: BinaryIO) -> None:
-        same = self._offset > 0 and file.read(len(self._first)) == self._first
-        if not same or os.fstat(file.fileno()).st_size < self._offset:
-            self._forget()
-        file.seek(self._offset)
-        for line in file:
-            if not line.endswith(b"\n"):  # of a crash while appending: it does not count
-                break
-            self._first = self._first or line
-            self._offset += len(line)
-            self._lines += 1
-            self._take(json.loads(line))
+                return
+            with file:
+                same = self._offset > 0 and file.read(len(self._first)) == self._first
+                if not same or os.fstat(file.fileno()).st_size < self._offset:
+                    self._forget()
+                file.seek(self._offset)
+                for line in file:
+                    if not line.endswith(b"\n"):  # of a crash while appending: it does not count
+                        break
+                    self._first = self._first or line
+                    self._offset += len(line)
+                    self._lines += 1
+                    self._take(json.loads(line))
 
     def _take(self, told: Mapping[str, Any]) -> None:
         if "scope" in told:

@@ -149,8 +149,8 @@ class LinearProblem(LookedAtProblem):
         kernels = compiled.KERNELS if self._is_plain else None
         if isinstance(question, Gradient | GradientNorm):
             if kernels is not None or (self._is_short and read <= self._rows_per_block):
-                ensure(other is None, "gradients are asked at one point")
-                ensure(theta.shape == (self.dimension,), "parameters have shape (p,)")
+                fits = other is None and theta.shape == (self.dimension,)
+                ensure(fits, "gradients are asked at one point, of shape (p,)")
                 ensure(included is None or included.shape == (read,), "a mask is over what is read")
                 beside = self._beside_for(question, facts, theta)
                 if beside.compiled is not None:

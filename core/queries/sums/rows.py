@@ -64,10 +64,8 @@ KERNELS = kernels_of(library()[0])
 
 def place(tensor: Tensor, dtype: torch.dtype, size: int) -> int:
     """Return where a vector begins, checking that a kernel can walk it."""
-    ensure(tensor.dtype == dtype, "a kernel gets the dtype of its numbers")
-    ensure(tensor.shape == (size,), "a kernel gets the count of its numbers")
-    ensure(tensor.is_contiguous(), "a kernel walks one number after the other")
-    ensure(tensor.is_cpu, "a kernel reads a processor's memory")
+    fits = tensor.dtype == dtype and tensor.shape == (size,) and tensor.is_contiguous() and tensor.is_cpu
+    ensure(fits, "a kernel gets the dtype and the count of its numbers, which follow each other in a CPU's memory")
     return tensor.data_ptr()
 
 
@@ -81,9 +79,8 @@ def margins(kernels: Kernels, features: Tensor, theta: Tensor) -> Tensor:
 
 def _matrix(features: Tensor) -> int:
     """Return where a matrix begins, checking that a kernel can walk it."""
-    ensure(features.dtype == torch.float64, "features are float64")
-    ensure(features.is_contiguous(), "rows stand one after the other")
-    ensure(features.is_cpu, "a kernel reads a processor's memory")
+    fits = features.dtype == torch.float64 and features.is_contiguous() and features.is_cpu
+    ensure(fits, "features are float64, row after row in a processor's memory")
     return features.data_ptr()
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from core.mechanisms.generator import SystemGenerator
 from core.mechanisms.sampling import rate_parts
-from core.methods.clipped.clipped_sgd.spec import ClippedSgd
+from core.methods.clipped.clipped_sgd.spec import ClippedSgdPlan
 from core.methods.clipped.rules import MovingMean
 from core.methods.fits import fit
 from core.models.network.layers import Layer
@@ -107,7 +107,7 @@ class DiscardingWriter:
 
     kept: bytes | None = None
 
-    def spend(self, chunk: int, state: bytes | None, step: int) -> None:
+    def pay(self, chunk: int, state: bytes | None, step: int) -> None:
         del chunk, step
         self.kept = state
 
@@ -137,7 +137,7 @@ def train(payments: type[LedgerFilter]) -> list[tuple[int, int]]:
     seen.clear()
     records = problem(NETWORKS["convolution"], UNITS)
     public, parts = facts(UNITS, records.dimension, 0.5, PART), rate_parts(0.2)
-    asked = ClippedSgd(
+    asked = ClippedSgdPlan(
         steps=STEPS,
         batch=8,
         sigma=2.0,

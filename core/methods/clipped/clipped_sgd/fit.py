@@ -8,26 +8,41 @@ post-processing of answers.
 Failure: depends on noised values only, so it tells no more than the release.
 """
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 from core.inference.estimate import Estimate
 from core.methods.buffers import BufferPool
-from core.methods.clipped.clipped_sgd.spec import ClippedSgd
+from core.methods.clipped.clipped_sgd.spec import ClippedSgdPlan
 from core.methods.clipped.rules import scheduled_share
-from core.methods.lifecycle import arrived, begun, ended, starting_point
-from core.methods.step_rules import meant, memory_of, returned, slope_at, turned
+from core.methods.lifecycle import arrived, ended, resumed, starting_point, tensors_of
+from core.methods.step_rules import Memory, meant, memory_of, returned, slope_at, turned
 from core.oracle import Oracle, Status
 from core.queries.gradients import Gradient
 
-State = dict[str, Tensor]
+
+class _State(NamedTuple):
+    """Where a run stands after a step; in a simulation replicates come first."""
+
+    start: Tensor | None
+    """One that was drawn at random, which a later attempt cannot draw again; None: it follows from the plan."""
+    memory: Memory
+    theta: Tensor
+    left: Tensor
+    step: Tensor
+    raised: Tensor
+    """Number of steps whose scale was raised to its floor."""
+    scale: Tensor
+    """Deviation of the last answer's noise on a coordinate."""
 
 
-def iterate(plan: ClippedSgd, oracle: Oracle) -> tuple[Estimate, Status]:
+def iterate(plan: ClippedSgdPlan, oracle: Oracle) -> tuple[Estimate, Status]:
     """Estimate the parameters of a model.
 
     Args:
-        plan: public plan, nothing open.
+        plan: public, nothing open.
         oracle: the only way to the records; every question has a sample of its own.
 
     Returns:
@@ -36,68 +51,52 @@ def iterate(plan: ClippedSgd, oracle: Oracle) -> tuple[Estimate, Status]:
     Raises:
         Diverged: the last step left the public radius.
     """
-    assert plan.steps is not None, "plan first"
-    assert plan.step_size is not None, "plan first"
-    assert plan.radius is not None, "plan first"
-    assert plan.average is not None, "plan first"
     (gradient,) = plan.questions()
     start = starting_point(plan.start, oracle).to(oracle.precision)  # and so is all that comes of it
-    state = begun(plan.start, oracle, _beginning(plan, start))
+    first = _State(
+        start=start if plan.start == "random" else None,
+        memory=memory_of(plan.rule, plan.average, start),
+        theta=start,
+        left=torch.tensor(data=False),
+        step=torch.tensor(0),
+        raised=torch.tensor(0),
+        scale=torch.tensor(0.0, dtype=torch.float64),
+    )
+    state = resumed(plan.start, oracle, first)
     buffers = BufferPool()
     # A resumed attempt goes on behind its last kept step.
-    for step in range(int(state["step"]) + 1, plan.steps + 1):
+    for step in range(int(state.step) + 1, plan.steps + 1):
         state = _stepped(plan, oracle, gradient, state, step, buffers)
-        oracle.keep(state, step)
+        oracle.keep(tensors_of(state), step)
     estimate = Estimate(
-        theta=returned(plan.average, state, state["theta"], plan.steps),
-        start=state.get("start", start),
+        theta=returned(plan.average, state.memory, state.theta, plan.steps),
+        start=start if state.start is None else state.start,
         family="gradient",
-        left=state["left"],
-        scale=float(state["scale"]),
+        left=state.left,
+        scale=float(state.scale),
         step=plan.step_size,
         steps=plan.steps,
-        scale_floored=state["raised"],
+        scale_floored=state.raised,
     )
     return ended(estimate, Status.FINISHED)
 
 
 def _stepped(
-    plan: ClippedSgd, oracle: Oracle, gradient: Gradient, state: State, step: int, buffers: BufferPool
-) -> State:
+    plan: ClippedSgdPlan, oracle: Oracle, gradient: Gradient, state: _State, step: int, buffers: BufferPool
+) -> _State:
     """Return the state after one more step; the answer is let go of before the next is asked for."""
-    assert plan.steps is not None, "plan first"
-    assert plan.step_size is not None, "plan first"
-    assert plan.radius is not None, "plan first"
-    assert plan.average is not None, "plan first"
-    theta = state["theta"]
-    answer = oracle.ask(gradient, theta)
-    slope = slope_at(oracle.facts, answer.value, theta)
-    along, remembered = turned(plan.rule, state, slope, step, buffers)
+    answer = oracle.ask(gradient, state.theta)
+    slope = slope_at(oracle.facts, answer.value, state.theta)
+    along, memory = turned(plan.rule, state.memory, slope, step, buffers)
     size = plan.step_size * scheduled_share(step, plan.steps, plan.learning_rate_schedule, plan.warm_up)
-    moved = torch.sub(theta, along, alpha=size, out=buffers.of("theta", along))
+    moved = torch.sub(state.theta, along, alpha=size, out=buffers.of("theta", along))
     moved, left, raised = arrived(oracle.facts, moved, plan.radius)
-    return {
-        # A random start cannot be drawn again: each state carries it for a later attempt.
-        **({"start": state["start"]} if plan.start == "random" else {}),
-        **remembered,
-        **meant(plan.average, state, moved, step, plan.steps, buffers),
-        "theta": moved,
-        "left": left,
-        "step": torch.tensor(step),
-        "raised": state["raised"] + raised.long(),
-        "scale": torch.tensor(answer.scale, dtype=torch.float64),
-    }
-
-
-def _beginning(plan: ClippedSgd, start: Tensor) -> State:
-    """Return the state before the first step; a start drawn at random is a part of it."""
-    assert plan.average is not None, "plan first"
-    return {
-        **({"start": start} if plan.start == "random" else {}),
-        **memory_of(plan.rule, plan.average, start),
-        "theta": start,
-        "left": torch.tensor(data=False),
-        "step": torch.tensor(0),
-        "raised": torch.tensor(0),
-        "scale": torch.tensor(0.0, dtype=torch.float64),
-    }
+    return _State(
+        start=state.start,
+        memory=meant(plan.average, memory, moved, step, plan.steps, buffers),
+        theta=moved,
+        left=left,
+        step=torch.tensor(step),
+        raised=state.raised + raised.long(),
+        scale=torch.tensor(answer.scale, dtype=torch.float64),
+    )

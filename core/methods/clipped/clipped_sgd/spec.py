@@ -6,22 +6,23 @@ Chezhegov, Farahmand, Horvath and Gorbunov (preprint) analyse at batches of one,
 
 from collections.abc import Sequence
 from math import ceil
-from typing import Annotated, ClassVar, Final, Literal, Self
+from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field
 
 from core.base.errors import AdjacencyMismatch, FieldError, Invalid
 from core.losses.assumption import Assumption
-from core.methods.base import Bound, Card, Plan
+from core.methods.base import Card, Plan, Spec
 from core.methods.clipped.rules import Adam, Average, LearningRateSchedule, NoMean, Rule, Sgd, TailMean
 from core.methods.kl.repeats import Repeats
-from core.privacy.arithmetic import PLANNED_RADIUS, AnyStart, Radius, fill
+from core.privacy.arithmetic import PLANNED_RADIUS, AnyStart, Radius
 from core.privacy.calibration import Fits, smallest_sigma
 from core.privacy.events import Event, Sampled, compose
 from core.privacy.facts import Adjacency, Facts
 from core.privacy.renyi import cost
 from core.queries.gradients import Gradient
 from core.queries.sampling import PoissonSampling
+from farthing.schemas.estimates import Bound
 
 RATE_UNIT: Final = 2**64
 """A Poisson rate is a whole number of these parts."""
@@ -42,7 +43,7 @@ PLANNING_ORDERS: Final = range(2, 33)
 PositiveNumber = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
-class ClippedSgd(Plan):
+class ClippedSgd(Spec):
     """theta <- theta - step of a rule along (sum of clipped gradients of a Poisson sample + noise) / expected size.
 
     Every step draws its own sample, each unit with probability q = batch/n, clips each unit's whole gradient to `clip`
@@ -56,6 +57,7 @@ class ClippedSgd(Plan):
     """Sampled answers have a price at every Renyi order and no mu."""
 
     cited: ClassVar = "Abadi, Chu, Goodfellow, McMahan, Mironov, Talwar and Zhang, 2016"
+    of_networks: ClassVar = ()
     kind: Literal["clipped_sgd"] = "clipped_sgd"
     steps: Annotated[int, Field(ge=1, le=200_000)] | None = Field(
         default=None, description="K; null: planned, so that a unit is sampled about twenty times"
@@ -88,7 +90,7 @@ class ClippedSgd(Plan):
     )
     radius: Radius | None = Field(default=None, description="iterates are projected onto this ball around zero")
 
-    def plan(self, facts: Facts, mu: float) -> Self:
+    def plan(self, facts: Facts, mu: float) -> "ClippedSgdPlan":
         """Fill what is open; noise that no target has said, for a price of rho = mu^2/2 at small Renyi orders.
 
         A batch is 2 % of all units, at least 256; with K steps a unit is sampled K batch/n times, planned 20. Steps are
@@ -99,53 +101,53 @@ class ClippedSgd(Plan):
             AdjacencyMismatch: units may change into any other.
             Invalid: figures contradict each other.
         """
-        settings = self._without_noise(facts)
-        if settings.sigma is not None:
-            return settings
         rho = mu**2 / 2
         # A mu-GDP release costs rho times the order at each Renyi order.
-        return settings.calibrated(
+        return self._with_noise(
             facts, lambda event: all(cost(event, order) <= rho * order for order in PLANNING_ORDERS)
         )
 
-    def calibrated(self, facts: Facts, fits: Fits) -> Self:
-        """Return the same settings with the smallest noise whose K sampled answers a target allows.
+    def calibrated(self, facts: Facts, fits: Fits) -> "ClippedSgdPlan":
+        """Return the plan with the smallest noise whose K sampled answers a target allows.
 
         Raises:
             AdjacencyMismatch: units may change into any other.
             Invalid: the target does not allow the noise that was given, or none that integers carry.
         """
-        settings = self._without_noise(facts)
-        if settings.sigma is None:
-            return fill(settings, sigma=smallest_sigma(lambda sigma: settings.drawn(facts, sigma), fits))
-        if not fits(settings.drawn(facts, settings.sigma)):
+        plan = self._with_noise(facts, fits)
+        if self.sigma is not None and not fits(plan.drawn(facts)):
             raise Invalid(
                 "The given noise costs more than the privacy target allows.",
                 FieldError("/optimizer/sigma", "raise it, or leave it out to have it planned"),
             )
-        return settings
+        return plan
 
-    def _without_noise(self, facts: Facts) -> Self:
-        """Fill all but the noise."""
+    def _with_noise(self, facts: Facts, fits: Fits) -> "ClippedSgdPlan":
+        """Fill all that is open, the noise with the least that fits."""
         _refuse_unfit(self, facts)
         batch = self.batch or min(facts.units, max(LEAST_BATCH, ceil(PLANNED_PART * facts.units)))
         steps = self.steps or max(1, ceil(PLANNED_EPOCHS * facts.units / batch))
         known = (facts.curvature_bound or facts.smoothness) is not None
-        filled = fill(
-            self,
+        average = self.average or (TailMean(steps=max(1, ceil(TAIL_PART * steps))) if known else NoMean())
+        if isinstance(average, TailMean) and average.steps > steps:
+            raise _wrong("/optimizer/average/steps", "is more than the steps there are; lower it")
+        if self.warm_up >= steps:
+            raise _wrong("/optimizer/warm_up", "leaves no step of full size; lower it")
+        clip = self.clip or facts.gradient_bound
+        parts = rate_parts(batch, facts)
+        sigma = self.sigma or smallest_sigma(lambda sigma: _draws(parts, sigma, steps), fits)
+        return self.closed(
+            ClippedSgdPlan,
             batch=batch,
             steps=steps,
-            clip=facts.gradient_bound,
-            average=TailMean(steps=max(1, ceil(TAIL_PART * steps))) if known else NoMean(),
+            sigma=sigma,
+            clip=clip,
+            step_size=self._planned_step(facts, clip),
+            average=average,
             radius=PLANNED_RADIUS,
         )
-        if isinstance(filled.average, TailMean) and filled.average.steps > steps:
-            raise _wrong("/optimizer/average/steps", "is more than the steps there are; lower it")
-        if filled.warm_up >= steps:
-            raise _wrong("/optimizer/warm_up", "leaves no step of full size; lower it")
-        return fill(filled, step_size=filled.planned_step(facts))
 
-    def planned_step(self, facts: Facts) -> float:
+    def _planned_step(self, facts: Facts, clip: float) -> float:
         """Return a step size that no theorem stands behind."""
         bent = facts.curvature_bound or facts.smoothness
         if isinstance(self.rule, Adam):
@@ -154,54 +156,9 @@ class ClippedSgd(Plan):
         # Momentum repeats each gradient 1/(1 - momentum) times in all; the step shrinks by as much.
         left = 1 - self.rule.momentum
         if bent is None:
-            assert self.clip is not None, "filled before"
-            return PLANNED_TRAVEL * left / self.clip
+            return PLANNED_TRAVEL * left / clip
         start = 1.0 if facts.scale is None else facts.scale.start
         return left / (bent + facts.ridge * start)
-
-    def parts(self, facts: Facts) -> int:
-        """Return k of the rate k/2^64 with which a unit is in a sample."""
-        assert self.batch is not None, "plan first"
-        # Rounded down once: sampling and price both take this integer and agree exactly.
-        return self.batch * RATE_UNIT // facts.units
-
-    def sampling(self, facts: Facts) -> PoissonSampling:
-        """Return that every question has a Poisson sample of its own."""
-        return PoissonSampling(parts=self.parts(facts))
-
-    def questions(self) -> tuple[Gradient]:
-        """Return the question of every step."""
-        assert self.sigma is not None, "plan first"
-        return (Gradient(sigma=self.sigma, clip=self.clip),)
-
-    def schedule(self, facts: Facts) -> Sequence[Event]:
-        """Return one sampled answer a step."""
-        assert self.steps is not None, "plan first"
-        assert self.sigma is not None, "plan first"
-        return Repeats(Sampled(numerator=self.parts(facts), sigma=self.sigma), self.steps)
-
-    def drawn(self, facts: Facts, sigma: float) -> Event:
-        """Return all that a run with this noise draws, as one event."""
-        assert self.steps is not None, "filled before"
-        return compose({Sampled(numerator=self.parts(facts), sigma=sigma): self.steps})
-
-    def bound(self, facts: Facts) -> Bound:
-        """Say that nothing is promised: Poisson samples have no bounded jump, and no theorem covers the rules."""
-        del facts
-        assert self.radius is not None, "plan first"
-        return Bound(
-            quantity="distance of the private from the non-private estimate, in encoded units",
-            value=None,
-            confidence=None,
-            trivial=2 * self.radius,
-            vacuous=True,
-            source="none: no theorem covers Poisson samples; certified_clipped_sgd has a certificate",
-        )
-
-    def passes(self, facts: Facts) -> int:
-        """Return products with all rows: a sample's are two, of its share of them."""
-        assert self.steps is not None, "plan first"
-        return ceil(2 * self.steps * self.parts(facts) / RATE_UNIT)
 
     @classmethod
     def card(cls) -> Card:
@@ -221,6 +178,65 @@ class ClippedSgd(Plan):
             ),
             returns="parameters, or a mean of iterates; no intervals and no certificate",
         )
+
+
+class ClippedSgdPlan(ClippedSgd, Plan):
+    """Clipped stochastic gradient descent with nothing open."""
+
+    steps: Annotated[int, Field(ge=1, le=200_000)]
+    batch: Annotated[int, Field(ge=1)]
+    sigma: PositiveNumber
+    clip: PositiveNumber
+    step_size: PositiveNumber
+    average: Average
+    radius: Radius
+
+    def parts(self, facts: Facts) -> int:
+        """Return k of the rate k/2^64 with which a unit is in a sample."""
+        return rate_parts(self.batch, facts)
+
+    def sampling(self, facts: Facts) -> PoissonSampling:
+        """Return that every question has a Poisson sample of its own."""
+        return PoissonSampling(parts=self.parts(facts))
+
+    def questions(self) -> tuple[Gradient]:
+        """Return the question of every step."""
+        return (Gradient(sigma=self.sigma, clip=self.clip),)
+
+    def schedule(self, facts: Facts) -> Sequence[Event]:
+        """Return one sampled answer a step."""
+        return Repeats(Sampled(numerator=self.parts(facts), sigma=self.sigma), self.steps)
+
+    def drawn(self, facts: Facts) -> Event:
+        """Return all that a run draws, as one event."""
+        return _draws(self.parts(facts), self.sigma, self.steps)
+
+    def bound(self, facts: Facts) -> Bound:
+        """Say that nothing is promised: Poisson samples have no bounded jump, and no theorem covers the rules."""
+        del facts
+        return Bound(
+            quantity="distance of the private from the non-private estimate, in encoded units",
+            value=None,
+            confidence=None,
+            trivial=2 * self.radius,
+            vacuous=True,
+            source="none: no theorem covers Poisson samples; certified_clipped_sgd has a certificate",
+        )
+
+    def passes(self, facts: Facts) -> int:
+        """Return products with all rows: a sample's are two, of its share of them."""
+        return ceil(2 * self.steps * self.parts(facts) / RATE_UNIT)
+
+
+def rate_parts(batch: int, facts: Facts) -> int:
+    """Return k of the rate k/2^64 with which a unit is in a sample of about so many."""
+    # Rounded down once: sampling and price both take this integer and agree exactly.
+    return batch * RATE_UNIT // facts.units
+
+
+def _draws(parts: int, sigma: float, steps: int) -> Event:
+    """Return so many sampled answers as one event."""
+    return compose({Sampled(numerator=parts, sigma=sigma): steps})
 
 
 def _refuse_unfit(settings: ClippedSgd, facts: Facts) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from core.inference.estimate import Estimate, by_replicate
 from core.inference.parameters import penalised_gradient, scale_of
-from core.methods.lifecycle import arrived, ended, resumed, settled, starting_point
+from core.methods.lifecycle import arrived, ended, resumed, settled, starting_point, tensors_of
 from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescentPlan
 from core.oracle import Oracle, Status
 
@@ -79,7 +79,7 @@ def iterate(plan: NoisyGradientDescentPlan, oracle: Oracle) -> tuple[Estimate, S
             raised=state.raised + (raised & going).long(),
             scale=torch.tensor(slope.scale, dtype=torch.float64),
         )
-        oracle.keep(state._asdict(), step)
+        oracle.keep(tensors_of(state), step)
     estimate = Estimate(
         theta=state.theta,
         start=state.start,

@@ -7,14 +7,26 @@ from collections.abc import Sequence
 from math import ceil, log, sqrt
 from typing import ClassVar, Literal, Self
 
+import numpy as np
 from pydantic import Field
 
+from core.inference.settings import Inference
 from core.losses.assumption import Assumption
 from core.losses.bases import PositiveNumber
-from core.methods.base import Bound, Card, Plan, Spec
+from core.methods.base import Card, Plan, Spec
+from core.methods.m_estimation.predicted_covariance import (
+    NEAREST_TO_ONE,
+    Array,
+    Noised,
+    plain_covariance,
+    remembered,
+    spectrum_of,
+)
+from core.methods.m_estimation.widths import PredictsWidths
 from core.models.design import Design
 from core.models.kinds import RegressionModel
 from core.models.loss_geometry import longest_square
+from core.models.outlook import Outlook
 from core.privacy.arithmetic import (
     CONFIDENCE,
     PLANNED_RADIUS,
@@ -28,9 +40,13 @@ from core.privacy.arithmetic import (
 from core.privacy.events import Event
 from core.privacy.facts import Adjacency, Facts
 from core.queries.gradients import Gradient
+from farthing.schemas.estimates import Bound
 
 FEWEST_STEPS = 60
 MOST_STEPS = 1500
+FEWEST_TRIED = 10
+STRIDE = 2.0
+"""From one number of steps that is compared to the next."""
 
 
 class NoisyGradientDescent(Spec):
@@ -45,6 +61,7 @@ class NoisyGradientDescent(Spec):
     federates: ClassVar = True
 
     cited: ClassVar = "Avella-Medina, Bradshaw and Loh, 2023"
+    takes_terms: ClassVar = True
     kind: Literal["noisy_gd"] = "noisy_gd"
     steps: Steps | None = Field(default=None, description="null: planned from the number of units")
     step_size: PositiveNumber | None = Field(
@@ -76,6 +93,17 @@ class NoisyGradientDescent(Spec):
             bent = longest_square(model.weights, design.norm_bound)
         assert bent, "every loss is smooth or bends down"
         return fill(self, step_size=1 / (bent + facts.ridge))
+
+    def alternatives(self, usual: Plan) -> Sequence[Self]:
+        """Return settings with numbers of steps by powers of two, and the usual one, where it is open."""
+        if self.steps is not None:
+            return ()
+        assert usual.steps is not None, "a plan has a number of steps"
+        counts, steps = {usual.steps}, float(FEWEST_TRIED)
+        while steps <= MOST_STEPS:
+            counts.add(ceil(steps))
+            steps *= STRIDE
+        return [self.model_copy(update={"steps": one}) for one in sorted(counts)]
 
     def plan(self, facts: Facts, mu: float) -> "NoisyGradientDescentPlan":
         """Fill what is open.
@@ -118,7 +146,7 @@ class NoisyGradientDescent(Spec):
         )
 
 
-class NoisyGradientDescentPlan(NoisyGradientDescent, Plan):
+class NoisyGradientDescentPlan(NoisyGradientDescent, PredictsWidths):
     """Noisy gradient descent with nothing open."""
 
     steps: Steps
@@ -135,6 +163,23 @@ class NoisyGradientDescentPlan(NoisyGradientDescent, Plan):
         del facts  # a multiplier of the sensitivity means the same for every scope
         (gradient,) = self.questions()
         return (gradient.event(),) * self.steps
+
+    def covariance(self, outlook: Outlook, facts: Facts, inference: Inference, noised: Noised) -> Array:
+        """Return the sandwich, what gradient descent's noise adds, and its memory of the start."""
+        scale = outlook.reference.scale
+        spectrum = spectrum_of(noised, inference, scale)
+        plain = plain_covariance(noised, inference, spectrum, facts.units)
+        if inference.correction == "plain":
+            return plain
+        step = self.step_size * (scale if self.scaling == "scaled" else 1.0)
+        (gradient,) = self.questions()
+        variance = (step * gradient.sigma * gradient.sensitivity(facts)) ** 2
+        if inference.correction != "stationary":
+            return np.asarray(plain + 2 * variance * np.eye(facts.dimension))
+        factor = np.clip(1 - step * spectrum.floored, -NEAREST_TO_ONE, NEAREST_TO_ONE)
+        grown = variance * (1 - factor ** (2 * self.steps)) / (1 - factor**2)
+        start = remembered(outlook, inference, spectrum, lambda speed: step * speed, self.steps)
+        return np.asarray(plain + (spectrum.of(grown) + start))
 
     def bound(self, facts: Facts) -> Bound:
         """Predict the distance to the non-private estimate, over directions that `steps` steps can reach.

@@ -12,7 +12,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from core.base.errors import FieldError, Invalid
-from core.methods.base import Plan
+from core.methods.m_estimation.widths import PredictsWidths
 from core.privacy.arithmetic import Damping, Steps, fill, required_curvature_bound
 from core.privacy.facts import Facts, Frozen
 from core.queries.gradients import Curvature, Gradient, Secant
@@ -63,7 +63,7 @@ class GradientStart(Frozen):
 WarmStart = Annotated[RidgeStart | GradientStart, Field(discriminator="kind")]
 
 
-class NewtonOptions(Plan):
+class NewtonOptions(PredictsWidths):
     """Options of NoisyNewton beside steps of fixed damping."""
 
     step_rule: Literal["fixed", "adaptive", "switching"] = Field(

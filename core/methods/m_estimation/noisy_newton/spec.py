@@ -13,11 +13,14 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field
 
 from core.base.errors import contradiction
-from core.inference.settings import Inference
+from core.inference.settings import Inference, Shares
 from core.losses.assumption import Assumption
-from core.methods.base import Bound, Card
+from core.methods.base import Card, Plan
 from core.methods.m_estimation.noisy_newton.options import NewtonOptions
 from core.methods.m_estimation.noisy_newton.shapes import CAREFUL_DAMPING, planned_shape, spectral_noise, steady_floor
+from core.methods.m_estimation.noisy_newton.widths import newton_covariance
+from core.methods.m_estimation.predicted_covariance import Array, Noised, Pooled
+from core.models.outlook import Outlook
 from core.privacy.arithmetic import (
     CONFIDENCE,
     LARGEST_FLOOR_PART,
@@ -39,6 +42,7 @@ from core.privacy.arithmetic import (
 from core.privacy.events import Event
 from core.privacy.facts import Adjacency, Facts
 from core.queries.gradients import Curvature, Gradient, Secant
+from farthing.schemas.estimates import Bound
 
 PURE_STEPS = 8
 DAMPED_STEPS = 17
@@ -72,6 +76,7 @@ class NoisyNewton(NewtonOptions):
     inverts_hessians: ClassVar = True
 
     cited: ClassVar = "Avella-Medina, Bradshaw and Loh, 2023"
+    takes_terms: ClassVar = True
     kind: Literal["noisy_newton"] = "noisy_newton"
     steps: Steps | None = Field(default=None, description="of both kinds; null: planned")
     hessians: Steps | None = Field(
@@ -131,6 +136,19 @@ class NoisyNewton(NewtonOptions):
         if self.late_steps and inference.intervals and inference.correction == "printed":
             raise contradiction("/inference/correction", "is printed for Newton steps alone; ask for no others")
 
+    def pool(self, facts: Facts) -> Pooled:
+        """Return what intervals take of the Hessians: all by memory, or the later half where there is none."""
+        memory, count, squares = self.memory or 0.0, 0.0, 0.0
+        for step, question in enumerate(self.curvatures()):
+            kept = memory if memory > 0 else float(2 * step > self.newton_steps)
+            precision = (question.sigma * question.sensitivity(facts)) ** -2
+            count, squares = kept * count + precision, kept**2 * squares + precision
+        return Pooled(count, sqrt(squares) / count, self.matrix_deviations(facts)[-1])
+
+    def covariance(self, outlook: Outlook, facts: Facts, inference: Inference, noised: Noised) -> Array:
+        """Return the sandwich with what the noise of the steps adds."""
+        return newton_covariance(self, outlook, facts, inference, noised)
+
     def curvature_known(self, facts: Facts) -> float:
         """Return what pooled Hessians say of the last, or all of the second half where they are not pooled."""
         if self.memory:
@@ -140,6 +158,29 @@ class NoisyNewton(NewtonOptions):
     def with_inference(self, inference: Inference) -> Self:
         """Pool no matrices for the printed correction, which is one for the printed Newton's method."""
         return fill(self, memory=0.0) if inference.intervals and inference.correction == "printed" else self
+
+    def planned_shares(self, facts: Facts, mu: float) -> Shares:
+        """Return the shares of a pooled run's shape; the paper's run has none of its own."""
+        if self.memory == 0:
+            return super().planned_shares(facts, mu)
+        shape = planned_shape(facts, mu)
+        estimate = 1 - shape.final_part - shape.score_part
+        return Shares(estimate=estimate, curvature=shape.final_part, score=shape.score_part)
+
+    def equally(self, plan: Plan) -> Self:
+        """Return the settings with the same kinds of steps, every gradient and Hessian worth the same."""
+        assert isinstance(plan, NoisyNewton), "it is a plan of these settings"
+        hessians, late = plan.newton_steps, plan.late_steps
+        gradients = hessians + late
+        return fill(
+            self,
+            steps=plan.steps,
+            hessians=hessians,
+            averaged=plan.averaged,
+            growth=1.0,
+            curvature_share=hessians / (hessians + gradients),
+            last_gradient_share=late / gradients if late else 1 / gradients,
+        )
 
     def plan(self, facts: Facts, mu: float) -> Self:
         """Fill what is open, from public facts alone (`docs/explanation/plans.md` derives the constants)."""

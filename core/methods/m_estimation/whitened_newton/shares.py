@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 from core.losses.categorical import Logistic, Multinomial
 from core.losses.counts import Poisson
 from core.losses.robust import Huber
+from core.models.outlook import CLASSES_DIFFER
 
 LEVELS: Final = 16
 """Of dyadic cells: a quantile is found to the declared range divided by 2^16."""
@@ -62,8 +63,6 @@ SIGNED_BINS: Final = 32
 """Octaves of either sign: as far down."""
 CLASS_PEAK: Final = 0.5
 """Of several classes' second derivative in contrasts."""
-CLASSES_DIFFER: Final = 0.85
-"""Of what equal chances of all records would make of it, where they differ."""
 WEIGHT_PER_PARAMETER: Final = 1.3
 LINEAR_STEPS: Final = 4
 """The last one cuts residuals where the model does, those before farther out."""
@@ -77,11 +76,6 @@ SINGLE_DIRECTIONS: Final = 0.55
 """Spectral noise of a logistic model's Hessian beyond which it often hides single directions."""
 SINGLE_CLASS_DIRECTIONS: Final = 0.40
 """The same of several classes, over the curvature along the rarest one."""
-
-
-def rarest_curvature(rate: float, classes: int) -> float:
-    """Return the mean second derivative along a class of this frequency, where K - 1 others share the rest."""
-    return CLASSES_DIFFER * rate * (1 - rate) * classes / (classes - 1)
 
 
 def for_tails(shares: WhitenedShares) -> WhitenedShares:

@@ -9,21 +9,26 @@ from collections.abc import Sequence
 from math import sqrt
 from typing import Self
 
+from core.inference.checks import Learned
+from core.inference.settings import Inference
 from core.losses.categorical import Multinomial
 from core.losses.counts import CutPoisson, Poisson
 from core.losses.robust import Huber
-from core.methods.base import Bound, Card, Request, Spec
+from core.methods.base import Card, Request, Spec
+from core.methods.m_estimation.whitened_newton import forecast
 from core.methods.m_estimation.whitened_newton import request as requests
 from core.methods.m_estimation.whitened_newton import shares as parts
 from core.methods.m_estimation.whitened_newton.card import CARD, first_order
 from core.methods.m_estimation.whitened_newton.theory import WhitenedFigures
 from core.models.design import Design
 from core.models.kinds import AnyModel
+from core.models.outlook import Array, Outcome, Outlook, Signal
 from core.privacy.arithmetic import fill, noise_norm
 from core.privacy.events import Event
 from core.privacy.facts import Facts
 from core.queries.classes import ClassGradient
 from core.queries.reencoded import ReencodedGradient, widest
+from farthing.schemas.estimates import Bound, ForeseenFlag
 
 
 class WhitenedNewton(WhitenedFigures):
@@ -81,6 +86,22 @@ class WhitenedNewton(WhitenedFigures):
         encoded = [question for question in self.questions() if question.places == "encoded"]
         matrices = [question for question in encoded if len(question.shape(facts.dimension)) > 1]
         return len(self.questions()) - len(encoded) + facts.dimension * (len(encoded) + len(matrices))
+
+    def predict_widths(self, outlook: Outlook, facts: Facts, inference: Inference) -> tuple[Array, Array]:
+        """Return widths that all coefficients share in parts of the non-private ones."""
+        return forecast.whitened_widths(outlook, facts, self, inference)
+
+    def widening_by(self, signal: Signal, facts: Facts) -> float:
+        """Return how much wider intervals are; counts are taken to vary as a Poisson law says."""
+        return forecast.widening_by(self, facts, signal)
+
+    def foreseen_flags(self, outcome: Outcome, facts: Facts) -> tuple[ForeseenFlag, ...]:
+        """Return the flags of a whole job that public figures tell of."""
+        return forecast.foreseen_flags(self, outcome, facts)
+
+    def learned_errors(self, facts: Facts, learned: Learned, theta: Array, to_declared: Array) -> tuple[float, ...]:
+        """Return the errors by the learned encoding."""
+        return forecast.learned_errors(self, facts, learned, theta, to_declared)
 
     def figures(self, facts: Facts) -> dict[str, float | int | None]:
         """Return what the noise of the Hessians comes to; above 1 a job ends with `too many coefficients`."""

@@ -40,6 +40,7 @@ class WhitenedFigures(Plan):
     given: ClassVar = ("looked",)
 
     cited: ClassVar = "a method of the service's own, sandwich after Avella-Medina, Bradshaw and Loh, 2023"
+    takes_terms: ClassVar = True
     kind: Literal["whitened_newton"] = "whitened_newton"
     mu: Mu | None = Field(default=None, description="null: the job's")
     damped_steps: Annotated[int, Field(ge=1, le=20)] | None = Field(

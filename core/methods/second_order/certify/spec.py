@@ -27,7 +27,7 @@ from pydantic import Field
 from core.base.errors import FieldError, Invalid
 from core.inference.error_bound import ErrorBound, SecondOrder
 from core.losses.assumption import Assumption
-from core.methods.base import Bound, Card
+from core.methods.base import Card
 from core.methods.second_order import norms
 from core.methods.second_order.claims import AFFORDABLE, CLIPPED, INDEPENDENT, PAPER, SMOOTH, AbstractEscape
 from core.methods.second_order.figures import known
@@ -37,6 +37,7 @@ from core.privacy.events import Event, Gaussian
 from core.privacy.facts import Adjacency, Facts
 from core.queries.gradients import Gradient, GradientDifference, GradientNorm
 from core.queries.sampling import FullSampling, Sampling
+from farthing.schemas.estimates import Bound
 
 OF_A_GRADIENT: Final = frozenset({"kind", "claims", "mu", "clip", "spread", "failure", "sites", "units", "steps"})
 """Settings that `claims: gradient` reads; all others are about rounds."""
@@ -54,6 +55,8 @@ class Certify(AbstractEscape):
     cited: ClassVar = (
         "Tao, Zhang, Yu, Cheng, Dressler and Wang, preprint; rounds of escape alone, or ours, of the gradient"
     )
+    free_of_constants: ClassVar = "claims: gradient"
+    of_networks: ClassVar = ("smoothness", "hessian_smoothness")
     kind: Literal["certify"] = "certify"
     claims: Literal["second_order", "gradient"] = Field(
         default="second_order",
@@ -67,6 +70,10 @@ class Certify(AbstractEscape):
         default=1, description="always: a second reading of the same records says nothing new about a population"
     )
     start: Literal["zeros"] = Field(default="zeros", description="always: the job's `models` say where")
+
+    def declared_of_networks(self) -> tuple[str, ...]:
+        """Return none for the gradient alone, whose length is of every loss."""
+        return super().declared_of_networks() if self.escapes else ()
 
     def plan(self, facts: Facts, mu: float) -> Self:
         """Fill what is open; see `core.methods.second_order.planned`.

@@ -21,7 +21,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from core.losses.assumption import Assumption
-from core.methods.base import Bound, Card
+from core.methods.base import Card
 from core.methods.second_order.claims import (
     AFFORDABLE,
     ASKED_ONCE,
@@ -33,6 +33,7 @@ from core.methods.second_order.claims import (
 )
 from core.methods.second_order.figures import Count, known
 from core.privacy.facts import Adjacency, Facts
+from farthing.schemas.estimates import Bound
 
 
 class GaussPsgd(AbstractEscape):
@@ -42,6 +43,7 @@ class GaussPsgd(AbstractEscape):
     """
 
     cited: ClassVar = "Tao, Zhang, Yu, Cheng, Dressler and Wang, preprint"
+    of_networks: ClassVar = ("smoothness", "hessian_smoothness")
     kind: Literal["gauss_psgd"] = "gauss_psgd"
     estimator: Literal["drift", "period"] = Field(
         default="drift",
