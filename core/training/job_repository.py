@@ -17,7 +17,7 @@ from core.db.tables import Dataset, Job
 from core.jobs import absence, federations, jobs, seats, sweep, withdrawals, workers
 from core.jobs.federations import FederationClaim
 from core.jobs.sweep import Swept
-from core.ledger.claims import Claim
+from core.ledger.claims import Claim, frozen_reason
 from core.ledger.rounds import Rounds
 from core.ledger.witness import comparing
 from core.ledger.witness.trusting import mark_keys
@@ -74,6 +74,23 @@ class JobRepository:
         with _reaching(), self._database.read() as session:
             wrapped = datasets.wrapped_keys(session, self._settings.site)
         check_master_keys(self._settings, wrapped.values())
+
+    def check_witness(self) -> None:
+        """Refuse to serve with a witness that is not the ledger's own: every comparison would freeze the ledger.
+
+        Raises:
+            NotReady: a place without it; a ledger that never had one is served, and so is one that is frozen already.
+            Unreachable: the database does not answer.
+        """
+        with _reaching():
+            strange = comparing.is_strange(self._database, self._witness)
+            with self._database.read() as session:
+                frozen = frozen_reason(session) is not None
+        if strange and not frozen:
+            raise NotReady(
+                f"The ledger's witness is not at {self._settings.witness_path}. Give FARTHING_WITNESS the place that "
+                "the API has, and see that this machine can read it. If it was lost, run `farthing reconcile`."
+            )
 
     def claim(self, takes: Sequence[str]) -> ClaimedJob | None:
         """Take the next queued job, with all its clients, and witness what they reserved; then it may be read.
@@ -368,12 +385,14 @@ def open_job_repository(settings: ServiceSettings, worker: str) -> JobRepository
     """Connect to the database and return its jobs for a supervisor that can open what it will be asked to read.
 
     Raises:
-        NotReady: the database could lose a commit, or the master key that records are under is not here.
+        NotReady: the database could lose a commit, the master key that records are under is not here, or the witness
+            is not the ledger's.
         Unreachable: the database does not answer.
     """
     with _reaching():
         repository = JobRepository(Database(settings.url), settings, worker)
     repository.check_master_keys()
+    repository.check_witness()
     return repository
 
 

@@ -142,6 +142,13 @@ def is_own(database: Database, witness: Witness) -> bool:
     return name is None if remembered is None else name is not None and remembered in (name.own, *name.before)
 
 
+def is_strange(database: Database, witness: Witness) -> bool:
+    """Say whether a ledger has a witness, and this one is another, or is not there."""
+    with database.read() as session:
+        known = _remembered(session) is not None
+    return known and not is_own(database, witness)
+
+
 def _remembered(session: Session) -> str | None:
     """Return the name of the database's own witness; None where it never had one, or before witnesses had names."""
     return session.execute(select(Secret.value).where(Secret.name == NAME)).scalar_one_or_none()
