@@ -17,7 +17,7 @@ from core.db.tables import Dataset, Job
 from core.jobs import absence, federations, jobs, seats, sweep, withdrawals, workers
 from core.jobs.federations import FederationClaim
 from core.jobs.sweep import Swept
-from core.ledger.claims import Claim, frozen_reason
+from core.ledger.claims import Claim
 from core.ledger.rounds import Rounds
 from core.ledger.witness import comparing
 from core.ledger.witness.trusting import mark_keys
@@ -76,21 +76,9 @@ class JobRepository:
         check_master_keys(self._settings, wrapped.values())
 
     def check_witness(self) -> None:
-        """Refuse to serve with a witness that is not the ledger's own: every comparison would freeze the ledger.
-
-        Raises:
-            NotReady: a place without it; a ledger that never had one is served, and so is one that is frozen already.
-            Unreachable: the database does not answer.
-        """
+        """Refuse to serve with a strange witness; raises as `comparing.refuse_strange`, or Unreachable."""
         with _reaching():
-            strange = comparing.is_strange(self._database, self._witness)
-            with self._database.read() as session:
-                frozen = frozen_reason(session) is not None
-        if strange and not frozen:
-            raise NotReady(
-                f"The ledger's witness is not at {self._settings.witness_path}. Give FARTHING_WITNESS the place that "
-                "the API has, and see that this machine can read it. If it was lost, run `farthing reconcile`."
-            )
+            comparing.refuse_strange(self._database, self._witness)
 
     def claim(self, takes: Sequence[str]) -> ClaimedJob | None:
         """Take the next queued job, with all its clients, and witness what they reserved; then it may be read.

@@ -19,7 +19,7 @@ from core.ledger.claims import Claim, epoch, freeze_ledger, refuse_if_frozen
 from core.ledger.identities import was_paid
 from core.ledger.witness import witness as module
 from core.ledger.witness import witness_file
-from core.ledger.witness.comparing import compare, guard, is_strange
+from core.ledger.witness.comparing import compare, guard, refuse_strange
 from core.ledger.witness.witness import Witness
 from core.operations.reconciling import reconcile
 from core.privacy.amounts import BudgetCap, CapRequest
@@ -202,8 +202,7 @@ def test_a_witness_of_another_place_is_strange_and_a_ledgers_own_is_not(
 ) -> None:
     """A worker that starts with it would freeze every ledger."""
     submit_witnessed(database, place, witness)
-    assert not is_strange(database, witness)
-    assert is_strange(database, Witness(tmp_path / "nowhere.jsonl"))
+    refuse_strange(database, witness)
     settings = ServiceSettings(home=tmp_path, witness=tmp_path / "nowhere.jsonl")
     repository = JobRepository(database, settings, "w")
     with pytest.raises(NotReady, match=r"witness is not at .*nowhere"):
