@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Literal, NamedTuple, Self, Ty
 from pydantic import Field
 
 from core.base.errors import FieldError, ensure
-from core.inference.checks import ForeseenFlag, Learned
+from core.inference.checks import Learned
 from core.inference.settings import Inference, Shares
 from core.losses.assumption import Assumption
 from core.models.design import Design
@@ -26,21 +26,11 @@ from core.privacy.events import Event
 from core.privacy.facts import Facts, Frozen
 from core.queries.gradients import Question
 from core.queries.sampling import FullSampling, Sampling, StreamSampling
+from farthing.schemas.estimates import Bound, ForeseenFlag
 
 P = TypeVar("P", bound="Plan")
 PLANNED_SHARES: Final = Shares(estimate=0.85, curvature=0.08, score=0.07)
 """Of methods without a plan of their own for the matrices."""
-
-
-class Bound(Frozen):
-    """A theorem's prediction, beside the figure that is known without it."""
-
-    quantity: str = Field(description="the bounded quantity, in words and units")
-    value: float | None = Field(description="null where the theorem's conditions are not met")
-    confidence: float | None
-    trivial: float = Field(description="the bound known without any training")
-    vacuous: bool
-    source: str
 
 
 class Card(Frozen):

@@ -6,11 +6,8 @@ record is read, whatever is asked.
 
 from collections.abc import Sequence
 
-from pydantic import Field
-
 from core.methods.kl.adaptive_gd.spec import AdaptiveGradientDescent
 from core.methods.kl.adaptive_gd.theory import excess_risk
-from core.methods.kl.lower_bounds import LowerBound
 from core.methods.kl.proximal_point.spec import ProximalPoint
 from core.methods.kl.rates import KlSettings, predict_excess, smallest_rho, smallest_units
 from core.methods.kl.spider.spec import KlSpider
@@ -18,48 +15,12 @@ from core.planning.forecast import Asker, WantedExcess, unreachable
 from core.planning.planner import PlannedJob, describe
 from core.privacy.amounts import format_figure
 from core.privacy.conversions import mu_of_rho, rho_of_mu
-from core.privacy.facts import Facts, Frozen
+from core.privacy.facts import Facts
+from farthing.schemas.estimates import ExcessForecast, ReachedExcess, Regimes
 
 KL_METHODS = (KlSpider, ProximalPoint, AdaptiveGradientDescent)
 GENEROUS_MU = 100.0
 """If no such target suffices, it gives the promise of the largest."""
-
-
-class Regimes(Frozen):
-    """Bounds of adaptive gradient descent by what a run is ended by; the largest of them holds for all.
-
-    The first two fall with n as its kappa/2-th power and its 2 kappa/(4 - kappa)-th: with few parameters the first is
-    the larger one, however many records there are.
-    """
-
-    noise_on_norms: float = Field(description="decides with few parameters")
-    noise_on_gradients: float = Field(description="decides with many")
-    small_gradient: float
-    steps_run_out: float
-
-
-class ExcessForecast(Frozen):
-    """Promised excess risk, beside that of the untrained start and the lower bound for every private method."""
-
-    value: float | None = Field(description="at most so much above the least mean loss; null: nothing is promised")
-    confidence: float | None
-    trivial: float | None = Field(description="known without any training; null: unknown")
-    vacuous: bool
-    lower: LowerBound | None = Field(description="null: none is known of such problems")
-    rounds: int | None = Field(description="null: the method has none")
-    noise: float | None = Field(description="on each coordinate of the first gradient; null: decided on the way")
-    regimes: Regimes | None = Field(default=None, description="of adaptive_gd with a condition")
-
-
-class ReachedExcess(Frozen):
-    """Needs of a wanted excess risk."""
-
-    at_most: float
-    predicted: float | None = Field(description="of the plan that is shown; null: nothing is promised of it")
-    met: bool = Field(description="whether that is at most what is wanted")
-    mu: str | None = Field(description="the smallest at this number of units; null: none is enough")
-    rho: str | None = Field(description="that budget in zero-concentrated terms")
-    units: int | None = Field(description="the smallest number at the shown privacy target; null: none is enough")
 
 
 def foresee_excess(planned: PlannedJob) -> ExcessForecast | None:

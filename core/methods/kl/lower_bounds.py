@@ -6,22 +6,12 @@ the others are orders of magnitude, logarithms dropped, and say so.
 
 from math import exp, expm1, inf, log, sqrt
 
-from pydantic import Field
-
 from core.methods.kl.condition import KlCondition
 from core.privacy.conversions import textbook_epsilon
-from core.privacy.facts import Frozen
+from farthing.schemas.estimates import LowerBound
 
 LARGEST_EPSILON = log(2)
 """Theorem 23 is about no larger one."""
-
-
-class LowerBound(Frozen):
-    """Some problem with these constants forces so much expected excess risk on every private method."""
-
-    value: float = Field(ge=0)
-    exact: bool = Field(description="false: an order of magnitude, its constant and logarithms unknown")
-    source: str
 
 
 def resolution(units: int, dimension: int, rho: float, lipschitz: float, gamma: float) -> float:

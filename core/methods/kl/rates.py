@@ -19,11 +19,11 @@ from pydantic import Field
 from core.base.errors import Invalid
 from core.methods.kl import lower_bounds
 from core.methods.kl.adaptive_gd.spec import AdaptiveGradientDescent
-from core.methods.kl.lower_bounds import LowerBound
 from core.methods.kl.proximal_point.spec import ProximalPoint
 from core.methods.kl.spider.spec import KlSpider
 from core.privacy.conversions import mu_of_rho
 from core.privacy.facts import Facts, Frozen
+from farthing.schemas.estimates import LowerBound
 
 KlSettings = KlSpider | ProximalPoint | AdaptiveGradientDescent
 

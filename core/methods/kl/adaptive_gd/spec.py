@@ -14,7 +14,7 @@ from pydantic import Field
 
 from core.base.errors import FieldError, Invalid
 from core.losses.assumption import Assumption
-from core.methods.base import Bound, Card, Plan
+from core.methods.base import Card, Plan
 from core.methods.kl.adaptive_gd.theory import MOST_CANDIDATES, Trajectory, promised
 from core.methods.kl.concentration import noise_radius
 from core.methods.kl.condition import KlCondition, PositiveNumber
@@ -22,6 +22,7 @@ from core.privacy.arithmetic import PLANNED_RADIUS, AnyStart, Mu, Radius, fill
 from core.privacy.events import Event, Zcdp
 from core.privacy.facts import Adjacency, Facts
 from core.queries.gradients import Gradient, GradientNorm, LeastGradient
+from farthing.schemas.estimates import Bound
 
 PAYMENTS = 97
 """Chunks that a method's price is cut into; one of them is the selection's where it has a price."""

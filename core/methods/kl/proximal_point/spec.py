@@ -13,7 +13,7 @@ from pydantic import Field
 from core.base.errors import FieldError, Invalid
 from core.inference.error_bound import ErrorBound
 from core.losses.assumption import Assumption
-from core.methods.base import Bound, Card, Plan
+from core.methods.base import Card, Plan
 from core.methods.kl.condition import KlCondition, PositiveNumber, known_gap
 from core.methods.kl.proximal_point.schedule import (
     CONSTANT,
@@ -36,6 +36,7 @@ from core.privacy.conversions import rho_of_mu
 from core.privacy.facts import Adjacency, Facts
 from core.queries.bases import Sigma
 from core.queries.gradients import Gradient
+from farthing.schemas.estimates import Bound
 
 MOST_GRADIENTS = 20_000
 """Asked where nobody says how many steps a round may take."""
