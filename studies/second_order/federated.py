@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from core.mechanisms.generator import SimulationGenerator
-from core.methods.second_order.ada_spider import AdaSpider, State, nothing_known
+from core.methods.second_order.ada_spider import AdaSpider, EstimatorState, nothing_known
 from core.methods.second_order.figures import MOST_STEPS
 from core.methods.second_order.gauss_psgd import fit as gauss_psgd
 from core.methods.second_order.gauss_psgd.spec import GaussPsgd
@@ -82,11 +82,11 @@ class LevelClient:
         """Refuse: there are no records."""
         raise AssertionError(f"no client has a block {name!r}")
 
-    def resume(self, initial: State) -> State:
+    def resume(self, initial: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return the beginning."""
         return initial
 
-    def keep(self, state: State, step: int) -> None:
+    def keep(self, state: dict[str, Tensor], step: int) -> None:
         """Forget the state."""
 
     def release(self, value: T, status: Status) -> Release[T]:
@@ -277,7 +277,7 @@ class WatchedFederation(AdaSpider):
         state: nothing known.
     """
 
-    def __init__(self, settings: GaussPsgd, oracle: Oracle, state: State) -> None:
+    def __init__(self, settings: GaussPsgd, oracle: Oracle, state: EstimatorState) -> None:
         super().__init__(settings, oracle, state)
         self.errors: list[float] = []
         self._law = PrincipalComponent(COMPONENT_SPECTRUM, 1, radius=1.1)
@@ -299,9 +299,9 @@ def descent(clients: int, seed: int, **changed: object) -> tuple[float, float, i
     estimator = WatchedFederation(settings, oracle, nothing_known(start))
     state = gauss_psgd.walk(settings, oracle.facts, estimator, gauss_psgd.beginning(start), lambda _: None)
     law = PrincipalComponent(COMPONENT_SPECTRUM, 1, radius=1.1)
-    gradient = float(torch.linalg.vector_norm(law.mean_gradient(state["theta"])))
+    gradient = float(torch.linalg.vector_norm(law.mean_gradient(state.theta)))
     error = sqrt(sum(estimator.errors) / len(estimator.errors))
-    return error, gradient, int(estimator.state()["restarts"]), int(state["step"])
+    return error, gradient, int(estimator.state().restarts), int(state.step)
 
 
 def restarts(*, full: bool) -> Result:

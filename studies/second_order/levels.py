@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from core.mechanisms.generator import SimulationGenerator
-from core.methods.second_order.ada_spider import AdaSpider, State, nothing_known
-from core.methods.second_order.gauss_psgd.fit import OUTCOMES, beginning, walk
+from core.methods.second_order.ada_spider import AdaSpider, nothing_known
+from core.methods.second_order.gauss_psgd.fit import OUTCOMES, SearchWalk, beginning, walk
 from core.methods.second_order.gauss_psgd.spec import GaussPsgd
 from core.oracle import Answer, PublicRandomness, Release, Status
 from core.oracle.simulation import SeededRandomness
@@ -78,11 +78,11 @@ class Level:
         """Refuse: there are no records."""
         raise AssertionError(f"a level has no block {name!r}")
 
-    def resume(self, initial: State) -> State:
+    def resume(self, initial: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return what it was given: nothing is ever lost."""
         return initial
 
-    def keep(self, state: State, step: int) -> None:
+    def keep(self, state: dict[str, Tensor], step: int) -> None:
         """Forget the state."""
 
     def release(self, value: T, status: Status) -> Release[T]:
@@ -137,14 +137,14 @@ def first_phase(settings: GaussPsgd, slope: Slope, noise: Noise, start: Tensor, 
         seed: of the noise.
     """
 
-    def look(state: State) -> None:
-        if int(state["escapes"]) > 0:
+    def look(state: SearchWalk) -> None:
+        if int(state.escapes) > 0:
             raise _OverError
 
     state = _walked(settings, slope, noise, start, [seed], look)
-    escaped = int(state["escapes"]) > 0
-    assert escaped or OUTCOMES[int(state["ended"])] == "certified", "the first phase begins before the cap"
-    return Phase(escaped=escaped, rounds=int(state["rounds"]), steps=int(state["step"]))
+    escaped = int(state.escapes) > 0
+    assert escaped or OUTCOMES[int(state.ended)] == "certified", "the first phase begins before the cap"
+    return Phase(escaped=escaped, rounds=int(state.rounds), steps=int(state.step))
 
 
 def paths(
@@ -172,15 +172,15 @@ def paths(
     )
     seen: list[Tensor] = []
 
-    def look(state: State) -> None:
-        if int(state["taken"]) > 0:
-            seen.append(state["theta"].view(shape))
+    def look(state: SearchWalk) -> None:
+        if int(state.taken) > 0:
+            seen.append(state.theta.view(shape))
 
     def stacked(theta: Tensor) -> Tensor:
         return slope(theta.view(shape)).flatten()
 
     last = _walked(endless, stacked, noise, start.repeat(shape[0]), seeds, look)
-    assert OUTCOMES[int(last["ended"])] == "step_cap", "the round is under way at the cap"
+    assert OUTCOMES[int(last.ended)] == "step_cap", "the round is under way at the cap"
     return torch.stack(seen)
 
 
@@ -190,14 +190,15 @@ def _walked(
     noise: Noise,
     start: Tensor,
     seeds: Sequence[int],
-    look: Callable[[State], None],
-) -> State:
+    look: Callable[[SearchWalk], None],
+) -> SearchWalk:
     """Return the state at the end, or when `look` is over."""
-    facts, last = level_facts(len(start)), State()
+    facts, last = level_facts(len(start)), beginning(start)
     level = Level(slope, noise, facts, *map(SimulationGenerator, seeds))
 
-    def keep(state: State) -> None:
-        last.update(state)
+    def keep(state: SearchWalk) -> None:
+        nonlocal last
+        last = state
         look(state)
 
     with suppress(_OverError):

@@ -17,7 +17,7 @@ from torch import Tensor
 from core.mechanisms.generator import SimulationGenerator
 from core.mechanisms.sampling import integer
 from core.methods.selection.select_model import fit as select_model
-from core.methods.selection.select_model.spec import SelectModel
+from core.methods.selection.select_model.spec import SelectModel, SelectModelPlan
 from core.oracle.simulation import Simulation
 from studies.inference.results import Result, Row
 from studies.second_order.clients import Clients
@@ -71,7 +71,7 @@ def lineup(law: PrincipalComponent, seed: int) -> Lineup:
     return Lineup(torch.stack(points), place)
 
 
-def asked_of(law: PrincipalComponent, mode: str, gamma_star: float = 0.2, clients: int = 1) -> SelectModel:
+def asked_of(law: PrincipalComponent, mode: str, gamma_star: float = 0.2, clients: int = 1) -> SelectModelPlan:
     """Return filled settings for a line-up."""
     asked: dict[str, object] = {"alpha": ALPHA, "gamma_star": gamma_star, "candidates": CANDIDATES, "sites": clients}
     exact = mode == "no privacy"

@@ -12,7 +12,7 @@ from scipy.optimize import brentq
 from torch import Tensor
 
 from core.mechanisms.generator import SimulationGenerator
-from core.methods.selection.select_model.spec import SelectModel
+from core.methods.selection.select_model.spec import SelectModel, SelectModelPlan
 from core.oracle.simulation import Simulation
 from core.oracle.stationarity import SCORE_STEPS, decided, exact_score
 from core.privacy.facts import Adjacency, Facts
@@ -47,7 +47,7 @@ def sweep_facts(dimension: int, units: int = UNITS) -> Facts:
     )
 
 
-def sweep_settings(dimension: int, mode: str, candidates: int, clients: int, units: int = UNITS) -> SelectModel:
+def sweep_settings(dimension: int, mode: str, candidates: int, clients: int, units: int = UNITS) -> SelectModelPlan:
     """Return filled settings of the sweep, at epsilon 1 and delta 1e-5."""
     asked = {"mode": mode, "alpha": 0.02, "gamma_star": 0.3, "candidates": candidates, "sites": clients}
     if mode == "above_threshold":

@@ -192,7 +192,7 @@ def test_a_commit_whose_answer_is_lost_keeps_the_file(
         run(work)
         raise ConnectionError("the answer is lost")
 
-    monkeypatch.setattr(database, "run", lose)
+    monkeypatch.setattr(database, "transaction", lose)
     with pytest.raises(ConnectionError):
         archives.archive(database, tmp_path / "kept", YEAR)
     with database.read() as session:

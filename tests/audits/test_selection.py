@@ -9,7 +9,7 @@ from torch import Tensor
 from core.losses.phase import SmoothPhase
 from core.losses.weights import Clip
 from core.methods.selection.select_model import fit as select_model
-from core.methods.selection.select_model.spec import SelectModel
+from core.methods.selection.select_model.spec import SelectModel, SelectModelPlan
 from core.oracle import Oracle, stationarity
 from core.privacy.facts import Adjacency, Facts
 from core.queries.gradients import Gradient, Question
@@ -82,9 +82,11 @@ def test_a_look_at_the_records_is_caught() -> None:
     """Planted bug: the candidate with the least mean loss of the records is tested first."""
     genuine = select_model._first_that_passes
 
-    def peeking(settings: SelectModel, oracle: Oracle, points: Tensor) -> select_model.State:
+    def peeking(
+        plan: SelectModelPlan, oracle: Oracle, points: Tensor, state: select_model._State
+    ) -> select_model._State:
         records = oracle._problem.records._records  # type: ignore[attr-defined] # the bug
-        return genuine(settings, oracle, points + 1e-9 * records.features[7].nan_to_num())
+        return genuine(plan, oracle, points + 1e-9 * records.features[7].nan_to_num(), state)
 
     with patch.object(select_model, "_first_that_passes", peeking), pytest.raises(AssertionError, match="points"):
         replay_on_neighbours("sound", Adjacency.REPLACE_ONE)

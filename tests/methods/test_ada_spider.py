@@ -89,7 +89,7 @@ BUGS = {
     "lengths are added up": ("drift += distance**2", "drift += distance"),
     "the move to this point counts later": (
         "if not known or self._starts_again(drift):",
-        'if not known or self._starts_again(float(now["drift"])):',
+        "if not known or self._starts_again(float(last.drift)):",
     ),
     "nothing is asked for a short move": ("if change is not None:", "if change is not None and distance > 2:"),
 }  # fmt: skip
@@ -300,7 +300,7 @@ class TestSingleUse:
         class Rewound(AdaSpider):
             def snapshot(self) -> Any:
                 behind = self._oracle._streams[EVERYTHING].behind
-                return {**super().snapshot(), "drift": super().snapshot()["drift"] + 0 * behind}
+                return super().snapshot()._replace(drift=super().snapshot().drift + 0 * behind)
 
             def begin_round(self, mode: Any, snapshot: Any) -> None:
                 super().begin_round(mode, snapshot)

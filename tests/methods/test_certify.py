@@ -38,8 +38,8 @@ def certifying(settings: Any, **changed: object) -> Certify:
 def walked(slopes: list[list[float]], module: Any = gauss_psgd) -> tuple[str, dict[str, int], Scripted]:
     """Walk along scripted estimates at (1, 1); return the outcome, what was counted, and the script."""
     state, outcome, script = walk(module, certifying(given()), slopes, start=1.0)
-    assert state["anchor"].tolist() == [1, 1], "the point that is certified is the one that was given"
-    counted = {name: int(state[name]) for name in ("phases", "rounds", "escapes", "step")}
+    assert state.anchor.tolist() == [1, 1], "the point that is certified is the one that was given"
+    counted = {name: int(getattr(state, name)) for name in ("phases", "rounds", "escapes", "step")}
     return outcome, counted, script
 
 
@@ -73,13 +73,13 @@ CHECKS = (check_long, check_escape, check_stay, check_end_of_units)
 BUGS = {
     "it descends where the gradient is long": ("elif plan.descends:", "elif True:"),
     "it descends after an escape": (
-        'if not plan.descends:\n            state = {**state, "ended"',
-        'if False:\n            state = {**state, "ended"',
+        "if not plan.descends:\n            state = _ended",
+        "if False:\n            state = _ended",
     ),
     "a long gradient begins rounds": ("plan.escapes and is_short(plan, slope)", "plan.escapes"),
     "a round that leaves is forgotten": (
-        '"escapes": state["escapes"] + 1}',
-        '"escapes": state["escapes"] + 1, "ended": UNDER_WAY}',
+        "escapes=state.escapes + 1)",
+        "escapes=state.escapes + 1, ended=UNDER_WAY)",
     ),
 }  # fmt: skip
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 
+from core.methods.lifecycle import tensors_of
 from core.methods.second_order.gauss_psgd import fit as gauss_psgd
 from core.oracle import Answer
 from tests.support.second_order import LONG, SHORT, STILL, Deaf, Scripted, facts_of, failed, given, planted, walk
@@ -13,8 +14,8 @@ from tests.support.second_order import LONG, SHORT, STILL, Deaf, Scripted, facts
 def walked(slopes: list[list[float]], module: Any = gauss_psgd, **options: Any) -> tuple[dict[str, Any], Scripted]:
     """Walk along scripted estimates from zero; return the last state, with the point returned, and the script."""
     state, outcome, script = walk(module, given(**options), slopes, start=0.0)
-    point = state["anchor"] if module.is_anchored(state) else state["theta"]
-    return {**state, "outcome": outcome, "point": point.tolist()}, script
+    point = state.anchor if module.is_anchored(state) else state.theta
+    return {**tensors_of(state), "outcome": outcome, "point": point.tolist()}, script
 
 
 def check_trigger(module: Any) -> None:
@@ -65,28 +66,28 @@ def check_cap(module: Any) -> None:
 
 CHECKS = (check_trigger, check_failing_rounds, check_escape, check_way_back, check_distance, check_cap)
 
-_STEP = 'state = _moved(plan, facts, state, slope)\n    state = {**state, "taken"'
-_LAST = 'return {**state, "theta": state["anchor"], "ended": torch.tensor(OUTCOMES.index("certified"))}'
+_STEP = "state = _moved(plan, facts, state, slope)\n    state = state._replace(taken"
+_LAST = '_ended(state._replace(theta=state.anchor), "certified")'
 BUGS = {
     "the distance is looked at when a round ends": (
         ">= plan.escape_distance):",
-        '>= plan.escape_distance) and int(state["taken"]) == plan.round_steps:',
+        ">= plan.escape_distance) and int(state.taken) == plan.round_steps:",
     ),
     "the trigger makes the first step": (
         "state = _with_phase(plan, estimator, state, before)",
         "state = _moved(plan, facts, _with_phase(plan, estimator, state, before), slope)",
     ),
-    "failed rounds are kept": ('"theta": state["anchor"],\n        "round"', '"round"'),
-    "the last iterate is returned": (_LAST, _LAST.replace('"theta": state["anchor"]', '"anchor": state["theta"]')),
+    "failed rounds are kept": ("theta=state.anchor, round=", "round="),
+    "the last iterate is returned": (_LAST, _LAST.replace("theta=state.anchor", "anchor=state.theta")),
     "the largest coordinate is the distance": (
-        'state["theta"] - state["anchor"], dim=-1)',
-        'state["theta"] - state["anchor"], dim=-1, ord=float("inf"))',
+        "state.theta - state.anchor, dim=-1)",
+        'state.theta - state.anchor, dim=-1, ord=float("inf"))',
     ),
-    "one round is enough": ('int(state["round"]) < plan.rounds', 'int(state["round"]) < 1'),
-    "there is no cap": ('int(state["step"]) >= plan.steps', 'int(state["step"]) >= 10**9'),
+    "one round is enough": ("int(state.round) < plan.rounds", "int(state.round) < 1"),
+    "there is no cap": ("int(state.step) >= plan.steps", "int(state.step) >= 10**9"),
     "descent goes on with a step": (
-        'return {**state, "round": torch.tensor(0), "escapes": state["escapes"] + 1}',
-        'return _moved(plan, facts, {**state, "round": torch.tensor(0), "escapes": state["escapes"] + 1}, slope)',
+        "return state._replace(round=torch.tensor(0), escapes=state.escapes + 1)",
+        "return _moved(plan, facts, state._replace(round=torch.tensor(0), escapes=state.escapes + 1), slope)",
     ),
     "exactly three radii are long": ("<= 3 * plan.error_radius", "< 3 * plan.error_radius"),
     "exactly the distance is near": (">= plan.escape_distance", "> plan.escape_distance"),

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from core.inference.estimate import Estimate
 from core.mechanisms.generator import SimulationGenerator
+from core.methods.lifecycle import tensors_of
 from core.methods.second_order.perturbed_spider import fit as perturbed_spider
 from core.methods.second_order.perturbed_spider.spec import PerturbedSpider
 from core.oracle import Answer, Oracle
@@ -78,7 +79,8 @@ def walked(
     script, randomness, asked = ScriptedEstimator(slopes), PublicRandomness(), settings(**options)
     begin = module.beginning(asked, torch.zeros(2, dtype=torch.float64))
     state = module.walk(asked, FACTS, randomness, script, begin, lambda _: None)
-    return {**state, "outcome": module.OUTCOMES[int(state["ended"])]}, script, randomness
+    found = {"outcome": module.OUTCOMES[int(state.ended)], "iterates": module.kept_iterates(state)}
+    return {**tensors_of(state), **found}, script, randomness
 
 
 def check_trigger(module: Any) -> None:
@@ -116,12 +118,12 @@ def check_cap(module: Any) -> None:
 CHECKS = (check_trigger, check_first, check_wait, check_sum, check_cap)
 BUGS = {
     "exactly three radii are long": ("dim=-1) <= 3 *", "dim=-1) < 3 *"),
-    "the first one may be disturbed": ('int(state["step"]) == 0 or int', "int"),
-    "nothing waits": ('or int(state["frozen"]) > 0', "or False"),
-    "the disturbance makes no step": ("return slope + extra, {", "return slope, {"),
+    "the first one may be disturbed": ("int(state.step) == 0 or int", "int"),
+    "nothing waits": ("or int(state.frozen) > 0", "or False"),
+    "the disturbance makes no step": ("return slope + extra, ", "return slope, "),
     "later estimates forget it": ("    estimator.disturb(extra)\n", ""),
     "no fresh gradient is asked": ('estimator.begin_round("fresh", estimator.snapshot())', "pass"),
-    "there is no cap": ('int(state["step"]) >= plan.steps', 'int(state["step"]) >= 10**9'),
+    "there is no cap": ("int(state.step) >= plan.steps", "int(state.step) >= 10**9"),
 }  # fmt: skip
 
 
@@ -139,14 +141,14 @@ def test_every_shortcut_is_seen(bug: str) -> None:
 @pytest.mark.parametrize("steps", [1, 2, 5, 16, 31])
 def test_kept_iterates_are_evenly_spaced_and_end_with_the_last(kept: int, steps: int) -> None:
     state, script, _ = walked([LONG] * steps, steps=steps, keep_iterates=kept)
-    found = perturbed_spider.kept_iterates(state)
+    found = state["iterates"]
     assert found is not None
     path = [*script.points[1:], state["theta"].tolist()]
     places = [path.index(one) + 1 for one in found.tolist()]
     stride = int(state["stride"]) if kept > 1 else steps
     assert places == [*range(stride, steps, stride), steps], "multiples of the stride, and the last"
     assert min(steps, -(-kept // 2)) <= len(places) <= kept
-    assert perturbed_spider.kept_iterates(walked([LONG])[0]) is None, "unless they are asked for, none are"
+    assert walked([LONG])[0]["iterates"] is None, "unless they are asked for, none are"
 
 
 SMALL: dict[str, Any] = {

@@ -109,10 +109,10 @@ def check_same_records(module: Any) -> None:
     assert torch.equal(estimator.query(at), estimator.query(at + 0.1))
 
 
-_CHANGE = 'slope + self._oracle.ask(change, now["before"], theta).value'
+_CHANGE = "slope + self._oracle.ask(change, last.before, theta).value"
 _TWO_BATCHES = (
     "slope + self._oracle.ask(settings.fresh().model_copy(update={'batch': settings.difference_batch}), theta).value"
-    " - self._oracle.ask(settings.fresh().model_copy(update={'batch': settings.difference_batch}), now['before']).value"
+    " - self._oracle.ask(settings.fresh().model_copy(update={'batch': settings.difference_batch}), last.before).value"
 )
 MUTANTS: dict[str, tuple[Callable[[], object], Callable[[Any], None]]] = {
     "noise is added to each micro-batch": (lambda: Halves, check_noise),
@@ -142,22 +142,23 @@ MUTANTS: dict[str, tuple[Callable[[], object], Callable[[Any], None]]] = {
         lambda: with_controller(
             "before = estimator.snapshot()",
             "before = estimator.snapshot()\n"
-            "        if peeked(estimator._oracle, state['theta']) < 1e-9:\n"
-            "            return {**state, 'ended': torch.tensor(OUTCOMES.index('step_cap'))}",
+            "        if peeked(estimator._oracle, state.theta) < 1e-9:\n"
+            "            return _ended(state, 'step_cap')",
         ),
         check_replay,
     ),
     "the best iterate by the training records is returned": (
         lambda: with_controller(
-            'theta=state["anchor"] if is_anchored(state) else state["theta"]',
-            'theta=min((state["anchor"], state["theta"]), key=lambda at: peeked(oracle, at))',
+            "theta=state.anchor if is_anchored(state) else state.theta",
+            "theta=min((state.anchor, state.theta), key=lambda at: peeked(oracle, at))",
         ),
         check_replay,
     ),
     "how many gradients were cut is noted": (
         lambda: with_controller(
-            "oracle.keep({**walked, **estimator.state()}",
-            "oracle.keep({**walked, **estimator.state(), 'cut': torch.tensor(peeked(oracle, walked['theta']))}",
+            "oracle.keep(tensors_of(SearchState(walked, estimator.state()))",
+            "oracle.keep(tensors_of(SearchState(walked, estimator.state()))"
+            " | {'cut': torch.tensor(peeked(oracle, walked.theta))}",
         ),
         check_replay,
     ),

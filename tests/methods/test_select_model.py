@@ -17,7 +17,7 @@ from core.losses.phase import SmoothPhase
 from core.losses.weights import Clip
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.methods.selection.select_model import fit as select_model
-from core.methods.selection.select_model.spec import SelectModel
+from core.methods.selection.select_model.spec import SelectModel, SelectModelPlan
 from core.oracle import Status, stationarity
 from core.oracle.federation import FederatedOracle, MessageRounds, SiteFilter
 from core.oracle.filters import CountingFilter, UnlimitedFilter
@@ -58,12 +58,12 @@ def records(units: int = UNITS, seed: int = 1) -> LinearProblem:
     return LinearProblem(x, (x @ TRUTH).square(), torch.ones(units).bool(), SmoothPhase(cap=100.0), Clip(bound=40.0))
 
 
-def planned(mode: str, mu: float = 3.0, **options: object) -> SelectModel:
+def planned(mode: str, mu: float = 3.0, **options: object) -> SelectModelPlan:
     bends = {"gamma_star": None} if mode == "gradient" else {"smoothness": 60.0}
     return SelectModel.model_validate({**SHARP, "mode": mode, **bends, **options}).plan(FACTS, mu)
 
 
-def narrow(settings: SelectModel) -> SelectModel:
+def narrow(settings: SelectModelPlan) -> SelectModelPlan:
     """Let tests allow for next to nothing, so that what decides is the records."""
     return settings.model_copy(update={"units": 10**12})
 
@@ -286,7 +286,7 @@ class TestPredictedNoise:
 
     MU = gdp_mu(1.0, 1e-5)
 
-    def settings(self, dimension: int, mode: str, clients: int) -> SelectModel:
+    def settings(self, dimension: int, mode: str, clients: int) -> SelectModelPlan:
         asked = SelectModel.model_validate(
             {"mode": mode, "alpha": 0.02, "gamma_star": 0.3, "candidates": 100, "sites": clients}
         )
@@ -388,8 +388,7 @@ def test_a_score_s_noise_without_its_scale_would_be_seen() -> None:
             y[0] = first
             own = LinearProblem(x.clone(), y.clone(), torch.ones(100).bool(), SmoothPhase(cap=100.0), Clip(bound=40.0))
             oracle = FullOracle(own, facts, UnlimitedFilter(), SystemGenerator())
-            selected = oracle._select(question)
-            found.append(oracle._score(question, at, selected))
+            found.append(int(oracle._sum(oracle.bind(question), at.unsqueeze(0), None, oracle._select(question))))
         return abs(found[0] - found[1])
 
     assert 0.45 * stationarity.SCORE_STEPS < apart() <= stationarity.SCORE_STEPS

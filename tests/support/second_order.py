@@ -10,8 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from core.methods.second_order.ada_spider import LastEstimate
 from core.methods.second_order.claims import AbstractEscape
 from core.methods.second_order.figures import RoundMode
+from core.methods.second_order.gauss_psgd.fit import SearchWalk
 from core.methods.second_order.gauss_psgd.spec import GaussPsgd
 from core.oracle import Answer
 from core.privacy.facts import Adjacency, Facts
@@ -67,15 +69,11 @@ class Scripted:
             return None
         return torch.tensor(self._slopes.pop(0), dtype=torch.float64)
 
-    def snapshot(self) -> State:
-        names = ("slope", "before", "drift", "known")
-        return {name: torch.tensor(float(len(self.points))) for name in names}
+    def snapshot(self) -> LastEstimate:
+        return LastEstimate(*[torch.tensor(float(len(self.points)))] * 4)
 
-    def begin_round(self, mode: RoundMode, snapshot: State) -> None:
-        self.rounds.append((mode, int(snapshot["drift"])))
-
-    def state(self) -> State:
-        return {}
+    def begin_round(self, mode: RoundMode, snapshot: LastEstimate) -> None:
+        self.rounds.append((mode, int(snapshot.drift)))
 
 
 class CountedRecords:
@@ -157,12 +155,12 @@ class Deaf:
 
 def walk(
     module: Any, settings: AbstractEscape, slopes: Sequence[Sequence[float]], start: float
-) -> tuple[State, str, Scripted]:
+) -> tuple[SearchWalk, str, Scripted]:
     """Walk along scripted estimates from (start, start); return the last state, the outcome, and the script."""
     script = Scripted(slopes)
     begun = module.beginning(torch.full((2,), start, dtype=torch.float64))
     state = module.walk(settings, facts_of(1000, 2), script, begun, lambda _: None)
-    return state, module.OUTCOMES[int(state["ended"])], script
+    return state, module.OUTCOMES[int(state.ended)], script
 
 
 def failed(checks: Sequence[Callable[[Any], None]], wrong: Any, *errors: type[Exception]) -> list[str]:

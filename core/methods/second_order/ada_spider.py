@@ -15,7 +15,7 @@ An estimate is a mean over all clients of a federated job. Once one of them is l
 known is of a mean that no answer to come will be of: the next query is then a fresh gradient's.
 """
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -24,13 +24,29 @@ from core.inference.parameters import penalised_gradient
 from core.methods.second_order.figures import RoundMode, SpiderFigures
 from core.oracle import Oracle
 
-State = dict[str, Tensor]
 
-ESTIMATE = ("slope", "before", "drift", "known")
-"""Content of a snapshot: never a place in the stream."""
-COUNTED = ("restarts", "differences", "queries", "scale")
-UNITS = "units"
-"""Number of units that the estimate is a mean over; 0 before the first."""
+class LastEstimate(NamedTuple):
+    """The content of the next estimate: never a place in the stream."""
+
+    slope: Tensor
+    before: Tensor
+    """The point that it is of."""
+    drift: Tensor
+    known: Tensor
+    """False: the next one is a fresh gradient."""
+
+
+class EstimatorState(NamedTuple):
+    """Where an estimator stands after an answer."""
+
+    last: LastEstimate
+    restarts: Tensor
+    differences: Tensor
+    queries: Tensor
+    scale: Tensor
+    """Deviation of the noise on an entry of the last fresh gradient."""
+    units: Tensor
+    """Number of units that the estimate is a mean over; 0 before the first."""
 
 
 class GradientEstimator(Protocol):
@@ -39,14 +55,11 @@ class GradientEstimator(Protocol):
     def query(self, theta: Tensor) -> Tensor | None:
         """Return an estimate at theta, shape (..., p); None where too few units are left for one."""
 
-    def snapshot(self) -> State:
+    def snapshot(self) -> LastEstimate:
         """Return what the next estimate would be made of."""
 
-    def begin_round(self, mode: RoundMode, snapshot: State) -> None:
+    def begin_round(self, mode: RoundMode, snapshot: LastEstimate) -> None:
         """Begin a round of escape: with a fresh gradient, with what was before the trigger, or as it stands."""
-
-    def state(self) -> State:
-        """Return all that a later attempt goes on from."""
 
 
 class AdaSpider:
@@ -58,91 +71,85 @@ class AdaSpider:
         state: of an earlier attempt, or `nothing_known`.
     """
 
-    def __init__(self, settings: SpiderFigures, oracle: Oracle, state: State) -> None:
-        self._settings, self._oracle = settings, oracle
-        self._state = {name: state[name] for name in (*ESTIMATE, *COUNTED)}
+    def __init__(self, settings: SpiderFigures, oracle: Oracle, state: EstimatorState) -> None:
+        self._settings, self._oracle, self._state = settings, oracle, state
         if not is_of_these(state, oracle):
-            self._state["known"] = torch.tensor(data=False)
+            self._forget()
 
     def query(self, theta: Tensor) -> Tensor | None:
         """Return the noised estimate at theta, its ridge included; None where too few units are left."""
-        now, settings = self._state, self._settings
-        known, distance, drift = bool(now["known"]), 0.0, float(now["drift"])
+        now, last, settings = self._state, self._state.last, self._settings
+        known, distance, drift = bool(last.known), 0.0, float(last.drift)
         if known:
-            distance = float(torch.linalg.vector_norm(theta - now["before"], dim=-1))
+            distance = float(torch.linalg.vector_norm(theta - last.before, dim=-1))
             drift += distance**2
         if not known or self._starts_again(drift):
             fresh = settings.fresh()
             if not self._oracle.affords(fresh):
                 return None
             answer, drift = self._oracle.ask(fresh, theta), 0.0
-            slope, counted = answer.value, "restarts"
-            now = {**now, "scale": torch.tensor(answer.scale, dtype=torch.float64)}
+            slope, scale = answer.value, torch.tensor(answer.scale, dtype=torch.float64)
+            now = now._replace(restarts=now.restarts + 1, scale=scale)
         else:
-            slope, counted = now["slope"], ""
+            slope = last.slope
             change = settings.change(distance)
             if change is not None:
                 if not self._oracle.affords(change):
                     return None
-                slope, counted = slope + self._oracle.ask(change, now["before"], theta).value, "differences"
-        self._state = {
-            **now,
-            "slope": slope,
-            "before": theta.expand_as(slope),
-            "drift": torch.tensor(drift, dtype=torch.float64),
-            "known": torch.tensor(data=True),
-            "queries": now["queries"] + 1,
-            **({counted: now[counted] + 1} if counted else {}),
-        }
+                slope = slope + self._oracle.ask(change, last.before, theta).value
+                now = now._replace(differences=now.differences + 1)
+        made = LastEstimate(
+            slope=slope,
+            before=theta.expand_as(slope),
+            drift=torch.tensor(drift, dtype=torch.float64),
+            known=torch.tensor(data=True),
+        )
+        self._state = now._replace(last=made, queries=now.queries + 1)
         return penalised_gradient(self._oracle.facts, slope, theta)
 
     def _starts_again(self, drift: float) -> bool:
         """Say whether the next estimate is a fresh one: of public figures and displacements alone."""
         if self._settings.every is not None:
-            return int(self._state["queries"]) % self._settings.every == 0
+            return int(self._state.queries) % self._settings.every == 0
         assert self._settings.restart_drift is not None, "plan first"
         return drift >= self._settings.restart_drift
 
-    def snapshot(self) -> State:
-        """Return what the next estimate would be made of."""
-        return {name: self._state[name] for name in ESTIMATE}
+    def _forget(self) -> None:
+        """Make the next query a fresh gradient's."""
+        self._state = self._state._replace(last=self._state.last._replace(known=torch.tensor(data=False)))
 
-    def begin_round(self, mode: RoundMode, snapshot: State) -> None:
+    def snapshot(self) -> LastEstimate:
+        """Return what the next estimate would be made of."""
+        return self._state.last
+
+    def begin_round(self, mode: RoundMode, snapshot: LastEstimate) -> None:
         """Begin a round of escape.
 
         `fresh` makes the next query a fresh gradient's, so that rounds have independent noise of a known size.
         `rewind` and `continue` are two literal readings of the print, in which all rounds of a phase share one noise.
         """
         if mode == "fresh":
-            self._state = {**self._state, "known": torch.tensor(data=False)}
+            self._forget()
         elif mode == "rewind":
-            self._state = {**self._state, **snapshot}
+            self._state = self._state._replace(last=snapshot)
 
     def disturb(self, extra: Tensor) -> None:
         """Add to the estimate; those after it carry it along, until the next fresh gradient."""
-        self._state = {**self._state, "slope": self._state["slope"] + extra}
+        last = self._state.last
+        self._state = self._state._replace(last=last._replace(slope=last.slope + extra))
 
-    def state(self) -> State:
+    def state(self) -> EstimatorState:
         """Return all that a later attempt goes on from."""
-        return {**self._state, UNITS: torch.tensor(self._oracle.facts.units)}
+        return self._state._replace(units=torch.tensor(self._oracle.facts.units))
 
 
-def is_of_these(state: State, oracle: Oracle) -> bool:
+def is_of_these(state: EstimatorState, oracle: Oracle) -> bool:
     """Say whether a kept estimate is a mean over the units that the oracle answers for, and over no lost client's."""
-    return int(state[UNITS]) == oracle.facts.units
+    return int(state.units) == oracle.facts.units
 
 
-def nothing_known(start: Tensor) -> State:
+def nothing_known(start: Tensor) -> EstimatorState:
     """Return the state of an estimator before its first answer."""
-    zero = torch.tensor(0)
-    return {
-        "slope": torch.zeros_like(start),
-        "before": start,
-        "drift": torch.tensor(0.0, dtype=torch.float64),
-        "known": torch.tensor(data=False),
-        "restarts": zero,
-        "differences": zero,
-        "queries": zero,
-        "scale": torch.tensor(0.0, dtype=torch.float64),
-        UNITS: zero,
-    }
+    zero, nothing = torch.tensor(0), torch.tensor(0.0, dtype=torch.float64)
+    last = LastEstimate(torch.zeros_like(start), before=start, drift=nothing, known=torch.tensor(data=False))
+    return EstimatorState(last, restarts=zero, differences=zero, queries=zero, scale=nothing, units=zero)

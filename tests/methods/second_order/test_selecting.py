@@ -9,7 +9,7 @@ import pytest
 
 from core.base.errors import Invalid
 from core.data.columns import BinaryColumn, CategoryColumn, Column, NumberColumn
-from core.methods.selection.select_model.spec import SelectModel
+from core.methods.selection.select_model.spec import SelectModel, SelectModelPlan
 from core.planning.federating import PublicSite, plan_federation
 from core.planning.job import JobSpec, Resources
 from core.planning.planner import PlannedJob, plan_job
@@ -44,8 +44,8 @@ def planned(model: dict[str, Any] = LOGISTIC, target: dict[str, str] | None = No
     return plan_job(spec, columns=COLUMNS, units=100_000, adjacency=Adjacency.REPLACE_ONE, terms=TERMS)
 
 
-def settings(job: PlannedJob) -> SelectModel:
-    assert isinstance(job.spec.optimizer, SelectModel)
+def settings(job: PlannedJob) -> SelectModelPlan:
+    assert isinstance(job.spec.optimizer, SelectModelPlan)
     return job.spec.optimizer
 
 
@@ -170,12 +170,12 @@ def test_scores_are_made_by_one_process(mode: str) -> None:
 
 class TestClients:
     def planned(self, mode: str, units: tuple[int, ...] = (50_000, 80_000), given: int | None = None) -> Any:
-        spec = planned(mode=mode).spec.model_copy(
-            update={"dataset": None, "optimizer": SelectModel(**SELECT, mode=mode, units=given)}
-        )
-        spec = JobSpec.model_validate(
-            spec.model_dump() | {"federation": {"datasets": [f"ds_{place}" for place in range(len(units))]}}
-        )
+        asked = {
+            "dataset": None,
+            "optimizer": SELECT | {"mode": mode, "units": given},
+            "federation": {"datasets": [f"ds_{place}" for place in range(len(units))]},
+        }
+        spec = JobSpec.model_validate(planned(mode=mode).spec.model_dump() | asked)
         clients = [
             PublicSite(f"ds_{place}", COLUMNS, count, "record", Adjacency.REPLACE_ONE, TERMS)
             for place, count in enumerate(units)

@@ -155,7 +155,7 @@ class TestHeterogeneity:
             oracle = federation(peers, lambda place, _: clients[place])
             estimator = AdaSpider(settings, oracle, nothing_known(start))
             gauss_psgd.walk(
-                settings, oracle.facts, estimator, gauss_psgd.beginning(start), lambda at: found.append(at["theta"])
+                settings, oracle.facts, estimator, gauss_psgd.beginning(start), lambda at: found.append(at.theta)
             )
             return found
 

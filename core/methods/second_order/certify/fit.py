@@ -14,9 +14,9 @@ from torch import Tensor
 
 from core.inference.estimate import Estimate
 from core.inference.parameters import penalised_gradient
-from core.methods.second_order.ada_spider import nothing_known
+from core.methods.lifecycle import resumed
 from core.methods.second_order.certify.spec import Certify
-from core.methods.second_order.gauss_psgd.fit import beginning, search
+from core.methods.second_order.gauss_psgd.fit import first_state, search
 from core.oracle import Oracle, Status
 from core.queries.gradients import Gradient
 
@@ -38,7 +38,7 @@ def iterate(plan: Certify, oracle: Oracle, points: Tensor) -> tuple[Estimate, St
     point = points[-1]
     if not plan.escapes:
         return _received(plan, oracle, point)
-    return search(plan, oracle, oracle.resume({**beginning(point), **nothing_known(point)}))
+    return search(plan, oracle, resumed(plan.start, oracle, first_state(point)))
 
 
 def _received(plan: Certify, oracle: Oracle, point: Tensor) -> tuple[Estimate, Status]:

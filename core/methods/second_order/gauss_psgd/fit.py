@@ -10,17 +10,18 @@ Failure: depends on noised values only, so it tells no more than the release.
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from core.inference.estimate import Estimate
-from core.methods.lifecycle import arrived, begun, ended, starting_point
+from core.methods.lifecycle import arrived, ended, resumed, starting_point, tensors_of
 from core.methods.second_order.ada_spider import (
-    ESTIMATE,
     AdaSpider,
+    EstimatorState,
     GradientEstimator,
-    State,
+    LastEstimate,
     is_of_these,
     nothing_known,
 )
@@ -34,7 +35,45 @@ OUTCOMES = ("", "certified", "data_exhausted", "step_cap", "gradient_not_short",
 """Of a state: still under way, no round has moved away, too few units are left, too many steps; and, where no descent
 would follow: the gradient is long, a round has moved away."""
 UNDER_WAY = torch.tensor(0)
-_HELD = tuple(f"held_{name}" for name in ESTIMATE)
+
+
+class HeldEstimate(NamedTuple):
+    """The estimate before a phase began, for rounds that rewind to it."""
+
+    held_slope: Tensor
+    held_before: Tensor
+    held_drift: Tensor
+    held_known: Tensor
+
+
+class SearchWalk(NamedTuple):
+    """Where a walk stands after an estimate."""
+
+    start: Tensor
+    theta: Tensor
+    anchor: Tensor
+    """The point where the last phase began."""
+    left: Tensor
+    strayed: Tensor
+    """Whether some iterate had to be brought back into the radius."""
+    ended: Tensor
+    """A place in OUTCOMES."""
+    step: Tensor
+    phases: Tensor
+    rounds: Tensor
+    escapes: Tensor
+    round: Tensor
+    """Of the phase under way, from 1; 0: none is."""
+    taken: Tensor
+    """Steps of the round under way."""
+    held: HeldEstimate
+
+
+class SearchState(NamedTuple):
+    """Where a run stands."""
+
+    walk: SearchWalk
+    estimator: EstimatorState
 
 
 def iterate(plan: GaussPsgd, oracle: Oracle) -> tuple[Estimate, Status]:
@@ -52,68 +91,70 @@ def iterate(plan: GaussPsgd, oracle: Oracle) -> tuple[Estimate, Status]:
         Diverged: an iterate left the public radius at the last step.
     """
     start = starting_point(plan.start, oracle)
-    return search(plan, oracle, begun(plan.start, oracle, {**beginning(start), **nothing_known(start)}))
+    return search(plan, oracle, resumed(plan.start, oracle, first_state(start)))
 
 
-def search(plan: AbstractEscape, oracle: Oracle, state: State) -> tuple[Estimate, Status]:
+def search(plan: AbstractEscape, oracle: Oracle, begun: SearchState) -> tuple[Estimate, Status]:
     """Go on from a state, and return the point with what is claimed of it.
 
     Args:
         plan: filled.
         oracle: the only way to the records.
-        state: a first one, or an earlier attempt's; see `beginning` and `nothing_known`.
+        begun: a first state, or an earlier attempt's.
 
     Raises:
         Diverged: an iterate left the public radius at the last step.
     """
-    estimator = AdaSpider(plan, oracle, state)
-    if not is_of_these(state, oracle):
-        state = _out_of_phase(state)
+    estimator = AdaSpider(plan, oracle, begun.estimator)
+    state = begun.walk if is_of_these(begun.estimator, oracle) else _out_of_phase(begun.walk)
 
-    def keep(walked: State) -> None:
-        oracle.keep({**walked, **estimator.state()}, int(walked["step"]))
+    def keep(walked: SearchWalk) -> None:
+        oracle.keep(tensors_of(SearchState(walked, estimator.state())), int(walked.step))
 
-    # The estimator keeps the other entries; both are put together when a state is kept.
-    own = {name: state[name] for name in beginning(state["start"])}
-    state = walk(plan, oracle.facts, estimator, own, keep)
-    counted, claim, outcome = estimator.state(), None, OUTCOMES[int(state["ended"])]
+    state = walk(plan, oracle.facts, estimator, state, keep)
+    counted, claim, outcome = estimator.state(), None, OUTCOMES[int(state.ended)]
     if plan.escapes:
         found = plan.ended(
             oracle.facts,
             outcome,
-            {name: int(state[name]) for name in ("phases", "rounds", "escapes")}
-            | {name: int(counted[name]) for name in ("restarts", "differences")},
+            {
+                "phases": int(state.phases),
+                "rounds": int(state.rounds),
+                "escapes": int(state.escapes),
+                "restarts": int(counted.restarts),
+                "differences": int(counted.differences),
+            },
         )
-        claim = plan.claim(oracle.facts, found, strayed=bool(state["strayed"]))
+        claim = plan.claim(oracle.facts, found, strayed=bool(state.strayed))
     assert plan.step_size is not None, "plan first"
     if not plan.descends:  # the point is as good as it was, wherever a round has gone
-        state = {**state, "theta": state["start"], "left": torch.tensor(data=False)}
+        state = state._replace(theta=state.start, left=torch.tensor(data=False))
     estimate = Estimate(
-        theta=state["anchor"] if is_anchored(state) else state["theta"],
-        start=state["start"],
+        theta=state.anchor if is_anchored(state) else state.theta,
+        start=state.start,
         family="gradient",
-        left=state["left"].reshape(()) if state["theta"].ndim == 1 else state["left"],
-        scale=float(counted["scale"]),
+        left=state.left.reshape(()) if state.theta.ndim == 1 else state.left,
+        scale=float(counted.scale),
         step=plan.step_size,
-        steps=int(state["step"]),
+        steps=int(state.step),
         certificate=claim,
     )
     return ended(estimate, Status.STOPPED if outcome == "certified" else Status.FINISHED)
 
 
-def is_anchored(state: State) -> bool:
+def is_anchored(state: SearchWalk) -> bool:
     """Say whether the point that is returned is the beginning of a phase."""
-    outcome = OUTCOMES[int(state["ended"])]
-    return outcome == "certified" or (outcome == "step_cap" and int(state["round"]) > 0)
+    outcome = OUTCOMES[int(state.ended)]
+    return outcome == "certified" or (outcome == "step_cap" and int(state.round) > 0)
 
 
 def walk(
     plan: EscapeFigures,
     facts: Facts,
     estimator: GradientEstimator,
-    state: State,
-    keep: Callable[[State], None],
-) -> State:
+    state: SearchWalk,
+    keep: Callable[[SearchWalk], None],
+) -> SearchWalk:
     """Drive an estimator until a phase ends where it began, or units or steps run out.
 
     Args:
@@ -124,22 +165,22 @@ def walk(
         keep: is given each state that is made of one more estimate.
     """
     assert plan.steps is not None, "plan first"
-    while int(state["ended"]) == 0:
-        if int(state["step"]) >= plan.steps:
-            return {**state, "ended": torch.tensor(OUTCOMES.index("step_cap"))}
+    while int(state.ended) == 0:
+        if int(state.step) >= plan.steps:
+            return _ended(state, "step_cap")
         before = estimator.snapshot()
-        slope = estimator.query(state["theta"])
+        slope = estimator.query(state.theta)
         if slope is None:
-            return {**state, "ended": torch.tensor(OUTCOMES.index("data_exhausted"))}
-        state = {**state, "step": state["step"] + 1}
-        if int(state["round"]) > 0:
+            return _ended(state, "data_exhausted")
+        state = state._replace(step=state.step + 1)
+        if int(state.round) > 0:
             state = _escaping(plan, facts, estimator, state, slope)
         elif plan.escapes and is_short(plan, slope):
             state = _with_phase(plan, estimator, state, before)
         elif plan.descends:
             state = _moved(plan, facts, state, slope)
         else:
-            state = {**state, "ended": torch.tensor(OUTCOMES.index("gradient_not_short"))}
+            state = _ended(state, "gradient_not_short")
         keep(state)
     return state
 
@@ -150,67 +191,81 @@ def is_short(plan: EscapeFigures, slope: Tensor) -> bool:
     return bool(torch.linalg.vector_norm(slope, dim=-1) <= 3 * plan.error_radius)
 
 
-def _moved(plan: EscapeFigures, facts: Facts, state: State, slope: Tensor) -> State:
+def _moved(plan: EscapeFigures, facts: Facts, state: SearchWalk, slope: Tensor) -> SearchWalk:
     """Take one step."""
     assert plan.step_size is not None, "plan first"
     assert plan.radius is not None, "plan first"
-    theta, left, _ = arrived(facts, torch.sub(state["theta"], slope, alpha=plan.step_size), plan.radius)
-    return {**state, "theta": theta, "left": left, "strayed": state["strayed"] | left.any()}
+    theta, left, _ = arrived(facts, torch.sub(state.theta, slope, alpha=plan.step_size), plan.radius)
+    return state._replace(theta=theta, left=left, strayed=state.strayed | left.any())
 
 
-def _with_phase(plan: EscapeFigures, estimator: GradientEstimator, state: State, before: State) -> State:
+def _with_phase(
+    plan: EscapeFigures, estimator: GradientEstimator, state: SearchWalk, before: LastEstimate
+) -> SearchWalk:
     """Begin a phase here; the estimate that says so makes no step."""
-    held = dict(zip(_HELD, (before[name] for name in ESTIMATE), strict=True))
-    state = {**state, "anchor": state["theta"], "phases": state["phases"] + 1, "round": torch.tensor(0), **held}
+    state = state._replace(
+        anchor=state.theta, phases=state.phases + 1, round=torch.tensor(0), held=HeldEstimate(*before)
+    )
     return _with_round(plan, estimator, state)
 
 
-def _with_round(plan: EscapeFigures, estimator: GradientEstimator, state: State) -> State:
+def _with_round(plan: EscapeFigures, estimator: GradientEstimator, state: SearchWalk) -> SearchWalk:
     """Begin the next round where the phase began."""
-    estimator.begin_round(plan.round_mode, dict(zip(ESTIMATE, (state[name] for name in _HELD), strict=True)))
-    return {
-        **state,
-        "theta": state["anchor"],
-        "round": state["round"] + 1,
-        "rounds": state["rounds"] + 1,
-        "taken": torch.tensor(0),
-    }
+    estimator.begin_round(plan.round_mode, LastEstimate(*state.held))
+    return state._replace(theta=state.anchor, round=state.round + 1, rounds=state.rounds + 1, taken=torch.tensor(0))
 
 
-def _out_of_phase(state: State) -> State:
+def _out_of_phase(state: SearchWalk) -> SearchWalk:
     """Go back to where a phase began, if one is under way: another mean, of fewer clients, said that the place is."""
-    theta = state["anchor"] if int(state["round"]) > 0 else state["theta"]
-    return {**state, "theta": theta, "round": torch.tensor(0), "taken": torch.tensor(0)}
+    theta = state.anchor if int(state.round) > 0 else state.theta
+    return state._replace(theta=theta, round=torch.tensor(0), taken=torch.tensor(0))
 
 
-def _escaping(plan: EscapeFigures, facts: Facts, estimator: GradientEstimator, state: State, slope: Tensor) -> State:
+def _escaping(
+    plan: EscapeFigures, facts: Facts, estimator: GradientEstimator, state: SearchWalk, slope: Tensor
+) -> SearchWalk:
     """Take a step of a round; look after each one whether it has moved away."""
     assert plan.escape_distance is not None, "plan first"
     assert plan.round_steps is not None, "plan first"
     assert plan.rounds is not None, "plan first"
     state = _moved(plan, facts, state, slope)
-    state = {**state, "taken": state["taken"] + 1}
-    if bool(torch.linalg.vector_norm(state["theta"] - state["anchor"], dim=-1) >= plan.escape_distance):
+    state = state._replace(taken=state.taken + 1)
+    if bool(torch.linalg.vector_norm(state.theta - state.anchor, dim=-1) >= plan.escape_distance):
         if not plan.descends:
-            state = {**state, "ended": torch.tensor(OUTCOMES.index("escaped"))}
-        return {**state, "round": torch.tensor(0), "escapes": state["escapes"] + 1}
-    if int(state["taken"]) < plan.round_steps:
+            state = _ended(state, "escaped")
+        return state._replace(round=torch.tensor(0), escapes=state.escapes + 1)
+    if int(state.taken) < plan.round_steps:
         return state
-    if int(state["round"]) < plan.rounds:
+    if int(state.round) < plan.rounds:
         return _with_round(plan, estimator, state)
-    return {**state, "theta": state["anchor"], "ended": torch.tensor(OUTCOMES.index("certified"))}
+    return _ended(state._replace(theta=state.anchor), "certified")
 
 
-def beginning(start: Tensor) -> State:
+def _ended(state: SearchWalk, outcome: str) -> SearchWalk:
+    """Return the state of a walk that has ended so."""
+    return state._replace(ended=torch.tensor(OUTCOMES.index(outcome)))
+
+
+def beginning(start: Tensor) -> SearchWalk:
     """Return the state before the first estimate, shape (p,) for points."""
-    zero, held = torch.tensor(0), nothing_known(start)
-    return {
-        "start": start,
-        "theta": start,
-        "anchor": start,
-        "left": torch.tensor(data=False),
-        "strayed": torch.tensor(data=False),
-        "ended": UNDER_WAY,
-        **dict.fromkeys(("step", "phases", "rounds", "escapes", "round", "taken"), zero),
-        **{f"held_{name}": held[name] for name in ESTIMATE},
-    }
+    zero, no = torch.tensor(0), torch.tensor(data=False)
+    return SearchWalk(
+        start=start,
+        theta=start,
+        anchor=start,
+        left=no,
+        strayed=no,
+        ended=UNDER_WAY,
+        step=zero,
+        phases=zero,
+        rounds=zero,
+        escapes=zero,
+        round=zero,
+        taken=zero,
+        held=HeldEstimate(*nothing_known(start).last),
+    )
+
+
+def first_state(start: Tensor) -> SearchState:
+    """Return the state of a run before the first estimate."""
+    return SearchState(beginning(start), nothing_known(start))

@@ -9,20 +9,61 @@ goes on repeats it. Failure: depends on noised values and public randomness only
 """
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from core.inference.estimate import Estimate
-from core.methods.lifecycle import arrived, begun, ended, starting_point
-from core.methods.second_order.ada_spider import AdaSpider, GradientEstimator, State, is_of_these, nothing_known
+from core.methods.lifecycle import arrived, ended, resumed, starting_point, tensors_of
+from core.methods.second_order.ada_spider import (
+    AdaSpider,
+    EstimatorState,
+    GradientEstimator,
+    is_of_these,
+    nothing_known,
+)
 from core.methods.second_order.perturbed_spider.spec import PerturbedSpider
 from core.oracle import Oracle, PublicRandomness, Status
 from core.privacy.facts import Facts
 
 OUTCOMES = ("", "data_exhausted", "steps")
 """Of a state: still under way, too few units are left, all steps are taken."""
+
+
+class _KeptIterates(NamedTuple):
+    """Iterates beside the last one, evenly spaced."""
+
+    stride: Tensor
+    """Steps from one that is held to the next."""
+    held: Tensor
+    """Number of those that are held."""
+    iterates: Tensor | None
+    """Shape (K - 1, p), the first `held` of them in use; None: the last iterate alone is kept."""
+
+
+class _Walk(NamedTuple):
+    """Where a walk stands after an estimate."""
+
+    start: Tensor
+    theta: Tensor
+    slope_told: Tensor
+    """The last estimate, with what disturbed it."""
+    left: Tensor
+    ended: Tensor
+    """A place in OUTCOMES."""
+    step: Tensor
+    frozen: Tensor
+    """Number of steps before an estimate may be disturbed again."""
+    disturbed: Tensor
+    kept: _KeptIterates | None
+
+
+class _State(NamedTuple):
+    """Where a run stands."""
+
+    walk: _Walk
+    estimator: EstimatorState
 
 
 class DisturbedEstimator(GradientEstimator, Protocol):
@@ -47,27 +88,26 @@ def iterate(plan: PerturbedSpider, oracle: Oracle) -> tuple[Estimate, Status]:
         Diverged: an iterate left the public radius at the last step.
     """
     start = starting_point(plan.start, oracle)
-    first = beginning(plan, start)
-    state = begun(plan.start, oracle, {**first, **nothing_known(start)})
-    estimator = AdaSpider(plan, oracle, state)
+    begun = resumed(plan.start, oracle, _State(beginning(plan, start), nothing_known(start)))
+    estimator, own = AdaSpider(plan, oracle, begun.estimator), begun.walk
 
-    def keep(walked: State) -> None:
-        oracle.keep({**walked, **estimator.state()}, int(walked["step"]))
+    def keep(walked: _Walk) -> None:
+        oracle.keep(tensors_of(_State(walked, estimator.state())), int(walked.step))
 
-    own = {name: state[name] for name in first}
-    if not is_of_these(state, oracle):  # whether to disturb is asked of no estimate with a lost client in it
-        own["slope_told"] = torch.full_like(own["slope_told"], torch.inf)
+    if not is_of_these(begun.estimator, oracle):
+        # Whether to disturb is asked of no estimate with a lost client in it.
+        own = own._replace(slope_told=torch.full_like(own.slope_told, torch.inf))
     state = walk(plan, oracle.facts, oracle.randomness, estimator, own, keep)
     assert plan.step_size is not None, "plan first"
     estimate = Estimate(
-        theta=state["theta"],
-        start=state["start"],
+        theta=state.theta,
+        start=state.start,
         family="gradient",
-        left=state["left"].reshape(()) if state["theta"].ndim == 1 else state["left"],
-        scale=float(estimator.state()["scale"]),
+        left=state.left.reshape(()) if state.theta.ndim == 1 else state.left,
+        scale=float(estimator.state().scale),
         step=plan.step_size,
-        steps=int(state["step"]),
-        certificate=plan.claim(OUTCOMES[int(state["ended"])]),
+        steps=int(state.step),
+        certificate=plan.claim(OUTCOMES[int(state.ended)]),
         iterates=kept_iterates(state),
     )
     return ended(estimate, Status.FINISHED)
@@ -78,9 +118,9 @@ def walk(
     facts: Facts,
     randomness: PublicRandomness,
     estimator: DisturbedEstimator,
-    state: State,
-    keep: Callable[[State], None],
-) -> State:
+    state: _Walk,
+    keep: Callable[[_Walk], None],
+) -> _Walk:
     """Drive an estimator until all steps are taken or units run out.
 
     Args:
@@ -92,31 +132,31 @@ def walk(
         keep: is given each state that is made of one more estimate.
     """
     assert plan.steps is not None, "plan first"
-    while int(state["ended"]) == 0:
-        if int(state["step"]) >= plan.steps:
-            return {**state, "ended": torch.tensor(OUTCOMES.index("steps"))}
+    while int(state.ended) == 0:
+        if int(state.step) >= plan.steps:
+            return state._replace(ended=torch.tensor(OUTCOMES.index("steps")))
         due = is_due(plan, state)
         if due:
             estimator.begin_round("fresh", estimator.snapshot())
-        slope = estimator.query(state["theta"])
+        slope = estimator.query(state.theta)
         if slope is None:
-            return {**state, "ended": torch.tensor(OUTCOMES.index("data_exhausted"))}
+            return state._replace(ended=torch.tensor(OUTCOMES.index("data_exhausted")))
         if due:
             slope, state = _disturbed(plan, facts, randomness, estimator, state, slope)
         else:
-            state = {**state, "frozen": state["frozen"] - 1}
+            state = state._replace(frozen=state.frozen - 1)
         state = _moved(plan, facts, state, slope)
         keep(state)
     return state
 
 
-def is_due(plan: PerturbedSpider, state: State) -> bool:
+def is_due(plan: PerturbedSpider, state: _Walk) -> bool:
     """Say whether the last estimate was short, and none was disturbed lately."""
     assert plan.error_radius is not None, "plan first"
     # Before the first step no estimate is known: the zero in its place would look short.
-    if int(state["step"]) == 0 or int(state["frozen"]) > 0:
+    if int(state.step) == 0 or int(state.frozen) > 0:
         return False
-    return bool(torch.linalg.vector_norm(state["slope_told"], dim=-1) <= 3 * plan.error_radius)
+    return bool(torch.linalg.vector_norm(state.slope_told, dim=-1) <= 3 * plan.error_radius)
 
 
 def _disturbed(
@@ -124,70 +164,70 @@ def _disturbed(
     facts: Facts,
     randomness: PublicRandomness,
     estimator: DisturbedEstimator,
-    state: State,
+    state: _Walk,
     slope: Tensor,
-) -> tuple[Tensor, State]:
+) -> tuple[Tensor, _Walk]:
     """Return a fresh gradient with noise on top, which later estimates carry along."""
     assert plan.extra_noise is not None, "plan first"
     assert plan.frozen_steps is not None, "plan first"
     extra = plan.extra_noise * randomness.normal(facts.dimension)
     estimator.disturb(extra)
-    counted = {"frozen": torch.tensor(plan.frozen_steps), "disturbed": state["disturbed"] + 1}
-    return slope + extra, {**state, **counted}
+    counted = state._replace(frozen=torch.tensor(plan.frozen_steps), disturbed=state.disturbed + 1)
+    return slope + extra, counted
 
 
-def _moved(plan: PerturbedSpider, facts: Facts, state: State, slope: Tensor) -> State:
+def _moved(plan: PerturbedSpider, facts: Facts, state: _Walk, slope: Tensor) -> _Walk:
     """Take one step, and keep where it leads if it is one that is kept."""
     assert plan.step_size is not None, "plan first"
     assert plan.radius is not None, "plan first"
-    theta, left, _ = arrived(facts, torch.sub(state["theta"], slope, alpha=plan.step_size), plan.radius)
-    step = state["step"] + 1
-    return _with_iterate({**state, "theta": theta, "left": left, "step": step, "slope_told": slope})
+    theta, left, _ = arrived(facts, torch.sub(state.theta, slope, alpha=plan.step_size), plan.radius)
+    moved = state._replace(theta=theta, left=left, step=state.step + 1, slope_told=slope)
+    return moved if moved.kept is None else moved._replace(kept=_with_iterate(moved.kept, moved))
 
 
-def _with_iterate(state: State) -> State:
-    """Return the state with its iterate kept, if its step is one of those; every second one goes when all are there."""
-    if "iterates" not in state:
-        return state
-    held, count, stride = state["iterates"], int(state["held"]), int(state["stride"])
-    if count == len(held) and int(state["step"]) % stride == 0:
+def _with_iterate(kept: _KeptIterates, state: _Walk) -> _KeptIterates:
+    """Return the iterates with a state's, if its step is one of those; every second one goes when all are there."""
+    if kept.iterates is None:
+        return kept
+    held, count, stride = kept.iterates, int(kept.held), int(kept.stride)
+    if count == len(held) and int(state.step) % stride == 0:
         count, stride = count // 2, 2 * stride
         # These are the steps that the doubled stride divides.
         held = torch.cat((held[1::2], torch.zeros_like(held[: len(held) - count])))
-    if int(state["step"]) % stride == 0:
+    if int(state.step) % stride == 0:
         # A state that was kept shares this tensor: writing in place would change it, too.
         held = held.clone()
-        held[count] = state["theta"].reshape(-1)
+        held[count] = state.theta.reshape(-1)
         count += 1
-    return {**state, "iterates": held, "held": torch.tensor(count), "stride": torch.tensor(stride)}
+    return _KeptIterates(stride=torch.tensor(stride), held=torch.tensor(count), iterates=held)
 
 
-def kept_iterates(state: State) -> Tensor | None:
+def kept_iterates(state: _Walk) -> Tensor | None:
     """Return the iterates kept, shape (K, p), the last one with them; None where none are."""
-    last = state["theta"].reshape(1, -1)
-    if "stride" not in state:
+    if state.kept is None:
         return None
-    if "iterates" not in state or int(state["step"]) == 0:
+    last, count, step = state.theta.reshape(1, -1), int(state.kept.held), int(state.step)
+    if state.kept.iterates is None or step == 0:
         return last
-    count, step = int(state["held"]), int(state["step"])
-    held = state["iterates"][:count]
+    held = state.kept.iterates[:count]
     # The last iterate is already held where its step is a multiple of the stride.
-    return held if count * int(state["stride"]) == step else torch.cat((held, last))
+    return held if count * int(state.kept.stride) == step else torch.cat((held, last))
 
 
-def beginning(plan: PerturbedSpider, start: Tensor) -> State:
+def beginning(plan: PerturbedSpider, start: Tensor) -> _Walk:
     """Return the state before the first estimate, shape (p,) for points."""
-    zero, kept = torch.tensor(0), State()
+    zero, kept = torch.tensor(0), None
     if plan.keep_iterates is not None:
-        kept = {"stride": torch.tensor(1), "held": zero}
-    if plan.keep_iterates is not None and plan.keep_iterates > 1:
-        kept["iterates"] = start.new_zeros(plan.keep_iterates - 1, len(start))
-    return {
-        "start": start,
-        "theta": start,
-        "slope_told": torch.zeros_like(start),
-        "left": torch.tensor(data=False),
-        "ended": zero,
-        **dict.fromkeys(("step", "frozen", "disturbed"), zero),
-        **kept,
-    }
+        iterates = start.new_zeros(plan.keep_iterates - 1, len(start)) if plan.keep_iterates > 1 else None
+        kept = _KeptIterates(stride=torch.tensor(1), held=zero, iterates=iterates)
+    return _Walk(
+        start=start,
+        theta=start,
+        slope_told=torch.zeros_like(start),
+        left=torch.tensor(data=False),
+        ended=zero,
+        step=zero,
+        frozen=zero,
+        disturbed=zero,
+        kept=kept,
+    )

@@ -27,8 +27,7 @@ from core.base.errors import FieldError, Invalid, contradiction
 from core.inference.error_bound import ErrorBound, Selection
 from core.losses.assumption import Assumption
 from core.methods.base import Card, Plan, Request
-from core.methods.second_order.figures import known
-from core.methods.selection.select_model.theory import BY_SCORES, SelectModelFigures
+from core.methods.selection.select_model.theory import BY_SCORES, SelectModelFigures, SelectModelSettings
 from core.models.design import Design
 from core.models.kinds import MultinomialModel, RegressionModel
 from core.privacy.arithmetic import fill
@@ -52,7 +51,7 @@ NO_SCALARS: Final = (
 )
 
 
-class SelectModel(SelectModelFigures):
+class SelectModel(SelectModelSettings):
     """Return the first of several released points that passes a private test, unchanged, or none."""
 
     def refuse(self, request: Request) -> None:
@@ -67,11 +66,6 @@ class SelectModel(SelectModelFigures):
     def with_request(self, request: Request) -> Self:
         """Price as many candidates as models are named, unless the settings say otherwise."""
         return fill(self, candidates=request.released)
-
-    @property
-    def points(self) -> int | None:
-        """T, the candidates."""
-        return self.candidates
 
     def wrong_for(self, model: RegressionModel, facts: Facts) -> list[FieldError]:
         """Return why a model's records have no Hessian that could be shortened to a norm, where one is asked for."""
@@ -92,7 +86,7 @@ class SelectModel(SelectModelFigures):
         del design
         return facts if self.mode == "gradient" else facts.model_copy(update={"hessian_rank": 1})
 
-    def plan(self, facts: Facts, mu: float) -> Self:
+    def plan(self, facts: Facts, mu: float) -> "SelectModelPlan":
         """Fill what is open.
 
         Raises:
@@ -100,19 +94,18 @@ class SelectModel(SelectModelFigures):
         """
         _refuse_open(self, facts)
         bends = self.mode != "gradient"
-        gamma = sqrt((self.hessian_smoothness or 0) * (self.alpha or 0))
-        settings = fill(
-            self,
+        plan = self.closed(
+            SelectModelPlan,
             mu=mu,
-            gamma_star=gamma or None,
+            gamma_star=_planned_gamma(self) or None,
             smoothness=facts.smoothness if bends else None,
             candidates=1,
             sites=1,
             units=facts.units,
             epsilon=mu if self.mode == "above_threshold" else None,
         )
-        _refuse_unfit(settings, facts)
-        return settings
+        _refuse_unfit(plan, facts)
+        return plan
 
     def calibrated(self, facts: Facts, fits: Fits) -> Self:
         """Return the same settings with the pure epsilon that the target allows, where one is asked for.
@@ -132,6 +125,33 @@ class SelectModel(SelectModelFigures):
             )
         return self
 
+    @classmethod
+    def card(cls) -> Card:
+        """Return the catalogue entry."""
+        return Card(
+            kind="select_model",
+            title="Private selection of a released model",
+            paper=PAPER,
+            native="mu-GDP",
+            adjacency=tuple(Adjacency),
+            assumptions=(
+                Assumption(text="gradients and Hessians are shortened unit by unit, before sums", checked="static"),
+                Assumption(text="the records are others than those the candidates were made of", checked="static"),
+                Assumption(text="units are independent draws of one population", checked="declared"),
+                Assumption(text="no unit's gradient or Hessian is shortened at a candidate", checked="declared"),
+            ),
+            returns="one of the candidates, unchanged, or none, with what is claimed of it; no intervals",
+        )
+
+
+class SelectModelPlan(SelectModelFigures, SelectModel):
+    """Selection among released points with nothing open."""
+
+    @property
+    def points(self) -> int:
+        """T, the candidates."""
+        return self.candidates
+
     def schedule(self, facts: Facts) -> Sequence[Event]:
         """Return the worst case: no candidate passes, or the last one."""
         del facts  # a multiplier of the sensitivity means the same for every scope
@@ -141,13 +161,13 @@ class SelectModel(SelectModelFigures):
     def passes(self, facts: Facts) -> int:
         """Return two products for a gradient, as many as parameters for a Hessian, and three for its product."""
         one = {"hessian_products": 3 * self.products, "gradient": 0}.get(self.mode, facts.dimension)
-        return (2 + one) * known(self.candidates)
+        return (2 + one) * self.candidates
 
     def bound(self, facts: Facts) -> Bound:
         """Return what is claimed of a selected candidate, beside what every point satisfies."""
         steep, sharp = self.claimed(facts)
         trivial = self.clip_at(facts)
-        coarse = sharp is not None and sharp >= known(self.smoothness)
+        coarse = sharp is not None and self.curvature is not None and sharp >= self.curvature.smoothness
         turned = "" if sharp is None else f", no eigenvalue of the mean Hessian being below -{sharp:.4g}"
         return Bound(
             quantity=f"norm of the mean gradient at a selected candidate{turned}, in encoded units",
@@ -181,34 +201,21 @@ class SelectModel(SelectModelFigures):
             variant=self.mode,
             selection=Selection(
                 mode=self.mode,
-                candidates=known(self.candidates),
+                candidates=self.candidates,
                 chosen=chosen,
-                alpha=known(self.alpha),
+                alpha=self.alpha,
                 gamma_star=self.gamma_star,
                 gradient_tolerance=allowed[0],
-                curvature_tolerance=None if self.mode == "gradient" else allowed[1],
+                curvature_tolerance=None if self.curvature is None else allowed[1],
                 curvature=sharp,
                 failure=self.failure,
             ),
         )
 
-    @classmethod
-    def card(cls) -> Card:
-        """Return the catalogue entry."""
-        return Card(
-            kind="select_model",
-            title="Private selection of a released model",
-            paper=PAPER,
-            native="mu-GDP",
-            adjacency=tuple(Adjacency),
-            assumptions=(
-                Assumption(text="gradients and Hessians are shortened unit by unit, before sums", checked="static"),
-                Assumption(text="the records are others than those the candidates were made of", checked="static"),
-                Assumption(text="units are independent draws of one population", checked="declared"),
-                Assumption(text="no unit's gradient or Hessian is shortened at a candidate", checked="declared"),
-            ),
-            returns="one of the candidates, unchanged, or none, with what is claimed of it; no intervals",
-        )
+
+def _planned_gamma(settings: SelectModel) -> float:
+    """Return sqrt(rho alpha); 0 where one of them is not given."""
+    return sqrt((settings.hessian_smoothness or 0) * (settings.alpha or 0))
 
 
 def _refuse_open(settings: SelectModel, facts: Facts) -> None:
@@ -223,7 +230,9 @@ def _refuse_open(settings: SelectModel, facts: Facts) -> None:
         wrong += [
             FieldError(f"/optimizer/{name}", "is about curvature, which gradient looks at none of") for name in given
         ]
-    elif settings.gamma_star is None and settings.hessian_smoothness is None:
+    elif settings.gamma_star is None and not (
+        settings.hessian_smoothness if settings.alpha is None else _planned_gamma(settings)
+    ):
         wrong.append(FieldError("/optimizer/gamma_star", "is required, or hessian_smoothness for sqrt(rho alpha)"))
     if settings.mode != "gradient" and settings.smoothness is None and facts.smoothness is None:
         detail = "is not known of this loss, nor a bound on a unit's Hessian: declare it, or take mode: gradient"
@@ -234,15 +243,15 @@ def _refuse_open(settings: SelectModel, facts: Facts) -> None:
         raise Invalid(f"This selection cannot be planned: see {wrong[0].pointer}.", *wrong)
 
 
-def _refuse_unfit(settings: SelectModel, facts: Facts) -> None:
+def _refuse_unfit(settings: SelectModelPlan, facts: Facts) -> None:
     """Refuse what this mode cannot do on these records."""
     wrong = []
-    if settings.mode in BY_SCORES and known(settings.sites) > 1:
+    if settings.mode in BY_SCORES and settings.sites > 1:
         wrong.append(FieldError("/optimizer/mode", f"{settings.mode} {NO_SCALARS}"))
     if settings.mode not in {"hessian_products", "gradient"} and facts.dimension > MOST_MATRIX:
         detail = f"sums whole Hessians, of up to {MOST_MATRIX} parameters: take hessian_products, or gradient"
         wrong.append(FieldError("/optimizer/mode", f"{settings.mode} {detail}"))
-    if known(settings.units) > facts.units:
+    if settings.units > facts.units:
         detail = f"is {settings.units}, and there are {facts.units}: nothing is claimed by more; leave it out"
         wrong.append(FieldError("/optimizer/units", detail))
     if settings.mode != "gradient" and not settings.held(facts.dimension).enough:

@@ -1,12 +1,11 @@
 """The settings of a selection and what follows from them once they are filled; letters as in `selecting`."""
 
 from math import log, sqrt
-from typing import Annotated, ClassVar, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal, NamedTuple
 
 from pydantic import Field
 
-from core.methods.base import Plan
-from core.methods.second_order.figures import known
+from core.methods.base import Plan, Spec
 from core.methods.second_order.tolerances import Held, Printed
 from core.privacy.arithmetic import Mu
 from core.privacy.conversions import gdp_epsilon
@@ -24,8 +23,15 @@ BY_SCORES: Final = frozenset({"above_threshold", "exponential"})
 Asked = Gradient | Hessian | HessianProduct | FirstStationary | LikelyStationary
 
 
-class SelectModelFigures(Plan):
-    """An analyst's settings and the planned values; all of it public."""
+class CurvatureFigures(NamedTuple):
+    """The figures of a mode that looks at curvature."""
+
+    gamma_star: float
+    smoothness: float
+
+
+class SelectModelSettings(Spec):
+    """An analyst's settings; all of it public."""
 
     federates: ClassVar = True
     per_client: ClassVar = frozenset()
@@ -77,57 +83,66 @@ class SelectModelFigures(Plan):
         return "zeros"
 
     @property
+    def steps(self) -> int | None:
+        """Candidates, at most."""
+        return self.candidates
+
+
+class SelectModelFigures(SelectModelSettings, Plan):
+    """The planned values, and what follows from them; all of it public."""
+
+    mu: Mu
+    alpha: Positive
+    candidates: Annotated[int, Field(ge=1, le=MOST_CANDIDATES)]
+    sites: Annotated[int, Field(ge=1)]
+    units: Annotated[int, Field(ge=1)]
+
+    @property
     def steps(self) -> int:
         """Candidates, at most."""
-        return known(self.candidates)
+        return self.candidates
+
+    @property
+    def curvature(self) -> CurvatureFigures | None:
+        """The figures of a test of curvature; None: the mode looks at none."""
+        if self.gamma_star is None or self.smoothness is None:
+            return None
+        return CurvatureFigures(self.gamma_star, self.smoothness)
 
     @property
     def multiplier(self) -> float:
         """The noise over the sensitivity of every answer."""
-        if self.mode == "above_threshold":
-            return 2 / known(self.epsilon)
-        return sqrt(self.answers) / known(self.mu)
+        if self.epsilon is not None:
+            # Of above_threshold, the only mode with an epsilon.
+            return 2 / self.epsilon
+        return sqrt(self.answers) / self.mu
 
     @property
     def answers(self) -> int:
         """Largest number of questions, all of one multiplier."""
         each = {"sound": 2, "printed": 2, "gradient": 1, "hessian_products": 1 + self.products}.get(self.mode)
-        return 1 if each is None else each * known(self.candidates)
+        return 1 if each is None else each * self.candidates
 
     def questions(self) -> tuple[Asked, ...]:
         """Return the questions asked of each candidate, or the one about all of them."""
-        sigma = self.multiplier
+        sigma, curvature = self.multiplier, self.curvature
         slope = Gradient(sigma=sigma, clip=self.clip)
-        if self.mode == "gradient":
+        if curvature is None:
             return (slope,)
-        bound = known(self.smoothness)
-        match self.mode:
-            case "sound" | "printed":
-                return slope, Hessian(sigma=sigma, clip=bound)
-            case "hessian_products":
-                return slope, HessianProduct(sigma=sigma, clip=bound)
-            case "above_threshold":
-                return (
-                    FirstStationary(
-                        sigma=sigma,
-                        clip=self.clip,
-                        curvature_clip=bound,
-                        alpha=known(self.alpha),
-                        gamma=known(self.gamma_star),
-                        # The slack follows from candidates and failure alone: any dimension serves.
-                        slack=self.held(1).slack(sigma),
-                    ),
-                )
-            case "exponential":
-                return (
-                    LikelyStationary(
-                        sigma=sigma,
-                        clip=self.clip,
-                        curvature_clip=bound,
-                        alpha=known(self.alpha),
-                        gamma=known(self.gamma_star),
-                    ),
-                )
+        gamma, bound = curvature
+        if self.mode == "hessian_products":
+            return slope, HessianProduct(sigma=sigma, clip=bound)
+        if self.mode == "above_threshold":
+            # The slack follows from candidates and failure alone: any dimension serves.
+            slack = self.held(1).slack(sigma)
+            return (
+                FirstStationary(
+                    sigma=sigma, clip=self.clip, curvature_clip=bound, alpha=self.alpha, gamma=gamma, slack=slack
+                ),
+            )
+        if self.mode == "exponential":
+            return (LikelyStationary(sigma=sigma, clip=self.clip, curvature_clip=bound, alpha=self.alpha, gamma=gamma),)
+        return slope, Hessian(sigma=sigma, clip=bound)
 
     def clip_at(self, facts: Facts) -> float:
         """Return G."""
@@ -135,11 +150,11 @@ class SelectModelFigures(Plan):
 
     def held(self, dimension: int) -> Held:
         """Return what is public of the records and the candidates."""
-        return Held(dimension, known(self.candidates), known(self.sites), known(self.units), self.failure)
+        return Held(dimension, self.candidates, self.sites, self.units, self.failure)
 
     def printed(self, dimension: int) -> Printed:
         """Return the printed thresholds, at the epsilon that `mu` is worth at `delta`."""
-        return Printed(self.held(dimension), gdp_epsilon(known(self.mu), self.delta), self.delta)
+        return Printed(self.held(dimension), gdp_epsilon(self.mu, self.delta), self.delta)
 
     def tolerances(self, facts: Facts, noises: tuple[float, float]) -> tuple[float, float]:
         """Return what a test allows for beside alpha and gamma_star.
@@ -151,10 +166,10 @@ class SelectModelFigures(Plan):
         Returns:
             Of the gradient and of the curvature, 0 where none is looked at.
         """
-        held = self.held(facts.dimension)
-        if self.mode == "gradient":
+        held, curvature = self.held(facts.dimension), self.curvature
+        if curvature is None:
             return held.sampled_gradient(self.clip_at(facts)) + held.noised_gradient(noises[0]), 0.0
-        bounds = (self.clip_at(facts), known(self.smoothness))
+        bounds = (self.clip_at(facts), curvature.smoothness)
         if self.mode == "printed":
             printed = self.printed(facts.dimension)
             return printed.gradient(bounds[0]), printed.hessian(bounds[1])
@@ -170,17 +185,17 @@ class SelectModelFigures(Plan):
         """Return the noise on each entry of the means over clients, of the lattice's own part before it is drawn."""
         moved = [question.sensitivity(self._alone(facts)) for question in self.questions()]
         slope, bend = moved if len(moved) > 1 else (moved[0], 0.0)
-        root = sqrt(known(self.sites))
+        root = sqrt(self.sites)
         return self.multiplier * slope / root, self.multiplier * bend / root
 
     def _alone(self, facts: Facts) -> Facts:
         """Return the facts of the client with fewest units."""
-        return facts.model_copy(update={"units": known(self.units)})
+        return facts.model_copy(update={"units": self.units})
 
-    def moves(self, facts: Facts) -> tuple[float, float]:
+    def _moves(self, facts: Facts, smoothness: float) -> tuple[float, float]:
         """Return how far one unit moves a gradient's norm, and a Hessian's least eigenvalue."""
         alone = self._alone(facts)
-        bend = Hessian(sigma=1.0, clip=known(self.smoothness)).stretch(alone)
+        bend = Hessian(sigma=1.0, clip=smoothness).stretch(alone)
         return Gradient(sigma=1.0, clip=self.clip).sensitivity(alone), bend
 
     def claimed(self, facts: Facts, noises: tuple[float, float] | None = None) -> tuple[float | None, float | None]:
@@ -188,16 +203,16 @@ class SelectModelFigures(Plan):
 
         None: nothing is claimed. Where products led nowhere below, there may still be such a direction.
         """
-        alpha, held = known(self.alpha), self.held(facts.dimension)
-        if self.mode == "gradient":
+        alpha, held, curvature = self.alpha, self.held(facts.dimension), self.curvature
+        if curvature is None:
             return alpha + 2 * self.tolerances(facts, self.noises(facts) if noises is None else noises)[0], None
         if self.mode in {"exponential", "printed"} or not held.enough:
             return None, None
-        gamma = known(self.gamma_star)
+        gamma, bound = curvature
         if self.mode == "above_threshold":
-            slack, (slope, bend) = held.slack(self.multiplier), self.moves(facts)
+            slack, (slope, bend) = held.slack(self.multiplier), self._moves(facts, bound)
             steep = alpha + 2 * slack * slope + held.sampled_gradient(self.clip_at(facts))
-            return steep, gamma + 2 * slack * bend + held.sampled_hessian(known(self.smoothness))
+            return steep, gamma + 2 * slack * bend + held.sampled_hessian(bound)
         steep, sharp = self.tolerances(facts, self.noises(facts) if noises is None else noises)
         return alpha + 2 * steep, None if self.mode == "hessian_products" else gamma + 2 * sharp
 
@@ -218,16 +233,17 @@ class SelectModelFigures(Plan):
             "gamma_star_trivial": self.smoothness,
         }
         shown["claimed_gradient"], shown["claimed_curvature"] = self.claimed(facts)
-        if self.mode in BY_SCORES:
-            slope, bend = self.moves(facts)
+        curvature = self.curvature
+        if curvature is not None and self.mode in BY_SCORES:
+            slope, bend = self._moves(facts, curvature.smoothness)
             missed = self.held(1).slack(self.multiplier) if self.mode == "above_threshold" else None
-            best = self.multiplier * log(known(self.candidates) / self.failure)
+            best = self.multiplier * log(self.candidates / self.failure)
             slack = best if missed is None else missed
             return shown | {"slack_of_gradient": slack * slope, "slack_of_curvature": slack * bend}
         noises, root = self.noises(facts), sqrt(facts.dimension)
         wide = root if self.mode == "hessian_products" else 2 * root
         steep, sharp = self.tolerances(facts, noises)
         shown |= {"gradient_tolerance": steep, "gradient_noise_norm": noises[0] * root}
-        if self.mode == "gradient":
+        if curvature is None:
             return shown
         return shown | {"curvature_tolerance": sharp, "curvature_noise_norm": noises[1] * wide}
