@@ -17,13 +17,15 @@ from typing import Final
 from pydantic import Field
 
 from core.base.errors import Invalid
+from core.methods.base import Plan
 from core.methods.kl import lower_bounds
 from core.methods.kl.adaptive_gd.spec import AdaptiveGradientDescent
 from core.methods.kl.lower_bounds import LowerBound
 from core.methods.kl.proximal_point.spec import ProximalPoint
-from core.methods.kl.spider.spec import KlSpider
+from core.methods.kl.spider.spec import KlSpider, KlSpiderPlan
 from core.privacy.conversions import mu_of_rho
 from core.privacy.facts import Facts, Frozen
+from core.queries.gradients import Gradient
 
 KlSettings = KlSpider | ProximalPoint | AdaptiveGradientDescent
 
@@ -124,22 +126,20 @@ def _lower(settings: KlSettings, facts: Facts, rho: float) -> LowerBound | None:
     return None if epsilon == inf else lower_bounds.sharp(facts.units, epsilon, condition.kappa)
 
 
-def _rounds(plan: KlSettings, facts: Facts) -> int | None:
+def _rounds(plan: Plan, facts: Facts) -> int | None:
     match plan:
-        case KlSpider():
+        case KlSpiderPlan():
             return len(plan.course(facts).rounds)
         case ProximalPoint():
             return plan.rounds
-        case AdaptiveGradientDescent():
+        case _:
             return None
 
 
-def _noise(plan: KlSettings, facts: Facts) -> float | None:
+def _noise(plan: Plan, facts: Facts) -> float | None:
     """Return the noise of the first gradient, where it is known beforehand."""
-    if isinstance(plan, AdaptiveGradientDescent):
-        return None
     gradient = plan.questions()[0]
-    return gradient.sigma * gradient.sensitivity(facts)
+    return gradient.sigma * gradient.sensitivity(facts) if isinstance(gradient, Gradient) else None
 
 
 def smallest_good(good: Callable[[float], bool], low: float, high: float) -> float | None:
