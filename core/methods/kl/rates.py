@@ -21,7 +21,7 @@ from core.methods.base import Plan
 from core.methods.kl import lower_bounds
 from core.methods.kl.adaptive_gd.spec import AdaptiveGradientDescent
 from core.methods.kl.lower_bounds import LowerBound
-from core.methods.kl.proximal_point.spec import ProximalPoint
+from core.methods.kl.proximal_point.spec import ProximalPoint, ProximalPointPlan
 from core.methods.kl.spider.spec import KlSpider, KlSpiderPlan
 from core.privacy.conversions import mu_of_rho
 from core.privacy.facts import Facts, Frozen
@@ -130,7 +130,7 @@ def _rounds(plan: Plan, facts: Facts) -> int | None:
     match plan:
         case KlSpiderPlan():
             return len(plan.course(facts).rounds)
-        case ProximalPoint():
+        case ProximalPointPlan():
             return plan.rounds
         case _:
             return None
