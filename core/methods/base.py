@@ -17,6 +17,7 @@ from core.base.errors import FieldError, ensure
 from core.inference.checks import ForeseenFlag, Learned
 from core.inference.settings import Inference, Shares
 from core.losses.assumption import Assumption
+from core.methods.excess import ExcessFigures
 from core.models.design import Design
 from core.models.kinds import AnyModel, RegressionModel
 from core.models.outlook import Array, Outcome, Outlook, Signal
@@ -94,6 +95,8 @@ class Spec(Frozen, ABC):
     """Whether its steps need Hessians that are bounded, and positive semidefinite without their noise."""
     begins: ClassVar[bool] = True
     """Whether it steps away from `start`."""
+    bounds_excess: ClassVar[bool] = False
+    """Whether its theorem bounds the excess risk; jobs that want one of another method are refused."""
     spends_mu: ClassVar[bool] = True
     """Whether what it spends is its mu; else its noise is calibrated for the target itself."""
     takes_terms: ClassVar[bool] = False
@@ -126,6 +129,13 @@ class Spec(Frozen, ABC):
 
     def refuse(self, request: Request) -> None:
         """Refuse what this method does not offer; most offer all that a model has.
+
+        Raises:
+            Invalid: with JSON pointers.
+        """
+
+    def refuse_excess(self, facts: Facts) -> None:
+        """Refuse a wanted excess risk where nothing bounds it with these settings.
 
         Raises:
             Invalid: with JSON pointers.
@@ -292,6 +302,11 @@ class Plan(Spec):
             to_declared: from encoded units, shape (p, p).
         """
         raise NotImplementedError(f"{self.kind} looks at nothing")
+
+    def excess(self, facts: Facts) -> ExcessFigures | None:
+        """Return what a theorem says of the excess risk beside the bound; None: the bound is about something else."""
+        del facts
+        return None
 
     @property
     def points(self) -> int | None:

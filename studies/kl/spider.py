@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from core.mechanisms.generator import SimulationGenerator
+from core.methods.base import Spec
 from core.methods.kl.concentration import noise_radius
-from core.methods.kl.rates import KlSettings
 from core.methods.kl.spider.fit import walk
 from core.methods.kl.spider.schedule import SpiderSchedule
 from core.methods.kl.spider.spec import KlSpiderPlan
@@ -36,7 +36,7 @@ LOW, HIGH = -0.05, 0.3
 """Raw slopes are less steep than kappa by the logarithms in K."""
 
 
-def variant(instance: Power, name: str) -> KlSettings:
+def variant(instance: Power, name: str) -> Spec:
     """Return KL-Spider's settings for an instance."""
     return with_options(settings_for("kl_spider", instance.constants), variant=name)
 

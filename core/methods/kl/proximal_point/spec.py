@@ -14,6 +14,8 @@ from core.base.errors import FieldError, Invalid
 from core.inference.error_bound import ErrorBound
 from core.losses.assumption import Assumption
 from core.methods.base import Bound, Card, Plan, Spec
+from core.methods.excess import ExcessFigures
+from core.methods.kl import lower_bounds
 from core.methods.kl.condition import KlCondition, PositiveNumber, known_gap
 from core.methods.kl.proximal_point.schedule import (
     CONSTANT,
@@ -54,6 +56,7 @@ class ProximalPoint(Spec):
 
     cited: ClassVar = "Menart, Ullah, Arora, Bassily and Guzman, 2024"
     of_networks: ClassVar = ("condition", "weak_convexity")
+    bounds_excess: ClassVar = True
     kind: Literal["proximal_point"] = "proximal_point"
     mu: Mu | None = Field(default=None, description="for the estimate alone; null: the job's share")
     condition: KlCondition | None = Field(
@@ -304,6 +307,15 @@ class ProximalPointPlan(ProximalPoint, Plan):
             trivial=self.start_gap,
             vacuous=value is None or value >= self.start_gap,
             source=f"Menart, Ullah, Arora, Bassily and Guzman (2024), theorem 8; {self.variant}",
+        )
+
+    def excess(self, facts: Facts) -> ExcessFigures:
+        """Return the rounds and the noise of the first gradient, beside the lower bound."""
+        gradient, rho = self.questions()[0], rho_of_mu(self.mu)
+        return ExcessFigures(
+            lower=lower_bounds.forced(self.condition, facts, self._clip(facts), rho),
+            rounds=self.rounds,
+            noise=gradient.sigma * gradient.sensitivity(facts),
         )
 
     def certificate(self, facts: Facts) -> ErrorBound:

@@ -14,6 +14,8 @@ from core.base.errors import FieldError, Invalid
 from core.inference.error_bound import ErrorBound
 from core.losses.assumption import Assumption
 from core.methods.base import Bound, Card, Plan, Spec
+from core.methods.excess import ExcessFigures
+from core.methods.kl import lower_bounds
 from core.methods.kl.condition import KlCondition, PositiveNumber, known_gap
 from core.methods.kl.spider.schedule import Regime, SpiderConstants, SpiderSchedule, Variant, spider_schedule
 from core.privacy.arithmetic import SLACK, Mu, Radius, Start
@@ -40,6 +42,7 @@ class KlSpider(Spec):
 
     cited: ClassVar = "Menart, Ullah, Arora, Bassily and Guzman, 2024"
     of_networks: ClassVar = ("condition", "smoothness")
+    bounds_excess: ClassVar = True
     kind: Literal["kl_spider"] = "kl_spider"
     mu: Mu | None = Field(default=None, description="for the estimate; null: the job's")
     condition: KlCondition | None = Field(
@@ -254,6 +257,15 @@ class KlSpiderPlan(KlSpider, Plan):
                 if self.variant == "proved"
                 else "; calibrated constants, an extension of the paper"
             ),
+        )
+
+    def excess(self, facts: Facts) -> ExcessFigures:
+        """Return the rounds and the noise of the first gradient, beside the lower bound."""
+        gradient, rho = self.questions()[0], rho_of_mu(self.mu)
+        return ExcessFigures(
+            lower=lower_bounds.forced(self.condition, facts, self._clip(facts), rho),
+            rounds=len(self.course(facts).rounds),
+            noise=gradient.sigma * gradient.sensitivity(facts),
         )
 
     def certificate(self, facts: Facts) -> ErrorBound:
