@@ -82,7 +82,7 @@ check-code: setup ## lint, types, import contracts, unused dependencies, plain w
 docs: setup ## the pages as a site with search, in .pages/index.html
 	$(BIN)/zensical build --config-file zensical.toml
 
-test-gpu: setup ## laws of questions, sums and oracles on CUDA (PART="sums laws looks oracles": some of them)
+test-gpu: setup ## laws of questions, sums and oracles on CUDA (PART="sums networks laws looks oracles": some of them)
 	$(BIN)/python -m tests.support.gpu $(PART)
 
 bench: setup ## every benchmark, a table each; then the goals of the papers' methods

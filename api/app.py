@@ -70,7 +70,6 @@ from api.routes import (
     webhooks,
     workers,
 )
-from api.schemas import Problem
 from api.watch import Watcher
 from core.base.errors import DatabaseAway, LedgerBusy, UnsupportedCoding
 from core.base.settings import ServiceSettings
@@ -83,6 +82,7 @@ from core.service import intake, witnessing
 from core.service import jobs as job_cases
 from core.service.context import Context
 from core.service.notifier import make_notifier
+from farthing.schemas.problems import Problem
 
 _THREADS = 64  # of sync endpoints; more than the connections of the pool would only wait there
 PAGES: Final = (

@@ -5,11 +5,11 @@ from typing import Annotated, TypeVar
 from fastapi import Depends, Header, Query, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from api.schemas import Page
 from core.base.errors import FieldError, IdempotencyKeyMissing, Invalid
 from core.base.patterns import Pattern
 from core.service.context import Caller as Principal
 from core.service.context import Context
+from farthing.schemas.problems import Page
 
 bearer = HTTPBearer(auto_error=False, description="An API key.")
 MAX_PAGE = 100

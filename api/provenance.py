@@ -21,6 +21,7 @@ ANSWERS: Final[dict[tuple[str, str], Provenance]] = {
     ("get", "/v1/jobs/{job_id}/artifacts/{name}"): _PAID,
     ("get", "/v1/scopes/{scope_id}/head/signed"): _PAID,
     ("get", "/v1/models/{model_id}/summary"): _PAID,
+    ("get", "/v1/models/{model_id}/description"): _PAID,
     ("get", "/v1/models/{model_id}/intervals"): _PAID,
     ("get", "/v1/models/{model_id}/odds-ratios"): _PAID,
     ("get", "/v1/models/{model_id}/rate-ratios"): _PAID,
@@ -29,8 +30,6 @@ ANSWERS: Final[dict[tuple[str, str], Provenance]] = {
     ("post", "/v1/models/{model_id}/regions"): _PAID,
     ("get", "/v1/models/{model_id}/compare/{other_id}"): _PAID,
     ("get", "/v1/models/{model_id}/export"): _PAID,
-    # counts of cells that nobody noised
-    ("get", "/v1/datasets/{dataset_id}/validation"): Provenance.OWNER_ONLY,
     # of what was declared, and of the code
     ("get", "/v1/datasets/{dataset_id}/mock"): _DECLARED,
     ("get", "/v1/optimizers"): _DECLARED,

@@ -1,6 +1,6 @@
-"""Request bodies and envelopes of the HTTP interface; the views themselves are made in `core.service.views`."""
+"""Request bodies of the HTTP interface; problems, pages and views are declared in `farthing.schemas`."""
 
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, FailFast, Field, PlainValidator
 from pydantic_core import PydanticCustomError
@@ -9,11 +9,8 @@ from core.base.patterns import Pattern, identifier
 from core.base.settings import ADDRESS
 from core.privacy.amounts import BudgetCap
 from core.service.parted_uploads import LEAST_PART_BYTES, MOST_PART_BYTES
-from farthing.schemas.base import View
 from farthing.schemas.notices import KINDS, NoticeKind
-from farthing.schemas.provenance import Drawn, Operational, Paid
 
-T = TypeVar("T")
 Reason = Annotated[str, Field(min_length=3, max_length=500)]
 Role = Literal["owner", "analyst", "auditor", "admin"]
 LARGEST = 1e100
@@ -26,40 +23,6 @@ class Body(BaseModel):
     """A request body: closed to unknown fields."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Wrong(BaseModel):
-    """One wrong field."""
-
-    pointer: str = Field(description="JSON pointer into the request body")
-    detail: str
-
-
-class Problem(BaseModel):
-    """RFC 9457 problem details; further members hold facts, such as what a refused job would have needed."""
-
-    model_config = ConfigDict(extra="allow")
-
-    type: str
-    title: str
-    status: int
-    detail: str
-    code: str = Field(description="stable; programs branch on it")
-    retryable: bool
-    actor: Literal["client", "owner", "operator"] = Field(
-        description="the person who can act: client, owner or operator"
-    )
-    errors: list[Wrong]
-    request_id: str
-
-
-class Page(BaseModel, Generic[T]):
-    """A page of a list; pass `next` as `after` to go on."""
-
-    object: Literal["list"] = "list"
-    data: list[T]
-    has_more: Operational[bool]
-    next: Drawn[str | None] = None
 
 
 class NewKey(Body):
@@ -201,13 +164,6 @@ class PredictRows(Body):
     level: OneLevel = Field(default=None, description="also give each mean's standard error and its interval")
 
 
-class Predictions(View):
-    """One prediction for each row, in order."""
-
-    predictions: Paid[list[dict[str, Any]]]
-    """One an input row: `probability`, `value`, `mean` or `probabilities`, as the model says."""
-
-
 class WaldRequest(Body):
     """A joint test that some coefficients, or linear combinations of them, equal given values."""
 
@@ -245,10 +201,3 @@ class SignedText(Body):
     """A certificate, or a signed head, as the service gave it."""
 
     certificate: str = Field(min_length=1, max_length=2**20, description="a JWS in compact form")
-
-
-class Paragraph(View):
-    """Text to paste into a paper."""
-
-    text: Paid[str]
-    """Plain, in sentences."""

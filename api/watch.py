@@ -16,8 +16,8 @@ from anyio import to_thread
 
 from core.service import jobs
 from core.service.context import Context
-from core.service.job_views import EventView
 from core.service.jobs import Head
+from farthing.schemas.jobs import EventView
 
 log = structlog.get_logger("farthing.api")
 

@@ -59,7 +59,7 @@ def paths(service: Embedded, key: str, count: int) -> list[str]:
         spec = dict(session.get_one(Job, done.id).spec)
     print(f"{fill(database, [dataset], count, spec)} entries, {count} jobs", flush=True)
     database.dispose()
-    base, model = f"/datasets/{dataset}", f"/models/{done.model}"
+    base, model = f"/datasets/{dataset}", f"/models/{done.released}"
     of_dataset = [base + tab for tab in ("", "/budget", "/access", "/validation", "/mock", "/ledger", "/activity")]
     of_model = [model + tab for tab in ("", "/questions", "/predictions", "/compare", "/certificate")]
     others = [

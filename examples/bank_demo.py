@@ -144,12 +144,13 @@ def run(client: Client) -> str:
         done = client.wait(
             queued.id, progress=lambda seen: bar.update(task, description=seen.state, completed=seen.progress.step)
         )
-    assert done.model is not None, "no approval is asked for in this demo"
+    assert done.released is not None, "no approval is asked for in this demo"
+    assert done.cost is not None, "it reads one dataset"
 
     say("4. Coefficients in declared units, with private 95 % intervals")
-    out.print(tables.summary(client.summary(done.model)))
-    out.print(job_tables.cost(done))
-    chance = client.predict(done.model, [CUSTOMER])[0]["probability"]
+    out.print(client.summary_text(done.released), markup=False, highlight=False)
+    out.print(job_tables.cost(done.id, done.cost))
+    chance = client.predict(done.released, [CUSTOMER])[0]["probability"]
     out.print(
         f"A single customer of 40 with a degree, called for five minutes: subscribes with probability {chance:.2f}"
     )
@@ -168,7 +169,7 @@ def run(client: Client) -> str:
     assert dataset.scope is not None, "every dataset has a scope"
     verified = client.verify(dataset.scope)
     say(f"7. The ledger's chain is {'whole' if verified.ok else 'BROKEN'}: {verified.entries} entries recomputed")
-    return done.model
+    return done.released
 
 
 def main() -> None:

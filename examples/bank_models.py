@@ -39,7 +39,7 @@ def train(client: Client) -> dict[str, Model]:
     }
     found = {}
     for name, job in queued.items():
-        model = client.wait(job.id).model
+        model = client.wait(job.id).released
         assert model is not None, "no approval is asked for here"
         found[name] = client.model(model)
     return found

@@ -14,8 +14,8 @@ from typing import Any, Final
 from examples.bank_demo import service
 from examples.kl_bank import FEATURES, compare
 from farthing import Client
-from farthing.estimate_views import Estimate
-from farthing.job_views import Job
+from farthing.schemas.estimates import EstimateView
+from farthing.schemas.jobs import JobView
 
 MODEL: Final[dict[str, Any]] = {"kind": "logistic", "target": "y", "features": FEATURES, "weights": {"kind": "clip"}}
 WIDE: Final[dict[str, Any]] = {**MODEL, "weights": {"kind": "clip", "bound": 100.0}}
@@ -39,7 +39,7 @@ METHODS: Final[dict[str, dict[str, Any]]] = {
 }
 
 
-def row(name: str, quoted: Estimate, job: Job, release: dict[str, Any], loss: float) -> str:
+def row(name: str, quoted: EstimateView, job: JobView, release: dict[str, Any], loss: float) -> str:
     """Return a line of the table."""
     plan = quoted.plan
     sampling = plan.get("sampling") or {"kind": "full"}
@@ -50,7 +50,8 @@ def row(name: str, quoted: Estimate, job: Job, release: dict[str, Any], loss: fl
         assert quoted.bound is not None, "a claim has a bound"
         vacuous = ", vacuous" if quoted.bound.vacuous else ""
         claims = f"excess risk <= {claim['value']:.3g}{vacuous}"
-    cost = f"{Decimal(job.cost.spent.budget_share or 0) * 100:>8f}{job.cost.spent.epsilon_alone:>8}"
+    assert job.cost is not None, "it reads one dataset"
+    cost = f"{Decimal(job.cost.spent.budget_share) * 100:>8f}{job.cost.spent.epsilon_alone:>8}"
     sigma, clip = plan["sigma"]["gradient"], plan.get("clip") or plan["model"]["weights"]["bound"]
     steps = f"{release['steps']:>7}{read[sampling['kind']]:>14}{sigma:>8.3g}{clip:>7.3g}"
     return f"{name:<24}{cost}{steps}  {claims:<30}{loss:>9.4f}\n"

@@ -19,8 +19,8 @@ import numpy as np
 from examples import bank
 from examples.bank_demo import service
 from farthing import Client
-from farthing.estimate_views import Estimate
-from farthing.job_views import Job
+from farthing.schemas.estimates import EstimateView
+from farthing.schemas.jobs import JobView
 
 FEATURES: Final = ["age", "duration", "campaign", "housing", "loan", "contact"]
 RIDGE: Final[dict[str, Any]] = {"kind": "logistic", "target": "y", "features": FEATURES, "ridge": 0.02}
@@ -53,8 +53,9 @@ def log_loss(coefficients: Mapping[str, float], rows: list[dict[str, str]]) -> f
     return float(np.logaddexp(0, -sign * margin).mean())
 
 
-def row(name: str, quoted: Estimate, job: Job, release: dict[str, Any], loss: float) -> str:
+def row(name: str, quoted: EstimateView, job: JobView, release: dict[str, Any], loss: float) -> str:
     """Return a line of the table."""
+    assert job.cost is not None, "it reads one dataset"
     reserved, spent = (float(part.rho or "nan") for part in (job.cost.reserved, job.cost.spent))
     assert quoted.bound is not None, "every method has one"
     bound = "-" if quoted.excess is None or quoted.bound.value is None else f"{quoted.bound.value:.3g}"
@@ -76,8 +77,8 @@ def compare(
         asked = {**method, "dataset": dataset.id, "inference": {"intervals": False}}
         quoted = client.estimate(asked)
         done = client.wait(client.submit(asked).id)
-        assert done.model is not None, "no approval is asked for here"
-        released = client.model(done.model)
+        assert done.released is not None, "no approval is asked for here"
+        released = client.model(done.released)
         estimates = {one.name: one.estimate or 0.0 for one in released.table().coefficients}
         release = json.loads(released.export())["released"]
         sys.stdout.write(row(name, quoted, done, release, log_loss(estimates, rows)))

@@ -59,8 +59,8 @@ def measured(
     shares, began = [], time.monotonic()
     for _ in range(jobs):
         ended = client.wait(client.submit(job).id)
-        assert ended.model is not None, f"the job ended as {ended.state}"
-        shares.append(score(client.model(ended.model)))
+        assert ended.released is not None, f"the job ended as {ended.state}"
+        shares.append(score(client.model(ended.released)))
         print(f"  epsilon {epsilon}, noise {sigma:.3g}: {shares[-1]:.4f}", flush=True)
     seconds = (time.monotonic() - began) / jobs
     return Measured(epsilon, goal, tuple(round(share, 6) for share in shares), sigma, round(seconds, 1))

@@ -12,9 +12,6 @@ if TYPE_CHECKING:
     from farthing.client import Client
     from farthing.descriptions import Description, describing
     from farthing.errors import DraftRefused, FarthingError, JobFailed, ReleaseWithheld, Unreachable
-    from farthing.estimate_views import Estimate
-    from farthing.job_views import Event, Job
-    from farthing.key_views import Key, Principal
     from farthing.models import Model
     from farthing.networks import network
     from farthing.restrictions import RestrictionError
@@ -29,77 +26,48 @@ if TYPE_CHECKING:
         Summary,
         WaldTest,
     )
-    from farthing.views import Access, AuditLine, Budget, Cap, Dataset, Entry, Scope, Validation, Verification
 
 __all__ = [
-    "Access",
-    "AuditLine",
-    "Budget",
-    "Cap",
     "Client",
     "Coefficient",
     "Comparison",
     "Contrast",
-    "Dataset",
     "Description",
     "DraftRefused",
     "Ellipsoid",
-    "Entry",
-    "Estimate",
-    "Event",
     "FarthingError",
     "Interval",
-    "Job",
     "JobFailed",
-    "Key",
     "Model",
     "OddsRatio",
-    "Principal",
     "RateRatio",
     "ReleaseWithheld",
     "RestrictionError",
-    "Scope",
     "Summary",
     "Unreachable",
-    "Validation",
-    "Verification",
     "WaldTest",
     "describing",
     "network",
 ]
 
 _HOMES: Final = {
-    "Access": "farthing.views",
-    "AuditLine": "farthing.views",
-    "Budget": "farthing.views",
-    "Cap": "farthing.views",
     "Client": "farthing.client",
     "Coefficient": "farthing.results",
     "Comparison": "farthing.results",
     "Contrast": "farthing.results",
-    "Dataset": "farthing.views",
     "Description": "farthing.descriptions",
     "DraftRefused": "farthing.errors",
     "Ellipsoid": "farthing.results",
-    "Entry": "farthing.views",
-    "Estimate": "farthing.estimate_views",
-    "Event": "farthing.job_views",
     "FarthingError": "farthing.errors",
     "Interval": "farthing.results",
-    "Job": "farthing.job_views",
     "JobFailed": "farthing.errors",
-    "Key": "farthing.key_views",
     "Model": "farthing.models",
     "OddsRatio": "farthing.results",
-    "Principal": "farthing.key_views",
     "RateRatio": "farthing.results",
     "ReleaseWithheld": "farthing.errors",
     "RestrictionError": "farthing.restrictions",
-    "Scope": "farthing.views",
     "Summary": "farthing.results",
     "Unreachable": "farthing.errors",
-    "Validation": "farthing.views",
-    "Verification": "farthing.views",
     "WaldTest": "farthing.results",
     "describing": "farthing.descriptions",
     "network": "farthing.networks",

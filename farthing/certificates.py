@@ -19,7 +19,7 @@ from joserfc.registry import HeaderParameter
 from farthing.certificate_forms import Certificate, FederatedCertificate, Head, PublicKey, Told, read_keys, read_told
 from farthing.certified_entries import canonical, differs, entries_of
 from farthing.chain import BrokenChainError, follow
-from farthing.views import Entry
+from farthing.schemas.ledger import EntryView
 
 ALGORITHM: Final = "Ed25519"
 KINDS: Final = {"farthing-certificate": "certificate", "farthing-head": "head"}
@@ -137,7 +137,7 @@ def _read(content: bytes, kind: str, issuer: str) -> Mapping[str, Any]:
     return payload
 
 
-def extends(newer: Signed, older: Signed, entries: Sequence[Entry] | None = None) -> None:
+def extends(newer: Signed, older: Signed, entries: Sequence[EntryView] | None = None) -> None:
     """Make sure that one ledger has what both name; with its entries, that it really has.
 
     Args:
@@ -166,7 +166,7 @@ def extends(newer: Signed, older: Signed, entries: Sequence[Entry] | None = None
         raise BadCertificateError("only the ledger's entries can tell: give them, as `farthing entries --json` prints")
 
 
-def contained(signed: Signed, entries: Sequence[Entry]) -> None:
+def contained(signed: Signed, entries: Sequence[EntryView]) -> None:
     """Make sure that a ledger's chain is whole and has what a certificate or a head says of it.
 
     Raises:

@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from farthing.certificate_forms import Certificate, Dataset, Place, Reconciled, Scope
-from farthing.views import Entry
+from farthing.schemas.ledger import EntryView
 
 MOVES: Final = {
     "reserve": ("reserved", "reserved", 1),
@@ -30,7 +30,7 @@ def entries_of(told: Certificate) -> list[Place]:
     return named if told.dataset.entry is None else [*named, told.dataset.entry]
 
 
-def differs(told: Certificate, payload: Mapping[str, Any], entries: Sequence[Entry]) -> str | None:
+def differs(told: Certificate, payload: Mapping[str, Any], entries: Sequence[EntryView]) -> str | None:
     """Return of what a ledger says something else than a job's certificate; None where it says the same.
 
     Args:
@@ -73,7 +73,7 @@ def _is_of_scope(scope: Scope, opened: Mapping[str, Any]) -> bool:
     )
 
 
-def _uploaded(dataset: str, entries: Iterable[Entry]) -> Dataset:
+def _uploaded(dataset: str, entries: Iterable[EntryView]) -> Dataset:
     """Return what a ledger says of a dataset: nothing of one that came before it noted uploads."""
     for entry in entries:
         body = json.loads(entry.body)
@@ -83,7 +83,7 @@ def _uploaded(dataset: str, entries: Iterable[Entry]) -> Dataset:
     return Dataset(id=dataset, fingerprint=None, rows=None, entry=None)
 
 
-def _reconciled(entries: Iterable[Entry]) -> set[Reconciled]:
+def _reconciled(entries: Iterable[EntryView]) -> set[Reconciled]:
     """Return a ledger's reconciliations, and its owner's words on them."""
     found = [(entry, json.loads(entry.body)) for entry in entries if entry.kind in RECONCILED]
     return {

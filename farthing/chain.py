@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from farthing.views import Entry
+from farthing.schemas.ledger import EntryView
 
 VERSIONS: Final = (1, 2)
 """Of entries; none of a lower one follows one of a higher."""
@@ -34,7 +34,7 @@ class Followed:
     """Of each entry, by number; 0 is the place before the first."""
 
 
-def follow(entries: Iterable[Entry]) -> Followed:
+def follow(entries: Iterable[EntryView]) -> Followed:
     """Follow a chain from its first entry.
 
     Args:
@@ -60,7 +60,7 @@ def follow(entries: Iterable[Entry]) -> Followed:
     return Followed(scope, hashes)
 
 
-def _read(entry: Entry, seq: int, previous: str) -> dict[str, Any]:
+def _read(entry: EntryView, seq: int, previous: str) -> dict[str, Any]:
     """Return an entry's body, if it is the next one and its hash is that of its text."""
     if entry.seq != seq:
         raise BrokenChainError(seq, "it is missing")

@@ -12,8 +12,6 @@ from farthing import federated
 from farthing.descriptions import describing
 from farthing.drafts import DraftResources
 from farthing.errors import FarthingError, JobFailed
-from farthing.estimate_views import Estimate
-from farthing.job_views import Event, Job
 from farthing.ledger_calls import LedgerCalls
 from farthing.model_calls import ModelCalls
 from farthing.models import Levels, Model
@@ -24,8 +22,13 @@ from farthing.parts import UploadResources
 from farthing.people import PeopleResources
 from farthing.reporting import ReportResources
 from farthing.results import Contrast, Interval, OddsRatio, Summary, WaldTest
+from farthing.schemas.activity import AuditView
+from farthing.schemas.budgets import AccessView, BudgetView
+from farthing.schemas.datasets import Dataset, IdentityView, ValidationView
+from farthing.schemas.estimates import EstimateView
+from farthing.schemas.jobs import EventView, JobView
+from farthing.schemas.service import WorkerView
 from farthing.signed import SignedResources
-from farthing.views import Access, AuditLine, Budget, Dataset, Identity, Validation, Worker
 from farthing.wire import Wire
 
 Spec = Mapping[str, Any]
@@ -90,13 +93,13 @@ class Client(
         """Return a dataset's public facts."""
         return Dataset.model_validate(self._wire.get(f"/v1/datasets/{dataset}"))
 
-    def validation(self, dataset: str) -> Validation:
+    def validation(self, dataset: str) -> ValidationView:
         """Return the owner's report: the numbers of cells that were clamped, unknown or missing."""
-        return Validation.model_validate(self._wire.get(f"/v1/datasets/{dataset}/validation"))
+        return ValidationView.model_validate(self._wire.get(f"/v1/datasets/{dataset}/validation"))
 
-    def identity(self, dataset: str) -> Identity:
+    def identity(self, dataset: str) -> IdentityView:
         """Return what an upload had in common with its owner's earlier ones: for the owner alone."""
-        return Identity.model_validate(self._wire.get(f"/v1/datasets/{dataset}/identity"))
+        return IdentityView.model_validate(self._wire.get(f"/v1/datasets/{dataset}/identity"))
 
     def mock(self, dataset: str, rows: int = 10) -> list[dict[str, Any]]:
         """Return synthetic rows made from the declared columns alone."""
@@ -104,7 +107,7 @@ class Client(
 
     def share(
         self, dataset: str, principal: str, budget_cap: str | Mapping[str, str], *, version: str | None = None
-    ) -> Access:
+    ) -> AccessView:
         """Let another principal see a dataset and use its budget up to a cap, or change the cap.
 
         Args:
@@ -118,11 +121,11 @@ class Client(
         headers = {} if version is None else {"If-Match": f'"{version}"'}
         body = {"budget_cap": budget_cap if isinstance(budget_cap, str) else dict(budget_cap)}
         answer = self._wire.send("PUT", f"/v1/datasets/{dataset}/access/{principal}", json=body, headers=headers)
-        return Access.model_validate(answer.json())
+        return AccessView.model_validate(answer.json())
 
-    def accesses(self, dataset: str) -> list[Access]:
+    def accesses(self, dataset: str) -> list[AccessView]:
         """Return who may use a dataset, under which cap, and what each has used: as its owner all, else one's own."""
-        return [Access.model_validate(item) for item in self._wire.pages(f"/v1/datasets/{dataset}/access")]
+        return [AccessView.model_validate(item) for item in self._wire.pages(f"/v1/datasets/{dataset}/access")]
 
     def unshare(self, dataset: str, principal: str) -> None:
         """Take a principal's access to a dataset away, and with the last one in the scope its cap."""
@@ -134,9 +137,9 @@ class Client(
 
     # Budget --------------------------------------------------------------------------------------------------------
 
-    def budget(self, dataset: str) -> Budget:
+    def budget(self, dataset: str) -> BudgetView:
         """Return what is left of the budget of the people behind a dataset."""
-        return Budget.model_validate(self._wire.get(f"/v1/datasets/{dataset}/budget"))
+        return BudgetView.model_validate(self._wire.get(f"/v1/datasets/{dataset}/budget"))
 
     def adjust(self, scope: str, job: str, reason: str) -> None:
         """Give back the charge of a job that never opened the records, by a visible entry; once for each charge."""
@@ -147,7 +150,7 @@ class Client(
 
     def estimate(
         self, job: Spec, *, datasets: Names = None, models: Names = None, declaration: Spec | None = None
-    ) -> Estimate:
+    ) -> EstimateView:
         """Return price, plan and prediction of a job; no record is read.
 
         Args:
@@ -157,9 +160,9 @@ class Client(
             declaration: of data that are not uploaded yet: the metadata of the upload, with a budget and `rows`.
         """
         asked = declaring(federated.over(job, datasets, models=models), declaration)
-        return Estimate.model_validate(self._wire.post("/v1/estimates", asked))
+        return EstimateView.model_validate(self._wire.post("/v1/estimates", asked))
 
-    def power(self, job: Spec, coefficient: str, size: float, power: float = 0.8) -> Estimate:
+    def power(self, job: Spec, coefficient: str, size: float, power: float = 0.8) -> EstimateView:
         """Return what it takes to find an effect; `goal` has the smallest mu and number of units, and the power.
 
         Args:
@@ -179,7 +182,7 @@ class Client(
         quorum: int | None = None,
         models: Names = None,
         key: str | None = None,
-    ) -> Job:
+    ) -> JobView:
         """Queue a job and reserve the most it may cost.
 
         Args:
@@ -190,20 +193,20 @@ class Client(
             key: idempotency key; the same key and job again return the same job. Made here unless given.
         """
         asked = federated.over(job, datasets, quorum, models)
-        return Job.model_validate(self._wire.post("/v1/jobs", asked, key=key or str(uuid4())))
+        return JobView.model_validate(self._wire.post("/v1/jobs", asked, key=key or str(uuid4())))
 
-    def job(self, job: str, *, wait_seconds: int = 0) -> Job:
+    def job(self, job: str, *, wait_seconds: int = 0) -> JobView:
         """Return a job, or wait up to that long, at most a minute, for it to end."""
         headers = {"Prefer": f"wait={wait_seconds}"} if wait_seconds else {}
         # The answer may take as long as the wait, so the time-out begins where that ends.
         answer = self._wire.send("GET", f"/v1/jobs/{job}", headers=headers, timeout=30.0 + wait_seconds)
-        return Job.model_validate(answer.json())
+        return JobView.model_validate(answer.json())
 
-    def jobs(self, **filters: str) -> Iterator[Job]:
+    def jobs(self, **filters: str) -> Iterator[JobView]:
         """Yield jobs, newest first; filters: state, dataset, optimizer, federation, label (key:value), approval."""
-        return map(Job.model_validate, self._wire.pages("/v1/jobs", **filters))
+        return map(JobView.model_validate, self._wire.pages("/v1/jobs", **filters))
 
-    def watch(self, job: str, *, every_seconds: float = 1.0) -> Iterator[Job]:
+    def watch(self, job: str, *, every_seconds: float = 1.0) -> Iterator[JobView]:
         """Yield the job each time it is looked at, until it has ended."""
         while True:
             seen = self.job(job)
@@ -212,7 +215,7 @@ class Client(
                 return
             time.sleep(every_seconds)
 
-    def wait(self, job: str, *, progress: Callable[[Job], None] | None = None) -> Job:
+    def wait(self, job: str, *, progress: Callable[[JobView], None] | None = None) -> JobView:
         """Wait until a job has succeeded.
 
         Args:
@@ -268,17 +271,17 @@ class Client(
         }
         return self.train(asked)
 
-    def cancel(self, job: str) -> Job:
+    def cancel(self, job: str) -> JobView:
         """Cancel a job; its unspent reservation is given back."""
-        return Job.model_validate(self._wire.post(f"/v1/jobs/{job}/cancel"))
+        return JobView.model_validate(self._wire.post(f"/v1/jobs/{job}/cancel"))
 
-    def clone(self, job: str, *, key: str | None = None) -> Job:
+    def clone(self, job: str, *, key: str | None = None) -> JobView:
         """Submit the same job again: a new job with a new charge; `key` as for `submit`."""
-        return Job.model_validate(self._wire.post(f"/v1/jobs/{job}/clone", key=key or str(uuid4())))
+        return JobView.model_validate(self._wire.post(f"/v1/jobs/{job}/clone", key=key or str(uuid4())))
 
-    def events(self, job: str) -> Iterator[Event]:
+    def events(self, job: str) -> Iterator[EventView]:
         """Yield a job's history so far."""
-        return map(Event.model_validate, self._wire.pages(f"/v1/jobs/{job}/events"))
+        return map(EventView.model_validate, self._wire.pages(f"/v1/jobs/{job}/events"))
 
     # Models --------------------------------------------------------------------------------------------------------
 
@@ -325,16 +328,16 @@ class Client(
 
     # The audit log -----------------------------------------------------------------------------------------------
 
-    def audit(self) -> Iterator[AuditLine]:
+    def audit(self) -> Iterator[AuditView]:
         """Yield who asked for what, newest first: all of it for admins and auditors.
 
         Others have their own lines, and those about their own scopes, datasets, jobs, models and keys.
         """
-        return map(AuditLine.model_validate, self._wire.pages("/v1/audit"))
+        return map(AuditView.model_validate, self._wire.pages("/v1/audit"))
 
-    def workers(self) -> Iterator[Worker]:
+    def workers(self) -> Iterator[WorkerView]:
         """Yield the supervisors of the last day, the last seen first; for admins and auditors."""
-        return map(Worker.model_validate, self._wire.pages("/v1/workers"))
+        return map(WorkerView.model_validate, self._wire.pages("/v1/workers"))
 
     def audit_export(self, kind: str = "jsonl") -> Iterator[str]:
         """Yield the lines of the audit log, oldest first, as `jsonl` or `csv`; for an owner those that `audit` has."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-from farthing.views import View
+from farthing.schemas.descriptions import CellView, ColumnView, DescriptionView, FigureView
 
 
 def describing(
@@ -43,178 +43,10 @@ def describing(
     return {"kind": "description"} | {name: value for name, value in given.items() if value is not None}
 
 
-class Figure(View):
-    """A number with its interval."""
-
-    estimate: float | None
-    """In the column's own units; None where the noise hides it."""
-    std_error: float | None
-    """Of sampling and noise, or of noise alone; None for quantiles."""
-    interval: tuple[float, float] | None
-    """At the description's level; None where nothing can be claimed."""
-    note: str | None
-    """Why there is none; None: there is none."""
-
-
-class Quantile(Figure):
-    """A quantile of a number."""
-
-    fraction: float
-    """Of the values that lie at or below it."""
-
-
-class CutMean(Figure):
-    """The mean of values that were drawn in to two learned ends."""
-
-    lower: float
-    """End for lower values."""
-    upper: float
-    """End for higher values."""
-
-
-class Lost(View):
-    """Records without a value in the columns of a table."""
-
-    records: float
-    """Their number, as the noise leaves it."""
-    records_interval: tuple[float, float]
-    """Of their number, noise alone."""
-
-
-class Cell(Lost):
-    """The number of records in a cell."""
-
-    share: float | None
-    """Of the records with a value; None where the noise hides it."""
-    std_error: float | None
-    """Of the share; None: there is none."""
-    interval: tuple[float, float] | None
-    """Of the share; None: there is none."""
-    note: str | None
-    """Why there is none; None: there is none."""
-
-
-class Value(Cell):
-    """The frequency of a value of a category."""
-
-    value: str
-    """As declared."""
-
-
-class Bin(Cell):
-    """The number of records in an interval, its lower end included."""
-
-    lower: float
-    """Where it begins."""
-    upper: float
-    """Where it ends."""
-
-
-class Frequencies(View):
-    """All values of a category."""
-
-    cells: tuple[Value, ...]
-    """In their declared order."""
-    missing: Lost
-    """Records without a value."""
-
-
-class Histogram(View):
-    """All intervals of a number."""
-
-    cells: tuple[Bin, ...]
-    """Rising."""
-    missing: Lost
-    """Records without a value."""
-
-
-class Look(View):
-    """Where a number lies; a later job on the same people may take this from the description."""
-
-    centre: float
-    """About the median."""
-    scale: float
-    """About the root mean square distance from it."""
-    sparse: bool
-    """Nothing was seen of how the column varies."""
-    clamped: tuple[str, ...]
-    """Ends of the declared range where many records lie."""
-
-
-class Column(View):
-    """One column; None: not asked for."""
-
-    name: str
-    """As declared."""
-    type: str
-    """number, integer, date, category or binary."""
-    unit: str | None
-    """Of a date's figures; None: the column's own."""
-    look: Look | None
-    """Of a number; None: not asked for."""
-    missing: Cell | None
-    """Records without a value; None: not asked for."""
-    frequencies: Frequencies | None
-    """Of a category; None: not asked for."""
-    histogram: Histogram | None
-    """Of a number; None: not asked for."""
-    quantiles: tuple[Quantile, ...] | None
-    """Of a number; None: not asked for."""
-    mean: Figure | None
-    """Every value within the declared bounds counted as it is; None: not asked for."""
-    mean_within: CutMean | None
-    """Where a number fills a small part of its bounds: of values drawn in to learned ends; None: not asked for."""
-
-
-class Table(View):
-    """A cross-tabulation: shares of the records with a value in both columns."""
-
-    columns: tuple[str, str]
-    """Both names."""
-    rows: tuple[str, ...]
-    """Values, or intervals, of the first column."""
-    across: tuple[str, ...]
-    """Of the second."""
-    cells: tuple[tuple[Cell, ...], ...]
-    """A line for each row."""
-    missing: Lost
-    """Records that lack a value in either."""
-
-
-class Correlation(Figure):
-    """The correlation of two numbers, of values drawn in to learned ends."""
-
-    columns: tuple[str, str]
-    """Both names."""
-
-
-class Description(View):
+class Description(DescriptionView):
     """A description of columns: figures with their intervals at one level."""
 
-    model: str
-    """That was released, `mdl_...`; later jobs name it."""
-    job: str
-    """That paid for it."""
-    n: int
-    """Records, by the owner's word."""
-    level: float
-    """Of every interval."""
-    about: str
-    """The subject of intervals: population or records."""
-    claim: str
-    """The same in words."""
-    columns: tuple[Column, ...]
-    """In the job's order."""
-    tables: tuple[Table, ...]
-    """In the job's order."""
-    correlations: tuple[Correlation, ...]
-    """Of each pair of numbers."""
-    shares: dict[str, float]
-    """The parts into which mu squared was divided."""
-    notes: tuple[str, ...]
-    """Remarks that a reader must know."""
-
-    def column(self, name: str) -> Column:
+    def column(self, name: str) -> ColumnView:
         """Return one column.
 
         Raises:
@@ -246,7 +78,7 @@ class Description(View):
         return import_module("pandas").DataFrame(list(self.lines()))
 
 
-def _sizes(column: Column) -> Iterator[dict[str, Any]]:
+def _sizes(column: ColumnView) -> Iterator[dict[str, Any]]:
     """Yield a number's means and quantiles."""
     names = (column.name,)
     if column.mean is not None:
@@ -258,7 +90,7 @@ def _sizes(column: Column) -> Iterator[dict[str, Any]]:
         yield _line(names, "quantile", f"{one.fraction:g}", one)
 
 
-def _shares(column: Column) -> Iterator[dict[str, Any]]:
+def _shares(column: ColumnView) -> Iterator[dict[str, Any]]:
     """Yield a column's counts as shares."""
     names = (column.name,)
     for value in column.frequencies.cells if column.frequencies else ():
@@ -269,7 +101,7 @@ def _shares(column: Column) -> Iterator[dict[str, Any]]:
         yield _share(names, "missing", "", column.missing)
 
 
-def _line(names: tuple[str, ...], statistic: str, of: str, figure: Figure) -> dict[str, Any]:
+def _line(names: Sequence[str], statistic: str, of: str, figure: FigureView) -> dict[str, Any]:
     lower, upper = figure.interval or (None, None)
     return {
         "columns": " and ".join(names),
@@ -283,6 +115,6 @@ def _line(names: tuple[str, ...], statistic: str, of: str, figure: Figure) -> di
     }
 
 
-def _share(names: tuple[str, ...], statistic: str, of: str, cell: Cell) -> dict[str, Any]:
-    figure = Figure(estimate=cell.share, std_error=cell.std_error, interval=cell.interval, note=cell.note)
+def _share(names: Sequence[str], statistic: str, of: str, cell: CellView) -> dict[str, Any]:
+    figure = FigureView(estimate=cell.share, std_error=cell.std_error, interval=cell.interval, note=cell.note)
     return _line(names, statistic, of, figure)

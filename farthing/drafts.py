@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from farthing.schemas.datasets import Dataset
 from farthing.schemas.drafts import DraftView
-from farthing.views import Dataset
 from farthing.wire import Wire
 
 

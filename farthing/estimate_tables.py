@@ -6,8 +6,16 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from farthing.console import figure, number, of_100, per_cent, plain_table
-from farthing.estimate_views import Estimate, Excess, ExcessGoal, Goal, PredictedWidth, Prediction
 from farthing.schemas.curves import CurveView
+from farthing.schemas.estimates import (
+    EstimateCost,
+    EstimateView,
+    ExcessForecast,
+    Forecast,
+    RangedWidth,
+    Reached,
+    ReachedExcess,
+)
 
 
 def _plain(value: Any) -> str:  # noqa: ANN401 - a plan's values are JSON
@@ -30,46 +38,51 @@ def _plan(plan: dict[str, Any]) -> list[tuple[str, str]]:
     return [(name.replace("_", " "), _plain(value)) for name, value in own.items() if value is not None]
 
 
-def estimate(found: Estimate) -> RenderableType:
+def estimate(found: EstimateView) -> RenderableType:
     """Show price, plan and prediction."""
-    cost = found.cost
     rows = [
-        *([] if found.method is None else [("method", f"{found.method.title} ({found.method.source})")]),
-        ("of the budget", per_cent(cost.budget_share)),
-        ("epsilon, alone", figure(cost.epsilon_alone)),
-        ("rho", figure(cost.rho)),
-        ("mu", figure(cost.mu)),
-        ("retry allowance", "-" if cost.retry_allowance is None else per_cent(cost.retry_allowance.budget_share)),
+        ("method", f"{found.method.title} ({found.method.source})"),
+        *([] if found.cost is None else _cost(found.cost)),
         *([("if its worker is lost", found.if_lost)] if found.chunks == 1 and found.if_lost else []),
         ("fits", "yes" if found.fits else "no"),
-        ("such jobs still fit", "-" if found.jobs_that_still_fit is None else str(found.jobs_that_still_fit)),
+        ("such jobs still fit", str(found.jobs_that_still_fit)),
     ]
     parts: list[RenderableType] = [plain_table("price", rows), "", plain_table("plan", _plan(found.plan))]
-    if found.bound is not None:
-        bound = found.bound
-        said = "vacuous: no better than what is known without training" if bound.vacuous else "informative"
-        if not bound.vacuous and found.prediction is not None and not found.prediction.informative:
-            said = "better than nothing; widths depend on figures that are not known yet"
-        theory = [
-            ("bounds", bound.quantity),
-            ("value", number(bound.value)),
-            ("with probability", number(bound.confidence)),
-            ("without training", number(bound.trivial)),
-            ("verdict", said),
-            ("source", bound.source),
-        ]
-        parts += ["", plain_table("theory", theory)]
+    bound = found.bound
+    said = "vacuous: no better than what is known without training" if bound.vacuous else "informative"
+    if not bound.vacuous and found.prediction is not None and not found.prediction.informative:
+        said = "better than nothing; widths depend on figures that are not known yet"
+    theory = [
+        ("bounds", bound.quantity),
+        ("value", number(bound.value)),
+        ("with probability", number(bound.confidence)),
+        ("without training", number(bound.trivial)),
+        ("verdict", said),
+        ("source", bound.source),
+    ]
+    parts += ["", plain_table("theory", theory)]
     if found.excess is not None:
         parts += ["", _excess(found.excess)]
     if found.goal is not None:
-        shown = _goal(found.goal) if isinstance(found.goal, Goal) else _excess_goal(found.goal)
+        shown = _goal(found.goal) if isinstance(found.goal, Reached) else _excess_goal(found.goal)
         parts += ["", shown]
     if found.prediction is not None:
         parts += ["", *_prediction(found.prediction)]
     return Group(*parts, *(Text(f"Note: {note}") for note in found.notes))
 
 
-def description_price(found: Estimate) -> RenderableType:
+def _cost(found: EstimateCost) -> list[tuple[str, str]]:
+    """Return the price of a job on one dataset."""
+    return [
+        ("of the budget", per_cent(found.budget_share)),
+        ("epsilon, alone", found.epsilon_alone),
+        ("rho", figure(found.rho)),
+        ("mu", figure(found.mu)),
+        ("retry allowance", per_cent(found.retry_allowance.budget_share)),
+    ]
+
+
+def description_price(found: EstimateView) -> RenderableType:
     """Show what a description would cost, how that is divided, and the noise on its counts in records."""
     noise = found.plan.get("figures") or {}
     rows = [(name, number(share), number(noise.get(f"{name}_noise"))) for name, share in found.plan["shares"].items()]
@@ -78,7 +91,7 @@ def description_price(found: Estimate) -> RenderableType:
     return Group(estimate(found.model_copy(update={"plan": plan})), "", divided)
 
 
-def _goal(found: Goal) -> RenderableType:
+def _goal(found: Reached) -> RenderableType:
     """Show what a wanted width takes."""
     rows = [
         ("coefficient", found.coefficient),
@@ -94,21 +107,21 @@ def _goal(found: Goal) -> RenderableType:
     return plain_table("goal", rows)
 
 
-def _excess(found: Excess) -> RenderableType:
+def _excess(found: ExcessForecast) -> RenderableType:
     """Show the bounds on the excess risk from above and below, and what they are made of."""
-    lower = found.lower or {}
-    about = "" if lower.get("exact", True) else ", in order of magnitude"
+    lower = found.lower
+    about = "" if lower is None or lower.exact else ", in order of magnitude"
     rows = [
         ("at most", number(found.value)),
         ("without training", number(found.trivial)),
-        ("nobody beats", f"{number(lower.get('value'))}{about}"),
+        ("nobody beats", f"{number(None if lower is None else lower.value)}{about}"),
         ("rounds", "-" if found.rounds is None else str(found.rounds)),
     ]
-    rows += [(name.replace("_", " "), number(value)) for name, value in (found.regimes or {}).items()]
+    rows += [(name.replace("_", " "), number(value)) for name, value in found.regimes or ()]
     return plain_table("excess risk", rows)
 
 
-def _excess_goal(found: ExcessGoal) -> RenderableType:
+def _excess_goal(found: ReachedExcess) -> RenderableType:
     """Show what a wanted excess risk takes."""
     rows = [
         ("wanted excess risk", number(found.at_most)),
@@ -120,7 +133,7 @@ def _excess_goal(found: ExcessGoal) -> RenderableType:
     return plain_table("goal", rows)
 
 
-def _prediction(found: Prediction) -> list[RenderableType]:
+def _prediction(found: Forecast) -> list[RenderableType]:
     """Show the predicted widths of the intervals."""
     rows = [
         (one.name, number(one.width), _range(one), number(one.nonprivate_width), _ratio(one.ratio))
@@ -161,10 +174,9 @@ def _ratio(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
 
 
-def _range(one: PredictedWidth) -> str:
+def _range(one: RangedWidth) -> str:
     """Show between which ends a width may lie; without an upper end as far as anybody has said."""
-    low = "-" if one.lowest is None else number(one.lowest, 3)
-    return f"{low} .. {'?' if one.highest is None else number(one.highest, 3)}"
+    return f"{number(one.lowest, 3)} .. {'?' if one.highest is None else number(one.highest, 3)}"
 
 
 def curve(found: CurveView) -> RenderableType:

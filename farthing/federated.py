@@ -6,9 +6,8 @@ from typing import Any
 from rich.console import RenderableType
 
 from farthing.console import of_100, per_cent, plain_table, site_name
-from farthing.estimate_views import SiteEstimate
-from farthing.job_views import Cost, Job
-from farthing.results import SitePromise, Summary
+from farthing.schemas.estimates import SiteEstimate
+from farthing.schemas.jobs import CostFigures, JobView
 
 
 def over(
@@ -32,7 +31,7 @@ def over(
     return {**alone, "federation": {"datasets": list(datasets), "quorum": quorum}}
 
 
-def sites(job: Job) -> RenderableType:
+def sites(job: JobView) -> RenderableType:
     """Show the sites of a federated job, one a line; a dash where this key may not see."""
     found = (job.federation.sites if job.federation else None) or []
     rows = [
@@ -55,36 +54,15 @@ def sites(job: Job) -> RenderableType:
     return plain_table(title, rows, left=left, right=("reserved", "spent", "epsilon", "delta"))
 
 
-def spent(job: Job) -> str:
+def spent(job: JobView) -> str:
     """Return what a job has spent: of a federated one the least and the most of its sites that this key may see."""
     seen = (job.federation.sites if job.federation else None) or []
-    told = [one.cost.spent.budget_share for one in seen if one.cost and one.cost.spent.budget_share is not None]
+    told = [one.cost.spent.budget_share for one in seen if one.cost]
     if not told:
-        return _share(job.cost.spent)
+        return _share(job.cost.spent if job.cost else None)
     # Shares are texts, which would sort by letters.
     least, most = min(told, key=float), max(told, key=float)
     return per_cent(most) if least == most else f"{of_100(least)} to {per_cent(most)}"
-
-
-def promises(found: Summary) -> str:
-    """Return what a model promises, a line each; of a federated job's, what each site promises to its own people."""
-    if not found.sites:
-        return _promise(found.privacy)
-    said = [f"site {one.place}: {_site_promise(one)}" for one in found.sites]
-    return "\n".join([*said, f"sites that stayed to the end, at least: {_promise(found.privacy)}"])
-
-
-def _site_promise(one: SitePromise) -> str:
-    if one.scope is None:
-        return "for its own scope's owner, and who asked for the job, to see"
-    if one.privacy is None:
-        return "was asked nothing"
-    return f"{_promise(one.privacy)}, to the people of {one.scope} ({one.privacy.get('label')})"
-
-
-def _promise(privacy: Mapping[str, Any]) -> str:
-    told = ", ".join(f"{name} {privacy[name]}" for name in ("mu", "rho", "epsilon", "delta") if privacy.get(name))
-    return f"{told} under {privacy.get('adjacency')}"
 
 
 def prices(found: Sequence[SiteEstimate]) -> RenderableType:
@@ -95,9 +73,9 @@ def prices(found: Sequence[SiteEstimate]) -> RenderableType:
             "yes" if one.fits else "no",
             str(one.rows),
             _share(one.cost),
-            one.cost.epsilon_alone or "-",
+            one.cost.epsilon_alone,
             one.cost.mu or "-",
-            "-" if one.jobs_that_still_fit is None else str(one.jobs_that_still_fit),
+            str(one.jobs_that_still_fit),
         )
         for one in found
     ]
@@ -105,5 +83,5 @@ def prices(found: Sequence[SiteEstimate]) -> RenderableType:
     return plain_table("price of each site", rows, left=("dataset", "fits"), right=right)
 
 
-def _share(cost: Cost | None) -> str:
+def _share(cost: CostFigures | None) -> str:
     return "-" if cost is None else per_cent(cost.budget_share)

@@ -8,12 +8,12 @@ from rich.text import Text
 
 from farthing import federated
 from farthing.console import of_100, plain_table, site_name
-from farthing.job_views import Job
 from farthing.schemas.job_plans import ChunkRun, JobPlanView
+from farthing.schemas.jobs import JobCost, JobView
 from farthing.schemas.models import TrainedModel
 
 
-def jobs(found: Sequence[Job]) -> RenderableType:
+def jobs(found: Sequence[JobView]) -> RenderableType:
     """Show jobs, one a line; the sites of their records, and the reasons why they wait, where some job has any."""
     sites = any(map(_site, found))
     waits = any(one.waits_for for one in found)
@@ -22,7 +22,7 @@ def jobs(found: Sequence[Job]) -> RenderableType:
             one.id,
             _state(one),
             str(one.optimizer.get("kind", "-")),
-            one.model or "-",
+            one.released or "-",
             *([_site(one) or "(service)"] if sites else []),
             *([one.waits_for or "-"] if waits else []),
             _steps(one),
@@ -52,7 +52,7 @@ def models(found: Sequence[TrainedModel]) -> RenderableType:
     return plain_table("", rows, left=("model", "name", "dataset", "kind", "method", "by", "approval", "released"))
 
 
-def job(found: Job) -> RenderableType:
+def job(found: JobView) -> RenderableType:
     """Show one job as it stands; of a federated one its sites, as far as this key may see them."""
     rows = [
         ("state", _state(found)),
@@ -65,21 +65,21 @@ def job(found: Job) -> RenderableType:
         ("models", ", ".join(found.models)),
         ("fits", _fitted(found)),
         ("optimizer", str(found.optimizer.get("kind", "-"))),
-        ("source", None if found.method is None else found.method.source),
+        ("source", found.method.source),
         ("privacy", _told(found.privacy)),
         ("intervals", _intervals(found)),
         ("resources", _told(found.resources)),
-        ("retry allowance", None if found.retry_allowance is None else f"{found.retry_allowance} x its dearest chunk"),
+        ("retry allowance", f"{found.retry_allowance} x its dearest chunk"),
         ("labels", _told(found.labels)),
         ("steps", _steps(found)),
         ("attempt", str(found.attempt)),
-        ("model", found.model or (found.approval and f"approval: {found.approval}")),
+        ("model", found.released or (found.approval and f"approval: {found.approval}")),
         ("created", found.created_at),
         ("ended", found.finished_at),
     ]
     facts = plain_table(found.id, [(name, text) for name, text in rows if text])
     if found.federation is None or found.federation.sites is None:
-        return Group(facts, "", cost(found))
+        return Group(facts) if found.cost is None else Group(facts, "", cost(found.id, found.cost))
     return Group(facts, "", federated.sites(found))
 
 
@@ -93,50 +93,46 @@ def _numbers(one: ChunkRun) -> str:
     return str(one.first) if one.first == one.last else f"{one.first} to {one.last}"
 
 
-def cost(found: Job) -> RenderableType:
+def cost(job: str, found: JobCost) -> RenderableType:
     """Show what a job spent, and that it gave the rest back where that was less than the worst case."""
-    spent, most, returned = found.cost.spent, found.cost.reserved, found.cost.returned
+    spent, most, returned = found.spent, found.reserved, found.returned
     figures = f"rho {_figure(spent.rho)}, mu {_figure(spent.mu)}"
     less = ""
-    if returned is not None and float(returned.budget_share or 0):
+    if returned is not None and float(returned.budget_share):
         less = f"; {of_100(most.budget_share)} % was reserved, and {of_100(returned.budget_share)} % was given back"
-    return Text(f"{found.id} spent {of_100(spent.budget_share)} % of the budget ({figures}){less}")
+    return Text(f"{job} spent {of_100(spent.budget_share)} % of the budget ({figures}){less}")
 
 
-def _state(found: Job) -> str:
+def _state(found: JobView) -> str:
     return found.state if found.error is None else f"{found.state} ({found.error.code})"
 
 
-def _steps(found: Job) -> str:
+def _steps(found: JobView) -> str:
     return f"{found.progress.step}/{found.progress.steps}"
 
 
-def _site(found: Job) -> str:
+def _site(found: JobView) -> str:
     """Return the sites that keep a job's records, as far as they may be seen; empty: the service's own alone."""
     parts = (found.federation.sites if found.federation else None) or ()
     sites = [found.site] if found.site is not None else [one.site for one in parts]
     return ", ".join(dict.fromkeys(map(site_name, sites))) if any(sites) else ""
 
 
-def _place(found: Job) -> str | None:
+def _place(found: JobView) -> str | None:
     """Return which federated job a job is of, and at which place."""
     membership = found.federation
     return None if membership is None or membership.place is None else f"{membership.job}, place {membership.place}"
 
 
-def _fitted(found: Job) -> str | None:
+def _fitted(found: JobView) -> str:
     """Return what kind of model a job fits, and to which column."""
-    asked = (found.model_extra or {}).get("model")
-    if asked is None:
-        return None
+    asked = found.model
     return f"{asked['kind']} for {asked['target']}" if asked.get("target") else str(asked["kind"])
 
 
-def _intervals(found: Job) -> str | None:
+def _intervals(found: JobView) -> str:
     """Return which intervals a job asks for."""
     asked = found.inference
-    if not asked:
-        return None
     return f"at level {asked.get('level')}" if asked.get("intervals") else "none"
 
 

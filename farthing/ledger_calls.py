@@ -4,7 +4,8 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
-from farthing.views import Entry, Scope, Verification
+from farthing.schemas.budgets import Scope
+from farthing.schemas.ledger import EntryView, VerificationView
 from farthing.wire import Wire
 
 _POLL_SECONDS: Final = 1.0
@@ -19,11 +20,11 @@ class LedgerCalls:
         """Return a scope: its people, its terms, and whether it is frozen."""
         return Scope.model_validate(self._wire.get(f"/v1/scopes/{scope}"))
 
-    def entries(self, scope: str) -> Iterator[Entry]:
+    def entries(self, scope: str) -> Iterator[EntryView]:
         """Yield a scope's ledger, oldest first."""
-        return map(Entry.model_validate, self._wire.pages(f"/v1/scopes/{scope}/entries"))
+        return map(EntryView.model_validate, self._wire.pages(f"/v1/scopes/{scope}/entries"))
 
-    def verify(self, scope: str, *, wait_seconds: float = 600.0) -> Verification:
+    def verify(self, scope: str, *, wait_seconds: float = 600.0) -> VerificationView:
         """Have the service recompute a scope's chain, its prices and its sums; a mismatch freezes the scope.
 
         Args:
@@ -33,7 +34,7 @@ class LedgerCalls:
         """
         until = time.monotonic() + wait_seconds
         while True:
-            found = Verification.model_validate(self._wire.post(f"/v1/scopes/{scope}/verify"))
+            found = VerificationView.model_validate(self._wire.post(f"/v1/scopes/{scope}/verify"))
             if not found.running or time.monotonic() >= until:
                 return found
             time.sleep(_POLL_SECONDS)

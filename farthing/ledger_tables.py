@@ -9,14 +9,15 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from farthing.console import of_100, plain_table
-from farthing.views import Budget, Entry
+from farthing.schemas.budgets import BudgetView
+from farthing.schemas.ledger import EntryView
 
 _STEP = Decimal("0.0001")
 SHOWN = len("sha256:") + 12
 """Letters of a hash that a line has room for; `--json` has all."""
 
 
-def entries(found: Sequence[Entry]) -> RenderableType:
+def entries(found: Sequence[EntryView]) -> RenderableType:
     """Show a whole ledger, one entry a line, with the amount that each moved, in per cent of the budget.
 
     The per cent are those of `budget`: the least over the orders of the ledger. They therefore add up, from the first
@@ -38,13 +39,13 @@ def entries(found: Sequence[Entry]) -> RenderableType:
     return plain_table("", rows, left=left, right=("spent %", "reserved %", "taken %"))
 
 
-def _kind(entry: Entry) -> str:
+def _kind(entry: EntryView) -> str:
     """Return an entry's kind, and whether it pays again for a chunk that was lost."""
     body = json.loads(entry.body)
     return f"{entry.kind} again" if body.get("again", "repeats" in body) else entry.kind
 
 
-def _movements(found: Sequence[Entry]) -> Iterator[tuple[str, str, str]]:
+def _movements(found: Sequence[EntryView]) -> Iterator[tuple[str, str, str]]:
     """Return what each entry spent and reserved, and what is taken after it; dashes where the first says no caps."""
     bodies: list[dict[str, Any]] = [json.loads(one.body) for one in found]
     if not bodies or "terms" not in bodies[0]:
@@ -81,13 +82,13 @@ def _signed(percent: Decimal) -> str:
     return f"{percent:+.4f}" if percent else "-"
 
 
-def budget(found: Budget) -> RenderableType:
+def budget(found: BudgetView) -> RenderableType:
     """Show what is left."""
     columns = ("total", "spent", "reserved", "remaining")
     shares = found.budget_share
     rows = [("per cent", "100", *map(of_100, (shares.spent, shares.reserved, shares.remaining)))]
-    for name, figures in (("epsilon", found.epsilon), ("rho", found.rho or {})):
-        total, spent, reserved, remaining = (figures.get(column) or "-" for column in columns)
+    for name, figures in (("epsilon", found.epsilon), ("rho", found.rho)):
+        total, spent, reserved, remaining = (getattr(figures, column, None) or "-" for column in columns)
         rows.append((name, total, spent, reserved, remaining))
     table = plain_table(f"budget of scope {found.scope}", rows, left=("",), right=columns)
     said = f"delta {found.delta}, {found.adjacency}, {found.entries} entries, head {found.head}"

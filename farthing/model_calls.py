@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from farthing.errors import ReleaseWithheld
-from farthing.job_views import Job
 from farthing.models import Model
+from farthing.schemas.jobs import JobView
 from farthing.schemas.models import TrainedModel
 from farthing.wire import Wire
 
@@ -47,7 +47,7 @@ class ModelCalls:
         """
         return self.model(model).delete()
 
-    def released(self, job: Job, wait_for_approval_seconds: float | None = None) -> Model:
+    def released(self, job: JobView, wait_for_approval_seconds: float | None = None) -> Model:
         """Return the model of a job that has succeeded.
 
         Args:
@@ -59,10 +59,10 @@ class ModelCalls:
             ReleaseWithheld: the release still waits for the owner's approval, or was rejected, retired or retracted.
         """
         ends = time.monotonic() + (wait_for_approval_seconds or 0.0)
-        while job.model is None and job.approval == "pending" and (left := ends - time.monotonic()) > 0:
+        while job.released is None and job.approval == "pending" and (left := ends - time.monotonic()) > 0:
             # At most the rest of the wait, so that the last look comes at its end.
             time.sleep(min(_LOOK_SECONDS, left))
-            job = Job.model_validate(self._wire.get(f"/v1/jobs/{job.id}"))
-        if job.model is None:
+            job = JobView.model_validate(self._wire.get(f"/v1/jobs/{job.id}"))
+        if job.released is None:
             raise ReleaseWithheld(job.id, str(job.approval), str(job.withheld))
-        return self.model(job.model)
+        return self.model(job.released)

@@ -109,6 +109,10 @@ class Model:
         """
         return Description.model_validate(self._read("description", level=level, about=about))
 
+    def description_text(self, level: float | None = None, *, about: str = "population") -> Text:
+        """Return the same description as text."""
+        return Text(self._get("description", format="text", level=level, about=about))
+
     def conf_int(
         self, level: Levels = None, *, method: str = "pointwise", coefficients: Sequence[str] | None = None
     ) -> list[Interval]:

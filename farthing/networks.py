@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from farthing.views import PretrainedWeights
+from farthing.schemas.models import WeightsView
 from farthing.wire import Wire
 
 Layer = Mapping[str, Any]
@@ -125,7 +125,7 @@ class Pretrained:
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
 
-    def upload(self, file: str | Path | bytes, name: str | None = None) -> PretrainedWeights:
+    def upload(self, file: str | Path | bytes, name: str | None = None) -> WeightsView:
         """Upload a safetensors file with tensors named by their layer's place, `0.weight`; the same bytes once.
 
         Only weights that no record of a private dataset had a part in: nothing is paid for them.
@@ -136,15 +136,15 @@ class Pretrained:
         answer = self._wire.send(
             "POST", "/v1/pretrained", params={"name": label}, content=content, headers=headers, timeout=None
         )
-        return PretrainedWeights.model_validate(answer.json())
+        return WeightsView.model_validate(answer.json())
 
-    def list(self) -> Iterator[PretrainedWeights]:
+    def list(self) -> Iterator[WeightsView]:
         """Yield one's own weights, newest first."""
-        return map(PretrainedWeights.model_validate, self._wire.pages("/v1/pretrained"))
+        return map(WeightsView.model_validate, self._wire.pages("/v1/pretrained"))
 
-    def get(self, weights: str) -> PretrainedWeights:
+    def get(self, weights: str) -> WeightsView:
         """Return the tensors of some weights and their shapes."""
-        return PretrainedWeights.model_validate(self._wire.get(f"/v1/pretrained/{weights}"))
+        return WeightsView.model_validate(self._wire.get(f"/v1/pretrained/{weights}"))
 
     def delete(self, weights: str) -> None:
         """Forget weights; models trained from them stay."""

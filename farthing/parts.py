@@ -10,9 +10,9 @@ from typing import Any, BinaryIO, Final
 from uuid import uuid4
 
 from farthing.errors import DraftRefused, FarthingError
+from farthing.schemas.datasets import Dataset
 from farthing.schemas.uploads import UploadView, UploadWithPartsView
 from farthing.sending import FromStart, Records, content_type, rewindable
-from farthing.views import Dataset
 from farthing.wire import KEY, WAITED_OUT, Wire
 
 Progress = Callable[[int, int], None]

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from uuid import uuid4
 
-from farthing.key_views import Key, Principal
 from farthing.schemas.invitations import AcceptedView, InvitationView, NewInvitationView
+from farthing.schemas.keys import KeyView, NewKeyView, PrincipalStateView, PrincipalView
 from farthing.wire import Wire
 
 
@@ -13,50 +13,52 @@ class PeopleResources:
 
     _wire: Wire
 
-    def me(self) -> Principal:
+    def me(self) -> PrincipalView:
         """Return who this key speaks for."""
-        return Principal.model_validate(self._wire.get("/v1/me"))
+        return PrincipalView.model_validate(self._wire.get("/v1/me"))
 
-    def create_key(self, name: str, role: str, *, principal: str | None = None) -> Key:
+    def create_key(self, name: str, role: str, *, principal: str | None = None) -> NewKeyView:
         """Make a key: of a new principal (owner, analyst, auditor or admin), or one more of a present one.
 
         The secret is in the answer, once.
         """
         body = {"name": name, "role": role} | ({} if principal is None else {"principal": principal})
-        made = Key.model_validate(self._wire.post("/v1/keys", body, key=str(uuid4())))
+        made = NewKeyView.model_validate(self._wire.post("/v1/keys", body, key=str(uuid4())))
         # A secret is never sent twice: where the first answer was lost, the key it named is replaced.
         return self.rotate_key(made.id) if made.key is None else made
 
-    def keys(self, principal: str | None = None) -> Iterator[Key]:
+    def keys(self, principal: str | None = None) -> Iterator[KeyView]:
         """Yield keys without their secrets, newest first: all of them for an admin, one's own otherwise.
 
         Args:
             principal: the principal of the keys, `pr_...`; None: all keys that are listed.
         """
         asked = {} if principal is None else {"principal": principal}
-        return map(Key.model_validate, self._wire.pages("/v1/keys", **asked))
+        return map(KeyView.model_validate, self._wire.pages("/v1/keys", **asked))
 
-    def rotate_key(self, key: str) -> Key:
+    def rotate_key(self, key: str) -> NewKeyView:
         """Replace a key by a fresh one, whose secret is in the answer; the old one stops at once."""
         # Sent once: the first send may have ended this key, and a second one would be refused.
         answer = self._wire.send("POST", f"/v1/keys/{key}/rotate", sends=1)
-        return Key.model_validate(answer.json())
+        return NewKeyView.model_validate(answer.json())
 
-    def revoke_key(self, key: str) -> Key:
+    def revoke_key(self, key: str) -> KeyView:
         """Stop a key for good."""
-        return Key.model_validate(self._wire.post(f"/v1/keys/{key}/revoke"))
+        return KeyView.model_validate(self._wire.post(f"/v1/keys/{key}/revoke"))
 
-    def principals(self) -> Iterator[Principal]:
+    def principals(self) -> Iterator[PrincipalStateView]:
         """Yield who holds keys, newest first; for admins and auditors."""
-        return map(Principal.model_validate, self._wire.pages("/v1/principals"))
+        return map(PrincipalStateView.model_validate, self._wire.pages("/v1/principals"))
 
-    def disable(self, principal: str, reason: str) -> Principal:
+    def disable(self, principal: str, reason: str) -> PrincipalStateView:
         """Shut a principal out: all its keys answer 401 at once, and none of its queued jobs starts. For admins."""
-        return Principal.model_validate(self._wire.post(f"/v1/principals/{principal}/disable", {"reason": reason}))
+        return PrincipalStateView.model_validate(
+            self._wire.post(f"/v1/principals/{principal}/disable", {"reason": reason})
+        )
 
-    def enable(self, principal: str) -> Principal:
+    def enable(self, principal: str) -> PrincipalStateView:
         """Let a principal in again, with the keys that were neither revoked nor have expired. For admins."""
-        return Principal.model_validate(self._wire.post(f"/v1/principals/{principal}/enable"))
+        return PrincipalStateView.model_validate(self._wire.post(f"/v1/principals/{principal}/enable"))
 
     def invite(
         self, role: str, note: str, *, dataset: str | None = None, cap: Mapping[str, str] | str | None = None

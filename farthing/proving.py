@@ -27,7 +27,7 @@ from farthing.console import (
     read_json,
     say,
 )
-from farthing.views import Entry
+from farthing.schemas.ledger import EntryView
 
 if TYPE_CHECKING:
     from farthing.certificates import Signed
@@ -187,9 +187,9 @@ def _text(file: Path) -> str:
         raise typer.Exit(WRONG_INPUT) from None
 
 
-def _entries(file: Path) -> list[Entry]:
+def _entries(file: Path) -> list[EntryView]:
     try:
-        return [Entry.model_validate_json(text) for text in _text(file).splitlines() if text]
+        return [EntryView.model_validate_json(text) for text in _text(file).splitlines() if text]
     except ValueError:
         complain(f"{file}: no ledger that can be read")
         raise typer.Exit(WRONG_INPUT) from None

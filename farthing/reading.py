@@ -63,7 +63,6 @@ def summary(
     level: Levels = None,
     *,
     as_json: Json = False,
-    text: Annotated[bool, typer.Option("--text", help="print it as statistics packages do")] = False,
     html: Annotated[Path | None, typer.Option(help="write it to a file, as a page with a plot")] = None,
     pdf: Annotated[Path | None, typer.Option(help="write it to a file, as PDF")] = None,
     url: Url = DEFAULT_URL,
@@ -76,14 +75,10 @@ def summary(
             html.write_text(found.page(level), encoding="utf-8")
         elif pdf is not None:
             pdf.write_bytes(found.pdf(level))
-        elif text:
-            line(found.summary(level).rstrip())
         elif as_json:
             out.print_json(found.table(level).model_dump_json())
-        elif (table := found.table(level)).kind == "description":
-            line(found.summary(level).rstrip())
         else:
-            out.print(tables.summary(table))
+            line(found.summary(level).rstrip())
 
 
 @app.command()
@@ -100,8 +95,11 @@ def description(
 ) -> None:
     """Print what a job that describes columns released. Each figure with its interval."""
     with Client(url, secret) as client:
-        found = client.model(model).description(level, about=about)
-    out.print_json(found.model_dump_json()) if as_json else out.print(tables.description(found))
+        found = client.model(model)
+        if as_json:
+            out.print_json(found.description(level, about=about).model_dump_json())
+        else:
+            line(found.description_text(level, about=about).rstrip())
 
 
 @app.command()
@@ -185,19 +183,16 @@ def compare(
     level: OneLevel = None,
     *,
     as_json: Json = False,
-    text: Annotated[bool, typer.Option("--text", help="print it as plain text")] = False,
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
     """Print two models of one target side by side. And what their difference allows to say."""
     with Client(url, secret) as client:
         first = client.model(model)
-        if text:
-            line(first.compare_text(other, level=level).rstrip())
-        elif as_json:
+        if as_json:
             out.print_json(first.compare(other, level=level).model_dump_json())
         else:
-            out.print(tables.comparison(first.compare(other, level=level)))
+            line(first.compare_text(other, level=level).rstrip())
 
 
 @app.command()

@@ -2,12 +2,19 @@
 
 from typing import Any
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
-from farthing.views import Method, View
+from farthing.schemas.base import View
+from farthing.schemas.jobs import MethodSource
 
 
-class Banded(View):
+class Answer(View):
+    """An answer that the methods of the service shape: members that are not named here are kept."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class Banded(Answer):
     """An interval at one level of several."""
 
     level: float
@@ -16,7 +23,7 @@ class Banded(View):
     """Its ends; None where no float holds them."""
 
 
-class Coefficient(View):
+class Coefficient(Answer):
     """One line of a coefficient table, in the units of the declared columns."""
 
     name: str
@@ -39,7 +46,7 @@ class Coefficient(View):
     """The standard error that the plan foresees with what the job learned; None of methods that learn nothing."""
 
 
-class Scale(View):
+class Scale(Answer):
     """A residual scale that was estimated with the coefficients, in the target's units."""
 
     estimate: float
@@ -50,7 +57,7 @@ class Scale(View):
     """At the first level; None without a standard error."""
 
 
-class Layer(View):
+class Layer(Answer):
     """A layer of a network: the shape that it makes of a record, and the number of its parameters."""
 
     place: str
@@ -65,7 +72,7 @@ class Layer(View):
     """Numbers in it."""
 
 
-class SitePromise(View):
+class SitePromise(Answer):
     """The promise of one site of a federated job, by its own ledger, to the people of its own scope and to no others.
 
     All but place and state are None where this key may not see the site; `privacy` also where it was asked nothing.
@@ -86,7 +93,7 @@ class SitePromise(View):
     asked nothing, or not for this key to see."""
 
 
-class Summary(View):
+class Summary(Answer):
     """A coefficient table with private intervals and what it cost; `notes` says what to be wary of.
 
     Of a network, its layers and how it was trained instead of coefficients. Of a federated job's model, `sites` has
@@ -99,7 +106,7 @@ class Summary(View):
     """That released it, `job_...`."""
     optimizer: str
     """The method."""
-    method: Method | None = None
+    method: MethodSource | None = None
     """Its name and whose it is; None of a network."""
     n: int
     """Units that were declared, public by the owner's word; excluded records are among them."""
@@ -139,7 +146,7 @@ class Summary(View):
     """Of a network: clip, noise, batch; else empty."""
 
 
-class Interval(View):
+class Interval(Answer):
     """A coefficient's interval."""
 
     name: str
@@ -150,7 +157,7 @@ class Interval(View):
     """At every level, where several were asked for; else empty."""
 
 
-class OddsRatio(View):
+class OddsRatio(Answer):
     """exp(coefficient) of a logistic or multinomial model; null where no float holds it."""
 
     name: str
@@ -163,7 +170,7 @@ class OddsRatio(View):
     """At every level, where several were asked for; else empty."""
 
 
-class RateRatio(View):
+class RateRatio(Answer):
     """exp(coefficient) of a Poisson model; null where no float holds it."""
 
     name: str
@@ -176,7 +183,7 @@ class RateRatio(View):
     """At every level, where several were asked for; else empty."""
 
 
-class Equivalence(View):
+class Equivalence(Answer):
     """Two one-sided tests that something lies within a margin."""
 
     margin: float
@@ -185,7 +192,7 @@ class Equivalence(View):
     """Larger of the two tests'."""
 
 
-class Contrast(View):
+class Contrast(Answer):
     """A linear combination of coefficients."""
 
     weights: dict[str, float]
@@ -206,7 +213,7 @@ class Contrast(View):
     """Cautions, in sentences."""
 
 
-class WaldTest(View):
+class WaldTest(Answer):
     """A joint test of linear hypotheses; `redundant` are those that follow from others."""
 
     statistic: float
@@ -221,7 +228,7 @@ class WaldTest(View):
     """Cautions, in sentences."""
 
 
-class Region(View):
+class Region(Answer):
     """An ellipsoid at one level; `outline` is the closed border of an ellipse, for plotting."""
 
     level: float
@@ -242,7 +249,7 @@ class Region(View):
     """Points to plot, in declared units; None but of two coefficients."""
 
 
-class Ellipsoid(View):
+class Ellipsoid(Answer):
     """Where some coefficients may be together; `axes` are unit vectors, one a row, the longest first."""
 
     coefficients: list[str]
@@ -263,7 +270,7 @@ class Ellipsoid(View):
     """Cautions, in sentences."""
 
 
-class Compared(View):
+class Compared(Answer):
     """One coefficient of two models; bounds hold whatever is not known, and are null where no test is justified."""
 
     name: str
@@ -288,7 +295,7 @@ class Compared(View):
     """Second interval over first; None where a model has none."""
 
 
-class Comparison(View):
+class Comparison(Answer):
     """Two models of one target side by side, and what is assumed of their errors."""
 
     relation: str

@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from farthing import federated, network_tables
 from farthing.console import figure, number, of_100, per_cent, plain_table, site_name
-from farthing.descriptions import Description
-from farthing.key_views import Key, Principal
-from farthing.results import Coefficient, Comparison, Ellipsoid, Interval, OddsRatio, RateRatio, Summary
-from farthing.views import Access, Cap, Dataset, Validation, Worker
+from farthing.results import Coefficient, Ellipsoid, Interval, OddsRatio, RateRatio
+from farthing.schemas.budgets import AccessView, CapView
+from farthing.schemas.datasets import Dataset, ValidationView
+from farthing.schemas.keys import KeyView, PrincipalStateView
+from farthing.schemas.models import WeightsView
+from farthing.schemas.service import WorkerView
 
 RATIO_DIGITS = 6
 """Of ratios: those of a small unit are near 1, and have to differ from it in print."""
@@ -42,7 +43,7 @@ def datasets(found: Sequence[Dataset]) -> RenderableType:
     return plain_table("", rows, left=("id", "name", "state", "scope"), right=("rows",))
 
 
-def validation(found: Validation) -> RenderableType:
+def validation(found: ValidationView) -> RenderableType:
     """Show how the cells of each column were read."""
     names = ("clamped_low", "clamped_high", "rounded", "unknown", "unreadable", "missing", "filled")
     rows = [(one.name, *(f"{getattr(one, name):,}" for name in names)) for one in found.columns]
@@ -54,53 +55,6 @@ def validation(found: Validation) -> RenderableType:
 def _between(interval: tuple[float | None, float | None] | None, digits: int = 4) -> str:
     low, high = interval or (None, None)
     return "-" if low is None and high is None else f"[{number(low, digits)}, {number(high, digits)}]"
-
-
-def description(found: Description) -> RenderableType:
-    """Show every figure of a description on a line of its own."""
-    rows = [
-        (
-            line["columns"],
-            " ".join(part for part in (line["statistic"], line["of"]) if part),
-            number(line["estimate"]),
-            number(line["std_error"]),
-            line["note"] or _between((line["lower"], line["upper"])),
-        )
-        for line in found.lines()
-    ]
-    title = f"description, n = {found.n:,} declared, model {found.model}"
-    right = ("estimate", "std. error", f"{found.level:g}")
-    said = [found.claim, *(f"Note: {note}" for note in found.notes)]
-    return Group(plain_table(title, rows, left=("column", "figure"), right=right), *said)
-
-
-def summary(found: Summary) -> RenderableType:
-    """Show the coefficient table, or a network's layers."""
-    if found.kind == "network":
-        return network_tables.summary(found)
-    levels = _shown_levels(found.levels or [found.level or 0.0])
-    rows = [
-        (
-            one.name,
-            number(one.estimate),
-            number(one.std_error),
-            number(one.z),
-            number(one.p_value),
-            *_bands(one, len(levels)),
-        )
-        for one in found.coefficients
-    ]
-    if found.scale is not None:
-        scale = found.scale
-        rows.append(("(residual scale)", number(scale.estimate), number(scale.std_error), "-", "-",
-                     _between(scale.interval), *["-"] * (len(levels) - 1)))  # fmt: skip
-    title = f"{found.optimizer}, n = {found.n:,} declared, model {found.model}"
-    table = plain_table(title, rows, left=("coefficient",), right=("estimate", "std. error", "z", "p", *levels))
-    said = federated.promises(found)
-    if any(one.std_error is not None for one in found.coefficients):
-        said += "; intervals count the noise" + (f" ({found.correction})" if found.correction else "")
-    said += "".join(f"\n{one.name}: {', '.join(one.flags)}" for one in found.coefficients if one.flags)
-    return Group(table, "", _said("\n".join([said, *found.notes])))
 
 
 def _shown_levels(levels: Sequence[float]) -> list[str]:
@@ -158,32 +112,7 @@ def ellipsoid(found: Ellipsoid) -> RenderableType:
     return Group(*parts, *([_said("\n" + "\n".join(found.notes))] if found.notes else []))
 
 
-def comparison(found: Comparison) -> RenderableType:
-    """Show two models side by side."""
-    rows = [
-        (
-            one.name,
-            *(number((side or {}).get(name)) for side in (one.first, one.second) for name in ("estimate", "std_error")),
-            number(one.difference),
-            number(one.difference_in_std_errors),
-            number(one.p_value_bound),
-            number(one.width_ratio),
-        )
-        for one in found.coefficients
-    ]
-    right = ("first", "std. error", "second", "std. error", "difference", "in SE", "p at most", "width ratio")
-    heads = [
-        f"{name}: {one['model']}, {one['optimizer']}, {one['weights']}, epsilon {one['privacy']['epsilon']} at delta "
-        f"{one['privacy']['delta']}"
-        for name, one in zip(("first", "second"), found.models, strict=True)
-    ]
-    notes = [f"{name}: {note}" for name, one in zip(("first", "second"), found.models, strict=True)
-             for note in one["notes"]]  # fmt: skip
-    table = plain_table("", rows, left=("coefficient",), right=right)
-    return Group(_said("\n".join(heads)), "", table, "", _said("\n".join([found.assumes, *notes])))
-
-
-def workers(found: Sequence[Worker]) -> RenderableType:
+def workers(found: Sequence[WorkerView]) -> RenderableType:
     """Show supervisors, one a line."""
     rows = [
         (
@@ -202,12 +131,12 @@ def workers(found: Sequence[Worker]) -> RenderableType:
     return plain_table("", rows, left=left, right=("slots", "gpus"))
 
 
-def keys(found: Sequence[Key]) -> RenderableType:
+def keys(found: Sequence[KeyView]) -> RenderableType:
     """Show API keys, one a line; the time at which one was revoked, or ends by itself, under `ends`."""
     rows = [
         (
             one.id,
-            one.name or "-",
+            one.name,
             one.role,
             one.principal,
             figure(one.last_used_at),
@@ -218,7 +147,7 @@ def keys(found: Sequence[Key]) -> RenderableType:
     return plain_table("", rows, left=("key", "name", "role", "principal", "last used", "ends"))
 
 
-def principals(found: Sequence[Principal]) -> RenderableType:
+def principals(found: Sequence[PrincipalStateView]) -> RenderableType:
     """Show principals, one a line; since when one is disabled, and why, under `disabled`."""
     rows = [
         (one.id, one.name, one.role, f"{one.disabled_at}: {one.disabled_reason}" if one.disabled_at else "-")
@@ -227,7 +156,7 @@ def principals(found: Sequence[Principal]) -> RenderableType:
     return plain_table("", rows, left=("principal", "name", "role", "disabled"))
 
 
-def cap(one: Cap) -> str:
+def cap(one: CapView) -> str:
     """Say how much of a budget a principal may use."""
     if isinstance(one.budget_cap, str):
         return "all"
@@ -236,7 +165,7 @@ def cap(one: Cap) -> str:
     return ", ".join(f"{name} {figure}" for name, figure in one.budget_cap.items())
 
 
-def accesses(found: Sequence[Access]) -> RenderableType:
+def accesses(found: Sequence[AccessView]) -> RenderableType:
     """Show who may use a dataset, one a line, with what is used of each cap in per cent of it."""
     rows = [
         (one.principal, one.name, one.role, cap(one), *map(of_100, (used.spent, used.reserved, used.remaining)))
@@ -244,3 +173,9 @@ def accesses(found: Sequence[Access]) -> RenderableType:
     ]
     left = ("principal", "name", "role", "cap")
     return plain_table("", rows, left=left, right=("spent %", "reserved %", "left %"))
+
+
+def pretrained(found: Sequence[WeightsView]) -> RenderableType:
+    """Show weights, one a line."""
+    rows = [(one.id, one.name, str(len(one.tensors)), f"{one.parameters:,}") for one in found]
+    return plain_table("", rows, left=("id", "name"), right=("tensors", "parameters"))

@@ -6,13 +6,13 @@ from typing import Annotated, Any
 
 import typer
 
-from farthing import estimate_tables, federated, job_tables, tables
+from farthing import estimate_tables, federated, job_tables
 from farthing.client import Client
 from farthing.console import DEFAULT_URL, WRONG_INPUT, Json, Secret, Url, app, bar, complain, line, out, say
 from farthing.console import read_json as read
 from farthing.descriptions import describing
 from farthing.errors import JobFailed
-from farthing.job_views import Job
+from farthing.schemas.jobs import JobView
 
 JobFile = Annotated[Path, typer.Argument(help="JSON of the job, or - for standard input")]
 JobId = Annotated[str, typer.Argument(help="job_...")]
@@ -246,13 +246,13 @@ def report(
             out.print_json(data=client.report(about))
 
 
-def _follow(client: Client, job: Job) -> None:
+def _follow(client: Client, job: JobView) -> None:
     """Show steps, and what a queued job waits for, until the job has ended; then its table and its cost."""
-    looks: list[Job] = []
+    looks: list[JobView] = []
     with bar() as progress:
         task = progress.add_task(job.state, total=job.progress.steps)
 
-        def look(seen: Job) -> None:
+        def look(seen: JobView) -> None:
             progress.update(task, description=seen.state, completed=seen.progress.step, total=seen.progress.steps)
             if seen.waits_for and (not looks or seen.waits_for != looks[-1].waits_for):
                 say(f"{seen.id} waits for {seen.waits_for}")
@@ -264,12 +264,8 @@ def _follow(client: Client, job: Job) -> None:
             if looks[-1].federation is not None:  # which site was lost, and by which code
                 out.print(job_tables.job(looks[-1]))
             raise
-    if done.model is None:
+    if done.released is None:
         line(f"{done.id} {done.state}; its release {done.withheld}")
         return
-    found = client.summary(done.model)
-    if found.kind == "description":
-        line(client.model(done.model).summary().rstrip())
-    else:
-        out.print(tables.summary(found))
-    out.print(job_tables.cost(done) if done.federation is None else federated.sites(done))
+    line(client.summary_text(done.released).rstrip())
+    out.print(federated.sites(done) if done.cost is None else job_tables.cost(done.id, done.cost))

@@ -28,7 +28,7 @@ from farthing.console import (
 )
 from farthing.errors import DraftRefused, FarthingError, Unreachable
 from farthing.parts import IN_PARTS_BYTES, Progress
-from farthing.views import Dataset
+from farthing.schemas.datasets import Dataset
 
 DatasetId = Annotated[str, typer.Argument(help="ds_...")]
 MANY_EXCLUDED: Final = "many-excluded"

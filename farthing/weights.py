@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from farthing import network_tables
+from farthing import tables
 from farthing.client import Client
 from farthing.console import DEFAULT_URL, WRONG_INPUT, Json, Secret, Url, app, complain, line, out
 
@@ -38,7 +38,7 @@ def show(*, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = "") 
         for one in found:
             line(one.model_dump_json())
     else:
-        out.print(network_tables.pretrained(found))
+        out.print(tables.pretrained(found))
 
 
 @pretrained.command()

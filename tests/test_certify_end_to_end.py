@@ -94,7 +94,7 @@ def certified(client: Client, service: Embedded, dataset: str, model: str) -> di
     done = client.wait(client.submit(asked, models=[model]).id)
     assert done.models == [model]
     assert done.cost.spent.mu == quoted.cost.mu == "2", "one answer's price for the whole pass"
-    shown = service.get(f"/v1/models/{done.model}")
+    shown = service.get(f"/v1/models/{done.released}")
     assert shown["models"] == [model]
     release: dict[str, Any] = shown["release"]
     assert release["certificate"]["models"] == [model]

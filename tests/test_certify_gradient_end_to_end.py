@@ -90,8 +90,8 @@ def certified(client: Client, dataset: str, model: dict[str, Any], named: str) -
     quoted = client.estimate(asked, models=[named])
     done = client.wait(client.submit(asked, models=[named]).id)
     assert done.cost.spent.mu == quoted.cost.mu == "1", "the price of one answer"
-    assert done.model is not None
-    return done.model
+    assert done.released is not None
+    return done.released
 
 
 @pytest.mark.parametrize("kind", MODELS)

@@ -63,7 +63,7 @@ def test_a_network_is_trained_with_rounds_and_looked_at_by_others_records(client
     asked = job(trained_on, "gauss_psgd", batch=120, difference_batch=6)
     done = client.wait(client.submit(asked).id)
     assert done.cost.spent.mu == client.estimate(asked).cost.mu == "4", "one answer's price"
-    release = service.get(f"/v1/models/{done.model}")["release"]
+    release = service.get(f"/v1/models/{done.released}")["release"]
     assert release["trained_parameters"] == 64 * 16 + 16 + 16 * 10 + 10
     found = release["certificate"]["second_order"]
     assert found["restarts"] * 120 + found["differences"] * 6 <= len(images) - HELD_OUT, "each digit once at most"
@@ -72,12 +72,12 @@ def test_a_network_is_trained_with_rounds_and_looked_at_by_others_records(client
 
     held_out = upload(client, images[:HELD_OUT], labels[:HELD_OUT])
     about = job(held_out, "certify", batch=100, difference_batch=6)
-    seen = client.wait(client.submit(about, models=[str(done.model)]).id)
-    shown = service.get(f"/v1/models/{seen.model}")["release"]["certificate"]
-    assert shown["models"] == [done.model]
+    seen = client.wait(client.submit(about, models=[str(done.released)]).id)
+    shown = service.get(f"/v1/models/{seen.released}")["release"]["certificate"]
+    assert shown["models"] == [done.released]
     assert shown["ended_by"] in {"no_escape_observed", "escaped", "gradient_not_short", "data_exhausted"}
     assert shown["second_order"]["phases"] == (shown["ended_by"] != "gradient_not_short")
-    before, after = (load(client.export(str(one), "safetensors")) for one in (done.model, seen.model))
+    before, after = (load(client.export(str(one), "safetensors")) for one in (done.released, seen.released))
     assert all(np.array_equal(before[name], after[name]) for name in before)
-    assert str(done.model) in " ".join(client.summary_text(str(seen.model)).split())
-    assert "sampled records" not in client.methods(str(seen.model)), "a stream has no samples"
+    assert str(done.released) in " ".join(client.summary_text(str(seen.released)).split())
+    assert "sampled records" not in client.methods(str(seen.released)), "a stream has no samples"

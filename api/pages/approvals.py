@@ -17,8 +17,8 @@ from core.privacy.attacks import right_of_100
 from core.service import jobs, models, naming
 from core.service.context import Caller as Principal
 from core.service.context import Context
-from core.service.job_views import JobView
-from core.service.views import ModelView
+from farthing.schemas.jobs import JobView
+from farthing.schemas.models import ModelView
 
 router = APIRouter(route_class=PageRoute)
 ModelId = Annotated[str, Path(max_length=60)]

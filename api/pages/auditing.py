@@ -21,7 +21,7 @@ from core.db.sorting import AGE
 from core.service import audit, datasets, jobs, naming, scopes
 from core.service.context import Caller as Principal
 from core.service.context import Context
-from core.service.views import EntryView
+from farthing.schemas.ledger import EntryView
 
 router = APIRouter(route_class=PageRoute)
 DatasetId = Annotated[str, Path(max_length=60)]

@@ -10,8 +10,8 @@ from typing import Final, Protocol
 from markupsafe import Markup
 
 from core.inference.forest import Effect
-from core.planning.width_ranges import RangedWidth
 from core.privacy.conversions import dp_power, gdp_mu, gdp_power
+from farthing.schemas.estimates import RangedWidth
 from farthing.schemas.figures import number, per_cent, statistic
 
 LOW: Final = Decimal("0.1")

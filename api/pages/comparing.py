@@ -16,8 +16,8 @@ from core.db.model_reads import ModelFilter
 from core.service import jobs, models, readings, trained
 from core.service.context import Caller as Principal
 from core.service.context import Context
-from core.service.job_views import JobView
 from farthing.schemas.figures import interval_words, level_words, number, p_words, statistic
+from farthing.schemas.jobs import JobView
 
 router = APIRouter(route_class=PageRoute)
 ModelId = Annotated[str, Path(max_length=60)]

@@ -22,7 +22,9 @@ from core.privacy.attacks import attack
 from core.service import activity, datasets, history, jobs, naming, offers, overview, scopes
 from core.service.context import Caller as Principal
 from core.service.context import Context
-from core.service.views import BudgetView, CapView, DatasetView
+from core.service.views import DatasetView
+from farthing.schemas.budgets import BudgetView, CapView
+from farthing.schemas.datasets import ValidationView
 from farthing.schemas.drafts import CellCounts
 from farthing.schemas.figures import number, per_cent
 from farthing.schemas.offers import OfferView
@@ -174,7 +176,7 @@ def show_validation(dataset_id: DatasetId, request: Request, caller: Caller, db:
     """Show the owner how cells were read."""
     report = datasets.validation(db, caller, dataset_id)
     facts = head(db, caller, dataset_id, "Validation") | {"report": report, "loud": _loud(report)}
-    facts["read"] = [read_cells(CellCounts.model_validate(one)) for one in report["columns"]]
+    facts["read"] = [read_cells(one) for one in report.columns]
     return render(request, "validation.html", facts, at="datasets")
 
 
@@ -209,13 +211,12 @@ def _cell_words(one: CellCounts) -> str:
     return "; ".join(found) if found else "all as declared"
 
 
-def _loud(report: dict[str, Any]) -> dict[str, str] | None:
+def _loud(report: ValidationView) -> dict[str, str] | None:
     """Return what the warning says where more than a twentieth of the rows is left out."""
-    rows, left_out = int(report["rows"]), int(report["incomplete_rows"])
-    if not rows or Decimal(left_out) / rows <= LOUD:
+    if not report.rows or Decimal(report.incomplete_rows) / report.rows <= LOUD:
         return None
-    worst = max(report["columns"], key=lambda one: one["missing"] - one["filled"])
-    return {"part": per_cent(f"{left_out / rows:.4f}"), "column": worst["name"]}
+    worst = max(report.columns, key=lambda one: one.missing - one.filled)
+    return {"part": per_cent(f"{report.incomplete_rows / report.rows:.4f}"), "column": worst.name}
 
 
 @page(router, "/datasets/{dataset_id}/mock", api=api.get_mock)

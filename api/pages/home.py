@@ -19,9 +19,9 @@ from core.service import datasets as service
 from core.service import drafts, jobs, naming, overview, unreadable
 from core.service.context import Caller as Principal
 from core.service.context import Context
-from core.service.job_views import JobView
 from core.service.views import DatasetView
 from farthing.schemas.figures import left_per_cent, moment, number, per_cent, short_date
+from farthing.schemas.jobs import JobView
 
 router = APIRouter(route_class=PageRoute)
 MOST_DATASETS: Final = 100

@@ -25,7 +25,7 @@ from core.service import datasets, job_plans, naming
 from core.service import jobs as service
 from core.service.context import Caller as Principal
 from core.service.context import Context
-from core.service.job_views import JobView
+from farthing.schemas.jobs import JobView
 
 router = APIRouter(route_class=PageRoute)
 JobId = Annotated[str, Path(max_length=60)]

@@ -18,7 +18,7 @@ from core.privacy.amounts import BudgetCap
 from core.service import access, naming, overview
 from core.service.context import Caller as Principal
 from core.service.context import Context
-from core.service.views import AccessView
+from farthing.schemas.budgets import AccessView
 
 router = APIRouter(route_class=PageRoute)
 DatasetId = Annotated[str, Path(max_length=60)]

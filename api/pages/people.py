@@ -17,7 +17,7 @@ from core.base.errors import Invalid
 from core.service import keys, principals, quotas, sign_ins
 from core.service.context import Caller as Principal
 from core.service.context import Context, Role
-from core.service.key_views import NewKeyView
+from farthing.schemas.keys import NewKeyView
 
 router = APIRouter(route_class=PageRoute)
 PrincipalId = Annotated[str, Path(max_length=60)]

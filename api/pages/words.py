@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from core.service.job_views import JobView
 from farthing.schemas.figures import moment, per_cent, short_date
+from farthing.schemas.jobs import JobView
 
 KINDS: Mapping[str, str] = {
     "logistic": "logistic regression",

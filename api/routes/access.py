@@ -8,10 +8,11 @@ from api.body import StrictRoute
 from api.cost import CHANGE, POST, READ, costs
 from api.deps import Caller, Db, page
 from api.errors import problems
-from api.schemas import AccessRequest, Page
+from api.schemas import AccessRequest
 from core.base.errors import Conflict, Forbidden, Invalid, NotFound, PreconditionFailed, Unauthenticated
 from core.service import access as service
-from core.service.views import AccessView
+from farthing.schemas.budgets import AccessView
+from farthing.schemas.problems import Page
 
 router = APIRouter(
     prefix="/v1/datasets/{dataset_id}/access",

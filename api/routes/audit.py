@@ -14,13 +14,13 @@ from api.body import StrictRoute
 from api.cost import HEAVY_READ, OWNERS, WATCHERS, Cost, Work, costs
 from api.deps import After, Caller, Db, Limit, capped, page
 from api.errors import problems
-from api.schemas import Page
 from core.base.errors import Forbidden, Unauthenticated
 from core.service import audit as service
 from core.service import keys
 from core.service.context import Caller as Principal
 from core.service.context import Context
-from core.service.views import AuditView
+from farthing.schemas.activity import AuditView
+from farthing.schemas.problems import Page
 
 router = APIRouter(
     prefix="/v1/audit", tags=["admin"], route_class=StrictRoute, responses=problems(Unauthenticated, Forbidden)

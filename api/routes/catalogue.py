@@ -8,7 +8,6 @@ from pydantic import BaseModel
 from api.body import StrictRoute
 from api.cost import PUBLIC, costs
 from api.errors import problems
-from api.schemas import Page
 from core.base.errors import NotFound
 from core.losses.cards import LOSSES, WEIGHTS, entry
 from core.methods.base import Spec
@@ -22,6 +21,7 @@ from core.models.kinds import (
     PoissonModel,
 )
 from core.models.network.layers import LAYERS
+from farthing.schemas.problems import Page
 
 router = APIRouter(prefix="/v1", tags=["catalogue"], route_class=StrictRoute)
 

@@ -12,7 +12,7 @@ from api.body import StrictRoute, parse_json, read_small
 from api.cost import ANYBODY, CHANGE, HEAVY_READ, MANY_VALUES, OWNERS, READ, Cost, Work, costs
 from api.deps import After, Caller, Db, Limit, MaybeIdempotencyKey, capped, page
 from api.errors import problems
-from api.schemas import MediaType, Page
+from api.schemas import MediaType
 from core.base.errors import (
     Conflict,
     DuplicateDataset,
@@ -39,9 +39,12 @@ from core.service import identity as identities
 from core.service import uploads as incoming
 from core.service.context import Caller as Principal
 from core.service.context import Context
-from core.service.views import BudgetView, DatasetView, IdentityView
+from core.service.views import DatasetView
 from farthing.schemas.activity import ActivityView
+from farthing.schemas.budgets import BudgetView
+from farthing.schemas.datasets import IdentityView, ValidationView
 from farthing.schemas.offers import OffersView
+from farthing.schemas.problems import Page
 
 router = APIRouter(prefix="/v1/datasets", tags=["data"], route_class=StrictRoute, responses=problems(Unauthenticated))
 DatasetId = Annotated[str, Path(max_length=60)]
@@ -189,7 +192,7 @@ def get_dataset(dataset_id: DatasetId, caller: Caller, db: Db) -> DatasetView:
 
 @router.get("/{dataset_id}/validation", responses=problems(NotFound, Forbidden, Conflict))
 @costs(READ)
-def get_validation(dataset_id: DatasetId, caller: Caller, db: Db) -> dict[str, Any]:
+def get_validation(dataset_id: DatasetId, caller: Caller, db: Db) -> ValidationView:
     """Show the owner how the cells of each column were read."""
     return service.validation(db, caller, dataset_id)
 

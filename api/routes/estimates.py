@@ -9,8 +9,8 @@ from api.errors import problems
 from core.base.errors import AdjacencyMismatch, Conflict, Invalid, NotFound, NotOfferedYet, Unauthenticated
 from core.service import curves, federations
 from core.service import estimates as service
-from core.service.job_views import EstimateView
 from farthing.schemas.curves import CurveView
+from farthing.schemas.estimates import EstimateView
 
 router = APIRouter(prefix="/v1/estimates", tags=["planning"], route_class=StrictRoute)
 

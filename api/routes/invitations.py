@@ -8,10 +8,11 @@ from api.body import StrictRoute
 from api.cost import FEW_VALUES, NOBODY, OWNERS, WATCHERS, Cost, costs
 from api.deps import After, Caller, Db, Limit, capped, page
 from api.errors import problems
-from api.schemas import Acceptor, NewInvitation, Page
+from api.schemas import Acceptor, NewInvitation
 from core.base.errors import Conflict, Forbidden, Invalid, NotFound, Unauthenticated
 from core.service import invitations as service
 from farthing.schemas.invitations import AcceptedView, InvitationView, NewInvitationView
+from farthing.schemas.problems import Page
 
 router = APIRouter(prefix="/v1", tags=["keys"], route_class=StrictRoute)
 InvitationId = Annotated[str, Path(max_length=60)]

@@ -19,7 +19,6 @@ from api.body import StrictRoute
 from api.cost import ANYBODY, CHANGE, FEW_VALUES, READ, SUBMITTERS, Cost, costs
 from api.deps import After, Caller, Db, IdempotencyKey, LabelFilter, Limit, capped, page, pair_of
 from api.errors import problems
-from api.schemas import Page
 from api.watch import Watcher
 from core.base.errors import (
     AdjacencyMismatch,
@@ -52,9 +51,10 @@ from core.service import jobs as service
 from core.service.context import Caller as Principal
 from core.service.context import Context
 from core.service.intake import StoredAnswer, Submission
-from core.service.job_views import ArtifactView, AttemptView, EventView, JobView
 from core.service.jobs import Head
 from farthing.schemas.job_plans import JobPlanView
+from farthing.schemas.jobs import ArtifactView, AttemptView, EventView, JobView
+from farthing.schemas.problems import Page
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=StrictRoute, responses=problems(Unauthenticated))
 JobId = Annotated[str, Path(max_length=60)]

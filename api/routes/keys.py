@@ -8,7 +8,7 @@ from api.body import StrictRoute
 from api.cost import CHANGE, POST, READ, costs
 from api.deps import After, Caller, Db, Limit, MaybeIdempotencyKey, capped, page
 from api.errors import problems
-from api.schemas import NewKey, Page
+from api.schemas import NewKey
 from core.base.errors import (
     Conflict,
     Forbidden,
@@ -19,7 +19,8 @@ from core.base.errors import (
 )
 from core.service import keys as service
 from core.service import quotas
-from core.service.key_views import KeyView, NewKeyView, PrincipalView, UsageView
+from farthing.schemas.keys import KeyView, NewKeyView, PrincipalView, UsageView
+from farthing.schemas.problems import Page
 
 router = APIRouter(prefix="/v1", tags=["keys"], route_class=StrictRoute, responses=problems(Unauthenticated))
 KeyId = Annotated[str, Path(max_length=60)]

@@ -12,17 +12,7 @@ from api.deps import After, Caller, Db, LabelFilter, Limit, capped, page, pair_o
 from api.errors import problems
 from api.pages.standalone import summary_page
 from api.pages.typesetting import MEDIA_TYPE, pdf_answer
-from api.schemas import (
-    ContrastRequest,
-    MaybeReason,
-    Page,
-    Paragraph,
-    Predictions,
-    PredictRows,
-    RegionRequest,
-    WaldRequest,
-    WithReason,
-)
+from api.schemas import ContrastRequest, MaybeReason, PredictRows, RegionRequest, WaldRequest, WithReason
 from core.base.errors import (
     Conflict,
     FieldError,
@@ -38,9 +28,9 @@ from core.inference.description_figures import About
 from core.inference.regions import Joint
 from core.service import models as service
 from core.service import readings, trained
-from core.service.description_views import DescriptionView
-from core.service.views import ModelView
-from farthing.schemas.models import TrainedModel
+from farthing.schemas.descriptions import DescriptionView
+from farthing.schemas.models import ModelView, Paragraph, Predictions, TrainedModel
+from farthing.schemas.problems import Page
 
 router = APIRouter(
     prefix="/v1/models",
@@ -125,7 +115,11 @@ def get_summary(
     return pdf_answer(whole.document, request.url.netloc, f"{model_id}.pdf")
 
 
-@router.get("/{model_id}/description", responses=problems(Invalid))
+@router.get(
+    "/{model_id}/description",
+    response_model=DescriptionView,
+    responses={200: {"content": TEXT}, **problems(Invalid)},
+)
 @costs(HEAVY_READ)
 def get_description(
     model_id: ModelId,
@@ -135,8 +129,11 @@ def get_description(
     about: Annotated[
         About, Query(description="population: intervals count sampling and noise; records: noise alone")
     ] = "population",
-) -> DescriptionView:
+    kind: Annotated[Literal["json", "text"], Query(alias="format")] = "json",
+) -> Any:  # noqa: ANN401 - JSON or plain text
     """Show what a job that describes columns released: each figure with its interval, in the columns' own units."""
+    if kind == "text":
+        return PlainTextResponse(readings.description_text(db, caller, model_id, level, about))
     return readings.description(db, caller, model_id, level, about)
 
 

@@ -15,7 +15,7 @@ from api.cost import FEW_VALUES, OWNERS, READ, Cost, Work, costs
 from api.deps import Caller, Db, MaybeIdempotencyKey
 from api.errors import problems
 from api.routes.datasets import OF_A_FILE, THREADS, DatasetId
-from api.schemas import NewUpload, Page
+from api.schemas import NewUpload
 from core.base.errors import (
     Conflict,
     DigestMismatch,
@@ -33,6 +33,7 @@ from core.base.errors import (
 from core.service import parted_uploads as service
 from core.service import parts
 from core.service.views import DatasetView
+from farthing.schemas.problems import Page
 from farthing.schemas.uploads import UploadPartView, UploadView, UploadWithPartsView
 
 router = APIRouter(

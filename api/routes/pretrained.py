@@ -12,12 +12,12 @@ from api.body import StrictRoute
 from api.cost import READ, SUBMITTERS, Cost, Work, costs
 from api.deps import After, Caller, Db, Limit, capped, page
 from api.errors import problems
-from api.schemas import Page
 from core.base.errors import Conflict, Forbidden, Invalid, NotFound, TooLarge, Unauthenticated, UnsupportedMedia
 from core.base.patterns import Pattern
 from core.records.weights import MOST_BYTES
 from core.service import weights as service
-from core.service.views import WeightsView
+from farthing.schemas.models import WeightsView
+from farthing.schemas.problems import Page
 
 router = APIRouter(
     prefix="/v1/pretrained", tags=["pretrained"], route_class=StrictRoute, responses=problems(Unauthenticated)

@@ -8,10 +8,11 @@ from api.body import StrictRoute
 from api.cost import FEW_VALUES, READ, WATCHERS, Cost, by, costs
 from api.deps import After, Caller, Db, Limit, capped, page
 from api.errors import problems
-from api.schemas import Page, WithReason
+from api.schemas import WithReason
 from core.base.errors import Forbidden, NotFound, Unauthenticated
 from core.service import principals as service
-from core.service.key_views import PrincipalStateView
+from farthing.schemas.keys import PrincipalStateView
+from farthing.schemas.problems import Page
 
 router = APIRouter(
     prefix="/v1/principals", tags=["admin"], route_class=StrictRoute, responses=problems(Unauthenticated, Forbidden)

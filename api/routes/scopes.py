@@ -8,12 +8,15 @@ from api.body import StrictRoute
 from api.cost import HEAVY_READ, POST, READ, costs
 from api.deps import Caller, Db, Limit, capped, page
 from api.errors import problems
-from api.schemas import Acceptance, Adjustment, Page, WithReason
+from api.schemas import Acceptance, Adjustment, WithReason
 from core.base.errors import Conflict, Forbidden, Invalid, NotFound, Unauthenticated
 from core.service import history
 from core.service import scopes as service
-from core.service.views import BudgetView, EntryView, HeadView, ScopeView, VerificationView
+from core.service.views import ScopeView
+from farthing.schemas.budgets import BudgetView
 from farthing.schemas.history import PointView
+from farthing.schemas.ledger import EntryView, HeadView, VerificationView
+from farthing.schemas.problems import Page
 
 router = APIRouter(
     prefix="/v1/scopes", tags=["budget"], route_class=StrictRoute, responses=problems(Unauthenticated, NotFound)

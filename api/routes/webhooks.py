@@ -8,10 +8,11 @@ from api.body import StrictRoute
 from api.cost import ANYBODY, CHANGE, FEW_VALUES, READ, Cost, costs
 from api.deps import After, Caller, Db, Limit, capped, page
 from api.errors import problems
-from api.schemas import NewWebhook, Page
+from api.schemas import NewWebhook
 from core.base.errors import Conflict, Forbidden, Invalid, NotFound, Unauthenticated
 from core.service import webhooks as service
 from farthing.schemas.notices import DeliveryView, SecretWebhookView, WebhookView
+from farthing.schemas.problems import Page
 
 router = APIRouter(
     prefix="/v1/webhooks", tags=["notices"], route_class=StrictRoute, responses=problems(Unauthenticated, Forbidden)

@@ -6,10 +6,10 @@ from api.body import StrictRoute
 from api.cost import WATCHERS, Cost, costs
 from api.deps import Caller, Db, page
 from api.errors import problems
-from api.schemas import Page
 from core.base.errors import Forbidden, Unauthenticated
 from core.service import workers as service
-from core.service.views import WorkerView
+from farthing.schemas.problems import Page
+from farthing.schemas.service import WorkerView
 
 router = APIRouter(
     prefix="/v1/workers", tags=["admin"], route_class=StrictRoute, responses=problems(Unauthenticated, Forbidden)

@@ -10,12 +10,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from core.inference.checks import Checks, CoefficientCheck, ColumnLook, JobCheck, Learned
+from core.inference.checks import Checks, CoefficientCheck, ColumnLook, Learned
 from core.inference.shrinkage import TINY
 from core.inference.tails import MOST_HIDDEN
 from core.inference.whitened import EXCESS, MOST_GUESSED, Kind, NoisedAnswer, Whitened
 from core.losses.counts import CutPoisson
 from core.privacy.facts import Ranges, Sampling
+from farthing.schemas.estimates import JobCheck
 
 Array = NDArray[np.float64]
 LONGEST: Final = 5.0

@@ -5,9 +5,8 @@ from typing import Final, Literal
 from pydantic import Field
 
 from core.privacy.facts import Frozen, Sampling
+from farthing.schemas.estimates import JobCheck
 
-JobCheck = Literal["not converged", "too many coefficients", "separated", "too few events"]
-"""Said of a whole job: none of its coefficients has an interval then."""
 CoefficientCheck = Literal["not identified", "separated", "scale outside the plan", "too few events", "clipped"]
 """Said of one coefficient, whose interval is withheld; events of one of several classes."""
 
@@ -121,12 +120,3 @@ class Checks(Frozen):
         """Return what is said beside one coefficient, in words."""
         column = self.learned.columns[place % len(self.learned.columns)]  # classes share them
         return (*self.job, *self.coefficients[place], *(("clamped",) if column.clamped else ()))
-
-
-class ForeseenFlag(Frozen):
-    """A flag that the job may end with, and so without intervals."""
-
-    flag: JobCheck
-    when: Literal["in any case", "as predicted", "at worst"] = Field(
-        description="at worst: for some value of what is neither declared nor assumed, such as a rare outcome"
-    )

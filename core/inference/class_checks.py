@@ -24,13 +24,14 @@ from core.inference.checking import (
     own_middle,
     parts_of_variance,
 )
-from core.inference.checks import Checks, CoefficientCheck, JobCheck, Learned
+from core.inference.checks import Checks, CoefficientCheck, Learned
 from core.inference.class_coordinates import effective
 from core.inference.class_whitened import WhitenedClasses
 from core.inference.looks import Columns
 from core.inference.shrinkage import TINY
 from core.inference.whitened import EXCESS, NoisedAnswer
 from core.privacy.facts import Ranges
+from farthing.schemas.estimates import JobCheck
 
 Array = NDArray[np.float64]
 LEAST_CHANCE: Final = 1e-3

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, ClassVar, Final, Literal, NamedTuple, Self, Ty
 from pydantic import Field
 
 from core.base.errors import FieldError, ensure
-from core.inference.checks import ForeseenFlag, Learned
+from core.inference.checks import Learned
 from core.inference.settings import Inference, Shares
 from core.losses.assumption import Assumption
-from core.methods.excess import ExcessFigures
 from core.models.design import Design
 from core.models.kinds import AnyModel, RegressionModel
 from core.models.outlook import Array, Outcome, Outlook, Signal
@@ -27,21 +26,11 @@ from core.privacy.events import Event
 from core.privacy.facts import Facts, Frozen
 from core.queries.gradients import Question
 from core.queries.sampling import FullSampling, Sampling, StreamSampling
+from farthing.schemas.estimates import Bound, ForeseenFlag, LowerBound, Regimes
 
 P = TypeVar("P", bound="Plan")
 PLANNED_SHARES: Final = Shares(estimate=0.85, curvature=0.08, score=0.07)
 """Of methods without a plan of their own for the matrices."""
-
-
-class Bound(Frozen):
-    """A theorem's prediction, beside the figure that is known without it."""
-
-    quantity: str = Field(description="the bounded quantity, in words and units")
-    value: float | None = Field(description="null where the theorem's conditions are not met")
-    confidence: float | None
-    trivial: float = Field(description="the bound known without any training")
-    vacuous: bool
-    source: str
 
 
 class Card(Frozen):
@@ -57,6 +46,15 @@ class Card(Frozen):
     default_for: tuple[str, ...] = Field(
         default=(), description="kinds of models that it fits where a job names no method"
     )
+
+
+class ExcessFigures(NamedTuple):
+    """Figures of a plan whose bound is one of the excess risk, as a forecast shows them."""
+
+    lower: LowerBound | None
+    rounds: int | None
+    noise: float | None
+    regimes: Regimes | None = None
 
 
 class Request(NamedTuple):

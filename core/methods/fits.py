@@ -10,6 +10,7 @@ from typing import Any, Final
 from torch import Tensor
 
 from core.base.errors import ensure
+from core.inference.description import Answers
 from core.inference.estimate import Estimate, Sandwich
 from core.inference.looks import Columns
 from core.inference.sandwich import infer
@@ -67,13 +68,31 @@ def iterate(
     Raises:
         Diverged: the last step left the public radius; decided from noised values only.
     """
-    ensure(plan.estimates, "a description estimates nothing; see `core.methods.describe.fit`")
+    ensure(plan.estimates, "a description estimates nothing; see `answer`")
     ensure(points is not None or "points" not in plan.given, "a job of this kind is about released models")
     beside = {"points": points, "looked": looked}
     # Tests subclass plans, and only registered classes have an entry.
     run = next(ITERATES[kind] for kind in type(plan).__mro__ if kind in ITERATES)
     ended: tuple[Estimate, Status] = run(plan, oracle, *(beside[name] for name in plan.given))
     return ended
+
+
+@dataclass(frozen=True)
+class Described:
+    """Answers of a method that estimates nothing, and what it divided among them."""
+
+    value: Answers
+    steps: int
+    shares: dict[str, float]
+    """Of mu^2, by statistic."""
+
+
+def answer(plan: Plan, oracle: Oracle) -> Described:
+    """Run a method that describes, and close the oracle; arguments as `iterate`."""
+    ensure(not plan.estimates, f"{plan.kind} estimates, and describes nothing")
+    release: Release[Answers] = ITERATES[type(plan)](plan, oracle)
+    shares = {name: share for name, share in plan.model_dump()["shares"].items() if share}
+    return Described(release.value, plan.steps or 1, shares)
 
 
 def fit(plan: Plan, oracle: Oracle, points: Tensor | None = None) -> Release[Estimate]:

@@ -23,7 +23,7 @@ from core.methods.second_order.certify.spec import Certify
 from core.methods.second_order.gauss_psgd.spec import GaussPsgd
 from core.methods.second_order.perturbed_spider.spec import PerturbedSpider
 from core.methods.selection.select_model.spec import SelectModel
-from core.privacy.facts import Frozen
+from farthing.schemas.jobs import MethodSource
 
 METHODS: Final[tuple[type[Spec], ...]] = (
     NoisyGradientDescent,
@@ -108,14 +108,6 @@ def _defaults() -> dict[str, str]:
 def default_method(model: object) -> str | None:
     """Return the method that fits a kind of model where a job names none; None: one has to be named."""
     return _defaults().get(model) if isinstance(model, str) else None
-
-
-class MethodSource(Frozen):
-    """Which method a job runs, and whose it is."""
-
-    kind: str
-    title: str
-    source: str = Field(description="a paper's, or ours")
 
 
 @cache

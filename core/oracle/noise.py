@@ -52,6 +52,7 @@ from core.queries.looks import (
 )
 from core.queries.reencoded import ReencodedCurvature, ReencodedGradient
 from core.queries.sums.network.parts import OpenSum, closed, is_here
+from core.queries.sums.parts_at_once import brought
 from core.queries.tables import CutProducts, CutSums, InfluenceSquares, TableCounts
 
 Matrices = Curvature | Hessian | ReencodedCurvature | SecondMoments
@@ -174,7 +175,7 @@ def noised_mean(
     scale = parameter * grid.step / divisor
     if isinstance(question, Vectors):
         return Answer(_noised(total, grid, parameter, divisor, generator, theta.dtype), scale)
-    integers = round_parts(closed(total).cpu().numpy(), grid)
+    integers = round_parts(brought(closed(total)).numpy(), grid)
     slope = ridge_slope(question, facts, theta)
     if slope is not None:
         # Cut before the cast: a float above 64 bits becomes no certain integer.
@@ -215,7 +216,7 @@ def _noised(
         ensure(total.step == grid.part_step, "a part is answered on the grid that it is charged by")
         tell_open(total.part.numpy(), None if total.total is None else total.total.numpy(), pieces, grid, scale)
         return total.part
-    integers, single = closed(total).cpu(), precision == torch.float32
+    integers, single = brought(closed(total)), precision == torch.float32
     value = integers.view(precision)  # of the same bytes, the first half of them in single precision
     value = value[:size] if single else value
     if TELLS_IN_PLACE and is_here(integers, torch.int64):

@@ -4,40 +4,18 @@ For the methods under the KL condition, whose theorems bound it from public figu
 record is read, whatever is asked.
 """
 
-from pydantic import Field
-
 from core.methods.base import Spec
-from core.methods.excess import ExcessFigures
 from core.methods.kl.rates import smallest_rho, smallest_units
 from core.methods.registry import METHODS
 from core.planning.forecast import Asker, WantedExcess, unreachable
 from core.planning.planner import PlannedJob, describe
 from core.privacy.amounts import format_figure
 from core.privacy.conversions import mu_of_rho, rho_of_mu
-from core.privacy.facts import Facts, Frozen
+from core.privacy.facts import Facts
+from farthing.schemas.estimates import ExcessForecast, ReachedExcess
 
 GENEROUS_MU = 100.0
 """If no such target suffices, it gives the promise of the largest."""
-
-
-class ExcessForecast(ExcessFigures):
-    """Promised excess risk, beside that of the untrained start and the lower bound for every private method."""
-
-    value: float | None = Field(description="at most so much above the least mean loss; null: nothing is promised")
-    confidence: float | None
-    trivial: float | None = Field(description="known without any training; null: unknown")
-    vacuous: bool
-
-
-class ReachedExcess(Frozen):
-    """Needs of a wanted excess risk."""
-
-    at_most: float
-    predicted: float | None = Field(description="of the plan that is shown; null: nothing is promised of it")
-    met: bool = Field(description="whether that is at most what is wanted")
-    mu: str | None = Field(description="the smallest at this number of units; null: none is enough")
-    rho: str | None = Field(description="that budget in zero-concentrated terms")
-    units: int | None = Field(description="the smallest number at the shown privacy target; null: none is enough")
 
 
 def foresee_excess(planned: PlannedJob) -> ExcessForecast | None:
@@ -50,7 +28,7 @@ def foresee_excess(planned: PlannedJob) -> ExcessForecast | None:
         confidence=planned.bound.confidence,
         trivial=planned.bound.trivial,
         vacuous=planned.bound.vacuous,
-        **dict(figures),
+        **figures._asdict(),
     )
 
 

@@ -14,7 +14,6 @@ from typing import Final
 
 from core.base.errors import FieldError, Invalid, Refusal
 from core.data.columns import Column, Unit, plain
-from core.methods.base import Bound
 from core.methods.registry import AnySpec
 from core.models.design import Design
 from core.models.kinds import PhaseRetrievalModel
@@ -22,6 +21,7 @@ from core.planning.job import JobSpec, PlannedSpec
 from core.planning.planner import PlannedJob, plan_job
 from core.privacy.budget import Terms
 from core.privacy.facts import Adjacency
+from farthing.schemas.estimates import Bound
 
 POINTER: Final = "/federation/datasets"
 

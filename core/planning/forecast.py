@@ -17,7 +17,6 @@ from scipy.special import ndtr, ndtri
 
 from core.base.errors import FieldError, Invalid
 from core.data.columns import ArrayColumn, Coded, Column
-from core.inference.checks import ForeseenFlag
 from core.losses.losses import Clip
 from core.models.assumed import Assumed
 from core.models.description import DescriptionModel
@@ -28,17 +27,11 @@ from core.models.reference import sampling_of
 from core.planning.job import JobSpec
 from core.planning.planner import PlannedJob, plan_job
 from core.planning.prediction import MOST_COEFFICIENTS, PredictedWidth, predict
-from core.planning.width_ranges import (
-    RangedWidth,
-    informative,
-    outcome_of,
-    ranged,
-    unknown_rate,
-    with_declared,
-)
+from core.planning.width_ranges import informative, outcome_of, ranged, unknown_rate, with_declared
 from core.privacy.amounts import PrivacyTarget, format_figure
 from core.privacy.budget import Terms
 from core.privacy.facts import Adjacency, Facts, Frozen
+from farthing.schemas.estimates import Forecast, ForeseenFlag, RangedWidth, Reached, UsefulFrom
 
 LEAST_MU, MOST_MU = 1e-4, 1e4
 LEAST_UNITS, MOST_UNITS = 10, 10**10
@@ -87,60 +80,6 @@ class Goal(Frozen):
         if sum(one is not None for one in (self.width, self.effect, self.excess_risk)) != 1:
             raise ValueError("give one of width, effect and excess_risk")
         return self
-
-
-class UsefulFrom(Frozen):
-    """From where on private intervals are at most twice as wide as non-private ones, in the geometric mean."""
-
-    mu: str | None = Field(description="at this number of units; null: at no privacy target, or not known")
-    units: int | None = Field(description="at this privacy target; null: at no number of units, or not known")
-
-
-class Forecast(Frozen):
-    """Interval widths as predicted for the public reference design; no record was read."""
-
-    level: float
-    coefficients: tuple[RangedWidth, ...]
-    informative: bool = Field(
-        description="whether private intervals are at most twice as wide as non-private ones wherever in their ranges "
-        "widths lie; false where the outcome may be worth any little"
-    )
-    flags: tuple[ForeseenFlag, ...] = Field(
-        default=(), description="with which the job may end, without intervals then; of methods that check themselves"
-    )
-    useful_from: UsefulFrom
-    unknown_rate: str | None = Field(
-        default=None,
-        description="target of counts whose mean nobody has said: widths are given as ranges alone until `centre` is "
-        "declared with it, or `base_rate` assumed",
-    )
-    spread: tuple[str, ...] = Field(
-        default=(),
-        description="numbers taken as spread over their declared range, for want of a declared deviation, or one in "
-        "`assume`",
-    )
-
-
-class Reached(Frozen):
-    """Needs of a wanted width."""
-
-    coefficient: str
-    at_most: float
-    predicted: float = Field(description="width of the plan that is shown")
-    met: bool = Field(description="whether that is at most what is wanted")
-    highest: float | None = Field(
-        default=None, description="upper end of that width; null: none until something is declared or learned"
-    )
-    power: float | None = Field(
-        default=None,
-        description="the power for the wanted effect at the predicted width; null: no effect was given",
-    )
-    detectable: float | None = Field(
-        default=None, description="the smallest effect that would be found as often as wanted; null: of no effect"
-    )
-    nonprivate_width: float
-    mu: str | None = Field(description="the smallest at this number of units; null: sampling alone is wider")
-    units: int | None = Field(description="the smallest number at the shown privacy target; null: above 10^10")
 
 
 @dataclass(frozen=True)

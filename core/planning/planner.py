@@ -7,7 +7,7 @@ from math import ceil, log2
 
 from core.base.errors import contradiction
 from core.data.columns import Column
-from core.methods.base import Bound, Request
+from core.methods.base import Request
 from core.methods.kl.repeats import Repeats
 from core.models.description import DescriptionModel
 from core.models.design import Design, make_design
@@ -39,6 +39,7 @@ from core.privacy.events import Event, compose
 from core.privacy.facts import Adjacency, Facts, Frozen, parts_in
 from core.queries.gradients import Question
 from core.queries.sampling import PoissonSampling, StreamSampling
+from farthing.schemas.estimates import Bound
 
 LOGISTIC_RADIUS = 3.0
 HUBER_RADIUS = 1.0

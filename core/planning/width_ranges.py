@@ -15,7 +15,6 @@ from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
 from core.data.columns import Coded, Column, Ordered
 from core.losses.bases import AbstractRobust
@@ -37,7 +36,8 @@ from core.models.outlook import (
 )
 from core.models.reference import sampling_of
 from core.planning.prediction import PredictedWidth
-from core.privacy.facts import Facts, Frozen
+from core.privacy.facts import Facts
+from farthing.schemas.estimates import RangedWidth
 
 Array = NDArray[np.float64]
 T = TypeVar("T")
@@ -48,20 +48,6 @@ EXPLAINED: Final = 0.75
 UNIFORM_PART: Final = 1 / sqrt(3)
 """Deviation of a uniform column over the largest that its bounds allow."""
 USEFUL_RATIO: Final = 2.0
-
-
-class RangedWidth(Frozen):
-    """One coefficient's interval in declared units: a width as predicted, and between which ends it may lie."""
-
-    name: str
-    width: float | None = Field(
-        description="median width of the private interval; null, as the next two: it hangs on counts' mean, which "
-        "nobody has said"
-    )
-    nonprivate_width: float | None
-    ratio: float | None
-    lowest: float = Field(description="no median width is below it, whatever the columns are within what is declared")
-    highest: float | None = Field(description="nor above it; null: no upper end until something is declared or learned")
 
 
 def ranged(

@@ -23,7 +23,8 @@ from core.service.budgets import cap_view
 from core.service.context import Caller, Context
 from core.service.datasets import find, find_own
 from core.service.principals import end_waiting
-from core.service.views import AccessView, rfc3339
+from core.service.views import rfc3339
+from farthing.schemas.budgets import AccessView
 
 
 def page(context: Context, caller: Caller, dataset_id: str) -> list[AccessView]:

@@ -8,7 +8,8 @@ from core.db import reads as queries
 from core.db.reads import Viewer
 from core.db.service_tables import Audit
 from core.service.context import Caller, Context
-from core.service.views import AuditView, rfc3339
+from core.service.views import rfc3339
+from farthing.schemas.activity import AuditView
 
 _BATCH = 1000
 

@@ -10,11 +10,11 @@ from sqlalchemy.orm import Session
 from core.db import reads as queries
 from core.service.certificates import published
 from core.service.context import Caller, Context
-from core.service.scopes import viewer
+from core.service.scopes import entry_view, viewer
 from core.service.views import rfc3339
 from farthing.certificates import BadCertificateError, Signed, check, contained
 from farthing.schemas.checks import CertificateCheckView
-from farthing.views import Entry
+from farthing.schemas.ledger import EntryView
 
 MOST_ENTRIES: Final = 50_000
 """Of a ledger that a request follows from its start: some seconds of work."""
@@ -68,24 +68,11 @@ def _compared(session: Session, caller: Caller, signed: Signed) -> Outcome:
     return "agrees", None
 
 
-def _entries(session: Session, scope_id: str) -> list[Entry]:
+def _entries(session: Session, scope_id: str) -> list[EntryView]:
     """Return all entries of a ledger as the API shows them."""
-    found = list[Entry]()
+    found = list[EntryView]()
     while rows := queries.entries(session, scope_id, found[-1].seq if found else 0, _BATCH):
-        found += [
-            Entry(
-                seq=row.seq,
-                kind=row.kind,
-                job=row.job_id,
-                attempt=row.attempt,
-                chunk=row.chunk,
-                body=row.body,
-                prev_hash=row.prev_hash,
-                hash=row.hash,
-                created_at=rfc3339(row.created_at),
-            )
-            for row in rows
-        ]
+        found += map(entry_view, rows)
         # Else the session keeps every row of a long ledger in memory.
         session.expunge_all()
     return found

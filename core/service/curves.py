@@ -12,12 +12,12 @@ from core.ledger.accounts import Balance
 from core.planning.forecast import LEAST_MU, MOST_MU, Asker
 from core.planning.job import JobSpec
 from core.planning.planner import PlannedJob
-from core.planning.width_ranges import RangedWidth
 from core.privacy.amounts import format_figure
 from core.service.budgets import cost_figures, has_room
 from core.service.context import Caller, Context
 from core.service.quotes import appraise, most_reserved
 from farthing.schemas.curves import CurvePointView, CurveView
+from farthing.schemas.estimates import RangedWidth
 
 FACTORS: Final = tuple(2 ** (step / 2) for step in range(-4, 5))
 """Of the asked target's mu: a quarter to four times."""

@@ -30,7 +30,9 @@ from core.service.budgets import budget_view
 from core.service.context import Caller, Context
 from core.service.quotes import COLUMNS
 from core.service.scopes import viewer
-from core.service.views import BudgetView, DatasetView, rfc3339
+from core.service.views import DatasetView, rfc3339
+from farthing.schemas.budgets import BudgetView
+from farthing.schemas.datasets import ValidationView
 
 RECORDS: Final = "rec"
 """Prefix of the names of stored records."""
@@ -112,7 +114,7 @@ def page(context: Context, caller: Caller, after: str | None, limit: int, order:
         return [dataset_view(session, dataset) for dataset in found]
 
 
-def validation(context: Context, caller: Caller, dataset_id: str) -> dict[str, Any]:
+def validation(context: Context, caller: Caller, dataset_id: str) -> ValidationView:
     """Return the report on an upload's cells: for its owner alone, since it counts private values.
 
     Raises:
@@ -128,7 +130,7 @@ def validation(context: Context, caller: Caller, dataset_id: str) -> dict[str, A
             raise Conflict(f"This dataset is {found.state}: there is no report.")
         refuse_elsewhere(context, found, "ask for their report")
     key = load_master_keys(context.settings).unwrap(found.id, found.wrapped_key)
-    return {"dataset": found.id, **open_report(found.validation, key, found.id)}
+    return ValidationView(dataset=found.id, **open_report(found.validation, key, found.id))
 
 
 def mock(context: Context, caller: Caller, dataset_id: str, count: int) -> list[dict[str, Any]]:

@@ -16,10 +16,11 @@ from core.privacy.attacks import attack
 from core.privacy.conversions import gdp_epsilon, group_mu
 from core.service import datasets, jobs, naming
 from core.service.context import Caller, Context
-from core.service.job_views import JobView
-from core.service.views import BudgetView, DatasetView
+from core.service.views import DatasetView
+from farthing.schemas.budgets import BudgetView
 from farthing.schemas.documents import DocumentView, FactView, ReportTableView, SectionView
 from farthing.schemas.figures import long_time, moment, number, per_cent
+from farthing.schemas.jobs import JobView
 
 MOST_JOBS: Final = 100
 GROUPS: Final = (2, 5, 10)

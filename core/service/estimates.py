@@ -14,8 +14,8 @@ from core.data.datasets import Declaration
 from core.methods.registry import source_of
 from core.models.kinds import NetworkModel
 from core.models.term_words import term_notes
-from core.planning.excess import ExcessForecast, ReachedExcess, foresee_excess, reach_excess, within_reach
-from core.planning.forecast import Forecast, Goal, Reached, forecast, reach
+from core.planning.excess import foresee_excess, reach_excess, within_reach
+from core.planning.forecast import Goal, forecast, reach
 from core.planning.job import JobSpec
 from core.planning.networks import multiplications
 from core.planning.planner import PlannedJob
@@ -23,8 +23,8 @@ from core.privacy.amounts import PrivacyTarget
 from core.service.budgets import estimated_cost, has_room, still_fit
 from core.service.context import Caller, Context
 from core.service.failure_messages import if_lost
-from core.service.job_views import EstimateView
 from core.service.quotes import Appraisal, appraise, look_up, most_reserved
+from farthing.schemas.estimates import EstimateView, ExcessForecast, Forecast, Reached, ReachedExcess
 
 
 def plan_of(planned: PlannedJob) -> dict[str, Any]:

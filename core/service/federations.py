@@ -21,9 +21,9 @@ from core.service import about, weights
 from core.service.budgets import estimated_cost, has_room, still_fit
 from core.service.context import Caller, Context
 from core.service.estimates import EstimateSpec, plan_of
-from core.service.job_views import EstimateView, SiteEstimate
 from core.service.quotes import COLUMNS, EstimatedJob, most_reserved
 from core.service.visibility import find_dataset, no_dataset, refuse_unready
+from farthing.schemas.estimates import EstimateView, SiteEstimate
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from core.records.master_key import load_master_keys
 from core.service.context import Caller, Context
 from core.service.datasets import find, refuse_elsewhere
 from core.service.earlier import Earlier
-from core.service.views import IdentityView, OverlapView
+from farthing.schemas.datasets import IdentityView, OverlapView
 
 MOST_OVERLAPS: Final = 50
 """That are kept of one upload, the largest shares first."""

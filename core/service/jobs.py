@@ -18,9 +18,9 @@ from core.planning.job import JobSpec, present_names
 from core.service import budgets, guarantees, presenters, witnessing
 from core.service.context import Caller, Context
 from core.service.failure_messages import failure_code
-from core.service.job_views import ArtifactView, AttemptView, EventView, JobView
 from core.service.scopes import viewer
 from core.service.views import rfc3339
+from farthing.schemas.jobs import ArtifactView, AttemptView, EventView, JobView
 
 ROUTE = "POST /v1/jobs"
 MOST_LINES = 1000

@@ -12,8 +12,8 @@ from core.db import clock, idempotency
 from core.db import reads as queries
 from core.db.tables import ApiKey, Principal
 from core.service.context import Caller, Context, Role
-from core.service.key_views import KeyView, NewKeyView, PrincipalView
 from core.service.views import rfc3339
+from farthing.schemas.keys import KeyView, NewKeyView, PrincipalView
 
 ROUTE = "POST /v1/keys"
 _MAX_SECRET = 200  # the most letters of a key that an operator supplies

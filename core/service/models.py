@@ -21,7 +21,8 @@ from core.operations.retention import RETIRED, RETRACTED
 from core.service.context import Caller, Context
 from core.service.presenters import decision_of
 from core.service.scopes import viewer
-from core.service.views import ModelView, rfc3339
+from core.service.views import rfc3339
+from farthing.schemas.models import ModelView
 
 
 def find(session: Session, context: Context, caller: Caller, model_id: str) -> tuple[Model, Job, Scope]:

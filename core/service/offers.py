@@ -27,9 +27,9 @@ from core.privacy.budget import Terms, percent_of
 from core.privacy.facts import Adjacency
 from core.service.budgets import estimated_cost, still_fit
 from core.service.context import Caller, Context
-from core.service.job_views import EstimateCost
 from core.service.quotes import COLUMNS, most_reserved
 from core.service.visibility import find_dataset
+from farthing.schemas.estimates import EstimateCost
 from farthing.schemas.offers import OffersView, OfferView
 
 EPSILONS: Final = (Decimal("0.1"), Decimal("0.5"), Decimal(1))

@@ -24,7 +24,8 @@ from core.service.budgets import NO_COST, allowance_figures, cost_figures, empty
 from core.service.context import Context
 from core.service.failure_messages import failed_for, failure_code
 from core.service.guarantees import sees_client
-from core.service.job_views import (
+from core.service.views import rfc3339
+from farthing.schemas.jobs import (
     CostFigures,
     FailureView,
     FederationView,
@@ -34,7 +35,6 @@ from core.service.job_views import (
     ResultView,
     SiteView,
 )
-from core.service.views import rfc3339
 from farthing.schemas.models import ReleaseDecision
 
 _SCHEDULE: Final[TypeAdapter[list[Event]]] = TypeAdapter(list[Event])

@@ -11,8 +11,8 @@ from core.db.tables import Principal
 from core.jobs import withdrawals
 from core.jobs.sweep import BATCH
 from core.service.context import Caller, Context
-from core.service.key_views import PrincipalStateView
 from core.service.views import rfc3339
+from farthing.schemas.keys import PrincipalStateView
 
 
 def page(context: Context, caller: Caller, after: str | None, limit: int) -> list[PrincipalStateView]:

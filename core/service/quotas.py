@@ -11,7 +11,7 @@ from core.base.errors import DiskFull, FieldError, QuotaExceeded
 from core.base.identifiers import new_id
 from core.records import quotas as rows
 from core.service.context import Caller, Context
-from core.service.key_views import UsageView
+from farthing.schemas.keys import UsageView
 
 _STEP_BYTES: Final = 16 * 2**20
 """An upload is counted anew after each, and the disk may hold that much more than the quota for a moment."""

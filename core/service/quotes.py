@@ -32,8 +32,8 @@ from core.service import about, weights
 from core.service.budgets import NO_COST, allowance_figures, cost_figures
 from core.service.context import Caller, Context
 from core.service.declarations import refuse_many_columns
-from core.service.job_views import JobCost
 from core.service.visibility import find_dataset, refuse_unready
+from farthing.schemas.jobs import JobCost
 
 COLUMNS: TypeAdapter[list[Column]] = TypeAdapter(list[Column])
 """Reads the columns that a dataset declared."""

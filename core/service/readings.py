@@ -34,9 +34,9 @@ from core.inference.network import AnyReleased, ReleasedNetwork, with_coefficien
 from core.inference.regions import Joint
 from core.methods.registry import method_of, source_of
 from core.service.context import Caller, Context
-from core.service.description_views import DescriptionView
 from core.service.guarantees import clients_guarantees
 from core.service.models import coefficients_of, released_by
+from farthing.schemas.descriptions import DescriptionView
 from farthing.schemas.documents import Document
 
 Levels = Sequence[float]
@@ -127,12 +127,20 @@ def description(context: Context, caller: Caller, model_id: str, level: float | 
         NotFound: it does not exist for the caller.
         Invalid: it is no description.
     """
+    return DescriptionView.model_validate(_described(context, caller, model_id, level, about))
+
+
+def description_text(context: Context, caller: Caller, model_id: str, level: float | None, about: About) -> str:
+    """Return the same figures as text."""
+    return rendering.text_of(description_document.document(_described(context, caller, model_id, level, about)))
+
+
+def _described(context: Context, caller: Caller, model_id: str, level: float | None, about: About) -> dict[str, Any]:
     released, job = released_by(context, caller, model_id)
     if not isinstance(released, ReleasedDescription):
         fix = "name what a job of the kind describe released, or ask for this model's summary"
         raise Invalid(f"{model_id} is a {released.kind} model.", FieldError("/model", fix))
-    told = description_summary.summary(released, level, about)
-    return DescriptionView.model_validate({"model": model_id, "job": job.id, **told})
+    return {"model": model_id, "job": job.id, **description_summary.summary(released, level, about)}
 
 
 def intervals(

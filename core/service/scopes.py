@@ -12,14 +12,9 @@ from core.ledger import corrections, gaps, ledger
 from core.privacy.amounts import write_figure
 from core.service.budgets import budget_view, gap_views
 from core.service.context import Caller, Context
-from core.service.views import (
-    BudgetView,
-    EntryView,
-    HeadView,
-    ScopeView,
-    VerificationView,
-    rfc3339,
-)
+from core.service.views import ScopeView, rfc3339
+from farthing.schemas.budgets import BudgetView
+from farthing.schemas.ledger import EntryView, HeadView, VerificationView
 
 
 def viewer(caller: Caller) -> Viewer:
@@ -115,10 +110,11 @@ def entries(context: Context, caller: Caller, scope_id: str, after: int, limit: 
     """
     with context.database.read() as session:
         scope = find(session, caller, scope_id)
-        return [_entry(entry) for entry in queries.entries(session, scope.id, after, limit)]
+        return [entry_view(entry) for entry in queries.entries(session, scope.id, after, limit)]
 
 
-def _entry(entry: Entry) -> EntryView:
+def entry_view(entry: Entry) -> EntryView:
+    """Return a line of a ledger as the API shows it."""
     return EntryView(
         seq=entry.seq,
         kind=entry.kind,

@@ -18,7 +18,8 @@ from core.records import weights as rows
 from core.records.storage import open_storage
 from core.service import quotas
 from core.service.context import Caller, Context
-from core.service.views import WeightsView, rfc3339
+from core.service.views import rfc3339
+from farthing.schemas.models import WeightsView
 
 MOST_SHOWN = 10
 

@@ -6,7 +6,8 @@ from core.base.errors import FieldError, GpuUnavailable
 from core.db import clock
 from core.jobs import workers
 from core.service.context import Caller, Context
-from core.service.views import WorkerView, rfc3339
+from core.service.views import rfc3339
+from farthing.schemas.service import WorkerView
 
 LEASES = 3
 """A supervisor that was not seen for so many leases counts as gone."""

@@ -17,7 +17,7 @@ from core.models.kinds import NetworkModel
 from core.models.network.layers import Layer, Shape
 from core.planning.memory import working_bytes
 from core.planning.planner import PlannedJob
-from core.queries.sums.network.problem import pass_numbers
+from core.queries.sums.network.pass_sizes import pass_numbers
 from core.training.order import NoGpu
 
 PIN: Final = "CUDA_VISIBLE_DEVICES"

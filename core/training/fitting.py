@@ -16,9 +16,7 @@ from core.inference.estimate import Estimate, Sandwich
 from core.inference.network import AnyReleased, ReleasedNetwork, read_released
 from core.inference.released import Flags, Released, fitted_loss_of
 from core.losses.losses import Huber, Loss, Poisson
-from core.methods.describe import fit as column_descriptions
-from core.methods.describe.spec import Describe
-from core.methods.fits import Fitted, fit_and_infer
+from core.methods.fits import Fitted, answer, fit_and_infer
 from core.models.description import DescriptionModel
 from core.models.design import Design
 from core.models.kinds import NetworkModel, RegressionModel
@@ -112,18 +110,16 @@ def _describe_columns(
     planned: PlannedJob, order: AttemptInput, payments: LedgerFilter, oracle: Oracle
 ) -> ReleasedDescription:
     """Ask about columns, and return every answer."""
-    model, settings = planned.spec.model, planned.spec.optimizer
+    model, plan = planned.spec.model, planned.spec.optimizer
     assert isinstance(model, DescriptionModel), "asked of descriptions only"
-    assert isinstance(settings, Describe), "they go together"
-    answers = column_descriptions.iterate(settings, oracle)
-    assert settings.shares is not None, "the planner fills them"
+    answers = answer(plan, oracle)
     return ReleasedDescription(
         units=order.units,
-        steps=settings.steps,
+        steps=answers.steps,
         level=planned.spec.inference.level,
         model=model,
         columns=planned.design.columns,
-        shares={name: share for name, share in settings.shares.model_dump().items() if share},
+        shares=answers.shares,
         answers=answers.value,
         privacy=report(_promised(order, payments.charged), order.terms, order.adjacency, declared=True),
     )

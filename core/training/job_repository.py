@@ -75,6 +75,11 @@ class JobRepository:
             wrapped = datasets.wrapped_keys(session, self._settings.site)
         check_master_keys(self._settings, wrapped.values())
 
+    def check_witness(self) -> None:
+        """Refuse to serve with a strange witness; raises as `comparing.refuse_strange`, or Unreachable."""
+        with _reaching():
+            comparing.refuse_strange(self._database, self._witness)
+
     def claim(self, takes: Sequence[str]) -> ClaimedJob | None:
         """Take the next queued job, with all its clients, and witness what they reserved; then it may be read.
 
@@ -368,12 +373,14 @@ def open_job_repository(settings: ServiceSettings, worker: str) -> JobRepository
     """Connect to the database and return its jobs for a supervisor that can open what it will be asked to read.
 
     Raises:
-        NotReady: the database could lose a commit, or the master key that records are under is not here.
+        NotReady: the database could lose a commit, the master key that records are under is not here, or the witness
+            is not the ledger's.
         Unreachable: the database does not answer.
     """
     with _reaching():
         repository = JobRepository(Database(settings.url), settings, worker)
     repository.check_master_keys()
+    repository.check_witness()
     return repository
 
 

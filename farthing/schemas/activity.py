@@ -40,3 +40,25 @@ class ActivityView(View):
     """As the answer had it, for the operator's log."""
     created_at: Timed[str]
     """Time of the answer."""
+
+
+class AuditView(View):
+    """One request, who asked, and how it was answered."""
+
+    id: Drawn[str]
+    """`evt_...`."""
+    object: Literal["audit"] = "audit"
+    principal: Drawn[str | None]
+    """Principal of the request, `pr_...`; null: no key was recognised."""
+    action: Operational[str]
+    """Method and route."""
+    target: Drawn[str | None]
+    """Object of the request; null: none."""
+    status: Operational[int]
+    """HTTP status of the answer."""
+    code: Operational[str | None]
+    """Of the refusal; null where there was none."""
+    request_id: Drawn[str]
+    """As in the answer, for the operator's log."""
+    created_at: Timed[str]
+    """When it was answered."""

@@ -1,9 +1,9 @@
 """Answers about trained models: the entry of each in a list, and an owner's word on a release."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from farthing.schemas.base import View
-from farthing.schemas.provenance import Declared, Drawn, Operational, Timed
+from farthing.schemas.provenance import Declared, Drawn, Operational, Paid, Timed
 
 
 class Lineage(View):
@@ -58,3 +58,66 @@ class TrainedModel(View):
     """When it was released, on a coarse grid of time."""
     expires_at: Timed[str | None]
     """When the service takes its figures away; null: it keeps them until somebody retracts the model."""
+
+
+class ModelView(View):
+    """A released model; a federated job's is of no one dataset. `models` are those that its job was about.
+
+    `certificates` are what jobs of the kind `certify` said of it, as far as the caller may see these jobs.
+    """
+
+    id: Drawn[str]
+    """`mdl_...`."""
+    object: Literal["model"] = "model"
+    job: Drawn[str]
+    """That released it, `job_...`."""
+    dataset: Drawn[str | None]
+    """Dataset that it was made of, `ds_...`; null of a federated job's."""
+    models: Drawn[list[str]]
+    """That its job was about, `mdl_...`; mostly none."""
+    approval: Operational[str]
+    """not-needed, pending, approved, rejected, retired or retracted."""
+    decision: ReleaseDecision | None
+    """The owner's comment on the release; null without one. Sites of a federated job have their own."""
+    release: Paid[dict[str, Any]]
+    """The whole release; of a network without the parameters themselves."""
+    certificates: Paid[list[dict[str, Any]]]
+    """Newest last, each with its model and job."""
+    created_at: Timed[str]
+    """When it was released, on a coarse grid of time."""
+
+
+class WeightsView(View):
+    """Public weights that networks may start from; `tensors` has the shape of each, by name."""
+
+    id: Drawn[str]
+    """`wts_...`."""
+    object: Literal["pretrained"] = "pretrained"
+    name: Declared[str]
+    """That the uploader gave them."""
+    owner: Drawn[str]
+    """Their uploader, `pr_...`."""
+    tensors: Declared[dict[str, list[int]]]
+    """Shape of each, by name."""
+    parameters: Declared[int]
+    """Numbers in all of them."""
+    bytes: Declared[int]
+    """Of the file."""
+    digest: Declared[str]
+    """SHA-256 of the file."""
+    created_at: Timed[str]
+    """When they were uploaded."""
+
+
+class Predictions(View):
+    """One prediction for each row, in order."""
+
+    predictions: Paid[list[dict[str, Any]]]
+    """One an input row: `probability`, `value`, `mean` or `probabilities`, as the model says."""
+
+
+class Paragraph(View):
+    """Text to paste into a paper."""
+
+    text: Paid[str]
+    """Plain, in sentences."""

@@ -180,3 +180,27 @@ class ServiceView(View):
     """Versions that run here."""
     limits: LimitsView
     """Limits of a principal's requests."""
+
+
+class WorkerView(View):
+    """A supervisor of trainers, and when it was last seen."""
+
+    name: Drawn[str]
+    """Its own, one for each process."""
+    object: Literal["worker"] = "worker"
+    queues: Operational[list[str]]
+    """Devices that it serves."""
+    slots: Operational[int]
+    """Jobs at a time."""
+    gpus: Operational[int]
+    """That it has."""
+    site: Operational[str]
+    """Site whose records it reads; empty: the service's own."""
+    version: Operational[str]
+    """Of its code."""
+    alive: Operational[bool]
+    """Whether it was seen within a few leases."""
+    started_at: Timed[str]
+    """When it registered."""
+    seen_at: Timed[str]
+    """When it last said that it is there."""

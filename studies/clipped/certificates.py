@@ -12,7 +12,7 @@ from scipy.stats import binom
 from torch import Tensor
 
 from core.methods.clipped.one_pass.guarantee import Guarantee
-from core.methods.clipped.one_pass.spec import CertifiedClippedSgd, Moment
+from core.methods.clipped.one_pass.spec import CertifiedClippedSgd, CertifiedClippedSgdPlan, Moment
 from studies.clipped.heavy_tails import SkewedPareto, root_moment
 from studies.clipped.populations import NoisySlope
 from studies.clipped.reports import log_log, seen, within
@@ -57,7 +57,7 @@ class Sums:
 class Certified:
     """Planned runs: their promises and their outcomes."""
 
-    settings: CertifiedClippedSgd
+    settings: CertifiedClippedSgdPlan
     guarantee: Guarantee
     bound: float
     sums: Sums

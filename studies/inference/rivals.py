@@ -20,7 +20,7 @@ from core.losses.losses import Clip, Huber, Logistic, Loss, Mallows, Squared, We
 from core.losses.losses_torch import record_weights
 from core.mechanisms.generator import SimulationGenerator
 from core.methods.fits import iterate
-from core.methods.m_estimation.sufficient_statistics.spec import SufficientStatistics
+from core.methods.m_estimation.sufficient_statistics.spec import SufficientStatisticsPlan
 from core.privacy.conversions import gdp_epsilon
 from studies.inference.charts import Axis, Series, line_chart
 from studies.inference.designs import D3, Records, coins, uniform, with_intercept
@@ -193,7 +193,7 @@ X_MOST, Y_MOST = 2.0, 1 + sqrt(2) + sqrt(0.5) + SCALE * 1.959964
 def statistics(draw: Draw, units: int, repetitions: int, seed: int, *, rescaled: bool) -> Tensor:
     """Return estimates from noised X'X and X'y; rescaled by the records themselves as figure 15 does, not privately."""
     x_most, y_most = (1.0, 1.0) if rescaled else (X_MOST, Y_MOST)
-    settings = SufficientStatistics(
+    settings = SufficientStatisticsPlan(
         mu=1.0, curvature_share=0.5, clip=x_most * y_most, eigenvalue_floor=1e-3, radius=FAR
     )
     parts = []

@@ -24,7 +24,7 @@ from torch.nn import functional
 
 from core.mechanisms.generator import SimulationGenerator
 from core.mechanisms.public_start import draw_start
-from core.methods.clipped.one_pass.spec import CertifiedClippedSgd
+from core.methods.clipped.one_pass.spec import CertifiedClippedSgd, CertifiedClippedSgdPlan
 from core.methods.fits import iterate
 from core.methods.registry import AnyPlan
 from core.methods.second_order.gauss_psgd.spec import GaussPsgd
@@ -220,7 +220,7 @@ class _Watched:
     @property
     def records(self) -> int:
         """Read of a site until now."""
-        if isinstance(self._planned, CertifiedClippedSgd):
+        if isinstance(self._planned, CertifiedClippedSgdPlan):
             return int(self.last["step"]) * (self._planned.batch or 0)
         assert isinstance(self._planned, GaussPsgd | PerturbedSpider), "one of the three"
         fresh, changes = int(self.last["restarts"]), int(self.last["differences"])

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from rich.console import Console, RenderableType
 
-from farthing import Client, Job
+from farthing import Client
+from farthing.schemas.jobs import JobView
 from tests.support.embedded import KEY, LOGISTIC, Embedded
 
 
@@ -16,7 +18,7 @@ class Released:
 
     dataset: str
     scope: str
-    job: Job
+    job: JobView
     model: str
 
 
@@ -31,9 +33,9 @@ def released(service: Embedded, client: Client) -> Released:
     dataset = service.upload(budget={"epsilon": "20", "delta": "1e-6"})  # every test of the session may add jobs
     job = client.wait(client.submit(body(dataset)).id)
     scope = client.dataset(dataset).scope
-    assert job.model is not None
+    assert job.released is not None
     assert scope is not None
-    return Released(dataset, scope, job, job.model)
+    return Released(dataset, scope, job, job.released)
 
 
 def body(dataset: str, mu: str = "1") -> dict[str, object]:
@@ -55,3 +57,11 @@ def records(tmp_path: Path) -> Path:
     path = tmp_path / "toy.csv"
     path.write_bytes(toy_csv(300, seed=next(SEEDS)))
     return path
+
+
+def shown(content: RenderableType) -> list[str]:
+    """Return what the command line prints, by line."""
+    console = Console(width=160)
+    with console.capture() as captured:
+        console.print(content)
+    return captured.get().splitlines()

@@ -27,7 +27,7 @@ from farthing.certificates import released as released_as
 from farthing.chain import GENESIS
 from farthing.cli import app
 from farthing.proving import shown
-from farthing.views import Entry
+from farthing.schemas.ledger import EntryView
 from tests.farthing.conftest import Released
 from tests.support.embedded import KEY, LOGISTIC, Embedded
 
@@ -371,23 +371,24 @@ def bodies(scope: str = "sc_a", spent: int = 5) -> list[dict[str, Any]]:
     return made
 
 
-def chained(told: Sequence[Mapping[str, Any]]) -> list[Entry]:
+def chained(told: Sequence[Mapping[str, Any]]) -> list[EntryView]:
     """Return entries with these bodies, whose every hash is right."""
     made, previous = [], GENESIS
     for body in told:
         text = json.dumps(body)
         digest = "sha256:" + sha256(f"{previous}\n{text}".encode()).hexdigest()
-        columns = {name: body.get(name, at) for name, at in (("seq", 1), ("kind", "open"), ("job", None))}
-        made.append(Entry(**columns, body=text, prev_hash=previous, hash=digest, created_at="2026-11-22"))
+        columns = {"seq": 1, "kind": "open"} | {name: body.get(name) for name in ("job", "attempt", "chunk")}
+        columns |= {name: body[name] for name in ("seq", "kind") if name in body}
+        made.append(EntryView(**columns, body=text, prev_hash=previous, hash=digest, created_at="2026-11-22"))
         previous = digest
     return made
 
 
-def ledger(scope: str = "sc_a", spent: int = 5) -> list[Entry]:
+def ledger(scope: str = "sc_a", spent: int = 5) -> list[EntryView]:
     return chained(bodies(scope, spent))
 
 
-def at(entries: list[Entry], seq: int) -> Signed:
+def at(entries: list[EntryView], seq: int) -> Signed:
     return check(signed(head(seq, entries[seq - 1].hash)), PUBLISHED)
 
 
@@ -416,11 +417,11 @@ def test_a_ledger_that_was_put_back_or_rewritten_is_found_out() -> None:
         contained(at(entries, 4), elsewhere)
 
 
-def place(entries: list[Entry], seq: int) -> dict[str, Any]:
+def place(entries: list[EntryView], seq: int) -> dict[str, Any]:
     return {"seq": seq, "hash": entries[seq - 1].hash}
 
 
-def payload(entries: list[Entry]) -> dict[str, Any]:
+def payload(entries: list[EntryView]) -> dict[str, Any]:
     """Return what the certificate of the job in `ledger` says."""
     terms = {name: at for name, at in TERMS.items() if name != "declared"}
     figures = {"epsilon": "0.1", "delta": "1e-6", "rho": None, "mu": "0.05"}
@@ -576,7 +577,7 @@ def test_a_real_federated_job_has_a_certificate_of_the_whole_and_of_each_client(
     published = client.signing_keys()
     whole = check(client.certificate(job.id), published)
     export = httpx.get(
-        f"{client.url}/v1/models/{job.model}/export?format=json", headers={"Authorization": f"Bearer {KEY}"}
+        f"{client.url}/v1/models/{job.released}/export?format=json", headers={"Authorization": f"Bearer {KEY}"}
     )
     released_as(whole, export.json())
     assert job.federation is not None

@@ -10,13 +10,14 @@ from core.db.database import Database
 from core.db.tables import Entry as Row
 from core.jobs import jobs
 from core.ledger import ledger
+from core.service.scopes import entry_view
 from farthing.chain import GENESIS, BrokenChainError, follow
-from farthing.views import Entry
+from farthing.schemas.ledger import EntryView
 from tests.support.store import make_place, submit
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> list[Entry]:
+def written(tmp_path_factory: pytest.TempPathFactory) -> list[EntryView]:
     """A real ledger with a job that runs and one that waits."""
     database = Database(f"sqlite+pysqlite:///{tmp_path_factory.mktemp('ledger') / 'farthing.sqlite'}")
     try:
@@ -30,25 +31,12 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> list[Entry]:
         database.transaction(ledger.pay, claim, 0, None, 0)
         with database.read() as session:
             rows = session.execute(select(Row).where(Row.scope_id == place.scope_id).order_by(Row.seq)).scalars().all()
-            return [
-                Entry(
-                    seq=row.seq,
-                    kind=row.kind,
-                    job=row.job_id,
-                    attempt=row.attempt,
-                    chunk=row.chunk,
-                    body=row.body,
-                    prev_hash=row.prev_hash,
-                    hash=row.hash,
-                    created_at="2026-11-22T00:00:00Z",
-                )
-                for row in rows
-            ]
+            return [entry_view(row) for row in rows]
     finally:
         database.dispose()
 
 
-def chained(entries: list[Entry], bodies: list[str]) -> list[Entry]:
+def chained(entries: list[EntryView], bodies: list[str]) -> list[EntryView]:
     """Hash entries anew, as somebody would who rewrites a ledger from the start."""
     previous, made = GENESIS, []
     for entry, body in zip(entries, bodies, strict=True):
@@ -58,7 +46,7 @@ def chained(entries: list[Entry], bodies: list[str]) -> list[Entry]:
     return made
 
 
-def test_a_chain_is_followed_to_its_head(written: list[Entry]) -> None:
+def test_a_chain_is_followed_to_its_head(written: list[EntryView]) -> None:
     found = follow(written)
     assert found.hashes == {0: GENESIS} | {one.seq: one.hash for one in written}
     assert found.scope.startswith("sc_")
@@ -84,13 +72,13 @@ def test_a_chain_is_followed_to_its_head(written: list[Entry]) -> None:
         ),
     ],
 )
-def test_what_was_changed_is_named(written: list[Entry], change: object, fault: str) -> None:
+def test_what_was_changed_is_named(written: list[EntryView], change: object, fault: str) -> None:
     assert callable(change)
     with pytest.raises(BrokenChainError, match=fault):
         follow(change(written))
 
 
-def test_an_entry_of_another_scope_is_none_of_this_ledger(written: list[Entry]) -> None:
+def test_an_entry_of_another_scope_is_none_of_this_ledger(written: list[EntryView]) -> None:
     bodies = [json.loads(one.body) for one in written]
     bodies[-1]["scope"] = "sc_other"
     with pytest.raises(BrokenChainError, match=f"entry {len(bodies)}: it is of sc_other"):
@@ -100,7 +88,7 @@ def test_an_entry_of_another_scope_is_none_of_this_ledger(written: list[Entry]) 
 @pytest.mark.parametrize(
     ("version", "fault"), [(1, "after one of version 2"), (3, "this program reads"), (True, "reads")]
 )
-def test_a_version_that_is_lower_or_not_known_is_refused(written: list[Entry], version: int, fault: str) -> None:
+def test_a_version_that_is_lower_or_not_known_is_refused(written: list[EntryView], version: int, fault: str) -> None:
     bodies = [json.loads(one.body) for one in written]
     bodies[-1]["v"] = version
     with pytest.raises(BrokenChainError, match=f"entry {len(bodies)}: it is of version {version}, .*{fault}"):

@@ -113,7 +113,7 @@ class TestBudget:
         made = client.upload(records, metadata())
         scope = str(made.scope)
         budget = client.budget(made.id)
-        assert (budget.scope, budget.epsilon["total"], budget.budget_share.spent) == (scope, "3", "0")
+        assert (budget.scope, budget.epsilon.total, budget.budget_share.spent) == (scope, "3", "0")
         assert client.scope(scope).datasets == [made.id]
         verified = client.verify(scope)
         assert (verified.ok, verified.head) == (True, budget.head)
@@ -335,7 +335,7 @@ class TestModels:
         assert client.model(released.model).contrast({"age": 1.0}, alternative="greater", margin=0.5).equivalence
 
     def test_two_models_of_one_equation_differ_by_noise_alone(self, client: Client, released: Released) -> None:
-        other = client.wait(client.submit(body(released.dataset, mu="0.9")).id).model
+        other = client.wait(client.submit(body(released.dataset, mu="0.9")).id).released
         assert other is not None
         found = client.model(released.model).compare(client.model(other))
         assert found.relation == "same_equation"
@@ -352,17 +352,17 @@ class TestModels:
         client.share(made.id, analyst.principal, "all")
         with Client(service.url, analyst.key or "") as ana:
             job = ana.wait(ana.submit(body(made.id, mu="0.1")).id)
-            assert (job.approval, job.model) == ("pending", None)
-            model = client.job(job.id).model
+            assert (job.approval, job.released) == ("pending", None)
+            model = client.job(job.id).released
             assert model is not None
             client.approve(model)
-            assert ana.job(job.id).model == model
+            assert ana.job(job.id).released == model
             assert ana.summary(model).model == model
             with pytest.raises(FarthingError) as judged:
                 client.reject(model, "too fine")
             assert judged.value.status == 409
             second = ana.wait(ana.submit(body(made.id, mu="0.1")).id)
-            client.reject(str(client.job(second.id).model), "too fine")
+            client.reject(str(client.job(second.id).released), "too fine")
             assert ana.job(second.id).approval == "rejected"
             with pytest.raises(ReleaseWithheld, match="waits for the owner's approval") as withheld:
                 ana.train(body(made.id, mu="0.1"))

@@ -43,8 +43,8 @@ def train(client: Client, dataset: str) -> Train:
                 "inference": {"intervals": intervals},
             }
             done = client.wait(client.submit(job).id)
-            assert done.model is not None
-            made[name] = client.model(done.model)
+            assert done.released is not None
+            made[name] = client.model(done.released)
         return made[name]
 
     return run

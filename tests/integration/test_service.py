@@ -14,8 +14,8 @@ import pytest
 from pyarrow import csv, parquet
 
 from farthing import Client, FarthingError
-from farthing.job_views import Job
-from farthing.views import Dataset
+from farthing.schemas.datasets import Dataset
+from farthing.schemas.jobs import JobView
 from tests.support.embedded import COLUMNS, LOGISTIC, SEEDS, toy_csv
 from tests.support.targets import Target
 
@@ -54,7 +54,7 @@ def until(met: Any, seconds: float = 180.0) -> Any:
     return found
 
 
-def end_of(client: Client, job_id: str) -> Job:
+def end_of(client: Client, job_id: str) -> JobView:
     return until(lambda: seen if (seen := client.job(job_id, wait_seconds=10)).ended else None)
 
 
@@ -64,7 +64,7 @@ def dataset(admin: Client) -> str:
 
 
 @pytest.fixture(scope="module")
-def done(admin: Client, dataset: str) -> Job:
+def done(admin: Client, dataset: str) -> JobView:
     """A job that has succeeded."""
     return admin.wait(admin.submit(job(dataset, mu="1")).id)
 
@@ -88,9 +88,9 @@ def test_a_job_ends_with_a_model_and_costs_what_was_quoted(admin: Client) -> Non
     assert ended.progress.step == ended.progress.steps > 0
     assert ended.cost.spent.mu == quoted.cost.mu == "1"
     budget = admin.budget(made.id)
-    assert (budget.budget_share.reserved, budget.rho["spent"]) == ("0", "0.5")
-    assert ended.model is not None
-    table = {line.name: line for line in admin.summary(ended.model).coefficients}
+    assert (budget.budget_share.reserved, budget.rho.spent) == ("0", "0.5")
+    assert ended.released is not None
+    table = {line.name: line for line in admin.summary(ended.released).coefficients}
     assert set(table) == {"intercept", "age", "job[b]", "job[c]"}
     age = table["age"]  # a fixed truth and six standard errors: false alarm 2e-9
     assert abs(age.estimate - SLOPE) < 6 * age.std_error
@@ -108,7 +108,7 @@ def test_a_federated_job_charges_each_client_and_leaves_one_model(service: Targe
     assert ended.federation is not None
     for dataset in datasets:
         budget = admin.budget(dataset)
-        assert (budget.budget_share.reserved, budget.rho["spent"]) == ("0", "0.5"), "each pays for its own answers"
+        assert (budget.budget_share.reserved, budget.rho.spent) == ("0", "0.5"), "each pays for its own answers"
     kinds = [line.kind for line in admin.events(submitted.id)]
     assert (kinds[0], kinds[-1]) == ("queued", "succeeded")
     assert len(admin.report(submitted.id)["sites"]) == 2
@@ -119,23 +119,23 @@ def test_a_federated_job_charges_each_client_and_leaves_one_model(service: Targe
             found = http.get(f"/v1/jobs/{submitted.id}/artifacts/{one['name']}", follow_redirects=True)
             assert found.status_code == 200, found.text
             assert found.content
-    assert ended.model is not None
-    assert set(json.loads(admin.export(ended.model))["coefficients"]) >= {"intercept", "age"}
+    assert ended.released is not None
+    assert set(json.loads(admin.export(ended.released))["coefficients"]) >= {"intercept", "age"}
 
 
-def test_a_model_is_read_in_every_form(admin: Client, done: Job) -> None:
-    assert done.model is not None
-    lower, upper = next(line.interval for line in admin.intervals(done.model, level=0.9) if line.name == "age")
-    wide = next(line.interval for line in admin.intervals(done.model, level=0.99) if line.name == "age")
+def test_a_model_is_read_in_every_form(admin: Client, done: JobView) -> None:
+    assert done.released is not None
+    lower, upper = next(line.interval for line in admin.intervals(done.released, level=0.9) if line.name == "age")
+    wide = next(line.interval for line in admin.intervals(done.released, level=0.99) if line.name == "age")
     assert wide[0] < lower < upper < wide[1]
-    young, old = admin.predict(done.model, [{"age": 20, "job": "a"}, {"age": 80, "job": "a"}])
+    young, old = admin.predict(done.released, [{"age": 20, "job": "a"}, {"age": 80, "job": "a"}])
     assert 0 <= young["probability"] < old["probability"] <= 1
-    assert 0 <= admin.test(done.model, ["age"]).p_value <= 1
-    exported = json.loads(admin.export(done.model))
+    assert 0 <= admin.test(done.released, ["age"]).p_value <= 1
+    exported = json.loads(admin.export(done.released))
     assert set(exported["coefficients"]) >= {"intercept", "age"}
-    header_bytes = int.from_bytes(admin.export(done.model, "safetensors")[:8], "little")
+    header_bytes = int.from_bytes(admin.export(done.released, "safetensors")[:8], "little")
     assert 0 < header_bytes < 100_000
-    assert "age" in admin.summary_text(done.model)
+    assert "age" in admin.summary_text(done.released)
     assert admin.report(done.id)["job"]["id"] == done.id
 
 
@@ -242,7 +242,7 @@ def test_an_analyst_sees_and_spends_what_was_granted_and_no_more(admin: Client, 
 
 
 def test_the_ledger_is_recomputed_by_anybody_who_may_read_it(
-    service: Target, admin: Client, dataset: str, done: Job
+    service: Target, admin: Client, dataset: str, done: JobView
 ) -> None:
     scope = admin.dataset(dataset).scope or ""
     with service.client(admin.create_key("audrey", "auditor").key) as auditor:
@@ -283,7 +283,7 @@ def test_what_was_done_is_in_the_audit_trail_under_its_request_id(service: Targe
     assert line.code == answer.json()["code"]
 
 
-def test_the_service_says_how_it_is(service: Target, done: Job) -> None:
+def test_the_service_says_how_it_is(service: Target, done: JobView) -> None:
     with service.http() as http:
         assert http.get("/healthz").json() == {"status": "ok"}
         ready = http.get("/readyz").json()

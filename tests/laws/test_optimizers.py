@@ -15,7 +15,7 @@ from core.inference.settings import Inference
 from core.mechanisms.generator import SimulationGenerator
 from core.methods.base import Spec
 from core.methods.clipped.clipped_sgd.spec import ClippedSgd, ClippedSgdPlan
-from core.methods.clipped.one_pass.spec import CertifiedClippedSgd
+from core.methods.clipped.one_pass.spec import CertifiedClippedSgd, CertifiedClippedSgdPlan
 from core.methods.clipped.rules import Adam, MovingMean, NoMean, Sgd, TailMean
 from core.methods.fits import fit, fit_and_infer, iterate
 from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent, NoisyGradientDescentPlan
@@ -135,7 +135,7 @@ EXAMPLES: tuple[Iterating, ...] = (
         learning_rate_schedule="cosine",
         warm_up=5,
     ),
-    CertifiedClippedSgd(
+    CertifiedClippedSgdPlan(
         steps=40, batch=50, mu=1.0, clip=2**0.5, step_size=1.0, returns="average", radius=100.0, beta=0.1
     ),
 )

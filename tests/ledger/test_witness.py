@@ -8,7 +8,8 @@ import pytest
 from sqlalchemy import delete, select, text
 
 from core.access import principals
-from core.base.errors import BudgetExhausted, Conflict, LedgerFrozen, StaleAttempt
+from core.base.errors import BudgetExhausted, Conflict, LedgerFrozen, NotReady, StaleAttempt
+from core.base.settings import ServiceSettings
 from core.db.database import Database
 from core.db.tables import Account, Attempt, Entry, Job, JobEvent, Label, ScopeEvent
 from core.jobs import jobs
@@ -18,7 +19,7 @@ from core.ledger.claims import Claim, epoch, freeze_ledger, refuse_if_frozen
 from core.ledger.identities import was_paid
 from core.ledger.witness import witness as module
 from core.ledger.witness import witness_file
-from core.ledger.witness.comparing import compare, guard
+from core.ledger.witness.comparing import compare, guard, refuse_strange
 from core.ledger.witness.witness import Witness
 from core.operations.reconciling import reconcile
 from core.privacy.amounts import BudgetCap, CapRequest
@@ -26,6 +27,7 @@ from core.privacy.budget import plan_orders
 from core.privacy.caps import declared_cap, terms_of_cap
 from core.privacy.events import Zcdp, compose
 from core.privacy.renyi import cost_nano
+from core.training.job_repository import JobRepository
 from tests.support.store import STEP, Place, backed_up, make_place, put_back, submit
 
 LEASE = 60.0
@@ -193,6 +195,20 @@ def test_a_missing_witness_of_a_ledger_with_jobs_freezes_it(database: Database, 
         reconcile(database, witness)
     assert reconcile(database, witness, without=True)[1] == [place.scope_id]
     assert guard(database, witness) == []
+
+
+def test_a_witness_of_another_place_is_strange_and_a_ledgers_own_is_not(
+    database: Database, place: Place, witness: Witness, tmp_path: Path
+) -> None:
+    """A worker that starts with it would freeze every ledger."""
+    submit_witnessed(database, place, witness)
+    refuse_strange(database, witness)
+    settings = ServiceSettings(home=tmp_path, witness=tmp_path / "nowhere.jsonl")
+    repository = JobRepository(database, settings, "w")
+    with pytest.raises(NotReady, match=r"witness is not at .*nowhere"):
+        repository.check_witness()
+    with database.write() as session:
+        refuse_if_frozen(session)  # nothing was frozen
 
 
 def test_another_server_is_noticed(database: Database, place: Place, witness: Witness) -> None:

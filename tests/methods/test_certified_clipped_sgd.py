@@ -9,7 +9,7 @@ from torch import Tensor
 from core.base.errors import Invalid
 from core.losses.losses import Clip, Squared
 from core.mechanisms.generator import SimulationGenerator
-from core.methods.clipped.one_pass.spec import CertifiedClippedSgd, Moment
+from core.methods.clipped.one_pass.spec import CertifiedClippedSgd, CertifiedClippedSgdPlan, Moment
 from core.methods.fits import fit, iterate
 from core.oracle.filters import CountingFilter, LastState, UnlimitedFilter
 from core.oracle.noise import grid_for
@@ -39,10 +39,10 @@ def table(seed: int = 1) -> tuple[Tensor, Tensor]:
     return features, features.sum(1) + tail
 
 
-def settings(**changes: object) -> CertifiedClippedSgd:
+def settings(**changes: object) -> CertifiedClippedSgdPlan:
     """Return twelve steps of five units each."""
     usual = {"batch": BATCH, "steps": 12, "clip": CLIP, "step_size": 0.1, "mu": 1.0, "radius": 1e9}
-    return CertifiedClippedSgd.model_validate({**usual, "returns": "average", **changes})
+    return CertifiedClippedSgdPlan.model_validate({**usual, "returns": "average", **changes})
 
 
 class Watching(LastState):
@@ -57,7 +57,7 @@ class Watching(LastState):
         self.iterates.append(state["theta"])
 
 
-def simulate(asked: CertifiedClippedSgd, data: LinearProblem, known: Facts, **more: object) -> Simulation:
+def simulate(asked: CertifiedClippedSgdPlan, data: LinearProblem, known: Facts, **more: object) -> Simulation:
     return Simulation(data, known, SimulationGenerator(1), sampling=asked.sampling(known), **more)  # type: ignore[arg-type]  # as named
 
 
@@ -123,7 +123,7 @@ class TestSensitivity:
 
 
 class TestAverage:
-    def iterates(self, asked: CertifiedClippedSgd) -> tuple[Tensor, Tensor]:
+    def iterates(self, asked: CertifiedClippedSgdPlan) -> tuple[Tensor, Tensor]:
         """Return x^0 to x^K and what is returned."""
         data, known = squared(*table())
         watching = Watching()
@@ -189,7 +189,7 @@ BIG = Facts(
 
 
 class TestCertificate:
-    def planned(self, known: Facts = BIG, **changes: object) -> CertifiedClippedSgd:
+    def planned(self, known: Facts = BIG, **changes: object) -> CertifiedClippedSgdPlan:
         return CertifiedClippedSgd.model_validate(DECLARED | changes).plan(known, 1.0)
 
     def test_a_plan_takes_the_theorems_step_and_the_clip_of_the_least_bound(self) -> None:
@@ -200,7 +200,7 @@ class TestCertificate:
         assert bound.value < bound.trivial == 0.5
         assert "Farthing" in bound.source, "the refined certificate is ours"
         for factor in (0.5, 0.9, 1.1, 2.0):
-            worse = asked.bound_with(BIG, factor * (asked.clip or 0))
+            worse = asked.bound_with(BIG, asked.run, factor * (asked.clip or 0))
             assert worse >= bound.value * (1 - 1e-6)
         assert self.planned(**asked.model_dump()) == asked
         found = asked.guarantee(BIG)
@@ -222,14 +222,14 @@ class TestCertificate:
     def test_what_is_lost_of_the_units_lowers_what_is_claimed(self) -> None:
         asked = self.planned()
         assert asked.steps is not None
-        whole = asked.claim(BIG, asked.steps, asked.deviation(BIG), strayed=False)
-        part = asked.claim(BIG, asked.steps // 2, asked.deviation(BIG), strayed=False)
+        whole = asked.claim(BIG, asked.steps, asked.run.deviation(BIG), strayed=False)
+        part = asked.claim(BIG, asked.steps // 2, asked.run.deviation(BIG), strayed=False)
         assert whole.value is not None
         assert part.value == pytest.approx(whole.value * (asked.steps + 1) / (asked.steps // 2 + 1))
         assert (whole.confidence, whole.quantity, whole.ended_by) == (0.95, "excess_risk", "steps")
         assert whole.untrained == asked.bound(BIG).trivial
         assert not whole.is_vacuous
-        assert asked.claim(BIG, 1, asked.deviation(BIG), strayed=False).is_vacuous, "one step shows nothing"
+        assert asked.claim(BIG, 1, asked.run.deviation(BIG), strayed=False).is_vacuous, "one step shows nothing"
 
     def test_is_none_where_a_condition_does_not_hold(self) -> None:
         asked = self.planned()
@@ -238,7 +238,7 @@ class TestCertificate:
         assert bigger.bound(BIG).value is None
         for claim in (
             bigger.claim(BIG, asked.steps, 0.0, strayed=False),
-            asked.claim(BIG, asked.steps, 1.001 * asked.deviation(BIG), strayed=False),
+            asked.claim(BIG, asked.steps, 1.001 * asked.run.deviation(BIG), strayed=False),
             asked.claim(BIG, asked.steps, 0.0, strayed=True),
             asked.claim(BIG, 0, 0.0, strayed=False),
             asked.model_copy(update={"returns": "random_iterate"}).claim(BIG, asked.steps, 0.0, strayed=False),

@@ -37,8 +37,8 @@ class Path(LastState):
 
 def plain(returns: str, data: LinearProblem, known: Facts, seed: int) -> tuple[Tensor, list[Tensor]]:
     """Return what one pass of plain private gradients returns, and all of its iterates."""
-    asked = CertifiedClippedSgd.model_validate({"steps": STEPS, "step_size": 0.5, "returns": returns})
-    asked, path = asked.plan(known, 1.0), Path()
+    spec = CertifiedClippedSgd.model_validate({"steps": STEPS, "step_size": 0.5, "returns": returns})
+    asked, path = spec.plan(known, 1.0), Path()
     payments = CountingFilter(Gaussian(sigma=1.0), log=path)
     oracle = Simulation(data, known, SimulationGenerator(seed), sampling=asked.sampling(known), payments=payments)
     found, _ = certified_clipped_sgd.iterate(asked, oracle)

@@ -11,7 +11,7 @@ from core.data.columns import BinaryColumn, CategoryColumn, NumberColumn, Scalar
 from core.mechanisms.generator import SystemGenerator
 from core.methods.describe import fit as describe
 from core.methods.describe.layout import make_layout
-from core.methods.describe.spec import Describe, DescribeShares
+from core.methods.describe.spec import Describe, DescribePlan, DescribeShares
 from core.models.description import DescriptionModel
 from core.oracle import Answer
 from core.oracle.filters import CountingFilter
@@ -36,7 +36,7 @@ UNITS = 500
 every_adjacency = pytest.mark.parametrize("adjacency", list(Adjacency))
 
 
-def planned(adjacency: Adjacency = Adjacency.ZERO_OUT, model: DescriptionModel = MODEL) -> tuple[Describe, Facts]:
+def planned(adjacency: Adjacency = Adjacency.ZERO_OUT, model: DescriptionModel = MODEL) -> tuple[DescribePlan, Facts]:
     public = description_facts(COLUMNS, UNITS, adjacency)
     return Describe(layout=make_layout(COLUMNS, model)).plan(public, 0.5), public
 

@@ -7,13 +7,14 @@ from typing import Any, Literal
 
 import pytest
 
-from core.methods.base import Bound, Card, Plan, Spec
+from core.methods.base import Card, Plan, Spec
 from core.methods.fits import iterate_of
 from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent, NoisyGradientDescentPlan
 from core.methods.registry import METHODS, check_registered
 from core.privacy.events import Event
 from core.privacy.facts import Facts
 from core.queries.gradients import Gradient
+from farthing.schemas.estimates import Bound
 
 PACKAGE = "core.methods.m_estimation.planted"
 

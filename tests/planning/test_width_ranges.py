@@ -12,11 +12,12 @@ from benchmarks.trust.jobs import TERMS, Cell, declared_columns, encoded, traine
 from benchmarks.trust.shapes import DataSet, Outcome, draw
 from core.base.errors import Invalid
 from core.data.columns import CategoryColumn, Column, DateColumn, IntegerColumn, NumberColumn
-from core.planning.forecast import Asker, Forecast, Goal, forecast, reach
+from core.planning.forecast import Asker, Goal, forecast, reach
 from core.planning.job import JobSpec
 from core.planning.planner import PlannedJob
 from core.privacy.facts import Adjacency
 from core.training.fitting import _shown
+from farthing.schemas.estimates import Forecast
 
 CELLS = {
     "logistic": Cell("normal", 2000, 6, 1.0, Outcome("logistic")),

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,11 +19,12 @@ from torch import Tensor
 
 from core.oracle.noise import grid_for
 from core.privacy.facts import PART_UNITS, Adjacency, Facts
-from core.queries.gradients import Counted, Gradient, GradientDifference, GradientNorm, Question
+from core.queries.gradients import Counted, Gradient, GradientDifference, GradientNorm, Question, Tabled
 from core.queries.hessians import Hessian, HessianProduct
-from core.queries.sums import Problem, make_problem
+from core.queries.sums import Problem, blocks, looking, make_problem, parts_at_once
 from core.queries.sums.linear import LinearProblem
 from core.queries.sums.multinomial import MultinomialProblem
+from core.queries.sums.network import problem as neural
 from core.queries.sums.network.problem import NetworkProblem
 from core.queries.sums.table import TableProblem
 from core.queries.tables import TableCounts
@@ -176,6 +179,46 @@ def test_a_sum_is_made_on_the_device_alone_and_is_the_cpus(case: Case) -> None:
         else:
             grid = grid_for(case.question, case.facts, held.units)
             assert float((there - here).double().norm()) * grid.part_step <= 2 * grid.error
+
+
+PART = 1024
+KINDS = {(case.question.kind, case.name.split(":")[0] * case.name.startswith("network")): case for case in CASES}
+
+
+@pytest.mark.parametrize("case", [one for one in KINDS.values() if not isinstance(one.question, Counted | Tabled)])
+def test_records_that_are_left_out_change_their_own_part_alone(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bit by bit, of every kind of sum and of every network."""
+    seen: list[Tensor] = []
+
+    def watch(module: ModuleType, name: str) -> None:
+        genuine = getattr(module, name)
+
+        def watched(first: Any, *given: Any) -> Any:
+            seen.append(first.clone().cpu() if module is neural else genuine(first, *given).cpu())
+            return genuine(first, *given)
+
+        monkeypatch.setattr(module, name, watched)
+
+    for module in (blocks, parts_at_once):
+        monkeypatch.setattr(module, "PART_UNITS", PART)
+    for module, name in ((blocks, "part_sums"), (looking, "_part_sums"), (neural, "truncated")):
+        watch(module, name)
+    size = case.facts.part_rows or PART
+    row, found = size + 3, list[Tensor]()
+    with nullcontext() if REAL else pretending():
+        held = case.make(DEVICE)
+        for last in (row, row, row + 5):  # some records may add nothing
+            seen.clear()
+            included = torch.ones(held.units, dtype=torch.bool)
+            included[row:last] = False
+            step = grid_for(case.question, case.facts, held.units).part_step
+            held.integer_sum(case.question, case.facts, case.theta, step, other=case.other, included=included)
+            found.append(torch.cat(seen))
+    assert len(found[0]) == -(-held.units // size)
+    assert torch.equal(found[0], found[1])
+    others = torch.arange(len(found[0])) != row // size
+    assert torch.equal(found[0][others], found[2][others])
+    assert not torch.equal(found[0], found[2])
 
 
 def test_the_pretended_device_refuses_what_a_gpu_refuses() -> None:

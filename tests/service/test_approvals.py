@@ -19,7 +19,7 @@ from examples import verify_ledger as outsider
 from farthing import certificates as checker
 from farthing.certificate_forms import Certificate
 from farthing.certificates import Signed
-from farthing.views import Entry
+from farthing.schemas.ledger import EntryView
 from tests.support.released import released
 from tests.support.store import STEP, open_place, queue_federated, submit
 
@@ -62,9 +62,8 @@ class Waiting:
             for row in session.execute(select(Approval)).scalars() if verdict else ():
                 row.verdict = verdict or ""
 
-    def entries(self, of: int = 0) -> list[Entry]:
-        shown = read_entries(self.context, self.owners[of], self.places[of].scope_id, 0, 1000)
-        return [Entry.model_validate_json(entry.model_dump_json()) for entry in shown]
+    def entries(self, of: int = 0) -> list[EntryView]:
+        return read_entries(self.context, self.owners[of], self.places[of].scope_id, 0, 1000)
 
     def certificate(self) -> Signed:
         text = certificates.certificate(self.context, self.owners[0], self.job)

@@ -31,7 +31,7 @@ from core.service.context import Caller, Context, Role
 from core.service.scopes import entries as read_entries
 from farthing import certificates as checker
 from farthing.certificates import Signed
-from farthing.views import Entry
+from farthing.schemas.ledger import EntryView
 from tests.ledger.test_forgeries import drop_triggers
 from tests.support.released import released
 from tests.support.store import (
@@ -71,9 +71,8 @@ def read(context: Context, caller: Caller, job_id: str) -> Signed:
     return checker.check(certificates.certificate(context, caller, job_id), certificates.published(context))
 
 
-def chain(context: Context, caller: Caller, scope_id: str) -> list[Entry]:
-    shown = read_entries(context, caller, scope_id, 0, 1000)
-    return [Entry.model_validate_json(entry.model_dump_json()) for entry in shown]
+def chain(context: Context, caller: Caller, scope_id: str) -> list[EntryView]:
+    return read_entries(context, caller, scope_id, 0, 1000)
 
 
 def test_a_certificate_says_what_the_report_and_the_ledger_say(context: Context, admin: Caller) -> None:

@@ -19,7 +19,7 @@ from core.service import estimates, jobs
 from core.service.context import Caller, Context
 from core.service.estimates import EstimateSpec
 from core.service.failure_messages import failed_for, if_lost
-from core.service.job_views import JobView
+from farthing.schemas.jobs import JobView
 from tests.service.test_flow import upload
 from tests.support import entry
 from tests.support.api import job

@@ -39,7 +39,7 @@ from core.privacy.amounts import CapRequest
 from core.service import access, datasets, federations, intake, jobs, models, scopes
 from core.service.context import Caller, Context
 from core.service.estimates import EstimateSpec
-from core.service.job_views import JobView
+from farthing.schemas.jobs import JobView
 from tests.service.conftest import Someone
 from tests.support import entry
 from tests.support.api import COLUMNS, job

@@ -246,7 +246,7 @@ def test_records_are_erased_by_the_site_that_keeps_them_and_through_its_own_serv
 def test_how_cells_were_read_is_told_by_their_own_site_alone(sites: Sites) -> None:
     own = sites.datasets["south"]
     told = datasets.validation(sites["south"], sites.admin, own)
-    assert (told["dataset"], told["rows"]) == (own, 100)
+    assert (told.dataset, told.rows) == (own, 100)
     for other in ("", "north"):
         with pytest.raises(Conflict, match="site south"):
             datasets.validation(sites[other], sites.admin, own)

@@ -14,7 +14,7 @@ from core.jobs import jobs as rows
 from core.methods.registry import source_of
 from core.service import datasets, jobs, trained
 from core.service.context import Caller, Context, Role
-from core.service.job_views import JobView
+from farthing.schemas.jobs import JobView
 from farthing.schemas.models import TrainedModel
 from tests.service.test_federations import federated, make
 from tests.service.test_federations import submit as submit_federated

@@ -18,7 +18,7 @@ from typing import Final
 import httpx
 
 from farthing import Client
-from farthing.views import Dataset
+from farthing.schemas.datasets import Dataset
 from tests.integration.test_service import metadata, until
 from tests.stack.containers import container, docker, give_password, inspected
 from tests.stack.images import ROOT

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from farthing import Client, FarthingError
-from farthing.job_views import Job
+from farthing.schemas.jobs import JobView
 from tests.integration.test_service import until, upload
 from tests.stack.containers import ask_database, container, docker, inspected, run_python
 from tests.stack.sites import Site, sites
@@ -114,7 +114,7 @@ def analyst(service: Target, secret: str, three: dict[str, Site]) -> Iterator[Cl
         yield client
 
 
-def submit(analyst: Client, three: dict[str, Site], quorum: int | None = None, **changes: Any) -> Job:
+def submit(analyst: Client, three: dict[str, Site], quorum: int | None = None, **changes: Any) -> JobView:
     asked = {
         "model": LOGISTIC,
         "optimizer": {"kind": "noisy_gd", "steps": STEPS},
@@ -126,7 +126,7 @@ def submit(analyst: Client, three: dict[str, Site], quorum: int | None = None, *
     return analyst.submit(asked, datasets=[site.dataset.id for site in three.values()], quorum=quorum)
 
 
-def end(client: Client, job: str) -> Job:
+def end(client: Client, job: str) -> JobView:
     return until(lambda: seen if (seen := client.job(job, wait_seconds=10)).ended else None, PATIENCE_SECONDS)  # type: ignore[no-any-return] # of what it is given
 
 
@@ -172,7 +172,7 @@ def spent(admin: Client, site: Site) -> float:
     assert budget.budget_share.reserved == "0"
     assert admin.verify(budget.scope).ok
     assert budget.rho is not None
-    return float(budget.rho["spent"] or 0)
+    return float(budget.rho.spent or 0)
 
 
 def test_a_site_has_a_login_a_key_and_a_disk_of_its_own(three: dict[str, Site]) -> None:
@@ -227,11 +227,11 @@ def test_three_sites_search_together_and_each_ledger_is_charged_once(
         assert repeats(paid(one)) < ended.attempt, "and pays a lost attempt's chunk again, no other"
     for name, site in three.items():
         assert 0 < spent(admin, site) - before[name] <= PRICE * (1 + 0.1 * (ended.attempt - 1))
-    assert ended.model is not None
+    assert ended.released is not None
     models = []
     for site in three.values():
         with Client(site.url, secret) as there:
-            models.append(there.export(ended.model))
+            models.append(there.export(ended.released))
     assert len(set(models)) == 1, "every API tells the same model"
 
 

@@ -63,7 +63,7 @@ def walk(url: str, chat: str) -> Made:
         done = first.wait(
             first.submit({**asked, "privacy": {"epsilon": "1.5"}, "labels": {"name": "Who subscribes"}}).id
         )
-        model = str(owner.job(done.id).model)
+        model = str(owner.job(done.id).released)
         owner.approve(model)
         linear = {"kind": "linear", "target": "duration", "features": ["age", "campaign", "housing"]}
         waits = {

@@ -113,6 +113,8 @@ class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch h
             raise MixedDevices(f"{func} was given tensors of two devices")
         if name in _VALUES and there:
             self.counts["wait"] += 1
+        elif there and not _is_free(func):
+            self.counts["launch"] += 1
         goes = bool(there) if asked is None else torch.device(asked).type == PRETENDED
         if name == "copy_":
             goes = isinstance(args[0], OnDevice)
@@ -129,6 +131,12 @@ class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch h
     def _count(self, was_there: bool, goes: bool) -> None:
         if was_there != goes:
             self.counts["to" if goes else "from"] += 1
+
+
+def _is_free(func: Any) -> bool:
+    """Say whether an operation makes a view of memory, or memory without numbers: nothing is launched for it."""
+    returned = func._schema.returns
+    return "empty" in func._schema.name or any(one.alias_info and not one.alias_info.is_write for one in returned)
 
 
 def _held(one: Any) -> Any:
@@ -153,7 +161,8 @@ def pretending(counts: Counter[str] | None = None) -> Iterator[Counter[str]]:
         counts: to go on with; None: new ones.
 
     Yields:
-        Counts of "to" (copies to the device), "from" (copies back) and "wait" (numbers that the host waits for).
+        Counts of "to" (copies to the device), "from" (copies back), "wait" (numbers that the host waits for) and
+        "launch" (other operations there).
     """
     counts = Counter() if counts is None else counts
     # A view of a tensor that holds another cannot be made in inference mode.

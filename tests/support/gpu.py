@@ -17,6 +17,9 @@ import torch
 
 PARTS: Final = {
     "sums": ("tests/queries/test_devices.py", "tests/queries/test_blocks.py", "tests/queries/test_counts.py"),
+    "networks": (
+        "tests/queries/network/test_sums.py::test_other_records_floats_are_the_same_whatever_one_record_says",
+    ),
     "laws": ("tests/laws/test_questions.py", "tests/laws/test_hessian_questions.py"),
     "looks": (
         "tests/laws/test_look_questions.py",

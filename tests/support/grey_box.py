@@ -92,7 +92,7 @@ class WatchedOpen(Watched):
         *,
         other: Tensor | None = None,
         **selection: Tensor | None,
-    ) -> OpenSum:
+    ) -> Tensor | OpenSum:
         assert isinstance(self.records, OpenProblem)
         self._note(theta, other)
         return self.records.open_sum(question, facts, theta, step, other=other, **selection)

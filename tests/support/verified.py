@@ -7,7 +7,7 @@ import httpx
 
 from core.service import scopes
 from core.service.context import Caller, Context
-from core.service.views import VerificationView
+from farthing.schemas.ledger import VerificationView
 
 _MOST_SECONDS = 120.0
 

@@ -10,7 +10,7 @@ from core.base.errors import LedgerBusy, NotReady
 from core.db.database import Database
 from core.db.service_tables import Secret
 from core.db.tables import Dataset, Job, Scope
-from core.ledger.claims import epoch_seen, freeze_found, put_secret
+from core.ledger.claims import epoch_seen, freeze_found, frozen_reason, put_secret
 from core.ledger.witness.witness import DAMAGED, MISSING, Witness, hashes_at, mark_witnessed, server_identity, witnessed
 from core.ledger.witness.witness_file import Name
 
@@ -140,6 +140,21 @@ def is_own(database: Database, witness: Witness) -> bool:
         remembered = _remembered(session)
     name = witness.name()
     return name is None if remembered is None else name is not None and remembered in (name.own, *name.before)
+
+
+def refuse_strange(database: Database, witness: Witness) -> None:
+    """Refuse a witness that is not the ledger's own, before a comparison with it would freeze the ledger.
+
+    Raises:
+        NotReady: a place without it; a ledger that never had one, or is frozen already, is served.
+    """
+    with database.read() as session:
+        settled = _remembered(session) is None or frozen_reason(session) is not None
+    if not settled and not is_own(database, witness):
+        raise NotReady(
+            f"The ledger's witness is not at {witness.path}. Give FARTHING_WITNESS the place that the API has, and see "
+            "that this machine can read it. If it was lost, run `farthing reconcile`."
+        )
 
 
 def _remembered(session: Session) -> str | None:

@@ -1,4 +1,4 @@
-"""Describe columns: a look at the numbers, counts in cells, sums of cut values, cells that close in on quantiles.
+"""DescribePlan columns: a look at the numbers, counts in cells, sums of cut values, cells that close in on quantiles.
 
 Sensitivity: that of each question, one Gaussian answer each, in `core.queries.looks` and `core.queries.tables`. The
 number of questions and their shares are fixed beforehand. Edges and cuts follow from earlier answers, so everything
@@ -20,7 +20,7 @@ from core.methods.describe.spec import (
     INFLUENCE_CAP,
     LAST_CELLS,
     TABLE_CELLS,
-    Describe,
+    DescribePlan,
     layout_axis,
     missing_partitions,
     quantile_rounds,
@@ -44,14 +44,14 @@ SEEN: Final = 5.0
 WHOLE: Final = (0.0, 1.0)
 
 
-def iterate(plan: Describe, oracle: Oracle) -> Release[Answers]:
+def iterate(plan: DescribePlan, oracle: Oracle) -> Release[Answers]:
     """Ask everything, and close the oracle.
 
     Args:
         plan: nothing open.
         oracle: the only way to the records, of a `TableProblem`.
     """
-    layout, asked = plan.planned_layout, plan.planned_layout.asked()
+    layout, asked = plan.layout, plan.layout.asked()
     looks = _look(plan, oracle) if layout.numbers and plan.share("look") else {}
     counts: list[Counts] = []
     if "frequencies" in asked:
@@ -76,7 +76,7 @@ def iterate(plan: Describe, oracle: Oracle) -> Release[Answers]:
     return oracle.release(answers, Status.FINISHED)
 
 
-def _look(plan: Describe, oracle: Oracle) -> dict[int, Look]:
+def _look(plan: DescribePlan, oracle: Oracle) -> dict[int, Look]:
     """Ask where each number lies and how far it varies."""
     found = look_at_columns(plan, oracle)
     return {
@@ -87,7 +87,7 @@ def _look(plan: Describe, oracle: Oracle) -> dict[int, Look]:
             sparse=bool(found.sparse[place]),
             clamped=(bool(found.clamped[place, 0]), bool(found.clamped[place, 1])),
         )
-        for place in plan.planned_layout.numbers
+        for place in plan.layout.numbers
     }
 
 
@@ -104,9 +104,9 @@ def _counted(oracle: Oracle, statistic: str, question: TableCounts) -> Iterator[
         )
 
 
-def _axis(plan: Describe, looks: dict[int, Look], place: int, bins: int | None = None) -> Axis:
+def _axis(plan: DescribePlan, looks: dict[int, Look], place: int, bins: int | None = None) -> Axis:
     """Return the cells of a column: its values, given edges, or edges about where the look found it."""
-    layout = plan.planned_layout
+    layout = plan.layout
     shape = layout.columns[place]
     if shape.values is not None or shape.edges is not None:
         return layout_axis(layout, place)
@@ -127,9 +127,9 @@ def _rising(edges: Array) -> tuple[float, ...]:
     return tuple(kept) or (0.5,)
 
 
-def _close_in(plan: Describe, oracle: Oracle) -> list[Counts]:
+def _close_in(plan: DescribePlan, oracle: Oracle) -> list[Counts]:
     """Cut the brackets of all quantiles into cells, round after round; return the last answer, for all columns."""
-    layout, units = plan.planned_layout, oracle.facts.units
+    layout, units = plan.layout, oracle.facts.units
     brackets = {place: [WHOLE] * len(layout.quantiles) for place in layout.numbers}
     found: list[Counts] = []
     for cells, part in quantile_rounds():
@@ -163,9 +163,9 @@ def _narrowed(found: Counts, fraction: float, bracket: tuple[float, float], unit
     return (lower, upper) if upper - lower >= LEAST_BRACKET else bracket
 
 
-def _sums(plan: Describe, oracle: Oracle, looks: dict[int, Look]) -> Iterator[Sums]:
+def _sums(plan: DescribePlan, oracle: Oracle, looks: dict[int, Look]) -> Iterator[Sums]:
     """Ask for the sums that means are made of."""
-    question = plan.sums([_split(looks[place]) for place in plan.planned_layout.numbers])
+    question = plan.sums([_split(looks[place]) for place in plan.layout.numbers])
     answer = oracle.ask(question, torch.zeros(oracle.facts.dimension, dtype=torch.float64))
     received = iter(answer.value.tolist())
     for cut in question.columns:
@@ -186,10 +186,10 @@ def _split(look: Look) -> SplitCut:
     return SplitCut(column=look.column, centre=look.centre, reach=reach, rest=(farthest - reach) / reach)
 
 
-def _products(plan: Describe, oracle: Oracle, looks: dict[int, Look]) -> Products:
+def _products(plan: DescribePlan, oracle: Oracle, looks: dict[int, Look]) -> Products:
     """Ask for products of cut values, and with what they tell for the squared influences on correlations."""
     at = torch.zeros(oracle.facts.dimension, dtype=torch.float64)
-    cuts = [_correlated(looks[place]) for place in plan.planned_layout.numbers]
+    cuts = [_correlated(looks[place]) for place in plan.layout.numbers]
     answer = oracle.ask(plan.products(cuts), at)
     size = len(cuts) + 1
     moments = np.zeros((size, size))

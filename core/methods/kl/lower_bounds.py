@@ -6,10 +6,10 @@ the others are orders of magnitude, logarithms dropped, and say so.
 
 from math import exp, expm1, inf, log, sqrt
 
-from core.methods.excess import LowerBound
 from core.methods.kl.condition import KlCondition
 from core.privacy.conversions import textbook_epsilon
 from core.privacy.facts import Facts
+from farthing.schemas.estimates import LowerBound
 
 LARGEST_EPSILON = log(2)
 """Theorem 23 is about no larger one."""

@@ -11,10 +11,11 @@ from typing import Final, Self
 
 from core.inference.error_bound import ErrorBound, SecondOrder
 from core.losses.assumption import Assumption
-from core.methods.base import Bound, Plan
+from core.methods.base import Plan
 from core.methods.second_order import planned
 from core.methods.second_order.figures import EscapeFigures, known
 from core.privacy.facts import Facts
+from farthing.schemas.estimates import Bound
 
 PAPER: Final = (
     "Tao, Zhang, Yu, Cheng, Dressler, Wang: Second-order convergence in private stochastic non-convex optimization"

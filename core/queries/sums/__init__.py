@@ -75,7 +75,7 @@ class OpenProblem(Problem, Protocol):
         other: Tensor | None = None,
         rows: Tensor | None = None,
         included: Tensor | None = None,
-    ) -> OpenSum:
+    ) -> Tensor | OpenSum:
         """Return what, closed, is `integer_sum` of a question that is not about a list."""
 
 

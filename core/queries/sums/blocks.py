@@ -26,6 +26,10 @@ coordinate or of an entry, are leaves of one tree each. The numbers of rows and 
 Adding a product is one rounding (a fused multiply-add), one less on every term's way, so the same gamma bounds them.
 Each part is one thread's, and its floats are the same in any thread and on every processor that runs kernels.
 
+On a GPU a block is many parts. One batched product makes the sums of all of them, each of its own rows. Public figures
+decide the blocks: numbers of rows and features, and the memory that was free when the records came. All parts but one
+are therefore the same for neighbours there, too. Several processes have other blocks, and other last bits.
+
 Excluded rows count as zero, as do rows with an entry that is not finite, a norm beyond 2^400, or a target outside the
 loss's domain. Their features, target, weight and norm are overwritten with zeros once. Row i's term depends on record
 i, the points asked about and public shapes only.
@@ -51,13 +55,11 @@ from core.losses.losses import Weights
 from core.losses.losses_torch import counts_once, ordinary, record_weights
 from core.privacy.facts import PART_UNITS, Facts
 from core.queries.gradients import Gradient, LeastGradient, Question, Summed, summed
-from core.queries.sums.terms import AnswerLayout, Factors, Point, Records, SumsByKind, size_of
+from core.queries.sums.parts_at_once import block_numbers, part_sums, sent
+from core.queries.sums.terms import AnswerLayout, Factors, Point, Records, SumsByKind, size_of, split
 
 BLOCK_NUMBERS = 2**18
 """Most numbers in a block of X: 2 MB, which stay in a core's cache between the two products."""
-
-GPU_BLOCK_NUMBERS = 2**24
-"""The same where records live on a GPU: 128 MB, for fewer and larger products."""
 
 LARGEST_NORM = 2.0**400
 """A row beyond this counts as zero: its weight 1/|x|^2 would be a denormal number, whose rounding no margin covers."""
@@ -113,16 +115,18 @@ class BlockProblem(ABC):
             valid = valid & offset.isfinite()
         if sampling is not None:
             valid = valid & counts_once(sampling)
-        found = clean(features.view(-1, features.shape[-1]), valid.reshape(-1))
+        here = features.device.type == "cpu"
+        most = BLOCK_NUMBERS if here else block_numbers(features.device)
+        found = clean(features.view(-1, features.shape[-1]), valid.reshape(-1), most)
         norms, kept = (one.view(target.shape) for one in found)
         # A record's weight is at most what it was, so every bound holds as without sampling weights.
         scales = record_weights(norms, weights)
         scales = torch.where(kept, scales if sampling is None else ordinary(scales * sampling), 0.0)
         beside = (None if one is None else torch.where(kept, one, 0.0) for one in (offset, sampling))
         self._records = Records(features, torch.where(kept, target, 0.0), scales, norms, *beside)
-        # A power of two, so that blocks tile parts.
-        most = BLOCK_NUMBERS if features.device.type == "cpu" else GPU_BLOCK_NUMBERS
-        self._rows_per_block = min(PART_UNITS, 1 << max(0, (most // max(features.shape[-1], numbers)).bit_length() - 1))
+        # A power of two, so that blocks tile parts, or parts them.
+        rows = 1 << max(0, (most // max(features.shape[-1], numbers)).bit_length() - 1)
+        self._rows_per_block = min(PART_UNITS, rows) if here else rows
 
     @abstractmethod
     def _layout(self, question: Summed) -> AnswerLayout:
@@ -180,10 +184,10 @@ class BlockProblem(ABC):
         with torch.inference_mode():
             parts = self._parts(question, facts, at, rows, included)
             while some := list(islice(parts, together)):
-                steps = torch.stack(some).div_(step) if len(some) > 1 else some[0].div_(step)
+                steps = torch.cat(some).div_(step) if len(some) > 1 else some[0].div_(step)
                 largest = torch.maximum(largest, torch.linalg.vector_norm(steps, inf))
                 integers = steps.round_().to(torch.int64)
-                total = total + (integers.sum(0) if len(some) > 1 else integers)
+                total = total + (integers.sum(0) if len(integers) > 1 else integers[0])
             ensure(float(largest) < LARGEST_SUM, "every part is finite and within its public bound")
             assert isinstance(total, Tensor), "there is one part at least"
             return self._arrange(question, SumsByKind(total, layout, width))
@@ -206,8 +210,8 @@ class BlockProblem(ABC):
             return self._sum_shared(question, facts, at)
         layout = self._layout(question)
         total = at.theta.new_zeros(size_of(layout, self._width))
-        for part in self._parts(question, facts, at, None, None):
-            total += part
+        for parts in self._parts(question, facts, at, None, None):
+            total += parts.sum(0)
         return self._arrange(question, SumsByKind(total, layout, self._width))
 
     def block_rows(self, question: Question, facts: Facts) -> int:
@@ -228,17 +232,17 @@ class BlockProblem(ABC):
             ensure(self._diameter <= question.diameter(facts), "gradients may lie as far apart as is proved")
         ensure(theta.dtype == torch.float64, "parameters are float64")
         ensure((other is not None) == (question.places == "pair"), "pairs are asked at two points, all else at one")
-        theta = theta.to(self._records.features.device)
+        there = sent(theta, self._records.features.device)
         if other is None:
-            return Point(theta)
+            return Point(there)
         ensure(other.dtype == torch.float64, "parameters are float64")
         ensure(other.shape == theta.shape, "two points have one shape")
-        return Point(theta, other.to(theta.device))
+        return Point(there, sent(other, there.device))
 
     def _blocks(self, rows: Tensor | None, included: Tensor | None) -> Iterator[Records]:
         """Yield records block by block, where they are; records left out get weight zero."""
         size, records = self._rows_per_block, self._records
-        rows, included = (None if one is None else one.to(records.features.device) for one in (rows, included))
+        rows, included = (None if one is None else sent(one, records.features.device) for one in (rows, included))
         if rows is not None:
             for part, *left in split(size, rows, *([] if included is None else [included])):
                 yield records.listed(part, left[0] if left else None)
@@ -251,16 +255,20 @@ class BlockProblem(ABC):
     def _parts(
         self, question: Summed, facts: Facts, at: Point, rows: Tensor | None, included: Tensor | None
     ) -> Iterator[Tensor]:
-        """Yield the float sums of each part in a row, over one set of records at one point."""
-        blocks_per_part = PART_UNITS // self._rows_per_block
+        """Yield the float sums of some parts, shape (parts, entries), over one set of records at one point."""
         layout, width = self._layout(question), self._width
+        if self._rows_per_block > PART_UNITS:
+            for block in self._blocks(rows, included):
+                yield part_sums(block.features, self._factors(question, facts, block, at))
+            return
+        blocks_per_part = PART_UNITS // self._rows_per_block
         total = SumsByKind(at.theta.new_zeros(size_of(layout, width)), layout, width)
         for number, block in enumerate(self._blocks(rows, included), start=1):
             _add(total, block.features, self._factors(question, facts, block, at))
             if number % blocks_per_part == 0:
-                yield total.flat
+                yield total.flat.unsqueeze(0)
                 total = total._replace(flat=torch.zeros_like(total.flat))
-        yield total.flat
+        yield total.flat.unsqueeze(0)
 
     def _sum_shared(self, question: Summed, facts: Facts, at: Point) -> Tensor:
         """Sum over one set of records at many points, shape (R, p)."""
@@ -351,20 +359,13 @@ def slopes(before: Tensor, after: Tensor, weights: Tensor, at: Point, bound: flo
     return torch.where(slope.isfinite(), slope, 0.0).clamp_(-bound, bound)
 
 
-def split(size: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Walk through tensors of equal length together, `size` entries at a time."""
-    if tensors[0].shape[0] <= size:
-        return iter((tensors,))
-    pieces = [tensor.split(size) for tensor in tensors]  # type: ignore[no-untyped-call] # torch's stub has no types
-    return zip(*pieces, strict=True)
-
-
-def clean(features: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
+def clean(features: Tensor, valid: Tensor, most: int = BLOCK_NUMBERS) -> tuple[Tensor, Tensor]:
     """Zero the rows that shall not count, in place.
 
     Args:
         features: shape (n, d).
         valid: bool, shape (n,).
+        most: numbers that are read at a time.
 
     Returns:
         Upper bounds of the norms, shape (n,), and which rows count.
@@ -373,7 +374,7 @@ def clean(features: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
     kept = torch.empty_like(valid)
     # The computed norm errs by less than (d + 8) 2^-53 relatively; see Higham 2002, section 3.1.
     upward = 1 + (features.shape[-1] + 8) * 2.0**-52
-    size = max(1, BLOCK_NUMBERS // features.shape[-1])
+    size = max(1, most // features.shape[-1])
     for block, ok, norm, keep in split(size, features, valid, norms, kept):
         # Norms by the largest entry, so that huge and denormal rows neither overflow nor vanish.
         largest = block.abs().amax(-1)

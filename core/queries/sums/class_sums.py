@@ -33,26 +33,26 @@ def class_sum(question: ClassMoments | ClassGradient | ClassCurvature, rows: Enc
 
     Args:
         question: the sum to make.
-        rows: re-encoded, shape (m, p).
+        rows: re-encoded, shape (m, p), or (parts, m, p) for the sums of several parts.
         theta: on their device, shape ((K - 1) p,).
     """
     x = rows.features
     if isinstance(question, ClassMoments):
         seen = torch.where(rows.weights.unsqueeze(-1) > 0, _contrasts(question.classes, rows), 0.0)
         weighed = x * rows.weights.unsqueeze(-1)
-        return torch.cat((_listed(x.mT @ weighed), sqrt(2) * (weighed.mT @ seen).flatten()))
+        return torch.cat((_listed(x.mT @ weighed), sqrt(2) * (weighed.mT @ seen).flatten(-2)), -1)
     chances, weights = _chances(question.classes, rows, theta)
     basis = _basis(question.classes, x.device)
     scores = ordinary((chances @ basis - _contrasts(question.classes, rows)) * weights.unsqueeze(-1))
     match question:
         case ClassGradient():
-            return (scores.mT @ x).flatten()
+            return (scores.mT @ x).flatten(-2)
         case ClassCurvature(of="score"):
-            pairs = [scores[:, one] * scores[:, other] for one, other in _pairs(question.contrasts)]
+            pairs = [scores[..., one] * scores[..., other] for one, other in _pairs(question.contrasts)]
         case ClassCurvature():
             means = chances @ basis
             pairs = [
-                (chances @ (basis[:, one] * basis[:, other]) - means[:, one] * means[:, other]) * weights
+                (chances @ (basis[:, one] * basis[:, other]) - means[..., one] * means[..., other]) * weights
                 for one, other in _pairs(question.contrasts)
             ]
         case _:
@@ -61,7 +61,7 @@ def class_sum(question: ClassMoments | ClassGradient | ClassCurvature, rows: Enc
     for (one, other), pair in zip(_pairs(question.contrasts), pairs, strict=True):
         numbers = ordinary(pair if one == other else pair * sqrt(2))
         sums.append(_listed(x.mT @ (x * numbers.unsqueeze(-1))))
-    return torch.cat(sums)
+    return torch.cat(sums, -1)
 
 
 def _basis(classes: int, device: torch.device) -> Tensor:
@@ -76,9 +76,9 @@ def _pairs(contrasts: int) -> list[tuple[int, int]]:
 
 def _listed(matrix: Tensor) -> Tensor:
     """Return a symmetric matrix's entries on and above the diagonal, those above times sqrt(2), in a row."""
-    first, second = torch.triu_indices(*matrix.shape, device=matrix.device)
+    first, second = torch.triu_indices(*matrix.shape[-2:], device=matrix.device)
     factors = matrix.new_full((len(first),), sqrt(2)).masked_fill_(first == second, 1.0)
-    return matrix[first, second] * factors
+    return matrix[..., first, second] * factors
 
 
 def _contrasts(classes: int, rows: EncodedRows) -> Tensor:

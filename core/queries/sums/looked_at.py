@@ -38,5 +38,5 @@ class LookedAtProblem(BlockProblem):
         """Return records in blocks; a question with public arguments of its own is about one set of them."""
         ensure(self.replicates is None, "such questions are asked without replicates")
         return looking.Blocks(
-            self._blocks(rows, included), PART_UNITS // self._rows_per_block, self._records.features.device
+            self._blocks(rows, included), max(1, PART_UNITS // self._rows_per_block), self._records.features.device
         )

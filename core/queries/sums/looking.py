@@ -37,9 +37,10 @@ from core.queries.looks import (
     WeightSums,
 )
 from core.queries.reencoded import ReencodedCurvature, ReencodedGradient
-from core.queries.sums.blocks import clean
+from core.queries.sums.blocks import BLOCK_NUMBERS, clean
 from core.queries.sums.class_sums import EncodedRows, class_sum
-from core.queries.sums.terms import Records, constants, mirror
+from core.queries.sums.parts_at_once import by_part, sent, whole_parts
+from core.queries.sums.terms import Records, constants, matvec, mirror
 
 _Sized = MagnitudeCounts | LinearResidualCounts | ResidualMagnitudeCounts
 
@@ -63,17 +64,17 @@ def integer_sum(question: Looked, facts: Facts, theta: Tensor, step: float, reco
         step: a power of two; at most 1 for counts.
         records: records left out have weight zero.
     """
-    theta = theta.to(records.device)
+    theta = sent(theta, records.device)
     if isinstance(question, Counted):
         unit = round(1 / step)
         ensure(unit * step == 1, "a count is a whole number of steps")
         return _counted(question, facts, theta, records) * unit
     total = torch.zeros(question.shape(facts.dimension), dtype=torch.int64, device=records.device)
     largest = total.new_zeros((), dtype=torch.float64)  # of all parts: a GPU is waited for once
-    for part in _parts(question, theta, records):
-        steps = part / step
+    for parts in _parts(question, theta, records):
+        steps = parts / step
         largest = torch.maximum(largest, steps.abs().max())
-        total = total + steps.round_().to(torch.int64)
+        total = total + steps.round_().to(torch.int64).sum(0)
     ensure(float(largest) < LARGEST_SUM, "every part is finite and within its public bound")
     return _mirrored(total)
 
@@ -88,7 +89,7 @@ def float_sum(question: Looked, facts: Facts, theta: Tensor, records: Blocks) ->
     theta = theta.to(records.device)
     if isinstance(question, Counted):
         return _counted(question, facts, theta, records).double()
-    return _mirrored(torch.stack(list(_parts(question, theta, records))).sum(0))
+    return _mirrored(torch.cat(list(_parts(question, theta, records))).sum(0))
 
 
 def _counted(question: Counted, facts: Facts, theta: Tensor, records: Blocks) -> Tensor:
@@ -184,29 +185,42 @@ def _tallied(place: Tensor, counted: Tensor, sets: int) -> Tensor:
 
 
 def _parts(question: Reencoded, theta: Tensor, records: Blocks) -> Iterator[Tensor]:
-    """Yield the float sums of each part, of the question's shape."""
+    """Yield the float sums of some parts, shape (parts, ...), the others being the question's."""
     blocks = records.blocks
     while some := list(islice(blocks, records.in_part)):
         with torch.inference_mode():
-            total = _term_sum(question, theta, some[0])
+            total = _part_sums(question, theta, some[0])
             for block in some[1:]:
-                total = total + _term_sum(question, theta, block)
+                total = total + _part_sums(question, theta, block)
         yield total
 
 
-def _term_sum(question: Reencoded, theta: Tensor, block: Records) -> Tensor:
-    """Return the sum of a block's terms."""
+def _part_sums(question: Reencoded, theta: Tensor, block: Records) -> Tensor:
+    """Return the sums of a block's terms, of each part in it."""
     rows = _reencoded(question, theta[1:, : block.features.shape[-1]], block)
+    if block.features.device.type == "cpu":
+        return _term_sum(question, theta, rows, block.sampling).unsqueeze(0)
+    found = []
+    for some, parts in whole_parts(len(block.features)):
+        features, target, norms, weights = (by_part(one[some], 0, parts) for one in rows[:4])
+        beside = (None if one is None else by_part(one[some], 0, parts) for one in (rows.offset, block.sampling))
+        offset, sampling = beside
+        found.append(_term_sum(question, theta, EncodedRows(features, target, norms, weights, offset), sampling))
+    return torch.cat(found) if len(found) > 1 else found[0]
+
+
+def _term_sum(question: Reencoded, theta: Tensor, rows: EncodedRows, sampling: Tensor | None) -> Tensor:
+    """Return the sum of some rows' terms, or of those of each part, the first axis."""
     match question:
         case WeightSums(weight_bound=most):
             # Norms are upper bounds, so that the product may pass t^2 by roundings.
             once = (rows.weights * rows.norms * rows.norms).clamp(max=most**2)
-            sums = [once.sum(), (once * rows.weights).sum()]
+            sums = [once.sum(-1), (once * rows.weights).sum(-1)]
             if question.sampled:
-                assert block.sampling is not None, "asked where records have sampling weights"
-                counted = torch.where(rows.weights > 0, block.sampling, 0.0)
-                sums += [most**2 * counted.sum(), most**2 * counted.square().sum()]
-            return torch.stack(sums)
+                assert sampling is not None, "asked where records have sampling weights"
+                counted = torch.where(rows.weights > 0, sampling, 0.0)
+                sums += [most**2 * counted.sum(-1), most**2 * counted.square().sum(-1)]
+            return torch.stack(sums, -1)
         case SecondMoments():
             beside = [_cut(rows, rows.target, question.target_centre, question.target_unit)]
             if question.offset_unit is not None:
@@ -215,7 +229,7 @@ def _term_sum(question: Reencoded, theta: Tensor, block: Records) -> Tensor:
             table = torch.cat((rows.features, torch.stack(beside, -1)), -1)
             return table.mT @ (table * rows.weights.unsqueeze(-1))
         case ReencodedGradient():
-            return rows.features.mT @ _numbers(question, rows, theta[0])
+            return matvec(rows.features.mT, _numbers(question, rows, theta[0]))
         case ReencodedCurvature():
             limit = question.norm_bound / rows.norms / rows.norms
             numbers = torch.minimum(_numbers(question, rows, theta[0]), limit)
@@ -228,7 +242,7 @@ def _term_sum(question: Reencoded, theta: Tensor, block: Records) -> Tensor:
 def _reencoded(question: Reencoded, encoding: Tensor, block: Records) -> EncodedRows:
     """Return a block's rows in the public encoding, those that do not count as zeros."""
     features = (block.features @ encoding.mT).contiguous()
-    norms, kept = clean(features, block.weights > 0)
+    norms, kept = clean(features, block.weights > 0, BLOCK_NUMBERS if features.is_cpu else features.numel())
     kept &= norms > 0  # a row of zeros adds nothing
     weights = record_weights(norms, Mallows(bound=question.weight_bound))
     if block.sampling is not None:  # at most 1, so every bound holds as without

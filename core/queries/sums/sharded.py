@@ -192,7 +192,8 @@ class Replica:
     """One process's copy of all rows, of which it sums some places of each list, or of all records.
 
     Processes share out blocks of parts, as many as one pass of the network reads, or one product. Every pass is thus
-    one that a single process would make, with the same records in the same slots, so its floats are the same.
+    one that a single process would make, with the same records in the same slots, so its floats are the same. GPUs
+    share out parts, in passes of other sizes, so that last bits may differ there.
 
     Args:
         own: all rows.

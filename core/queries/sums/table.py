@@ -20,6 +20,7 @@ from core.privacy.facts import PART_UNITS, Facts
 from core.queries.gradients import Question, Tabled
 from core.queries.looks import CellCounts, MagnitudeCounts
 from core.queries.sums import looking
+from core.queries.sums.parts_at_once import block_numbers, by_part, sent, whole_parts
 from core.queries.sums.terms import Records, constants
 from core.queries.tables import (
     Axis,
@@ -55,6 +56,7 @@ class TableProblem:
         ensure(present.shape == values.shape[:1], "every record has a presence")
         self._values = values
         self._present = present
+        self._numbers = block_numbers(values.device)
 
     @property
     def units(self) -> int:
@@ -95,10 +97,10 @@ class TableProblem:
             return self._counts(question, included) * unit
         total = torch.zeros(question.shape(self.dimension), dtype=torch.int64, device=self._values.device)
         largest = total.new_zeros((), dtype=torch.float64)  # of all parts: a GPU is waited for once
-        for part in self._parts(question, included):
-            steps = part / step
+        for parts in self._parts(question, included):
+            steps = parts / step
             largest = torch.maximum(largest, steps.abs().max())
-            total += steps.round_().to(torch.int64)
+            total += steps.round_().to(torch.int64).sum(0)
         ensure(float(largest) < LARGEST_SUM, "every part is finite and within its public bound")
         return total
 
@@ -112,13 +114,16 @@ class TableProblem:
         assert isinstance(question, Tabled), "columns answer questions about columns"
         if isinstance(question, TableCounts):
             return self._counts(question, None).double()
-        return torch.stack(list(self._parts(question, None))).sum(0)
+        return torch.cat(list(self._parts(question, None))).sum(0)
 
-    def _blocks(self, included: Tensor | None) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield values and presence, a part at a time."""
-        present = self._present if included is None else self._present & included.to(self._present.device)
-        for first in range(0, self.units, PART_UNITS):
-            yield self._values[first : first + PART_UNITS], present[first : first + PART_UNITS]
+    def _blocks(self, included: Tensor | None, numbers: int = 1) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield values and presence, a part at a time, on a GPU many: `numbers` are made of each record."""
+        device, size = self._present.device, PART_UNITS
+        present = self._present if included is None else self._present & sent(included, device)
+        if device.type != "cpu":
+            size *= max(1, self._numbers // (max(self.dimension, numbers) * PART_UNITS))
+        for first in range(0, self.units, size):
+            yield self._values[first : first + size], present[first : first + size]
 
     def _looked_at(self, included: Tensor | None) -> Iterator[Records]:
         """Yield records as questions about columns of a model read them: values that are missing lie in no cell."""
@@ -135,10 +140,12 @@ class TableProblem:
         return total
 
     def _parts(self, question: Summed, included: Tensor | None) -> Iterator[Tensor]:
-        """Yield the float sums of each part."""
+        """Yield the float sums of some parts, shape (parts, entries)."""
         with torch.inference_mode():
-            for values, present in self._blocks(included):
-                yield torch.where(present.unsqueeze(-1), _terms(question, values), 0.0).sum(0)
+            for values, present in self._blocks(included, question.shape(self.dimension)[0]):
+                terms = torch.where(present.unsqueeze(-1), _terms(question, values), 0.0)
+                for rows, parts in whole_parts(len(terms)):
+                    yield by_part(terms[rows], 0, parts).sum(1)
 
 
 def _counted(partition: Partition, values: Tensor, present: Tensor) -> Tensor:

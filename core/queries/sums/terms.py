@@ -1,6 +1,6 @@
 """Parts of problems that sum by blocks: records, points, each record's numbers, and their sums."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -54,12 +54,16 @@ def overwrite(numbers: Tensor, kept: Tensor) -> Tensor:
 
     Args:
         numbers: of any type, shape (m, ...).
-        kept: bool, shape (m,).
+        kept: bool, or `ones`, shape (m,).
     """
     bits = _BITS[numbers.element_size()]
-    # All ones, or none.
-    numbers.view(bits).bitwise_and_(-kept.to(bits).view(-1, *[1] * (numbers.ndim - 1)))
+    numbers.view(bits).bitwise_and_(ones(kept, bits).view(-1, *[1] * (numbers.ndim - 1)))
     return numbers
+
+
+def ones(kept: Tensor, bits: torch.dtype) -> Tensor:
+    """Return integers of all ones where a mask, bool or such integers, says so, and of none elsewhere."""
+    return -kept.to(bits) if kept.dtype == torch.bool else kept.to(bits)
 
 
 @lru_cache(maxsize=256)
@@ -129,6 +133,19 @@ class SumsByKind(NamedTuple):
 def size_of(layout: AnswerLayout, width: int) -> int:
     """Return the number of entries of all sums of a layout."""
     return layout.plain + layout.linear * width + layout.outer * width * width
+
+
+def split(size: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Walk through tensors of equal length together, `size` entries at a time."""
+    if tensors[0].shape[0] <= size:
+        return iter((tensors,))
+    pieces = [tensor.split(size) for tensor in tensors]  # type: ignore[no-untyped-call] # torch's stub has no types
+    return zip(*pieces, strict=True)
+
+
+def matvec(matrix: Tensor, vector: Tensor) -> Tensor:
+    """Return a matrix times a vector, or each of several times its own."""
+    return matrix @ vector if matrix.ndim == 2 else (matrix @ vector.unsqueeze(-1)).squeeze(-1)  # noqa: PLR2004
 
 
 def mirror(matrix: Tensor) -> Tensor:

@@ -20,7 +20,8 @@ from core.privacy.facts import Adjacency
 from core.queries.gradients import Gradient, GradientDifference
 from core.queries.sums.network import grams
 from core.queries.sums.network.grams import GramTerms, grams_cost_less, squares_from_above
-from core.queries.sums.network.problem import NetworkProblem, _numbers_of, micro_rows
+from core.queries.sums.network.pass_sizes import micro_rows, numbers_of
+from core.queries.sums.network.problem import NetworkProblem
 from core.queries.sums.network.terms import RowTerms
 from tests.support.networks import NETWORKS, clipped_sum, facts, gradients, problem, records
 
@@ -269,9 +270,9 @@ def test_layers_choose_by_their_shapes_and_keep_rows_where_they_did_well() -> No
 
 def test_passes_are_of_more_records_where_no_rows_are_made() -> None:
     block = (Attention(heads=8), Linear(units=1024), Activation(), Linear(units=512), MeanOver(), Linear(units=2))
-    few, many = (micro_rows(128, _numbers_of(block, (places, 512))) for places in (16, 64))
+    few, many = (micro_rows(128, numbers_of(block, (places, 512))) for places in (16, 64))
     assert (few, many) == (64, 4)
-    assert _numbers_of((Conv2d(channels=128, kernel=3, padding=1),), (256, 3, 3)) < 128 * 256 * 9 / 2
+    assert numbers_of((Conv2d(channels=128, kernel=3, padding=1),), (256, 3, 3)) < 128 * 256 * 9 / 2
 
 
 def _seconds(act: Callable[[], object]) -> float:

@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import os
 from collections.abc import Callable
 from functools import partial
 from math import isqrt, sqrt
@@ -11,12 +12,15 @@ import pytest
 import torch
 from torch import Tensor
 
+import benchmarks.gpu
 from core.mechanisms.lattice import CHARGED_MARGIN, Grid, deepest_squares, network_grid, round_parts
 from core.models.network.layers import Activation, Conv2d, Flatten, Linear, Reshape
 from core.oracle.noise import grid_for
 from core.privacy.facts import Adjacency, Facts
 from core.queries.gradients import Curvature, Gradient, GradientNorm
-from core.queries.sums.network.problem import MICRO_NUMBERS, NetworkProblem, micro_rows
+from core.queries.sums.network.kernels import repeatable
+from core.queries.sums.network.pass_sizes import MICRO_NUMBERS, micro_rows
+from core.queries.sums.network.problem import NetworkProblem
 from core.queries.sums.network.terms import LARGEST, OuterTerms
 from tests.support.networks import NETWORKS, clipped_sum, facts, gradients, problem, records
 
@@ -26,6 +30,8 @@ CLIP = 0.5
 QUESTION = Gradient(sigma=1.0, clip=CLIP)
 KINDS = ("perceptron", "pools", "norms", "transformer", "adapters")
 """Of networks: outer products, rows, tokens, and several of them."""
+
+BENCHED = {name: (*one, "cross_entropy", "all") for name, one in benchmarks.gpu.NETWORKS.items()}
 
 OVERFLOWING = ("perceptron", "pools", "sequence")
 
@@ -143,15 +149,18 @@ def test_neighbours_differ_in_one_part_and_by_no_more_than_is_charged(name: str,
     assert _norm(torch.from_numpy(moved)) <= grid.sensitivity
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", [*NETWORKS, *BENCHED])
 def test_other_records_floats_are_the_same_whatever_one_record_says(name: str) -> None:
-    row, units = 3, 8
-    base = records(NETWORKS[name], units)
-    others = torch.arange(units) != row
-    found = []
+    """On a GPU in a pass of thousands, for which its libraries have kernels of their own."""
+    row, units = 3, 2560 if os.environ.get("FARTHING_TEST_DEVICE") == "cuda" else 8
+    network = (NETWORKS | BENCHED)[name]
+    base, found = records(network, units), list[list[Tensor]]()
     for kind in ("none", "zeroed", "not a number", "infinite", "huge", "outlier"):
-        held = problem(NETWORKS[name], units, held=_changed(kind, base, row))
-        terms, scales, _ = held._measured(held._weights(_theta(held)), held._records.some(slice(None), others), CLIP)
+        held = problem(network, units, held=_changed(kind, base, row))
+        others = (torch.arange(units) != row).to(held._device)
+        with repeatable(held._device):
+            slots = held._records.some(slice(None), others)
+            terms, scales, _ = held._measured(held._weights(_theta(held)), slots, CLIP)
         found.append([scales[others], *(one.squares[others] for one in terms)])
     for floats in found[1:]:
         assert all(torch.equal(one, other) for one, other in zip(floats, found[0], strict=True))

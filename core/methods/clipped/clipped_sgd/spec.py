@@ -12,7 +12,7 @@ from pydantic import Field
 
 from core.base.errors import AdjacencyMismatch, FieldError, Invalid
 from core.losses.assumption import Assumption
-from core.methods.base import Bound, Card, Plan, Spec
+from core.methods.base import Card, Plan, Spec
 from core.methods.clipped.rules import Adam, Average, LearningRateSchedule, NoMean, Rule, Sgd, TailMean
 from core.methods.kl.repeats import Repeats
 from core.privacy.arithmetic import PLANNED_RADIUS, AnyStart, Radius
@@ -22,6 +22,7 @@ from core.privacy.facts import Adjacency, Facts
 from core.privacy.renyi import cost
 from core.queries.gradients import Gradient
 from core.queries.sampling import PoissonSampling
+from farthing.schemas.estimates import Bound
 
 RATE_UNIT: Final = 2**64
 """A Poisson rate is a whole number of these parts."""

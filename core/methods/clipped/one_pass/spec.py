@@ -16,24 +16,25 @@ convergence with arbitrary clipping level (preprint), algorithm 1, theorems 4.1 
 from collections.abc import Sequence
 from functools import partial
 from math import inf, sqrt
-from typing import Annotated, ClassVar, Final, Literal, Self
+from typing import Annotated, ClassVar, Final, Literal, NamedTuple
 
 from pydantic import Field
 
 from core.base.errors import FieldError, Invalid
 from core.inference.error_bound import ErrorBound
 from core.losses.assumption import Assumption
-from core.methods.base import Bound, Card, Plan
+from core.methods.base import Card, Plan, Spec
 from core.methods.clipped.one_pass.guarantee import Guarantee, Run
 from core.methods.clipped.one_pass.refined import refined_convex, refined_nonconvex
 from core.methods.clipped.one_pass.search import lowest
 from core.methods.clipped.one_pass.theory import paper_convex, paper_nonconvex
 from core.methods.m_estimation.noisy_gd.spec import planned_steps
-from core.privacy.arithmetic import PLANNED_RADIUS, AnyStart, Mu, Radius, fill
+from core.privacy.arithmetic import PLANNED_RADIUS, AnyStart, Mu, Radius
 from core.privacy.events import NOTHING, Event, Gaussian
 from core.privacy.facts import Adjacency, Facts, Frozen
 from core.queries.gradients import Gradient
 from core.queries.sampling import StreamSampling
+from farthing.schemas.estimates import Bound
 
 PAYMENTS: Final = 97
 """Chunks of a run at most; the first pays for all of it."""
@@ -58,7 +59,25 @@ class Moment(Frozen):
     size: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(description="sigma, in encoded units")
 
 
-class CertifiedClippedSgd(Plan):
+class OnePass(NamedTuple):
+    """Figures of one pass."""
+
+    mu: float
+    batch: int
+    steps: int
+    clip: float
+
+    def question(self) -> Gradient:
+        """Return the question of every step."""
+        return Gradient(sigma=1 / self.mu, batch=self.batch, clip=self.clip)
+
+    def deviation(self, facts: Facts) -> float:
+        """Return the noise on each coordinate of a batch's mean, the lattice's margin included (sigma_omega)."""
+        question = self.question()
+        return NOISE_MARGIN * question.sigma * question.sensitivity(facts)
+
+
+class CertifiedClippedSgd(Spec):
     """theta <- theta - step_size * (mean clipped gradient of the next batch + noise), once through the records.
 
     The average of all iterates is returned, the start included and no iterate that no gradient was asked at: exactly
@@ -110,26 +129,29 @@ class CertifiedClippedSgd(Plan):
     )
     radius: Radius | None = Field(default=None, description="an iterate outside this ball around zero is a failure")
 
-    def plan(self, facts: Facts, mu: float) -> Self:
+    def plan(self, facts: Facts, mu: float) -> "CertifiedClippedSgdPlan":
         """Fill what is open: batch, clip and step size so that the certificate is smallest, where there is one.
 
         Raises:
             Invalid: figures contradict each other.
         """
-        settings = fill(
-            self,
+        _refuse_unfit(self, facts)
+        mu = mu if self.mu is None else self.mu
+        batch = self._planned_batch(facts, mu) if self.batch is None else self.batch
+        # Rounded down: units that fill no whole batch are never read.
+        steps = facts.units // batch if self.steps is None else self.steps
+        run = OnePass(mu, batch, steps, 0.0)
+        run = run._replace(clip=self._planned_clip(facts, run) if self.clip is None else self.clip)
+        return self.closed(
+            CertifiedClippedSgdPlan,
             mu=mu,
+            batch=batch,
+            steps=steps,
+            clip=run.clip,
+            step_size=self._planned_step(facts, run),
             returns="average" if facts.weak_convexity == 0 else "random_iterate",
             radius=PLANNED_RADIUS,
         )
-        _refuse_unfit(settings, facts)
-        if settings.batch is None:
-            settings = fill(settings, batch=settings.planned_batch(facts))
-        assert settings.batch is not None, "just filled"
-        # Rounded down: units that fill no whole batch are never read.
-        settings = fill(settings, steps=facts.units // settings.batch)
-        settings = fill(settings, clip=settings.planned_clip(facts))
-        return fill(settings, step_size=settings.planned_step(facts))
 
     def unbounded_for(self, facts: Facts) -> tuple[str, ...]:
         """Return why there is no certificate, in words; nothing where there is one."""
@@ -142,71 +164,63 @@ class CertifiedClippedSgd(Plan):
         reasons += ["the residual scale is unknown"] * (facts.scale is not None)
         return tuple(reasons)
 
-    def deviation(self, facts: Facts) -> float:
-        """Return the noise on each coordinate of a batch's mean, the lattice's margin included (sigma_omega)."""
-        return NOISE_MARGIN * self._gradient().sigma * self._gradient().sensitivity(facts)
-
-    def guarantee(self, facts: Facts, steps: int | None = None, *, refined: bool | None = None) -> Guarantee | None:
-        """Return what a theorem says of these settings, batch, steps and clip filled; None where none says anything.
+    def promised(self, facts: Facts, run: OnePass, *, refined: bool | None = None) -> Guarantee | None:
+        """Return what a theorem says of a pass with these constants; None where none says anything.
 
         Args:
             facts: public.
-            steps: really taken; None: the planned ones.
+            run: its figures.
             refined: which one; None: as the settings say.
         """
         if self.unbounded_for(facts):
             return None
         assert self.smoothness is not None, "declared"
         assert self.moment is not None, "declared"
-        assert self.steps is not None, "plan first"
-        assert self.batch is not None, "plan first"
-        assert self.clip is not None, "plan first"
-        run = Run(
+        drawn = Run(
             alpha=self.moment.order,
             sigma=self.moment.size,
-            clip=self.clip,
-            steps=self.steps if steps is None else steps,
+            clip=run.clip,
+            steps=run.steps,
             beta=self.beta,
             dimension=facts.dimension,
-            noise=self.deviation(facts),
-            batch=self.batch,
+            noise=run.deviation(facts),
+            batch=run.batch,
         )
         ours = self.certificate == "refined" if refined is None else refined
         if facts.weak_convexity == 0:
             assert self.distance is not None, "declared"
-            return (refined_convex if ours else paper_convex)(self.smoothness, self.distance, run)
+            return (refined_convex if ours else paper_convex)(self.smoothness, self.distance, drawn)
         assert self.start_gap is not None, "declared"
-        return (refined_nonconvex if ours else paper_nonconvex)(self.smoothness, self.start_gap, run)
+        return (refined_nonconvex if ours else paper_nonconvex)(self.smoothness, self.start_gap, drawn)
 
-    def planned_batch(self, facts: Facts) -> int:
+    def bound_with(self, facts: Facts, run: OnePass, clip: float) -> float:
+        """Return what the certificate says of a pass with a clip; infinity where it says nothing."""
+        found = self.promised(facts, run._replace(clip=clip))
+        return inf if found is None else found.bound
+
+    def _planned_batch(self, facts: Facts, mu: float) -> int:
         """Return b: for the given steps, for the smallest certificate, or for as many steps as noisy GD takes."""
-        assert self.mu is not None, "filled before"
         if self.steps is not None:
             return facts.units // self.steps
         if self.unbounded_for(facts):
-            return facts.units // min(facts.units, planned_steps(facts, self.mu))
+            return facts.units // min(facts.units, planned_steps(facts, mu))
+
+        def certified(batch: int) -> float:
+            tried = OnePass(mu, batch, facts.units // batch, 0.0)
+            return self.bound_with(facts, tried, self.clip or self._planned_clip(facts, tried))
+
         tried = (facts.units // steps for steps in PLANNED_BATCHES if steps <= facts.units)
         # Fewer than ten units leave nothing to compare.
-        return min(tried, key=partial(self._with_batch, facts), default=1)
+        return min(tried, key=certified, default=1)
 
-    def _with_batch(self, facts: Facts, batch: int) -> float:
-        """Return what the certificate says with a batch, at its best clip."""
-        tried = self.model_copy(update={"batch": batch, "steps": facts.units // batch})
-        return tried.bound_with(facts, self.clip or tried.planned_clip(facts))
-
-    def bound_with(self, facts: Facts, clip: float) -> float:
-        """Return what the certificate says with a clip; infinity where it says nothing."""
-        found = self.model_copy(update={"clip": clip}).guarantee(facts)
-        return inf if found is None else found.bound
-
-    def planned_clip(self, facts: Facts) -> float:
+    def _planned_clip(self, facts: Facts, run: OnePass) -> float:
         """Return the clip of the smallest bound; without a certificate the model's own bound."""
         largest = facts.gradient_bound
         if self.unbounded_for(facts):
             return largest
         # The model's own bound may lie below the least clip; the search needs a range.
         least = min(self._least_clip(facts), largest)
-        return lowest(partial(self.bound_with, facts), least, min(largest, LONGEST_SEARCH * least))
+        return lowest(partial(self.bound_with, facts, run), least, min(largest, LONGEST_SEARCH * least))
 
     def _least_clip(self, facts: Facts) -> float:
         """Return the clip below which the certificate says nothing, or is stretched."""
@@ -217,51 +231,95 @@ class CertifiedClippedSgd(Plan):
         assert self.start_gap is not None, "declared"
         return 4 * sqrt(self.smoothness * self.start_gap)
 
-    def planned_step(self, facts: Facts) -> float:
+    def _planned_step(self, facts: Facts, run: OnePass) -> float:
         """Return the step size of the theorem; without one the largest of descent on a smooth loss."""
-        found = self.guarantee(facts)
+        found = self.promised(facts, run)
         if found is not None:
             return found.step_size * BELOW
         start = 1.0 if facts.scale is None else facts.scale.start
         bent = self.smoothness or facts.curvature_bound or facts.smoothness
-        if bent is None:
-            assert self.clip is not None, "filled before"
-            return 1 / (2 * self.clip)
-        return 1 / (bent + facts.ridge * start)
+        return 1 / (2 * run.clip) if bent is None else 1 / (bent + facts.ridge * start)
 
-    def _gradient(self) -> Gradient:
-        """Return the question of every step."""
-        assert self.mu is not None, "plan first"
-        return Gradient(sigma=1 / self.mu, batch=self.batch, clip=self.clip)
+    @classmethod
+    def card(cls) -> Card:
+        """Return the catalogue entry."""
+        return Card(
+            kind="certified_clipped_sgd",
+            title="Clipped stochastic gradient descent, one pass, certified",
+            paper="Vatan Khah, Chezhegov, Farahmand, Horvath, Gorbunov: Differentially private Clipped-SGD: "
+            "high-probability convergence with arbitrary clipping level (preprint)",
+            native="mu-GDP",
+            adjacency=tuple(Adjacency),
+            assumptions=(
+                Assumption(text="each unit's gradient is clipped as a whole, before it is summed", checked="static"),
+                Assumption(text="each unit is read by one step at most", checked="runtime"),
+                Assumption(text="the mean loss is L-smooth", checked="declared"),
+                Assumption(text="R, or Delta, and the central moment are as declared", checked="declared"),
+                Assumption(text="units are independent draws of one population", checked="declared"),
+                Assumption(text="the step size is at most the certificate's", checked="static"),
+                Assumption(text="no iterate leaves the public radius", checked="runtime"),
+            ),
+            returns="the average of all iterates, with a bound on its excess risk; no intervals",
+        )
+
+
+_QUANTITIES: Final = {"excess_risk": "excess risk", "squared_gradient": "squared norm of the mean gradient"}
+_CONDITIONS: Final = (
+    "the mean loss is as smooth as declared",
+    "R or Delta, and the central moment of unclipped gradients, are as declared",
+    "units are independent draws of one population, whose mean loss it is about",
+)
+
+
+class CertifiedClippedSgdPlan(CertifiedClippedSgd, Plan):
+    """One pass with nothing open."""
+
+    mu: Mu
+    batch: Annotated[int, Field(ge=1)]
+    steps: Annotated[int, Field(ge=1, le=1_000_000)]
+    clip: PositiveNumber
+    step_size: PositiveNumber
+    returns: Literal["average", "random_iterate", "last"]
+    radius: Radius
+
+    @property
+    def run(self) -> OnePass:
+        """Its figures."""
+        return OnePass(self.mu, self.batch, self.steps, self.clip)
+
+    def guarantee(self, facts: Facts, steps: int | None = None, *, refined: bool | None = None) -> Guarantee | None:
+        """Return what a theorem says of it; None where none says anything.
+
+        Args:
+            facts: public.
+            steps: really taken; None: the planned ones.
+            refined: which one; None: as the settings say.
+        """
+        taken = self.steps if steps is None else steps
+        return self.promised(facts, self.run._replace(steps=taken), refined=refined)
 
     def questions(self) -> tuple[Gradient]:
         """Return the question of every step, the very value that the schedule prices and the oracle is asked."""
-        return (self._gradient(),)
+        return (self.run.question(),)
 
     @property
     def chunk(self) -> int:
         """The number of steps in a chunk of the schedule."""
-        assert self.steps is not None, "plan first"
         # Rounded up: there are then no more chunks than PAYMENTS.
         return -(-self.steps // PAYMENTS)
 
     def sampling(self, facts: Facts) -> StreamSampling:
         """Return that batches are disjoint."""
         del facts  # their size is the same for every scope
-        assert self.batch is not None, "plan first"
         return StreamSampling(batches=(self.batch,), chunk=self.chunk * self.batch)
 
     def schedule(self, facts: Facts) -> Sequence[Event]:
         """Return the price of the whole pass, and chunks that cost nothing: with each the state before it is stored."""
         del facts  # a multiplier of the sensitivity means the same for every scope
-        assert self.steps is not None, "plan first"
-        assert self.mu is not None, "plan first"
         return (Gaussian(sigma=1 / self.mu), *[NOTHING] * (-(-self.steps // self.chunk) - 1))
 
     def bound(self, facts: Facts) -> Bound:
         """Return what is certified of these filled settings, beside what the start satisfies untrained."""
-        assert self.step_size is not None, "plan first"
-        assert self.radius is not None, "plan first"
         found = None if self.returns == "last" else self.guarantee(facts)
         if found is None:
             reasons = self._unbounded_for(facts)
@@ -298,13 +356,11 @@ class CertifiedClippedSgd(Plan):
             noise: really added, its standard deviation on each coordinate of a mean.
             strayed: whether some iterate had to be brought back into the radius; the theorem's never are.
         """
-        assert self.step_size is not None, "plan first"
-        assert self.steps is not None, "plan first"
         # The paper's theorem is about the best iterate, which is never returned.
         found = self.guarantee(facts, steps, refined=True)
         value = None if found is None else found.at(self.step_size)
         proved = "average" if facts.weak_convexity == 0 else "random_iterate"
-        if strayed or steps == 0 or noise > self.deviation(facts) or self.returns != proved:
+        if strayed or steps == 0 or noise > self.run.deviation(facts) or self.returns != proved:
             value = None
         confidence = None if found is None or value is None else found.confidence
         untrained = None if found is None or value is None else found.trivial
@@ -321,36 +377,6 @@ class CertifiedClippedSgd(Plan):
             variant="practical step size" if found is None else f"{self.certificate} step size, refined certificate",
             untrained=untrained,
         )
-
-    @classmethod
-    def card(cls) -> Card:
-        """Return the catalogue entry."""
-        return Card(
-            kind="certified_clipped_sgd",
-            title="Clipped stochastic gradient descent, one pass, certified",
-            paper="Vatan Khah, Chezhegov, Farahmand, Horvath, Gorbunov: Differentially private Clipped-SGD: "
-            "high-probability convergence with arbitrary clipping level (preprint)",
-            native="mu-GDP",
-            adjacency=tuple(Adjacency),
-            assumptions=(
-                Assumption(text="each unit's gradient is clipped as a whole, before it is summed", checked="static"),
-                Assumption(text="each unit is read by one step at most", checked="runtime"),
-                Assumption(text="the mean loss is L-smooth", checked="declared"),
-                Assumption(text="R, or Delta, and the central moment are as declared", checked="declared"),
-                Assumption(text="units are independent draws of one population", checked="declared"),
-                Assumption(text="the step size is at most the certificate's", checked="static"),
-                Assumption(text="no iterate leaves the public radius", checked="runtime"),
-            ),
-            returns="the average of all iterates, with a bound on its excess risk; no intervals",
-        )
-
-
-_QUANTITIES: Final = {"excess_risk": "excess risk", "squared_gradient": "squared norm of the mean gradient"}
-_CONDITIONS: Final = (
-    "the mean loss is as smooth as declared",
-    "R or Delta, and the central moment of unclipped gradients, are as declared",
-    "units are independent draws of one population, whose mean loss it is about",
-)
 
 
 def _refuse_unfit(settings: CertifiedClippedSgd, facts: Facts) -> None:

@@ -14,8 +14,7 @@ from pydantic import Field
 
 from core.base.errors import FieldError, Invalid
 from core.losses.assumption import Assumption
-from core.methods.base import Bound, Card, Plan, Spec
-from core.methods.excess import ExcessFigures, Regimes
+from core.methods.base import Card, ExcessFigures, Plan, Spec
 from core.methods.kl import lower_bounds
 from core.methods.kl.adaptive_gd.theory import MOST_CANDIDATES, Trajectory, excess_risk, promised
 from core.methods.kl.concentration import noise_radius
@@ -25,6 +24,7 @@ from core.privacy.conversions import rho_of_mu
 from core.privacy.events import Event, Zcdp
 from core.privacy.facts import Adjacency, Facts
 from core.queries.gradients import Gradient, GradientNorm, LeastGradient
+from farthing.schemas.estimates import Bound, Regimes
 
 PAYMENTS = 97
 """Chunks that a method's price is cut into; one of them is the selection's where it has a price."""

@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 from scipy.special import chdtrc
 
-from core.methods.base import Bound
 from core.methods.kl.condition import KlCondition
+from farthing.schemas.estimates import Bound
 
 MOST_CANDIDATES = 256
 """Number of iterates held for the choice, those of the least noised norms."""

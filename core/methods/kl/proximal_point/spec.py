@@ -13,8 +13,7 @@ from pydantic import Field
 from core.base.errors import FieldError, Invalid
 from core.inference.error_bound import ErrorBound
 from core.losses.assumption import Assumption
-from core.methods.base import Bound, Card, Plan, Spec
-from core.methods.excess import ExcessFigures
+from core.methods.base import Card, ExcessFigures, Plan, Spec
 from core.methods.kl import lower_bounds
 from core.methods.kl.condition import KlCondition, PositiveNumber, known_gap
 from core.methods.kl.proximal_point.schedule import (
@@ -38,6 +37,7 @@ from core.privacy.conversions import rho_of_mu
 from core.privacy.facts import Adjacency, Facts
 from core.queries.bases import Sigma
 from core.queries.gradients import Gradient
+from farthing.schemas.estimates import Bound
 
 MOST_GRADIENTS = 20_000
 """Asked where nobody says how many steps a round may take."""

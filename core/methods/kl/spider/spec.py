@@ -13,8 +13,7 @@ from pydantic import Field
 from core.base.errors import FieldError, Invalid
 from core.inference.error_bound import ErrorBound
 from core.losses.assumption import Assumption
-from core.methods.base import Bound, Card, Plan, Spec
-from core.methods.excess import ExcessFigures
+from core.methods.base import Card, ExcessFigures, Plan, Spec
 from core.methods.kl import lower_bounds
 from core.methods.kl.condition import KlCondition, PositiveNumber, known_gap
 from core.methods.kl.spider.schedule import Regime, SpiderConstants, SpiderSchedule, Variant, spider_schedule
@@ -23,6 +22,7 @@ from core.privacy.conversions import rho_of_mu
 from core.privacy.events import Event
 from core.privacy.facts import Adjacency, Facts
 from core.queries.gradients import Gradient, GradientDifference
+from farthing.schemas.estimates import Bound
 
 MOST_STEPS: Final = 200_000
 """Answers in the worst case: a loop has a bound, and so has a job's time."""

@@ -13,7 +13,7 @@ from pydantic import Field
 from core.inference.settings import Inference
 from core.losses.assumption import Assumption
 from core.losses.bases import PositiveNumber
-from core.methods.base import Bound, Card, Plan, Spec
+from core.methods.base import Card, Plan, Spec
 from core.methods.m_estimation.predicted_covariance import (
     NEAREST_TO_ONE,
     Array,
@@ -40,6 +40,7 @@ from core.privacy.arithmetic import (
 from core.privacy.events import Event
 from core.privacy.facts import Adjacency, Facts
 from core.queries.gradients import Gradient
+from farthing.schemas.estimates import Bound
 
 FEWEST_STEPS = 60
 MOST_STEPS = 1500

@@ -15,7 +15,7 @@ from pydantic import Field
 from core.base.errors import contradiction
 from core.inference.settings import Inference, Shares
 from core.losses.assumption import Assumption
-from core.methods.base import Bound, Card, Plan
+from core.methods.base import Card, Plan
 from core.methods.m_estimation.noisy_newton.options import NewtonOptions
 from core.methods.m_estimation.noisy_newton.shapes import CAREFUL_DAMPING, planned_shape, spectral_noise, steady_floor
 from core.methods.m_estimation.noisy_newton.widths import newton_covariance
@@ -42,6 +42,7 @@ from core.privacy.arithmetic import (
 from core.privacy.events import Event
 from core.privacy.facts import Adjacency, Facts
 from core.queries.gradients import Curvature, Gradient, Secant
+from farthing.schemas.estimates import Bound
 
 PURE_STEPS = 8
 DAMPED_STEPS = 17

@@ -12,15 +12,15 @@ from core.inference.eigen import floor_eigenvalues, inside, solve
 from core.inference.estimate import Estimate
 from core.inference.parameters import penalised_hessian, scale_of
 from core.methods.lifecycle import ended, starting_point
-from core.methods.m_estimation.sufficient_statistics.spec import SufficientStatistics
+from core.methods.m_estimation.sufficient_statistics.spec import SufficientStatisticsPlan
 from core.oracle import Oracle, Status
 
 
-def iterate(plan: SufficientStatistics, oracle: Oracle) -> tuple[Estimate, Status]:
+def iterate(plan: SufficientStatisticsPlan, oracle: Oracle) -> tuple[Estimate, Status]:
     """Estimate the coefficients of a linear model.
 
     Args:
-        plan: public plan, nothing open.
+        plan: public, nothing open.
         oracle: the only way to the records, with the squared loss.
 
     Returns:
@@ -29,8 +29,6 @@ def iterate(plan: SufficientStatistics, oracle: Oracle) -> tuple[Estimate, Statu
     Raises:
         Diverged: the estimate left the public radius.
     """
-    assert plan.eigenvalue_floor is not None, "plan first"
-    assert plan.radius is not None, "plan first"
     zero = starting_point(plan.start, oracle)
     vector, matrix = plan.questions()
     slope = oracle.ask(vector, zero)

@@ -7,20 +7,20 @@ intervals, and it needs every row and target to be bounded, which weights do not
 
 from collections.abc import Sequence
 from math import sqrt
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from core.base.errors import FieldError, Invalid
 from core.losses.assumption import Assumption
-from core.methods.base import Bound, Card, Plan
+from core.losses.bases import PositiveNumber
+from core.methods.base import Card, Plan, Spec
 from core.privacy.arithmetic import (
     CONFIDENCE,
     PLANNED_RADIUS,
     Floor,
     Mu,
     Radius,
-    fill,
     matrix_floor,
     noise_norm,
     required_curvature_bound,
@@ -28,6 +28,7 @@ from core.privacy.arithmetic import (
 from core.privacy.events import Event
 from core.privacy.facts import Adjacency, Facts
 from core.queries.gradients import Curvature, Gradient
+from farthing.schemas.estimates import Bound
 
 FLOOR_MULTIPLE = 2.0
 """Of the spectral size of the noise, over 2 s sqrt(p): directions below it tell of noise alone."""
@@ -35,7 +36,7 @@ RESOLVED_PART = 0.1
 """The prediction is for directions whose curvature is at least this part of the bound over the dimension."""
 
 
-class SufficientStatistics(Plan):
+class SufficientStatistics(Spec):
     """theta = floored(X'X/n + noise)^-1 (X'y/n + noise), a ridge added to the matrix without noise.
 
     Both are asked once: the Hessian of the squared loss, and its gradient at zero. Each unit's gradient is cut to x_max
@@ -50,7 +51,7 @@ class SufficientStatistics(Plan):
     curvature_share: Annotated[float, Field(gt=0, lt=1)] | None = Field(
         default=None, description="of mu^2, for X'X; null: a half, as printed"
     )
-    clip: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
+    clip: PositiveNumber | None = Field(
         default=None,
         description="largest |x y| in encoded units, longer ones are shortened; null: the declared bounds'",
     )
@@ -59,7 +60,7 @@ class SufficientStatistics(Plan):
     )
     radius: Radius | None = Field(default=None, description="the estimate is projected onto this ball around zero")
 
-    def plan(self, facts: Facts, mu: float) -> Self:
+    def plan(self, facts: Facts, mu: float) -> "SufficientStatisticsPlan":
         """Fill what is open, from public facts alone.
 
         Raises:
@@ -73,12 +74,17 @@ class SufficientStatistics(Plan):
                 ),
             )
         largest = required_curvature_bound(facts)
-        settings = fill(
-            self, mu=mu, curvature_share=0.5, clip=sqrt(largest) * facts.target_bound, radius=PLANNED_RADIUS
-        )
-        _, curvature = settings.questions()
+        share = 0.5 if self.curvature_share is None else self.curvature_share
+        curvature = _curvature(mu if self.mu is None else self.mu, share)
         deviation = curvature.sigma * curvature.sensitivity(facts)
-        return fill(settings, eigenvalue_floor=matrix_floor(deviation, facts.dimension, largest, FLOOR_MULTIPLE))
+        return self.closed(
+            SufficientStatisticsPlan,
+            mu=mu,
+            curvature_share=share,
+            clip=sqrt(largest) * facts.target_bound,
+            radius=PLANNED_RADIUS,
+            eigenvalue_floor=matrix_floor(deviation, facts.dimension, largest, FLOOR_MULTIPLE),
+        )
 
     @property
     def steps(self) -> int:
@@ -89,46 +95,6 @@ class SufficientStatistics(Plan):
     def start(self) -> Literal["zeros"]:
         """Where both are asked; for the squared loss X'X is the same everywhere."""
         return "zeros"
-
-    def questions(self) -> tuple[Gradient, Curvature]:
-        """Return both questions: the very values that are priced and asked."""
-        assert self.mu is not None, "plan first"
-        assert self.curvature_share is not None, "plan first"
-        gradient = Gradient(sigma=1 / (self.mu * sqrt(1 - self.curvature_share)), clip=self.clip)
-        return gradient, Curvature(of="hessian", sigma=1 / (self.mu * sqrt(self.curvature_share)))
-
-    def schedule(self, facts: Facts) -> Sequence[Event]:
-        """Return both events."""
-        del facts  # a multiplier of the sensitivity means the same for every scope
-        return [question.event() for question in self.questions()]
-
-    def passes(self, facts: Facts) -> int:
-        """Return two for the gradient and p for the matrix."""
-        return 2 + facts.dimension
-
-    def bound(self, facts: Facts) -> Bound:
-        """Predict the distance to the least-squares estimate where the design is well spread.
-
-        With A and b exact and E, e the noise, theta - theta_hat = (A + E)^-1 (e - E theta_hat). The distance is at most
-        (|e| + |E| |theta_hat|)/(l - |E|), l the smallest eigenvalue of A, and |E| is at most 2 s sqrt(p) up to lower
-        order. The prediction assumes |theta_hat| <= sqrt(p) and l = RESOLVED_PART * Bbar/p.
-        """
-        assert self.radius is not None, "plan first"
-        gradient, curvature = self.questions()
-        size, least = sqrt(facts.dimension), RESOLVED_PART * required_curvature_bound(facts) / facts.dimension
-        matrix = 2 * curvature.sigma * curvature.sensitivity(facts) * sqrt(facts.dimension)
-        vector = noise_norm(gradient.sigma * gradient.sensitivity(facts), facts.dimension, 1)
-        # Noise as large as the least eigenvalue may make the matrix singular.
-        value = (vector + matrix * size) / (least - matrix) if matrix < least else None
-        return Bound(
-            quantity="distance of the private from the least-squares estimate, in encoded units, where all eigenvalues "
-            f"of X'X/n are at least {least:.2g} and the estimate is no longer than {size:.2g}",
-            value=value,
-            confidence=CONFIDENCE,
-            trivial=2 * self.radius,
-            vacuous=value is None or value >= 2 * self.radius,
-            source="Avella-Medina, Bradshaw and Loh (2023), appendix H.2; perturbation of a linear system",
-        )
 
     @classmethod
     def card(cls) -> Card:
@@ -147,3 +113,55 @@ class SufficientStatistics(Plan):
             ),
             returns="coefficients of a linear model, for comparison: no intervals",
         )
+
+
+class SufficientStatisticsPlan(SufficientStatistics, Plan):
+    """Sufficient statistics with nothing open."""
+
+    mu: Mu
+    curvature_share: Annotated[float, Field(gt=0, lt=1)]
+    clip: PositiveNumber
+    eigenvalue_floor: Floor
+    radius: Radius
+
+    def questions(self) -> tuple[Gradient, Curvature]:
+        """Return both questions: the very values that are priced and asked."""
+        gradient = Gradient(sigma=1 / (self.mu * sqrt(1 - self.curvature_share)), clip=self.clip)
+        return gradient, _curvature(self.mu, self.curvature_share)
+
+    def schedule(self, facts: Facts) -> Sequence[Event]:
+        """Return both events."""
+        del facts  # a multiplier of the sensitivity means the same for every scope
+        return [question.event() for question in self.questions()]
+
+    def passes(self, facts: Facts) -> int:
+        """Return two for the gradient and p for the matrix."""
+        return 2 + facts.dimension
+
+    def bound(self, facts: Facts) -> Bound:
+        """Predict the distance to the least-squares estimate where the design is well spread.
+
+        With A and b exact and E, e the noise, theta - theta_hat = (A + E)^-1 (e - E theta_hat). The distance is at most
+        (|e| + |E| |theta_hat|)/(l - |E|), l the smallest eigenvalue of A, and |E| is at most 2 s sqrt(p) up to lower
+        order. The prediction assumes |theta_hat| <= sqrt(p) and l = RESOLVED_PART * Bbar/p.
+        """
+        gradient, curvature = self.questions()
+        size, least = sqrt(facts.dimension), RESOLVED_PART * required_curvature_bound(facts) / facts.dimension
+        matrix = 2 * curvature.sigma * curvature.sensitivity(facts) * sqrt(facts.dimension)
+        vector = noise_norm(gradient.sigma * gradient.sensitivity(facts), facts.dimension, 1)
+        # Noise as large as the least eigenvalue may make the matrix singular.
+        value = (vector + matrix * size) / (least - matrix) if matrix < least else None
+        return Bound(
+            quantity="distance of the private from the least-squares estimate, in encoded units, where all eigenvalues "
+            f"of X'X/n are at least {least:.2g} and the estimate is no longer than {size:.2g}",
+            value=value,
+            confidence=CONFIDENCE,
+            trivial=2 * self.radius,
+            vacuous=value is None or value >= 2 * self.radius,
+            source="Avella-Medina, Bradshaw and Loh (2023), appendix H.2; perturbation of a linear system",
+        )
+
+
+def _curvature(mu: float, share: float) -> Curvature:
+    """Return the question for X'X at its share of mu^2."""
+    return Curvature(of="hessian", sigma=1 / (mu * sqrt(share)))

@@ -4,9 +4,10 @@ from math import sqrt
 from typing import Final
 
 from core.losses.assumption import Assumption
-from core.methods.base import Bound, Card
+from core.methods.base import Card
 from core.privacy.arithmetic import CONFIDENCE
 from core.privacy.facts import Adjacency
+from farthing.schemas.estimates import Bound
 
 CARD: Final = Card(
     kind="whitened_newton",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import ndtri
 
-from core.inference.checks import ForeseenFlag, JobCheck, Learned
+from core.inference.checks import Learned
 from core.inference.settings import Inference
 from core.losses.losses import Huber, Logistic, Multinomial, Poisson
 from core.methods.m_estimation.whitened_newton.shares import (
@@ -26,6 +26,7 @@ from core.models.outlook import (
     Signal,
 )
 from core.privacy.facts import Facts
+from farthing.schemas.estimates import ForeseenFlag, JobCheck
 
 if TYPE_CHECKING:
     from core.methods.m_estimation.whitened_newton.theory import WhitenedFigures

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from math import sqrt
 from typing import Self
 
-from core.inference.checks import ForeseenFlag, Learned
+from core.inference.checks import Learned
 from core.inference.settings import Inference
 from core.losses.counts import CutPoisson
 from core.losses.losses import Huber, Multinomial, Poisson
-from core.methods.base import Bound, Card, Request, Spec
+from core.methods.base import Card, Request, Spec
 from core.methods.m_estimation.whitened_newton import forecast
 from core.methods.m_estimation.whitened_newton import request as requests
 from core.methods.m_estimation.whitened_newton import shares as parts
@@ -27,6 +27,7 @@ from core.privacy.events import Event
 from core.privacy.facts import Facts
 from core.queries.classes import ClassGradient
 from core.queries.reencoded import ReencodedGradient, widest
+from farthing.schemas.estimates import Bound, ForeseenFlag
 
 
 class WhitenedNewton(WhitenedFigures):

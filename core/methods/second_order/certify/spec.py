@@ -27,7 +27,7 @@ from pydantic import Field
 from core.base.errors import FieldError, Invalid
 from core.inference.error_bound import ErrorBound, SecondOrder
 from core.losses.assumption import Assumption
-from core.methods.base import Bound, Card
+from core.methods.base import Card
 from core.methods.second_order import norms
 from core.methods.second_order.claims import AFFORDABLE, CLIPPED, INDEPENDENT, PAPER, SMOOTH, AbstractEscape
 from core.methods.second_order.figures import known
@@ -37,6 +37,7 @@ from core.privacy.events import Event, Gaussian
 from core.privacy.facts import Adjacency, Facts
 from core.queries.gradients import Gradient, GradientDifference, GradientNorm
 from core.queries.sampling import FullSampling, Sampling
+from farthing.schemas.estimates import Bound
 
 OF_A_GRADIENT: Final = frozenset({"kind", "claims", "mu", "clip", "spread", "failure", "sites", "units", "steps"})
 """Settings that `claims: gradient` reads; all others are about rounds."""

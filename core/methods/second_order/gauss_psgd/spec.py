@@ -21,7 +21,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from core.losses.assumption import Assumption
-from core.methods.base import Bound, Card
+from core.methods.base import Card
 from core.methods.second_order.claims import (
     AFFORDABLE,
     ASKED_ONCE,
@@ -33,6 +33,7 @@ from core.methods.second_order.claims import (
 )
 from core.methods.second_order.figures import Count, known
 from core.privacy.facts import Adjacency, Facts
+from farthing.schemas.estimates import Bound
 
 
 class GaussPsgd(AbstractEscape):

@@ -24,13 +24,14 @@ from pydantic import Field
 from core.base.errors import FieldError, Invalid
 from core.inference.error_bound import ErrorBound
 from core.losses.assumption import Assumption
-from core.methods.base import Bound, Card
+from core.methods.base import Card
 from core.methods.second_order.claims import ASKED_ONCE, CLIPPED, INDEPENDENT
 from core.methods.second_order.figures import Positive, SpiderFigures, known
 from core.methods.second_order.planned import refuse_unfit, with_even_batches
 from core.methods.second_order.presets import ABOVE_SIZE
 from core.privacy.arithmetic import PLANNED_RADIUS, fill
 from core.privacy.facts import Adjacency, Facts
+from farthing.schemas.estimates import Bound
 
 MOST_KEPT: Final = 1000
 MOST_KEPT_NUMBERS: Final = 100_000

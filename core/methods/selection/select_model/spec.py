@@ -26,7 +26,7 @@ from typing import Final, Self
 from core.base.errors import FieldError, Invalid, contradiction
 from core.inference.error_bound import ErrorBound, Selection
 from core.losses.assumption import Assumption
-from core.methods.base import Bound, Card, Plan, Request
+from core.methods.base import Card, Plan, Request
 from core.methods.second_order.figures import known
 from core.methods.selection.select_model.theory import BY_SCORES, SelectModelFigures
 from core.models.design import Design
@@ -35,6 +35,7 @@ from core.privacy.arithmetic import fill
 from core.privacy.calibration import Fits, smallest_sigma
 from core.privacy.events import Event, Pure
 from core.privacy.facts import Adjacency, Facts
+from farthing.schemas.estimates import Bound
 
 MOST_MATRIX: Final = 2000
 """Of parameters, where whole Hessians are summed."""

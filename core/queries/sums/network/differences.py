@@ -23,7 +23,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from core.queries.sums.network.terms import LayerTerms, exact_squares, selected
+from core.queries.sums.network.terms import LayerTerms, exact_squares, put_rows, selected
 
 SMALLEST_BOUND: Final = 2.0**-50
 """Bounds below this are refused: the lattice's step would be near what a single-precision product may lose."""
@@ -41,8 +41,10 @@ class DifferenceTerms:
 
     def __init__(self, rows: Tensor) -> None:
         self._rows = rows
-        # One by one: a double is made of one at a time.
-        self.squares = torch.cat([exact_squares(rows[at : at + 1]) for at in range(len(rows))])
+        # On a CPU one by one: a double is made of one at a time.
+        size = 1 if rows.is_cpu else max(1, len(rows))
+        found = [exact_squares(rows[at : at + size]) for at in range(0, len(rows), size)]
+        self.squares = torch.cat(found) if len(found) > 1 else found[0]
 
     def write(self, rows: Tensor) -> None:
         """Write all numbers; see `LayerTerms`."""
@@ -51,6 +53,10 @@ class DifferenceTerms:
     def add(self, total: Tensor, weights: Tensor, kept: Tensor, rows: slice) -> None:
         """Add the rows times their weights; see `LayerTerms`."""
         total.addmv_(selected(self._rows[rows], kept).mT, weights)
+
+    def put(self, totals: Tensor, weights: Tensor, kept: Tensor) -> None:
+        """Make a product for each part; see `LayerTerms`."""
+        put_rows(self._rows, totals, weights, kept)
 
 
 @torch.no_grad()

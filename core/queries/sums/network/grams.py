@@ -54,6 +54,7 @@ from torch import Tensor
 
 from core.models.network.layers import Attention, Conv2d, Layer, Linear, Shape
 from core.queries.sums.network.terms import selected
+from core.queries.sums.parts_at_once import by_part
 
 ABOVE: Final = 2.0**-32
 """Of A^2, added to the measure: four times what the measure may err by."""
@@ -138,8 +139,10 @@ class GramTerms:
     def __init__(self, offset: int, inputs: Tensor, slopes: Tensor) -> None:
         self._offset, self._inputs, self._slopes = offset, inputs.detach(), slopes
         size = max(1, DOUBLED // (inputs.shape[1] * (inputs.shape[2] + slopes.shape[2])))
+        size = size if inputs.is_cpu else max(1, len(inputs))
         parts = zip(_split(self._inputs, size), _split(slopes, size), strict=True)
-        self.squares = torch.cat([squares_from_above(some.double(), sloped.double()) for some, sloped in parts])
+        found = [squares_from_above(some.double(), sloped.double()) for some, sloped in parts]
+        self.squares = torch.cat(found) if len(found) > 1 else found[0]
 
     def add(self, total: Tensor, weights: Tensor, kept: Tensor, rows: slice) -> None:
         """Add sum_i w_i b_i^T a_i in products over some records' places; see `Terms`."""
@@ -154,6 +157,18 @@ class GramTerms:
             b = selected(_doubled(sloped).mul_(weight.double().view(-1, 1, 1)).flatten(0, 1), each)
             for at in range(0, units, tile):
                 into[at : at + tile] += (b[:, at : at + tile].mT @ a).to(total.dtype)
+
+    def put(self, totals: Tensor, weights: Tensor, kept: Tensor) -> None:
+        """Do so for all parts at once, over the same records of each in one product; see `Terms`."""
+        (_, places, width), units, parts = self._inputs.shape, self._slopes.shape[2], len(totals)
+        into = totals[:, self._offset : self._offset + units * width].view(parts, units, width)
+        each = kept.repeat_interleave(places)
+        a = selected(_doubled(self._inputs).flatten(0, 1), each)
+        b = selected(_doubled(self._slopes).mul_(weights.double().view(-1, 1, 1)).flatten(0, 1), each)
+        a, b, size = by_part(a, 0, parts), by_part(b, 0, parts), PLACES // places * places
+        for start in range(0, a.shape[1], size):
+            some = slice(start, start + size)
+            into += torch.bmm(b[:, some].mT, a[:, some]).to(totals.dtype)
 
     def write(self, rows: Tensor) -> None:
         """Make the rows, in their own precision; the caller measures them again, see `Terms`."""

@@ -45,6 +45,9 @@ _ACTIVATIONS: Final[Mapping[str, Callable[[Tensor], Tensor]]] = {
 MET_NUMBERS: Final = 2**19
 """Of what records meet a matrix with, so many are made at a time: windows overlap, and hold each pixel many times."""
 
+GPU_MET_NUMBERS: Final = 2**26
+"""The same on a GPU: 256 MB."""
+
 _SMALL: Final = 1e-5
 """Added to variances, as everywhere."""
 
@@ -175,7 +178,7 @@ class ForwardPass:
         made = self.weights[weight][tokens]
         if weight not in self.offsets:
             return made + self.weights[position] if layer.positions else made
-        made = self._note(made, lambda slopes: [TokenTerms(self.offsets[weight], tokens, slopes)])
+        made = self._note(made, lambda slopes: [TokenTerms(self.offsets[weight], layer.tokens, tokens, slopes)])
         if not layer.positions:
             return made
         made = made + self.weights[position]
@@ -213,7 +216,8 @@ def _terms_at_places(
     if grams_cost_less(places, inputs, units):
         found: list[LayerTerms] = [GramTerms(offset, met(slice(None)), slopes)]
     else:
-        rows, size = slopes.new_empty(m, numbers), max(1, MET_NUMBERS // (places * inputs))
+        met_numbers = MET_NUMBERS if slopes.is_cpu else GPU_MET_NUMBERS
+        rows, size = slopes.new_empty(m, numbers), max(1, met_numbers // (places * inputs))
         for start in range(0, m, size):
             some = slice(start, start + size)
             torch.bmm(slopes[some].mT, met(some), out=rows[some].view(-1, units, inputs))

@@ -55,6 +55,18 @@ def write_truncated(
         total.add_(part.to(torch.int64))
 
 
+def truncated(parts: Tensor, step: float) -> tuple[Tensor, Tensor]:
+    """Return the sum of parts in steps, each truncated, int64, shape (p,), and whether all are within their bound.
+
+    Args:
+        parts: floats, shape (parts, p); they are used up.
+        step: a power of two.
+    """
+    ensure(SMALLEST_SINGLE_STEP < step < 1 / SMALLEST_SINGLE_STEP, "single precision holds the step and its inverse")
+    least, most = parts.mul_(1 / step).aminmax()
+    return parts.to(torch.int64).sum(0), (least > -LARGEST_SUM) & (most < LARGEST_SUM)
+
+
 @dataclass(frozen=True, slots=True)
 class OpenSum:
     """A sum of parts whose last part is still floats; noising converts it to integers on the way.

@@ -29,10 +29,13 @@ Same floats. A record's floats depend on that record, the point, its slot, and p
 records one by one. Kernels compute each output from its own inputs in an order that shapes alone determine. The list of
 rows is walked in micro-batches of public sizes, and no branch depends on a record. Neighbours therefore differ in the
 one part that holds the changed record's slot, and all other parts' integers are the same.
+
+On a GPU a pass holds many parts, as many as its memory has room for. The list is filled up to whole parts with slots
+that are left out, which add zeros. The parts' sums are made by products of all parts at once, each of its own records,
+and are checked once a sum.
 """
 
 from collections.abc import Callable, Iterator
-from math import prod
 from typing import Final
 
 import torch
@@ -41,27 +44,23 @@ from torch import Tensor
 from core.base.errors import ensure
 from core.models.network.layers import Embedding, Layer, Shape, output_of
 from core.models.network.model import Loss, Train
-from core.models.network.trained import placed, start_parameters, trained_parameters
+from core.models.network.trained import start_parameters, trained_parameters
 from core.privacy.facts import Facts
 from core.queries.gradients import Gradient, GradientDifference, Question, summed
 from core.queries.sums.network.differences import SMALLEST_BOUND, Measured, changes
-from core.queries.sums.network.grams import numbers_saved
 from core.queries.sums.network.images import channels_back, channels_last
 from core.queries.sums.network.kernels import repeatable
 from core.queries.sums.network.losses import cleaned, losses_of, usable
 from core.queries.sums.network.modules import ForwardPass, Given
-from core.queries.sums.network.parts import OpenSum, moved, write_truncated
+from core.queries.sums.network.parts import OpenSum, closed, moved, truncated, write_truncated
+from core.queries.sums.network.pass_sizes import micro_rows, most_of, numbers_of
 from core.queries.sums.network.slots import Slots
 from core.queries.sums.network.terms import LARGEST, LayerTerms, begin, exact_squares
+from core.queries.sums.parts_at_once import sent
+from core.queries.sums.terms import ones
 
 SMALLEST_CLIP: Final = 2.0**-30
 """Clips below this are refused: beside them the squares that underflow would count."""
-
-MOST_MICRO_ROWS: Final = 256
-"""Rows of one pass: more would leave the caches, and gain nothing."""
-
-MICRO_NUMBERS: Final = 2**24
-"""Most numbers that one pass holds: 64 MB in single precision."""
 
 KERNEL_AXES: Final = 4
 """Of a convolution's weights; no other parameter has so many."""
@@ -117,12 +116,14 @@ class NetworkProblem:
         pieces = initial.split([one.size for one in started])  # type: ignore[no-untyped-call] # torch's stub has no types
         self._start = {one.name: at.view(one.shape) for one, at in zip(started, pieces, strict=True)}
         self._moved = moved
-        self._numbers = _numbers_of(layers, given)
+        self._numbers, self._most = numbers_of(layers, given), most_of(features.device)
         self._offsets: dict[str, int] = {}
         self.dimension = 0
         for one in moved:
             self._offsets[one.name] = self.dimension
             self.dimension += one.size
+        here = [] if features.is_cpu else [self._start[one.name].flatten() for one in moved]
+        self._whole = torch.cat(here) if here else None  # one launch moves all of them
 
     @property
     def units(self) -> int:
@@ -152,8 +153,8 @@ class NetworkProblem:
         """
         chosen = {"rows": rows, "included": included}
         if question.places == "list":
-            return torch.stack([self.open_sum(question, facts, one, step, **chosen).closed() for one in theta])
-        return self.open_sum(question, facts, theta, step, other=other, **chosen).closed()
+            return torch.stack([closed(self.open_sum(question, facts, one, step, **chosen)) for one in theta])
+        return closed(self.open_sum(question, facts, theta, step, other=other, **chosen))
 
     def open_sum(
         self,
@@ -165,11 +166,14 @@ class NetworkProblem:
         other: Tensor | None = None,
         rows: Tensor | None = None,
         included: Tensor | None = None,
-    ) -> OpenSum:
-        """Return the same sum at one point, or between two, with its last part as floats."""
-        last = -(-(self.units if rows is None else len(rows)) // self._sizes(question, facts)[0])
+    ) -> Tensor | OpenSum:
+        """Return the same sum at one point, or between two, with its last part as floats; on a GPU as integers."""
+        (size, micro), read = self._sizes(question, facts), self.units if rows is None else len(rows)
         total = part = None
         with repeatable(self._device):
+            if not self._records.features.is_cpu and micro % size == 0 and read:
+                return self._arranged(self._all_parts(question, facts, theta, step, rows, included, other))
+            last = -(-read // size)
             for number, part in enumerate(self._parts(question, facts, theta, rows, included, other), 1):
                 if number == last:
                     break
@@ -179,6 +183,33 @@ class NetworkProblem:
         if part is None:  # an empty list, as one of several processes may hold
             part = self._room().zero_()
         return OpenSum(None if total is None else self._arranged(total), self._arranged(part), step)
+
+    def _all_parts(
+        self,
+        question: Question,
+        facts: Facts,
+        theta: Tensor,
+        step: float,
+        rows: Tensor | None,
+        included: Tensor | None,
+        other: Tensor | None,
+    ) -> Tensor:
+        """Return the sum of parts, int64, shape (p,), weights with channels last, where a pass holds whole parts."""
+        measure, (size, micro) = self._measure(question, facts, theta, other), self._sizes(question, facts)
+        total = within = None
+        for slots in self._batches(rows, included, micro, size):
+            terms, scales, kept = measure(slots)
+            with torch.no_grad():
+                parts = scales.new_zeros(len(kept) // size, self.dimension)
+                mask = ones(kept, torch.int32 if scales.dtype == torch.float32 else torch.int64)
+                for one in terms:
+                    one.put(parts, scales, mask)
+                integers, fit = truncated(parts, step)
+                total, within = (integers, fit) if total is None or within is None else (total + integers, within & fit)
+        assert total is not None, "a row is read"
+        assert within is not None, "a row is read"
+        ensure(bool(within), "every part is finite and within its public bound")
+        return total
 
     def bounded_sum(self, question: Question, facts: Facts, theta: Tensor, *, other: Tensor | None = None) -> Tensor:
         """Return the sum of clipped gradients or of their changes, float64, (p,) or (R, p), for simulations."""
@@ -211,7 +242,6 @@ class NetworkProblem:
     ) -> Iterator[Tensor]:
         """Yield the float sum of each part, shape (p,), overwritten by the next one's; weights with channels last."""
         measure = self._measure(question, facts, theta, other)
-        ensure(torch.get_float32_matmul_precision() == "highest", "no sum is made in less than single precision")
         size, micro = self._sizes(question, facts)
         total, filled, width = self._room(), 0, min(size, micro)
         for slots in self._batches(rows, included, micro):
@@ -228,6 +258,7 @@ class NetworkProblem:
         self, question: Question, facts: Facts, theta: Tensor, other: Tensor | None
     ) -> Callable[[Slots], Measured]:
         """Return what makes summands of some records."""
+        ensure(torch.get_float32_matmul_precision() == "highest", "no sum is made in less than single precision")
         asked = summed(question)
         assert isinstance(asked, Gradient | GradientDifference), "networks have gradients and their changes only"
         ensure((other is not None) == isinstance(asked, GradientDifference), "changes are between two points")
@@ -252,19 +283,35 @@ class NetworkProblem:
         size = facts.part_rows
         assert size is not None, "sums of networks have parts of a public number of rows"
         pair = isinstance(question, GradientDifference)  # two passes, and rows of all parameters, also in double
-        micro = self._micro or micro_rows(size, 2 * self._numbers + 4 * self.dimension if pair else self._numbers)
+        numbers = 2 * self._numbers + 4 * self.dimension if pair else self._numbers
+        if not self._records.features.is_cpu:  # sums of all parts of a pass, in floats and as integers
+            numbers += 1 + 3 * self.dimension // size
+        micro = self._micro or micro_rows(size, numbers, *self._most)
         ensure(size % micro == 0 or micro % size == 0, "micro-batches tile parts, or parts them")
         return size, micro
 
     def block_rows(self, question: Question, facts: Facts) -> int:
-        """Return after how many rows of a list a pass and a part both end: processes share lists there."""
-        return max(self._sizes(question, facts))
+        """Return after how many rows of a list a pass and a part both end: processes share lists there.
 
-    def _batches(self, rows: Tensor | None, included: Tensor | None, micro: int) -> Iterator[Slots]:
-        """Yield records, `micro` at a time; their number is public."""
+        On a GPU a part: a pass holds as many as a process is given.
+        """
+        sizes = self._sizes(question, facts)
+        return max(sizes) if self._records.features.is_cpu else sizes[0]
+
+    def _batches(self, rows: Tensor | None, included: Tensor | None, micro: int, whole: int = 1) -> Iterator[Slots]:
+        """Yield records, `micro` at a time, filled up to whole parts of so many; their number is public."""
         size = self.units if rows is None else len(rows)
         ensure(included is None or included.shape == (size,), "every row that is read counts or does not")
-        rows, included = (None if one is None else one.to(self._device) for one in (rows, included))
+        if more := -size % whole:
+            rows, included = (
+                None if one is None else torch.cat((one, one.new_zeros(more))) for one in (rows, included)
+            )
+        rows, included = (None if one is None else sent(one, self._device) for one in (rows, included))
+        if more:
+            places = torch.arange(size + more, device=self._device)
+            rows = places.clamp(max=size - 1) if rows is None else rows
+            included = places < size if included is None else included
+            size += more
         for at in range(0, size, micro):
             some = slice(at, at + micro)
             left = None if included is None else included[some]
@@ -272,11 +319,14 @@ class NetworkProblem:
 
     def _weights(self, theta: Tensor) -> dict[str, Tensor]:
         """Return all parameters at theta, in the start's precision; public."""
-        weights, theta = dict(self._start), theta.to(self._device)
+        weights, theta = dict(self._start), sent(theta, self._device)
+        all_moved = None if self._whole is None else moved(self._whole, theta)
         for one in self._moved:
-            at = self._offsets[one.name]
-            start = weights[one.name]
-            weights[one.name] = moved(start, theta[at : at + one.size].view(one.shape))
+            at, start = self._offsets[one.name], weights[one.name]
+            some = slice(at, at + one.size)
+            weights[one.name] = (
+                all_moved[some].view(one.shape) if all_moved is not None else moved(start, theta[some].view(one.shape))
+            )
         return {name: channels_last(at) if at.ndim == KERNEL_AXES else at for name, at in weights.items()}
 
     def _room(self) -> Tensor:
@@ -300,36 +350,6 @@ class NetworkProblem:
             kept = slots.kept & (squares <= LARGEST**2)  # false for NaN
             scales = torch.where(kept, (clip / squares.sqrt()).clamp_(max=1.0), 0.0)
         return terms, scales.to(outputs.dtype), kept
-
-
-def micro_rows(part_rows: int, numbers: int) -> int:
-    """Return the rows of one pass: a multiple or a divisor of a part's, as many as there is room for.
-
-    Args:
-        part_rows: of a part.
-        numbers: that a pass holds for one row.
-    """
-    most = max(1, min(MOST_MICRO_ROWS, MICRO_NUMBERS // numbers))
-    if most >= part_rows:
-        return most // part_rows * part_rows
-    return max(one for one in range(1, most + 1) if part_rows % one == 0)
-
-
-def pass_numbers(layers: tuple[Layer, ...], given: Shape, part_rows: int) -> int:
-    """Return about how many numbers one pass over records holds."""
-    numbers = _numbers_of(layers, given)
-    return numbers * micro_rows(part_rows, numbers)
-
-
-def _numbers_of(layers: tuple[Layer, ...], given: Shape) -> int:
-    """Return roughly how many numbers a pass holds for one record: layers' outputs, their slopes, and rows."""
-    found = 0
-    for _, layer, shape in placed(layers, given):
-        made = layer.output(shape)
-        found += 2 * prod(made)
-        if len(made) > 1:
-            found += sum(one.size for one in layer.parameters(shape)) - numbers_saved(layer, shape)
-    return found
 
 
 @torch.no_grad()

@@ -2,9 +2,10 @@
 
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
-from core.queries.sums.terms import overwrite
+from core.queries.sums.terms import ones, overwrite
 
 
 class Slots(NamedTuple):
@@ -26,6 +27,7 @@ class Slots(NamedTuple):
             chosen: which ones, int64 numbers of shape (k,), or a run.
             included: bool, shape (k,), which of these count; None: all.
         """
+        included = None if included is None else ones(included, torch.int64)  # once for all
         features, target, kept = (_some(one, chosen, included) for one in self[:3])
         squares = None if self.squares is None else _some(self.squares, chosen, included)
         return Slots(features, target, kept, squares)

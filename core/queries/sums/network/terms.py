@@ -28,6 +28,8 @@ from torch import Tensor
 from core.native.library import Kernel
 from core.native.signatures import SQUARES
 from core.queries.sums.network.parts import is_here, place_of
+from core.queries.sums.parts_at_once import by_part
+from core.queries.sums.terms import ones
 
 _SQUARES: Final = SQUARES.kernel()
 
@@ -57,6 +59,15 @@ class LayerTerms(Protocol):
             weights: shape (k,), zero for records that are not kept.
             kept: bool, shape (k,): records left out add zero, whatever their gradients are.
             rows: which of the records, k of them.
+        """
+
+    def put(self, totals: Tensor, weights: Tensor, kept: Tensor) -> None:
+        """Write the weighted gradients' sums of all parts at once into their columns; they are used up.
+
+        Args:
+            totals: all parameters' sums, shape (parts, p), zero there.
+            weights: shape (m,), zero for records that are not kept; the records of each part, one after the other.
+            kept: all ones or none as integers, shape (m,).
         """
 
     def write(self, rows: Tensor) -> None:
@@ -103,16 +114,29 @@ class OuterTerms:
         if self._bias:
             bias.add_(slopes.sum(0))
 
+    def put(self, totals: Tensor, weights: Tensor, kept: Tensor) -> None:
+        """Make a product for each part; see `LayerTerms`."""
+        slopes, inputs = self._weighted(weights, kept, slice(None))
+        parts, units, width = len(totals), slopes.shape[-1], inputs.shape[-1]
+        slopes, inputs, end = by_part(slopes, 0, parts), by_part(inputs, 0, parts), self._offset + units * width
+        torch.bmm(slopes.mT, inputs, out=totals[:, self._offset : end].view(parts, units, width))
+        if self._bias:
+            torch.sum(slopes, 1, out=totals[:, end : end + units])
+
     def _factors(self, total: Tensor, weights: Tensor, kept: Tensor, rows: slice) -> tuple[Tensor, ...]:
         """Return w b and a of some records, and the places of the matrix and of its bias."""
+        slopes, inputs = self._weighted(weights, kept, rows)
+        shape = (slopes.shape[-1], inputs.shape[-1])
+        end = self._offset + shape[0] * shape[1]
+        return slopes, inputs, total[self._offset : end].view(shape), total[end : end + shape[0]]
+
+    def _weighted(self, weights: Tensor, kept: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
+        """Return w b and a of some records, zeros of those that are left out."""
         inputs = self._inputs[rows]
         if not self._are_records:  # whose every number times zero is zero
             # Whoever else holds the inputs, another layer's output, puts zeros at the same records.
             inputs = selected(inputs, kept)
-        slopes = selected(self._slopes[rows] * weights.unsqueeze(-1), kept)
-        shape = (slopes.shape[-1], inputs.shape[-1])
-        end = self._offset + shape[0] * shape[1]
-        return slopes, inputs, total[self._offset : end].view(shape), total[end : end + shape[0]]
+        return selected(self._slopes[rows] * weights.unsqueeze(-1), kept), inputs
 
     def write(self, rows: Tensor) -> None:
         """Make the outer products; see `LayerTerms`."""
@@ -140,6 +164,10 @@ class RowTerms:
         some = selected(self._rows[rows], kept)
         total[self._offset : self._offset + some.shape[-1]].addmv_(some.mT, weights)
 
+    def put(self, totals: Tensor, weights: Tensor, kept: Tensor) -> None:
+        """Make a product for each part; see `LayerTerms`."""
+        put_rows(self._rows, totals[:, self._offset : self._offset + self._rows.shape[-1]], weights, kept)
+
     def write(self, rows: Tensor) -> None:
         """Write the rows; see `LayerTerms`."""
         rows[:, self._offset : self._offset + self._rows.shape[-1]] = self._rows
@@ -153,31 +181,43 @@ class TokenTerms:
 
     Args:
         offset: where the embedding begins in the flat vector.
+        many: number of tokens that there are.
         tokens: int64, shape (m, positions).
         slopes: shape (m, positions, width).
     """
 
-    def __init__(self, offset: int, tokens: Tensor, slopes: Tensor) -> None:
+    def __init__(self, offset: int, many: int, tokens: Tensor, slopes: Tensor) -> None:
         same = tokens.unsqueeze(-1) == tokens.unsqueeze(-2)
         first = ~same.tril(-1).any(-1)
         self._rows = (same & first.unsqueeze(-1)).to(slopes.dtype) @ slopes
-        self._offset, self._tokens = offset, tokens
+        self._offset, self._many, self._tokens = offset, many, tokens
         self.squares = squared_norms(self._rows.flatten(1))
 
     def add(self, total: Tensor, weights: Tensor, kept: Tensor, rows: slice) -> None:
         """Add each token's row to its place, always the same number of places; see `LayerTerms`."""
         width = self._rows.shape[-1]
         some = selected(self._rows[rows].flatten(1), kept).mul_(weights.unsqueeze(-1))
-        table = total[self._offset :]
-        table = table[: len(table) // width * width].view(-1, width)
-        table.index_add_(0, self._tokens[rows].flatten(), some.view(-1, width))
+        self._table(total).index_add_(0, self._tokens[rows].flatten(), some.view(-1, width))
+
+    def put(self, totals: Tensor, weights: Tensor, kept: Tensor) -> None:
+        """Add each token's row to its place in its part; see `LayerTerms`."""
+        parts, width = len(totals), self._rows.shape[-1]
+        some = selected(self._rows.flatten(1), kept).mul_(weights.unsqueeze(-1))
+        tables = totals.new_zeros(parts * self._many, width)
+        first = torch.arange(0, parts * self._many, self._many, device=totals.device)
+        places = by_part(self._tokens, 0, parts) + first.view(-1, 1, 1)
+        tables.index_add_(0, places.flatten(), some.view(-1, width))
+        self._table(totals).copy_(tables.view(parts, self._many, width))
+
+    def _table(self, numbers: Tensor) -> Tensor:
+        """Return the embedding's place in vectors of all parameters, shape (..., tokens, width)."""
+        width = self._rows.shape[-1]
+        found = numbers[..., self._offset : self._offset + self._many * width]
+        return found.view(*numbers.shape[:-1], self._many, width)
 
     def write(self, rows: Tensor) -> None:
         """Add each position's row to its token's, zeros for all but a token's first; see `LayerTerms`."""
-        width = self._rows.shape[-1]
-        table = rows[:, self._offset :]
-        table = table[:, : table.shape[-1] // width * width].view(len(rows), -1, width)
-        table.scatter_add_(1, self._tokens.unsqueeze(-1).expand_as(self._rows), self._rows)
+        self._table(rows).scatter_add_(1, self._tokens.unsqueeze(-1).expand_as(self._rows), self._rows)
 
 
 def begin(every: Iterable[LayerTerms], total: Tensor, weights: Tensor, kept: Tensor, rows: slice) -> None:
@@ -198,15 +238,24 @@ def begin(every: Iterable[LayerTerms], total: Tensor, weights: Tensor, kept: Ten
             one.add(total, weights, kept, rows)
 
 
+def put_rows(rows: Tensor, into: Tensor, weights: Tensor, kept: Tensor) -> None:
+    """Write the weighted sums of rows of each part, shape (parts, numbers), where the rows have shape (m, numbers)."""
+    parts = len(into)
+    some = by_part(selected(rows, kept), 0, parts)
+    torch.bmm(by_part(weights, 0, parts).unsqueeze(1), some, out=into.unsqueeze(1))
+
+
 def squared_norms(rows: Tensor) -> Tensor:
     """Return each row's squared norm, float64, shape (m,), of rows of shape (m, numbers); see this module's text."""
     numbers = rows.shape[-1]
     whole = 0 if rows.dtype == torch.float64 else numbers // MEASURED * MEASURED
-    found: Tensor = torch.linalg.vector_norm(rows[:, whole:], dim=-1).double().square_()
+    found = list[Tensor]()
+    if whole < numbers:
+        found.append(torch.linalg.vector_norm(rows[:, whole:], dim=-1).double().square_())
     if whole:
         parts = torch.linalg.vector_norm(rows[:, :whole].view(len(rows), -1, MEASURED), dim=-1)
-        found += parts.double().square_().sum(-1)
-    return found
+        found.append(parts.double().square_().sum(-1))
+    return found[0] if len(found) == 1 else found[0].add_(found[1])
 
 
 def exact_squares(rows: Tensor, kernel: Kernel | None = _SQUARES) -> Tensor:
@@ -224,9 +273,10 @@ def exact_squares(rows: Tensor, kernel: Kernel | None = _SQUARES) -> Tensor:
         found = rows.new_empty(len(rows), dtype=torch.float64)
         kernel(place_of(rows), *rows.shape, found.data_ptr())
         return found
-    size = max(1, DOUBLED // rows.shape[-1])
+    size = max(1, DOUBLED // rows.shape[-1]) if rows.is_cpu else max(1, len(rows))
     parts = rows.split(size)  # type: ignore[no-untyped-call] # torch's stub has no types
-    return torch.cat([torch.linalg.vector_norm(some, dim=-1, dtype=torch.float64) for some in parts]).square_()
+    norms = [torch.linalg.vector_norm(some, dim=-1, dtype=torch.float64) for some in parts]
+    return (torch.cat(norms) if len(norms) > 1 else norms[0]).square_()
 
 
 def selected(rows: Tensor, kept: Tensor) -> Tensor:
@@ -234,8 +284,8 @@ def selected(rows: Tensor, kept: Tensor) -> Tensor:
 
     Args:
         rows: floats, shape (m, numbers).
-        kept: bool, shape (m,).
+        kept: shape (m,): bool, or all ones and no ones as integers, of which a mask for many rows is made once.
     """
     bits = _BITS[rows.dtype]
-    rows.view(bits).bitwise_and_(-kept.to(bits).unsqueeze(-1))  # all ones, or none
+    rows.view(bits).bitwise_and_(ones(kept, bits).unsqueeze(-1))
     return rows

@@ -1,16 +1,21 @@
-"""Jobs and their prices as they leave the house; as `views`."""
+"""Jobs: their prices, their state and history, and the files that they leave."""
 
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
-from pydantic import Field
-
-from core.methods.base import Bound
-from core.methods.registry import MethodSource
-from core.planning.excess import ExcessForecast, ReachedExcess
-from core.planning.forecast import Forecast, Reached
 from farthing.schemas.base import View
 from farthing.schemas.models import ReleaseDecision
 from farthing.schemas.provenance import Declared, Drawn, Operational, Paid, Timed
+
+
+class MethodSource(View):
+    """Which method a job runs, and whose it is."""
+
+    kind: str
+    """As a job names it, such as noisy_newton."""
+    title: str
+    """As people call it."""
+    source: str
+    """A paper's, or ours."""
 
 
 class CostFigures(View):
@@ -24,77 +29,6 @@ class CostFigures(View):
     """In zero-concentrated terms; null where it has none."""
     mu: Declared[str | None]
     """Of Gaussian answers alone; null where others are among them."""
-
-
-class EstimateCost(CostFigures):
-    """Cost of a planned job, and the reservation beside it that pays lost chunks again."""
-
-    retry_allowance: CostFigures
-    """Reserved beside the price, and given back where it is not needed."""
-    delta: Declared[str]
-    """The scope's, at which `epsilon_alone` holds."""
-
-
-class SiteEstimate(View):
-    """Cost of a planned federated job for one site."""
-
-    dataset: Drawn[str]
-    """The site's, `ds_...`."""
-    rows: Declared[int]
-    """Its units, public by the owner's word."""
-    plan: Declared[dict[str, Any]]
-    """The method's settings as planned for it."""
-    cost: EstimateCost
-    """Charge to its own scope."""
-    fits: Paid[bool]
-    """Whether its budget admits its part now."""
-    jobs_that_still_fit: Paid[int]
-    """Number of such draws, one after the other."""
-
-
-class EstimateView(View):
-    """Cost of a planned job, and the theory's predictions; no record was read.
-
-    Of a federated job each site has its own price, and the plan is what they have in common. `if_lost` says, in words
-    and of a job on one dataset, what becomes of it if its worker is lost.
-    """
-
-    cost: EstimateCost | None
-    """At the ledger's present head; null of a federated job, whose sites have one each."""
-    method: Declared[MethodSource]
-    """That would run, the default where the request names none, and whose it is."""
-    plan: Declared[dict[str, Any]]
-    """The settings that would run, nothing left open."""
-    bound: Declared[Bound]
-    """Promise of the method's theorem."""
-    fits: Paid[bool]
-    """Whether the budget, and the caller's cap, admit it now."""
-    jobs_that_still_fit: Paid[int]
-    """Number of such draws, one after the other."""
-    steps: Declared[int]
-    """That it would take."""
-    chunks: Declared[int]
-    """In which it is paid, each before it reads."""
-    rows: Declared[int]
-    """Units it would read, public by the owner's word."""
-    coefficients: Declared[int]
-    """That are estimated, encoded."""
-    compute: Declared[dict[str, float]]
-    """Work: multiplications, and bytes of all records."""
-    head: Drawn[str | None]
-    """Of the ledger when it was priced; null of a federated job, and of data that are not uploaded yet."""
-    sites: list[SiteEstimate] | None = None
-    """Each site's price, by place; null of a job on one dataset."""
-    prediction: Declared[Forecast | None] = None
-    """Interval widths to expect; null without intervals, and of a federated job."""
-    excess: Declared[ExcessForecast | None] = None
-    """Promised excess risk; null of methods that promise none."""
-    goal: Declared[Reached | ReachedExcess | None] = None
-    """Needs of the wanted width or excess risk; null where none was requested."""
-    if_lost: Declared[str | None] = None
-    """Effect of a lost worker on it; null of a federated job."""
-    notes: Declared[list[str]] = Field(default_factory=list)
-    """Effects of interactions, an offset or sampling weights on the meaning of coefficients; a sentence each."""
 
 
 class ProgressView(View):
@@ -174,6 +108,10 @@ class FederationView(View):
     """By place; null of a site's own job."""
 
 
+_ASKED: Final = ("model", "models", "optimizer", "privacy", "inference", "resources", "retry_allowance", "labels")
+"""Fields of a job that are fields of its request too."""
+
+
 class JobView(View):
     """A training job; a federated one has sites in place of a dataset and a cost.
 
@@ -242,6 +180,43 @@ class JobView(View):
     """In words, why a queued job cannot start now; null: it can."""
     failed_for: Paid[str | None] = None
     """In words, why it failed and what to do; null where it has not."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether the state is final."""
+        return self.state in {"succeeded", "failed", "cancelled", "expired"}
+
+    @property
+    def released(self) -> str | None:
+        """The model's id, once succeeded and open to this key."""
+        return self.result.model if self.result else None
+
+    @property
+    def withheld(self) -> str | None:
+        """In words, what became of the release of a job that succeeded; None where it is open to this key."""
+        if self.state != "succeeded" or self.released is not None:
+            return None
+        words = {
+            "pending": "waits for the owner's approval",
+            "retired": "is past its time of keeping",
+            "retracted": "was retracted by the submitter of the job or by an owner of the data",
+        }
+        reason = f": {self.decision.reason}" if self.decision is not None and self.decision.reason else ""
+        return words.get(self.approval or "", f"was {self.approval} by the owner{reason}")
+
+    @property
+    def spec(self) -> dict[str, Any] | None:
+        """The request, filled: `client.submit` takes it for the same job once more, at a new charge.
+
+        None where it is not known: of a federated job with sites that this key may not see.
+        """
+        asked = self.model_dump(mode="json", include={*_ASKED})
+        if self.federation is None or self.federation.sites is None:
+            return {"dataset": self.dataset, **asked}
+        datasets = [site.dataset for site in self.federation.sites]
+        if None in datasets:
+            return None
+        return {"federation": {"datasets": datasets, "quorum": self.federation.quorum}, **asked}
 
 
 class EventView(View):

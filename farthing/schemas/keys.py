@@ -1,4 +1,4 @@
-"""API keys as they leave the house, and who they speak for."""
+"""API keys, and the principals for whom they speak."""
 
 from typing import Literal
 
