@@ -26,7 +26,7 @@ from core.privacy.events import Event
 from core.privacy.facts import Facts, Frozen
 from core.queries.gradients import Question
 from core.queries.sampling import FullSampling, Sampling, StreamSampling
-from farthing.schemas.estimates import Bound, ForeseenFlag
+from farthing.schemas.estimates import Bound, ForeseenFlag, LowerBound, Regimes
 
 P = TypeVar("P", bound="Plan")
 PLANNED_SHARES: Final = Shares(estimate=0.85, curvature=0.08, score=0.07)
@@ -46,6 +46,15 @@ class Card(Frozen):
     default_for: tuple[str, ...] = Field(
         default=(), description="kinds of models that it fits where a job names no method"
     )
+
+
+class ExcessFigures(NamedTuple):
+    """Figures of a plan whose bound is one of the excess risk, as a forecast shows them."""
+
+    lower: LowerBound | None
+    rounds: int | None
+    noise: float | None
+    regimes: Regimes | None = None
 
 
 class Request(NamedTuple):
@@ -84,6 +93,8 @@ class Spec(Frozen, ABC):
     """Whether its steps need Hessians that are bounded, and positive semidefinite without their noise."""
     begins: ClassVar[bool] = True
     """Whether it steps away from `start`."""
+    bounds_excess: ClassVar[bool] = False
+    """Whether its theorem bounds the excess risk; jobs that want one of another method are refused."""
     spends_mu: ClassVar[bool] = True
     """Whether what it spends is its mu; else its noise is calibrated for the target itself."""
     takes_terms: ClassVar[bool] = False
@@ -116,6 +127,13 @@ class Spec(Frozen, ABC):
 
     def refuse(self, request: Request) -> None:
         """Refuse what this method does not offer; most offer all that a model has.
+
+        Raises:
+            Invalid: with JSON pointers.
+        """
+
+    def refuse_excess(self, facts: Facts) -> None:
+        """Refuse a wanted excess risk where nothing bounds it with these settings.
 
         Raises:
             Invalid: with JSON pointers.
@@ -282,6 +300,11 @@ class Plan(Spec):
             to_declared: from encoded units, shape (p, p).
         """
         raise NotImplementedError(f"{self.kind} looks at nothing")
+
+    def excess(self, facts: Facts) -> ExcessFigures | None:
+        """Return what a theorem says of the excess risk beside the bound; None: the bound is about something else."""
+        del facts
+        return None
 
     @property
     def points(self) -> int | None:

@@ -4,57 +4,31 @@ For the methods under the KL condition, whose theorems bound it from public figu
 record is read, whatever is asked.
 """
 
-from collections.abc import Sequence
-
-from core.methods.kl.adaptive_gd.spec import AdaptiveGradientDescent
-from core.methods.kl.adaptive_gd.theory import excess_risk
-from core.methods.kl.proximal_point.spec import ProximalPoint
-from core.methods.kl.rates import KlSettings, predict_excess, smallest_rho, smallest_units
-from core.methods.kl.spider.spec import KlSpider
+from core.methods.base import Spec
+from core.methods.kl.rates import smallest_rho, smallest_units
+from core.methods.registry import METHODS
 from core.planning.forecast import Asker, WantedExcess, unreachable
 from core.planning.planner import PlannedJob, describe
 from core.privacy.amounts import format_figure
 from core.privacy.conversions import mu_of_rho, rho_of_mu
 from core.privacy.facts import Facts
-from farthing.schemas.estimates import ExcessForecast, ReachedExcess, Regimes
+from farthing.schemas.estimates import ExcessForecast, ReachedExcess
 
-KL_METHODS = (KlSpider, ProximalPoint, AdaptiveGradientDescent)
 GENEROUS_MU = 100.0
 """If no such target suffices, it gives the promise of the largest."""
 
 
 def foresee_excess(planned: PlannedJob) -> ExcessForecast | None:
     """Return what a plan promises of the excess risk; None of methods whose theorems are about something else."""
-    optimizer, facts = planned.spec.optimizer, planned.facts
-    if not isinstance(optimizer, KL_METHODS) or optimizer.condition is None:
+    figures = planned.spec.optimizer.excess(planned.facts)
+    if figures is None:
         return None
-    assert optimizer.mu is not None, "planned"
-    predicted = predict_excess(optimizer, facts, rho_of_mu(optimizer.mu))
     return ExcessForecast(
         value=planned.bound.value,
         confidence=planned.bound.confidence,
         trivial=planned.bound.trivial,
         vacuous=planned.bound.vacuous,
-        lower=predicted.lower,
-        rounds=predicted.rounds,
-        noise=predicted.noise,
-        regimes=_regimes(optimizer, facts),
-    )
-
-
-def _regimes(optimizer: KlSettings, facts: Facts) -> Regimes | None:
-    """Return what the bound of the last iterate is made of; None of other methods, and where there is no such bound."""
-    if not isinstance(optimizer, AdaptiveGradientDescent) or optimizer.select != "last":
-        return None
-    run, condition = optimizer.trajectory(facts), optimizer.condition
-    if condition is None or run.steep_fall <= 0 or condition.flatness < 0:
-        return None
-    terms = excess_risk(run, condition)
-    return Regimes(
-        noise_on_norms=terms.norms,
-        noise_on_gradients=terms.gradients,
-        small_gradient=terms.small_gradient,
-        steps_run_out=terms.steps,
+        **figures._asdict(),
     )
 
 
@@ -103,24 +77,17 @@ def reach_excess(asker: Asker, planned: PlannedJob, wanted: WantedExcess, *, pri
     )
 
 
-def _settings(asker: Asker, facts: Facts) -> KlSettings:
+def _settings(asker: Asker, facts: Facts) -> Spec:
     """Return a job's settings as asked for, of a method that bounds the excess risk."""
     optimizer = asker.spec.optimizer
-    if not isinstance(optimizer, KL_METHODS):
-        raise unreachable("/goal/excess_risk", f"is bounded by {_names()}, not by {optimizer.kind}: take one of them")
-    known = optimizer.condition is not None or (facts.weak_convexity == 0 and facts.ridge > 0)
-    if isinstance(optimizer, AdaptiveGradientDescent) and not known:
-        detail = "is needed, or a convex loss with a ridge: without one only gradient norms are bounded"
-        raise unreachable("/optimizer/condition", detail)
+    if not optimizer.bounds_excess:
+        names = ", ".join(method.card().kind for method in METHODS if method.bounds_excess)
+        raise unreachable("/goal/excess_risk", f"is bounded by {names}, not by {optimizer.kind}: take one of them")
+    optimizer.refuse_excess(facts)
     return optimizer
 
 
-def _names() -> str:
-    kinds: Sequence[str] = [method.model_fields["kind"].default for method in KL_METHODS]
-    return ", ".join(kinds)
-
-
-def _beyond(asker: Asker, settings: KlSettings) -> Exception:
+def _beyond(asker: Asker, settings: Spec) -> Exception:
     """Return why no privacy target is enough: the planner's own words for a generous one, where it has any."""
     planned = asker.worth(GENEROUS_MU).plan()
     said = "nothing" if planned.bound.value is None else f"no less than {planned.bound.value:.3g}"

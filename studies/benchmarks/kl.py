@@ -21,7 +21,7 @@ from dp_accounting.mechanism_calibration import calibrate_dp_mechanism
 from dp_accounting.rdp import RdpAccountant
 from torch import Tensor
 
-from core.methods.kl.rates import KlSettings
+from core.methods.base import Spec
 from core.privacy.conversions import cks_epsilon
 from studies.kl.baseline import plain
 from studies.kl.data import MEAN_SMOOTHNESS
@@ -35,7 +35,7 @@ SAMPLED_STEPS = (100, 400, 1600)
 SHARES_OF_STEP = (1.0, 0.3, 0.1)
 
 
-def practical(instance: Power, weight: str) -> KlSettings:
+def practical(instance: Power, weight: str) -> Spec:
     """Return the proximal-point method with its `practical` options, its rounds as long as these take."""
     plain_settings = settings_for("proximal_point", instance.constants)
     asked = {"prox_weight": weight, "round_schedule": "practical", "inner_steps": "practical", "max_inner": 10**7}
@@ -53,7 +53,7 @@ class Contest:
     copies: int
     smoothness: float
     """Of the mean loss; for a loss with a kink, of steps that are small enough."""
-    methods: dict[str, KlSettings]
+    methods: dict[str, Spec]
 
 
 def contests() -> list[Contest]:
@@ -99,7 +99,7 @@ def contests() -> list[Contest]:
     return made
 
 
-def _smooth_methods(instance: Power | LeastSquares, smoothness: float | None = None) -> dict[str, KlSettings]:
+def _smooth_methods(instance: Power | LeastSquares, smoothness: float | None = None) -> dict[str, Spec]:
     """Return KL-Spider in both forms and adaptive descent with and without a cap on its steps."""
     spider, adaptive = (settings_for(kind, instance.constants) for kind in ("kl_spider", "adaptive_gd"))
     if smoothness is not None:

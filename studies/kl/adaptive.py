@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from math import log, sqrt
 
-from core.methods.kl.rates import KlSettings
+from core.methods.base import Spec
 from studies.inference.charts import Series
 from studies.inference.results import Result, Row
 from studies.kl.instances import Power
@@ -16,7 +16,7 @@ SIMULATED_FEW = {2.0: -1.05, 3.0: -0.72, 4.0: -0.63}
 """Slopes in n at d = 10 that independent simulators found."""
 
 
-def adaptive(instance: Power, roughness: float = 1.0, **options: object) -> KlSettings:
+def adaptive(instance: Power, roughness: float = 1.0, **options: object) -> Spec:
     """Return adaptive gradient descent's settings for an instance, with L1 so many times too large."""
     smoothness = instance.constants.smoothness
     assert smoothness is not None, "the powers here are smooth"

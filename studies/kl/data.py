@@ -9,9 +9,9 @@ from torch import Tensor
 from core.losses.robust import GemanMcClure
 from core.losses.weights import Clip
 from core.mechanisms.generator import SimulationGenerator
+from core.methods.base import Spec
 from core.methods.fits import iterate
 from core.methods.kl.adaptive_gd.spec import AdaptiveGradientDescent
-from core.methods.kl.rates import KlSettings
 from core.oracle import Answer
 from core.oracle.simulation import Simulation
 from core.privacy.conversions import mu_of_rho
@@ -188,7 +188,7 @@ def phases(*, full: bool) -> Result:
     )
 
 
-def _near(start: Tensor, clip: float, cap: int | None) -> KlSettings:
+def _near(start: Tensor, clip: float, cap: int | None) -> Spec:
     options = {} if cap is None else {"step_cap": cap}
     return AdaptiveGradientDescent.model_validate(
         {"smoothness": 20.0, "clip": clip, "start": start.tolist(), **options}
@@ -272,13 +272,13 @@ def stationary(*, full: bool) -> Result:
     )
 
 
-def _spider(instance: LeastSquares | Rows, mean_smoothness: float) -> KlSettings:
+def _spider(instance: LeastSquares | Rows, mean_smoothness: float) -> Spec:
     """Return calibrated KL-Spider, its steps by the mean loss's smoothness."""
     plain = settings_for("kl_spider", instance.constants)
     return with_options(plain, variant="calibrated", mean_smoothness=mean_smoothness)
 
 
-def _adaptive(instance: LeastSquares | Rows, mean_smoothness: float) -> KlSettings:
+def _adaptive(instance: LeastSquares | Rows, mean_smoothness: float) -> Spec:
     """Return adaptive gradient descent, its steps by the mean loss's smoothness."""
     return with_options(settings_for("adaptive_gd", instance.constants), smoothness=mean_smoothness)
 
@@ -286,8 +286,8 @@ def _adaptive(instance: LeastSquares | Rows, mean_smoothness: float) -> KlSettin
 def _three(
     name: str,
     instances: Sequence[LeastSquares | Rows],
-    spiders: Sequence[KlSettings],
-    adaptives: Sequence[KlSettings],
+    spiders: Sequence[Spec],
+    adaptives: Sequence[Spec],
     *,
     runs: int,
     bands: tuple[float, float, float],

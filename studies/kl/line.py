@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from core.mechanisms.generator import SimulationGenerator
 from core.methods.kl.condition import KlCondition
 from core.methods.kl.proximal_point.schedule import ProxWeight
-from core.methods.kl.proximal_point.spec import ProximalPoint
+from core.methods.kl.proximal_point.spec import ProximalPoint, ProximalPointPlan
 from core.oracle.noise import scale_of
 from core.privacy.conversions import mu_of_rho
 from core.privacy.facts import Adjacency, Facts
@@ -59,7 +59,7 @@ def facts_of(units: int, kappa: float) -> Facts:
     )
 
 
-def planned(units: int, kappa: float, weight: ProxWeight, rho: float = 1.0) -> ProximalPoint:
+def planned(units: int, kappa: float, weight: ProxWeight, rho: float = 1.0) -> ProximalPointPlan:
     """Return settings with the `practical` options, their noise spending all of the budget."""
     asked = ProximalPoint(
         condition=KlCondition(gamma=(kappa - 1) / kappa, kappa=kappa),
@@ -84,7 +84,7 @@ def follow(units: int, kappa: float, runs: int, seed: int, *, noise: float = 1.0
     """
     facts, plans = facts_of(units, kappa), [planned(units, kappa, weight) for weight in WEIGHTS]
     first = plans[0]
-    points, (question,) = first.solver_steps or 0, first.questions()
+    points, (question,) = first.solver_steps, first.questions()
     courses = [plan.arithmetic(facts).rounds for plan in plans]
     assert [len(course) for course in courses] == [first.rounds] * len(plans), "both weights have these rounds"
     assert all(plan.solver_steps == points for plan in plans), "and these steps"
@@ -99,7 +99,7 @@ def follow(units: int, kappa: float, runs: int, seed: int, *, noise: float = 1.0
     excess = PowerProblem(units, 1, kappa / (kappa - 1), steepness=STEEPNESS).excess(
         torch.from_numpy(centre - 1).unsqueeze(-1)
     )
-    x = first.ground(facts).resolution(first.max_rho, first.rounds or 0)
+    x = first.ground(facts).resolution(first.max_rho, first.rounds)
     return Ends(x, {weight: excess.numpy()[at * runs :][:runs] for at, weight in enumerate(WEIGHTS)})
 
 

@@ -14,10 +14,11 @@ from math import ceil, exp, log, sqrt
 
 from pydantic import Field
 
+from core.methods.base import Spec
 from core.methods.kl.adaptive_gd.spec import AdaptiveGradientDescent
 from core.methods.kl.lower_bounds import resolution
 from core.methods.kl.proximal_point.spec import LONGEST_ROUND, ProximalPoint
-from core.methods.kl.rates import GRID, LEAST_UNITS, MOST_UNITS, KlSettings, predict_excess, smallest_good
+from core.methods.kl.rates import GRID, LEAST_UNITS, MOST_UNITS, promised_excess, smallest_good
 from core.methods.kl.spider.spec import KlSpider
 from core.privacy.facts import Facts, Frozen
 from studies.kl.problems import Constants
@@ -46,7 +47,7 @@ class Rates(Frozen):
         return sum(known) if len(known) == len(terms) else None
 
 
-def settings_for(method: str, constants: Constants, beta: float = 0.05) -> KlSettings:
+def settings_for(method: str, constants: Constants, beta: float = 0.05) -> Spec:
     """Return a method's settings with everything declared that these constants say.
 
     Args:
@@ -69,7 +70,7 @@ def settings_for(method: str, constants: Constants, beta: float = 0.05) -> KlSet
     return AdaptiveGradientDescent(condition=condition, start_gap=gap, smoothness=constants.smoothness, beta=beta)
 
 
-def crossover_units(first: KlSettings, second: KlSettings, facts: Facts, rho: float) -> int | None:
+def crossover_units(first: Spec, second: Spec, facts: Facts, rho: float) -> int | None:
     """Return the n from which on `first` is promised less excess than `second`; None: at none up to MOST_UNITS.
 
     A method that is promised nothing loses to one that is promised something; it holds as far as both can be planned.
@@ -77,7 +78,7 @@ def crossover_units(first: KlSettings, second: KlSettings, facts: Facts, rho: fl
 
     def better(units: float) -> bool:
         at = facts.model_copy(update={"units": ceil(units)})
-        one, other = (predict_excess(settings, at, rho).value for settings in (first, second))
+        one, other = (promised_excess(settings, at, rho) for settings in (first, second))
         return one is not None and (other is None or one < other)
 
     found = _from_where(better)

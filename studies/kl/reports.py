@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from core.methods.kl.rates import KlSettings
+from core.methods.base import Spec
 from studies.inference.charts import Axis, Series, line_chart
 from studies.inference.results import Row
 from studies.kl.runs import Slope, permuted, slope
@@ -12,7 +12,7 @@ ROOM = 1.5
 """Axes go so much beyond the data."""
 
 
-def with_options(settings: KlSettings, **options: object) -> KlSettings:
+def with_options(settings: Spec, **options: object) -> Spec:
     """Return settings with some fields changed, validated again."""
     return type(settings).model_validate(settings.model_dump(exclude_none=True) | options)
 

@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 
 from core.mechanisms.generator import SimulationGenerator
+from core.methods.base import Spec
 from core.methods.fits import iterate
-from core.methods.kl.adaptive_gd.spec import AdaptiveGradientDescent
-from core.methods.kl.rates import KlSettings
-from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent
+from core.methods.kl.adaptive_gd.spec import AdaptiveGradientDescentPlan
 from core.oracle import EVERYTHING, Part
 from core.oracle.filters import UnlimitedFilter
 from core.oracle.simulation import Simulation
@@ -112,7 +111,7 @@ def rho_of(event: Event) -> float:
 
 
 def run(
-    settings: KlSettings | NoisyGradientDescent,
+    settings: Spec,
     instance: Instance,
     rho: float = 1.0,
     *,
@@ -135,7 +134,7 @@ def run(
     facts = facts or instance.constants.facts(instance.units, instance.dimension)
     plan = settings.plan(facts, mu_of_rho(rho))
     promised = plan.bound(facts).value
-    if isinstance(plan, AdaptiveGradientDescent):
+    if isinstance(plan, AdaptiveGradientDescentPlan):
         return _one_by_one(plan, instance, facts, rho, range(seed, seed + runs), promised, noiseless=noiseless)
     oracle = Simulation(instance.problem, facts, SimulationGenerator(seed), noiseless=noiseless, replicates=runs)
     estimate, _ = iterate(plan, oracle)
@@ -146,7 +145,7 @@ def run(
 
 
 def _one_by_one(
-    plan: AdaptiveGradientDescent,
+    plan: AdaptiveGradientDescentPlan,
     instance: Instance,
     facts: Facts,
     rho: float,

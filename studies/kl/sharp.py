@@ -2,9 +2,9 @@
 
 from torch import Tensor
 
+from core.methods.base import Spec
 from core.methods.kl import lower_bounds
 from core.methods.kl.proximal_point.spec import ProximalPoint
-from core.methods.kl.rates import KlSettings
 from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent
 from studies.inference.charts import Series
 from studies.inference.results import Result, Row
@@ -78,7 +78,7 @@ def floor_of_all(*, full: bool) -> Result:
     for kappa in (2.0, 3.0):
         bound = lower_bounds.sharp(units, epsilon, kappa)
         assert bound is not None, "the theorem covers it"
-        settings: dict[str, KlSettings | NoisyGradientDescent] = {
+        settings: dict[str, Spec] = {
             "proximal point": ProximalPoint(round_schedule="practical", inner_steps="practical", max_inner=2000),
             "noisy gradient descent": NoisyGradientDescent(steps=400, step_size=0.02, radius=10.0),
         }
@@ -112,7 +112,7 @@ def _mean(
     units: int,
     epsilon: float,
     kappa: float,
-    method: KlSettings | NoisyGradientDescent,
+    method: Spec,
     rho: float,
     runs: int,
     *,

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from core.mechanisms.generator import SimulationGenerator
+from core.methods.base import Spec
 from core.methods.kl.concentration import noise_radius
-from core.methods.kl.rates import KlSettings
 from core.methods.kl.spider.fit import walk
 from core.methods.kl.spider.schedule import SpiderSchedule
-from core.methods.kl.spider.spec import KlSpider
+from core.methods.kl.spider.spec import KlSpiderPlan
 from core.oracle import Answer
 from core.oracle.simulation import Simulation
 from core.privacy.conversions import mu_of_rho
@@ -36,7 +36,7 @@ LOW, HIGH = -0.05, 0.3
 """Raw slopes are less steep than kappa by the logarithms in K."""
 
 
-def variant(instance: Power, name: str) -> KlSettings:
+def variant(instance: Power, name: str) -> Spec:
     """Return KL-Spider's settings for an instance."""
     return with_options(settings_for("kl_spider", instance.constants), variant=name)
 
@@ -168,7 +168,7 @@ class FreshGradients:
         return Answer(value=change, scale=fresh.scale)
 
 
-def fresh_course(plan: KlSpider, instance: Power, rho: float) -> tuple[SpiderSchedule, float]:
+def fresh_course(plan: KlSpiderPlan, instance: Power, rho: float) -> tuple[SpiderSchedule, float]:
     """Return the calibrated rounds of a method that asks a gradient at every step, and its noise multiplier.
 
     K Tmax gradients share rho; Tmax follows from the floor, which follows from the noise.
@@ -224,11 +224,11 @@ def ablation(*, full: bool) -> Result:
         ours.append(run(settings, instance))
         facts = instance.constants.facts(units, DIMENSION)
         plan = settings.plan(facts, mu_of_rho(1.0))
-        assert isinstance(plan, KlSpider), "as asked"
+        assert isinstance(plan, KlSpiderPlan), "as asked"
         course, sigma = fresh_course(plan, instance, 1.0)
         oracle = FreshGradients(Simulation(instance.problem, facts, SimulationGenerator(0), replicates=20), sigma)
         state = walk(course, torch.zeros(DIMENSION, dtype=torch.float64), inf, oracle)
-        fresh.append(Runs(instance.excess(state["theta"]), course.floor, tuple(state["taken"].tolist()), 1.0))
+        fresh.append(Runs(instance.excess(state.theta), course.floor, tuple(state.taken.tolist()), 1.0))
     mean = (kappa + 2 * kappa / (4 - kappa)) / 2
     exponents = [
         fitted(name, theory, [1 / n for n in sizes], [_promised(one) for one in found], 0.25)[1].value

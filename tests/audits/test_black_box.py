@@ -71,7 +71,7 @@ def spider(runs: int, sign: float) -> Floats:
     one = SpiderRound(1.0, 2, 0.01, 0.1, 0.1, sqrt(1 / (2 * 0.96 * RHO)), sqrt(1 / (2 * 0.04 * RHO)))
     start = torch.zeros(DIMENSION, dtype=torch.float64)
     state = walk(SpiderSchedule(None, (one,), 1, 0.01, 1.0), start, inf, replicates(records, public, runs, sign))
-    return state["theta"][:, 0].numpy()
+    return state.theta[:, 0].numpy()
 
 
 def proximal(runs: int, sign: float) -> Floats:

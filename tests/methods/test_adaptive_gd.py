@@ -6,7 +6,7 @@ Statistical thresholds: p < 1e-4 with fixed seeds.
 from collections import Counter
 from dataclasses import dataclass, field
 from math import inf, sqrt
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
@@ -19,8 +19,8 @@ from torch import Tensor
 from core.base.errors import Diverged
 from core.inference.estimate import Estimate
 from core.mechanisms.generator import SimulationGenerator
-from core.methods.kl.adaptive_gd.fit import _stepped, iterate
-from core.methods.kl.adaptive_gd.spec import MOST_STEPS, AdaptiveGradientDescent
+from core.methods.kl.adaptive_gd.fit import _State, _stepped, iterate
+from core.methods.kl.adaptive_gd.spec import MOST_STEPS, AdaptiveGradientDescent, AdaptiveGradientDescentPlan
 from core.methods.kl.adaptive_gd.theory import MOST_CANDIDATES
 from core.oracle import Answer, Oracle, PrivacyFilter, PublicRandomness, Release, Status
 from core.oracle.filters import CountingFilter
@@ -44,7 +44,7 @@ ORDERS = (2, 9, 22)
 PUBLIC = Facts(units=300, dimension=2, adjacency=Adjacency.REPLACE_ONE, gradient_bound=1.0, smoothness=0.5)
 
 
-def method(**options: object) -> AdaptiveGradientDescent:
+def method(**options: object) -> AdaptiveGradientDescentPlan:
     return AdaptiveGradientDescent.model_validate({"radius": 1e6} | options).plan(PUBLIC, 1.0)
 
 
@@ -120,7 +120,7 @@ class TestARun:
 
     def test_too_small_a_budget_returns_the_start_and_spends_nothing(self) -> None:
         poor = method(mu=1.0).model_copy(update={"norm_sigma": 0.5})
-        assert poor.budget_too_small
+        assert poor.affordable_norms < 1
         payments = CountingFilter(compose(Counter(poor.schedule(PUBLIC))))
         estimate, status = iterate(poor, Scripted(PUBLIC, payments, [1.0]))
         assert (payments.totals, status) == ([], Status.FINISHED)
@@ -314,7 +314,9 @@ class Ledger:
         raise AssertionError(f"nobody drains, at step {step} or with {len(state)} bytes")
 
 
-def through_kills(settled: AdaptiveGradientDescent, norms: list[float], dies_at: list[int]) -> tuple[Estimate, Ledger]:
+def through_kills(
+    settled: AdaptiveGradientDescentPlan, norms: list[float], dies_at: list[int]
+) -> tuple[Estimate, Ledger]:
     """Run a job to its end, each attempt with a fresh privacy filter and what the last one kept."""
     schedule = tuple(settled.schedule(PUBLIC))
     ledger = Ledger(dies_at=list(dies_at), schedule=schedule)
@@ -394,7 +396,7 @@ class TestTheBudget:
 def test_a_lost_worker_that_had_paid_many_slices_leaves_less_to_spend() -> None:
     """An answer worth 40 slices is lost after its payment: one slice is paid again, the others are gone."""
     settled = method()
-    norm = settled.multiple * settled.noise_length(PUBLIC) * Gradient(sigma=1.0).sensitivity(PUBLIC)  # type: ignore[operator]
+    norm = settled.multiple * settled.noise_length(PUBLIC) * Gradient(sigma=1.0).sensitivity(PUBLIC)
     norms = [norm * settled.least_sigma * sqrt(0.5 * 97 / 40)] * 3
     first, plain = through_kills(settled, norms, [])
     slices = sum(plain.charged.values())
@@ -426,44 +428,42 @@ def test_a_worker_may_die_at_any_moment(select: str) -> None:
     assert dead == whole.moments
 
 
-class Unsigned(AdaptiveGradientDescent):
+class Unsigned(AdaptiveGradientDescentPlan):
     """A bug: a norm that its noise made negative counts as a long one."""
 
     def gradient_question(self, norm: float, facts: Facts) -> Gradient | None:
         return super().gradient_question(abs(norm), facts)
 
 
-class AtTheFloor(AdaptiveGradientDescent):
+class AtTheFloor(AdaptiveGradientDescentPlan):
     """A bug, as printed: a small norm's gradient is asked for, with the least noise."""
 
     def gradient_question(self, norm: float, facts: Facts) -> Gradient | None:
         return super().gradient_question(norm, facts) or Gradient(sigma=self.least_sigma)
 
 
-class Halved(AdaptiveGradientDescent):
+class Halved(AdaptiveGradientDescentPlan):
     """A bug, as printed: a record that changes into another counts as one that is left out."""
 
     def gradient_question(self, norm: float, facts: Facts) -> Gradient | None:
         return super().gradient_question(2 * norm, facts)
 
 
-class Squared(AdaptiveGradientDescent):
+class Squared(AdaptiveGradientDescentPlan):
     """A bug: noise on norms that a budget of rho^2 would have."""
 
-    def plan(self, facts: Facts, mu: float) -> Self:
-        settled = super().plan(facts, mu)
-        assert settled.norm_sigma is not None
-        return settled.model_copy(update={"norm_sigma": settled.norm_sigma / sqrt(settled.rho)})
+    def norm_question(self) -> GradientNorm:
+        return GradientNorm(sigma=self.norm_sigma / sqrt(self.rho))
 
 
-def check_method(kind: type[AdaptiveGradientDescent]) -> None:
+def check_method(kind: type[AdaptiveGradientDescentPlan]) -> None:
     """Fail unless a method asks what the algorithm asks, of adversaries, within its budget."""
     for select in SELECTIONS:
-        settled = kind.model_validate({"select": select, "radius": 1e6}).plan(PUBLIC, 2.0)
-        assert settled.norm_sigma is not None
-        assert settled.multiple is not None
+        planned = AdaptiveGradientDescent.model_validate({"select": select, "radius": 1e6}).plan(PUBLIC, 2.0)
+        settled = kind.model_validate(planned.model_dump())
         rho, sensitivity = settled.rho, 2 * PUBLIC.gradient_bound / PUBLIC.units
-        assert settled.norm_sigma * sensitivity == pytest.approx(PUBLIC.gradient_bound / (sqrt(300) * rho**0.25))
+        deviation = settled.norm_question().sigma * sensitivity
+        assert deviation == pytest.approx(PUBLIC.gradient_bound / (sqrt(300) * rho**0.25))
         priced = compose(Counter(settled.schedule(PUBLIC)))
         for norms in ([0.9, 0.5, 0.2, -0.9], [0.9, 0.06, 0.01], [0.12]):
             oracle = Recording(Scripted(PUBLIC, CountingFilter(priced), norms))
@@ -478,38 +478,38 @@ def check_method(kind: type[AdaptiveGradientDescent]) -> None:
 
 
 def test_the_method_asks_what_the_algorithm_asks() -> None:
-    check_method(AdaptiveGradientDescent)
+    check_method(AdaptiveGradientDescentPlan)
 
 
 @pytest.mark.parametrize("bug", [Unsigned, AtTheFloor, Halved, Squared])
-def test_a_bug_in_its_figures_is_seen(bug: type[AdaptiveGradientDescent]) -> None:
+def test_a_bug_in_its_figures_is_seen(bug: type[AdaptiveGradientDescentPlan]) -> None:
     with pytest.raises(AssertionError):
         check_method(bug)
 
 
-def unchecked(settled: AdaptiveGradientDescent, oracle: Oracle, question: Gradient | GradientNorm) -> bool:
+def unchecked(settled: AdaptiveGradientDescentPlan, oracle: Oracle, question: Gradient | GradientNorm) -> bool:
     """A bug: every question is affordable, at any cost."""
     del settled, oracle, question
     return True
 
 
-def greedy(settled: AdaptiveGradientDescent, oracle: Oracle, question: Gradient | GradientNorm) -> bool:
+def greedy(settled: AdaptiveGradientDescentPlan, oracle: Oracle, question: Gradient | GradientNorm) -> bool:
     """A bug: nothing is left for the choice."""
     del settled
     return oracle.affords(question)
 
 
-def long(settled: AdaptiveGradientDescent, oracle: Oracle, state: dict[str, Tensor]) -> dict[str, Tensor]:
+def long(settled: AdaptiveGradientDescentPlan, oracle: Oracle, state: _State) -> _State:
     """A bug: steps of 1/L1."""
     told = _stepped(settled, oracle, state)
-    return told | ({"theta": 2 * told["theta"] - state["theta"]} if "theta" in told else {})
+    return told._replace(theta=2 * told.theta - state.theta)
 
 
 @pytest.mark.parametrize(("name", "bug"), [("_affords", unchecked), ("_affords", greedy), ("_stepped", long)])
 def test_a_bug_in_its_loop_is_seen(name: str, bug: object, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(f"core.methods.kl.adaptive_gd.fit.{name}", bug)
     with pytest.raises(AssertionError):
-        check_method(AdaptiveGradientDescent)
+        check_method(AdaptiveGradientDescentPlan)
 
 
 class TestTheChoice:

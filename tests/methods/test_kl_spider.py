@@ -11,7 +11,7 @@ from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.methods.kl.condition import KlCondition
 from core.methods.kl.spider.fit import iterate, walk
 from core.methods.kl.spider.schedule import SpiderConstants, SpiderRound, SpiderSchedule
-from core.methods.kl.spider.spec import KlSpider
+from core.methods.kl.spider.spec import KlSpider, KlSpiderPlan
 from core.oracle import Answer, Oracle, Status
 from core.oracle.filters import CountingFilter, LastState, UnlimitedFilter
 from core.oracle.full import FullOracle
@@ -75,9 +75,9 @@ class TestRounds:
         """2 r < 1.05 first holds at r = .5; as printed, the point before it is kept."""
         oracle = silent()
         state = walk(course_of(round_of(50, 1.05)), START, inf, oracle)
-        assert distance(state["theta"]) == pytest.approx(0.5)
+        assert distance(state.theta) == pytest.approx(0.5)
         assert kinds(oracle) == "gddddd"
-        assert int(state["taken"]) == 5
+        assert int(state.taken) == 5
         assert distance(printed_walk(course_of(round_of(50, 1.05)), START, silent())) == pytest.approx(0.6)
 
     @pytest.mark.parametrize("steps", [1, 2, 3])
@@ -85,7 +85,7 @@ class TestRounds:
         """As printed there is one update more, whose point is dropped, and a difference after it."""
         oracle, printed = silent(), silent()
         state = walk(course_of(round_of(steps, 1e-3)), START, inf, oracle)
-        assert distance(state["theta"]) == pytest.approx(1 - 0.1 * steps)
+        assert distance(state.theta) == pytest.approx(1 - 0.1 * steps)
         assert kinds(oracle) == "g" + "d" * (steps - 1)
         printed_walk(course_of(round_of(steps, 1e-3)), START, printed)
         assert kinds(printed) == "g" + "d" * (steps + 1)
@@ -93,20 +93,20 @@ class TestRounds:
     def test_a_round_may_end_where_it_begins(self) -> None:
         oracle = silent()
         state = walk(course_of(round_of(5, 2.1)), START, inf, oracle)
-        assert torch.equal(state["theta"], START)
+        assert torch.equal(state.theta, START)
         assert kinds(oracle) == "g"
-        assert int(state["taken"]) == 0
+        assert int(state.taken) == 0
 
     def test_an_estimate_as_long_as_the_threshold_is_not_short(self) -> None:
         state = walk(course_of(round_of(1, 2.0)), START, inf, silent())
-        assert distance(state["theta"]) == pytest.approx(0.9)
+        assert distance(state.theta) == pytest.approx(0.9)
 
     def test_the_next_round_begins_with_a_new_gradient_where_the_last_one_ended(self) -> None:
         oracle = silent()
         state = walk(course_of(round_of(3, 1.7), round_of(2, 0.1, step=0.05)), START, inf, oracle)
         assert kinds(oracle) == "gddgd"
         assert torch.equal(oracle.releases[3].theta, oracle.releases[2].other)
-        assert distance(state["theta"]) == pytest.approx(0.8 - 2 * 0.05)
+        assert distance(state.theta) == pytest.approx(0.8 - 2 * 0.05)
 
     def test_every_step_has_the_round_s_length_whatever_the_gradient(self) -> None:
         cube = PowerProblem(UNITS, DIMENSION, 3.0)
@@ -127,18 +127,18 @@ class TestRounds:
         start = torch.tensor([0.0, 0.01, 0.0], dtype=torch.float64)
         state = walk(course_of(round_of(1, 1e-3)), start, inf, oracle)
         along = oracle.releases[0].answer.value + 1000.0 * start
-        torch.testing.assert_close(state["theta"], start - 0.1 * along / along.norm())
+        torch.testing.assert_close(state.theta, start - 0.1 * along / along.norm())
 
     def test_the_corrected_loop_written_twice_is_the_same(self) -> None:
         settings, facts = planned(CUBE)
         course = settings.course(facts)
         once, twice = (Recording(Simulation(CUBE, facts, SimulationGenerator(2))) for _ in range(2))
-        theta = walk(course, START, inf, once)["theta"]
+        theta = walk(course, START, inf, once).theta
         torch.testing.assert_close(theta, printed_walk(course, START, twice, corrected=True), rtol=0, atol=1e-12)
         assert len(once.releases) == len(twice.releases)
 
 
-def planned(problem: PowerProblem, **options: object) -> tuple[KlSpider, Facts]:
+def planned(problem: PowerProblem, **options: object) -> tuple[KlSpiderPlan, Facts]:
     """Return settings with nothing open, calibrated unless said otherwise, at rho = 1."""
     facts = public(problem)
     usual = {"condition": problem.constants.condition, "variant": "calibrated"}
@@ -265,7 +265,6 @@ class TestPrivacy:
         oracle = Recording(Simulation(records, facts, SimulationGenerator(4), payments=payments))
         iterate(settings, oracle)
         ratios = check_dominated(oracle.releases, records, changed, facts)
-        assert settings.mu is not None
         assert float(told(oracle.releases, records, changed, facts).sum()) <= settings.mu**2 / 2
         for kind in {type(one.question) for one in oracle.releases}:
             of_kind = [ratio for one, ratio in zip(oracle.releases, ratios, strict=True) if type(one.question) is kind]
@@ -305,7 +304,7 @@ class TestPrivacy:
         assert payments.positions[-1] < len(settings.schedule(facts)), "rounds end early, and are paid back"
 
 
-def _counted(settings: KlSpider, facts: Facts) -> dict[object, int]:
+def _counted(settings: KlSpiderPlan, facts: Facts) -> dict[object, int]:
     events = settings.schedule(facts)
     return {event: events.count(event) for event in set(events)}
 
@@ -333,7 +332,7 @@ class TestResuming:
         )
         walk(course, START, inf, oracle)
         rest = Resumed(public(), oracle.releases[answers:], keeping.states[answers - 1])
-        assert distance(walk(course, START, inf, rest)["theta"]) == pytest.approx(0.6)
+        assert distance(walk(course, START, inf, rest).theta) == pytest.approx(0.6)
         assert rest.finished()
 
 
@@ -342,7 +341,6 @@ class TestRegion:
         settings, facts = planned(CUBE, force=True, start_gap=0.2)
         oracle = Recording(Simulation(CUBE, facts, SimulationGenerator(8), replicates=50))
         estimate, _ = iterate(settings, oracle)
-        assert settings.radius is not None
         assert settings.radius == pytest.approx(settings.course(facts).travel)
         assert not bool(estimate.left.any())
         assert max(float(one.theta.norm(dim=-1).max()) for one in oracle.releases) <= settings.radius
@@ -366,13 +364,13 @@ class TestRegion:
         far = START.clone()
         far[1] = 0.7
         one = course_of(round_of(3, 1e-3))
-        assert not bool(walk(one, far, 0.31, silent())["left"])
-        assert bool(walk(one, far, 0.29, silent())["left"])
+        assert not bool(walk(one, far, 0.31, silent()).left)
+        assert bool(walk(one, far, 0.29, silent()).left)
 
     def test_a_run_that_left_asks_no_more(self) -> None:
         oracle = silent()
         state = walk(course_of(round_of(5, 1e-3), round_of(5, 1e-3)), START, 0.15, oracle)
-        assert bool(state["left"])
+        assert bool(state.left)
         assert kinds(oracle) == "gd"
 
 
@@ -392,8 +390,16 @@ class TestOutcome:
 
     def test_where_nothing_is_gained_the_start_is_returned_and_nothing_spent(self) -> None:
         facts = PowerProblem(5000, DIMENSION, 3.0).constants.facts(5000, DIMENSION)
-        open_settings = KlSpider(condition=CUBE.constants.condition, mu=sqrt(2), mean_smoothness=6.0, smoothness=6.0)
-        settings = open_settings.model_copy(update={"start_gap": 1.0})
+        settings = KlSpiderPlan(
+            condition=CUBE.constants.condition,
+            mu=sqrt(2),
+            mean_smoothness=6.0,
+            smoothness=6.0,
+            start_gap=1.0,
+            radius=1.0,
+            steps=1,
+            extremes=(),
+        )
         oracle = Simulation(
             PowerProblem(5000, DIMENSION, 3.0), facts, SimulationGenerator(1), payments=CountingFilter()
         )

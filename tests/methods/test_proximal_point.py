@@ -17,7 +17,7 @@ from core.inference.estimate import Estimate
 from core.mechanisms.generator import SimulationGenerator
 from core.methods.kl.condition import KlCondition
 from core.methods.kl.proximal_point.fit import iterate
-from core.methods.kl.proximal_point.spec import ProximalPoint
+from core.methods.kl.proximal_point.spec import ProximalPoint, ProximalPointPlan
 from core.oracle import Status
 from core.oracle.filters import CountingFilter, UnlimitedFilter
 from core.oracle.full import FullOracle
@@ -80,11 +80,10 @@ class Watched(Recording):
         super().keep(state, step)
 
 
-def told_again(settings: ProximalPoint, oracle: Recording, bug: Bug | None = None) -> tuple[list[Tensor], Tensor]:
+def told_again(settings: ProximalPointPlan, oracle: Recording, bug: Bug | None = None) -> tuple[list[Tensor], Tensor]:
     """Return the points that the pseudocode asks about, and what it returns."""
     facts, left = oracle.facts, [one.answer.value for one in oracle.releases]
     points, asked, zero = settings.solver_steps, [], torch.zeros(DIMENSION, dtype=torch.float64)
-    assert points is not None
     centre = zero
     for one in settings.arithmetic(facts).rounds:
         weight = one.weight / 2 if bug == "half weight" else one.weight
@@ -109,7 +108,7 @@ def told_again(settings: ProximalPoint, oracle: Recording, bug: Bug | None = Non
 
 
 @cache
-def genuine() -> tuple[ProximalPoint, Watched, Estimate]:
+def genuine() -> tuple[ProximalPointPlan, Watched, Estimate]:
     """Return a run that every planted bug is compared with."""
     facts = public(0.7)
     settings = PRACTICAL.plan(facts, MU)
@@ -150,11 +149,13 @@ def test_a_planted_bug_leads_elsewhere(bug: Bug) -> None:
 
 
 def test_telescoping_steps_are_twice_as_long_in_the_long_run() -> None:
-    printed, telescoping = PRACTICAL, PRACTICAL.model_copy(update={"step_rule": "telescoping"})
+    facts = public()
+    printed, telescoping = (
+        PRACTICAL.model_copy(update={"step_rule": rule}).plan(facts, MU) for rule in ("printed", "telescoping")
+    )
     assert [printed.rate(0.5, t) for t in (1, 2, 4)] == [2, 1, 0.5]
     assert [telescoping.rate(0.5, t) for t in (1, 3, 7)] == [2, 1, 0.5]
-    facts = public()
-    found = [iterate(one.plan(facts, MU), simulation(facts, noiseless=True))[0] for one in (printed, telescoping)]
+    found = [iterate(one, simulation(facts, noiseless=True))[0] for one in (printed, telescoping)]
     assert not torch.equal(found[0].theta, found[1].theta)
 
 
@@ -174,7 +175,6 @@ def test_all_iterates_stay_in_the_balls_whatever_the_noise() -> None:
     oracle = Watched(simulation(facts))
     iterate(loud, oracle)
     course = loud.arithmetic(facts)
-    assert loud.solver_steps is not None
     centre = torch.zeros(DIMENSION, dtype=torch.float64)
     for number, state in enumerate(oracle.states, 1):
         one = course.rounds[(number - 1) // (loud.solver_steps - 1)]
@@ -228,7 +228,6 @@ def test_it_goes_on_from_any_step_as_if_nothing_had_been_lost() -> None:
     settings = PRACTICAL.model_copy(update={"start": (0.1, 0.2, 0.3), "max_inner": 4}).plan(facts, MU)
     oracle = Watched(simulation(facts))
     whole, _ = iterate(settings, oracle)
-    assert settings.solver_steps is not None
     ends = {settings.solver_steps - 1, settings.solver_steps, settings.steps - 1, settings.steps}
     for step in {*range(1, settings.steps + 1, 5), *ends}:  # 5 and the steps of a round have no common factor
         again, _ = iterate(settings, Resumed(oracle, step))
@@ -238,8 +237,18 @@ def test_it_goes_on_from_any_step_as_if_nothing_had_been_lost() -> None:
 
 def test_where_nothing_is_promised_the_start_is_returned_and_nothing_asked() -> None:
     facts = public()
-    known = {"weak_convexity": 0.0, "start_gap": 1.0, "mu": MU, "start": (0.5, 0.0, 0.0)}
-    settings = ProximalPoint(condition=CONDITION, constant=1e4).model_copy(update=known)
+    settings = ProximalPointPlan(
+        condition=CONDITION,
+        constant=1e4,
+        weak_convexity=0.0,
+        start_gap=1.0,
+        mu=MU,
+        start=(0.5, 0.0, 0.0),
+        max_inner=2,
+        rounds=1,
+        solver_steps=2,
+        sigma=1.0,
+    )
     oracle = simulation(facts)
     estimate, status = iterate(settings, oracle)
     assert oracle.release(estimate, status).event == NOTHING
@@ -306,8 +315,6 @@ class TestPathwise:
         records, _ = canaries(1000, DIMENSION)
         facts = facts_of(records, bound=1.0, start_gap=0.5)
         settings = self.SETTINGS.model_copy(update={"noise": "exact"}).plan(facts, MU)
-        assert settings.rounds is not None
-        assert settings.sigma is not None
         greedy = settings.model_copy(update={"sigma": settings.sigma / sqrt(settings.rounds)})
         with pytest.raises(AssertionError, match="never exceeds"):
             self.run(greedy, facts, Adjacency.REPLACE_ONE)

@@ -13,9 +13,11 @@ def brier(*features: str) -> dict[str, Any]:
 
 
 def upload(service: Embedded, epsilon: str = "20", **changes: Any) -> str:
-    """Upload the bank data as its owner declares it, with an end that makes the bytes new; return the dataset's id."""
-    content = bank.records().rstrip() + b"\n" * next(SEEDS)
-    return service.upload(content, **{**bank.metadata(epsilon=epsilon), **changes})
+    """Upload the bank data as its owner declares it, without some last records; return the dataset's id."""
+    lines = bank.records().rstrip().splitlines(keepends=True)
+    # The same records again would be refused, whatever bytes end the file, and so would most of them.
+    apart = {"distinct_because": "a test takes them for other people"}
+    return service.upload(b"".join(lines[: -next(SEEDS)]), **{**bank.metadata(epsilon=epsilon), **apart, **changes})
 
 
 def succeed(service: Embedded, dataset: str, **body: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from core.methods.kl.adaptive_gd.spec import AdaptiveGradientDescent
+from core.methods.kl.adaptive_gd.spec import AdaptiveGradientDescent, AdaptiveGradientDescentPlan
 from core.privacy.facts import Facts
 from studies.kl.problems import Constants, power
 
@@ -35,7 +35,7 @@ class Radial:
 
 def planned(
     exponent: float, units: int, dimension: int, *, roughness: float = 1.0, rho: float = 1.0, **options: object
-) -> tuple[AdaptiveGradientDescent, Facts, Constants]:
+) -> tuple[AdaptiveGradientDescentPlan, Facts, Constants]:
     """Return settings for |w|^p at distance 1, with L1 taken so many times too large."""
     constants = power(exponent)
     facts = constants.facts(units, dimension)
@@ -45,12 +45,9 @@ def planned(
 
 
 def simulate(
-    settings: AdaptiveGradientDescent, facts: Facts, exponent: float, runs: int, seed: int, *, noise: float = 1.0
+    settings: AdaptiveGradientDescentPlan, facts: Facts, exponent: float, runs: int, seed: int, *, noise: float = 1.0
 ) -> Radial:
     """Run it from distance 1; `noise` multiplies all noise and leaves its charges, as a control that must be seen."""
-    assert settings.smoothness is not None
-    assert settings.multiple is not None
-    assert settings.norm_sigma is not None
     draws = np.random.default_rng(seed)
     sensitivity = settings.norm_question().sensitivity(facts)
     deviation, price, rho = settings.norm_sigma * sensitivity, settings.norm_price, settings.rho

@@ -25,7 +25,7 @@ from core.base.files import digest_of
 from core.base.settings import ServiceSettings
 from core.data.columns import Columns
 from core.mechanisms.sampling import public_order
-from core.methods.kl.adaptive_gd.spec import AdaptiveGradientDescent
+from core.methods.kl.adaptive_gd.spec import AdaptiveGradientDescentPlan
 from core.oracle.filters import UnlimitedFilter
 from core.oracle.full import FullOracle
 from core.oracle.noise import grid_for
@@ -212,7 +212,7 @@ def test_a_follower_sums_for_norms_changes_and_choices_and_never_for_a_remembere
     with followed(tmp_path) as scene:
         scene.planned = plan(optimizer={"kind": "adaptive_gd", "select": "exponential"}, inference={"intervals": False})
         method, facts = scene.planned.spec.optimizer, scene.planned.facts
-        assert isinstance(method, AdaptiveGradientDescent)
+        assert isinstance(method, AdaptiveGradientDescentPlan)
         own = scene.lead()
         scene.tell(*(Paid(chunks=chunk + 1) for chunk in range(len(scene.planned.schedule))))
         whole = _own_rows(scene.planned, scene.records, scene.settings, None, {})

@@ -8,6 +8,7 @@ from math import exp, expm1, inf, log, sqrt
 
 from core.methods.kl.condition import KlCondition
 from core.privacy.conversions import textbook_epsilon
+from core.privacy.facts import Facts
 from farthing.schemas.estimates import LowerBound
 
 LARGEST_EPSILON = log(2)
@@ -69,3 +70,18 @@ def sharp_epsilon(rho: float) -> float:
         low, high = (low, middle) if implied(middle) else (middle, high)
     # The upper end always satisfies the condition; the lower end does not.
     return high
+
+
+def forced(condition: KlCondition, facts: Facts, clip: float, rho: float) -> LowerBound | None:
+    """Return the lower bound of the problem class; None: none is known of it.
+
+    Args:
+        condition: of the mean loss.
+        facts: public.
+        clip: no unit's gradient is longer.
+        rho: the budget, in zero-concentrated terms.
+    """
+    if condition.kappa <= 2:  # noqa: PLR2004 - corollary 7's
+        return smooth(condition, units=facts.units, dimension=facts.dimension, rho=rho, lipschitz=clip)
+    epsilon = sharp_epsilon(rho)
+    return None if epsilon == inf else sharp(facts.units, epsilon, condition.kappa)

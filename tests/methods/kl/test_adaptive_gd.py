@@ -9,7 +9,12 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from core.base.errors import Invalid
-from core.methods.kl.adaptive_gd.spec import LARGEST_SIGMA, MOST_STEPS, AdaptiveGradientDescent
+from core.methods.kl.adaptive_gd.spec import (
+    LARGEST_SIGMA,
+    MOST_STEPS,
+    AdaptiveGradientDescent,
+    AdaptiveGradientDescentPlan,
+)
 from core.methods.kl.adaptive_gd.theory import Trajectory, excess_risk, least_slope
 from core.methods.kl.concentration import noise_radius
 from core.methods.kl.condition import KlCondition
@@ -188,7 +193,7 @@ def test_what_is_given_is_kept_and_a_plan_is_final() -> None:
     assert (settings.multiple, settings.radius_rule, settings.smoothness, settings.mu) == (3.0, "paper", 7.0, 0.5)
     assert settings.start_gap == 1.0
     assert settings.plan(facts(), 1.0) == settings
-    assert TypeAdapter(AdaptiveGradientDescent).validate_json(settings.model_dump_json()) == settings
+    assert TypeAdapter(AdaptiveGradientDescentPlan).validate_json(settings.model_dump_json()) == settings
     assert settings.passes(facts()) >= 4 * settings.steps > 0
     assert METHOD.plan(facts(units=10**9), 1.0).steps == MOST_STEPS
 

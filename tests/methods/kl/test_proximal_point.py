@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from core.base.errors import Invalid
 from core.methods.kl.condition import KlCondition
-from core.methods.kl.proximal_point.spec import MOST_GRADIENTS, ProximalPoint
+from core.methods.kl.proximal_point.spec import MOST_GRADIENTS, ProximalPoint, ProximalPointPlan
 from core.methods.kl.repeats import Repeats
 from core.privacy.events import Gaussian
 from core.privacy.facts import Adjacency, Facts, UnknownScale
@@ -32,7 +32,7 @@ SMALL = FACTS.model_copy(update={"units": 200, "weak_convexity": 0.0})
 COVERED = ProximalPoint(condition=SHARP, max_inner=10_000_000, constant=0.1)
 
 
-def spent(settings: ProximalPoint, facts: Facts) -> float:
+def spent(settings: ProximalPointPlan, facts: Facts) -> float:
     """Return rho from the very events that are priced."""
     schedule = settings.schedule(facts)
     assert isinstance(schedule, Repeats)
@@ -52,7 +52,6 @@ def test_no_plan_costs_more_than_its_budget_and_exact_noise_all_of_it(
     exact = asked.model_copy(update={"noise": "exact"}).plan(facts, MU)
     assert 1 - 1e-9 <= spent(exact, facts) <= 1
     printed = asked.plan(facts, MU)
-    assert printed.solver_steps is not None
     factor = 1.0 if adjacency is Adjacency.REPLACE_ONE else 0.25
     part = (printed.solver_steps - 1) / printed.solver_steps
     assert spent(printed, facts) == pytest.approx(factor * part / 2, rel=1e-9)
@@ -68,7 +67,6 @@ def test_printed_noise_is_the_printed_one_whatever_a_records_change_may_be() -> 
         planned = settings.plan(facts, MU)
         (gradient,) = planned.questions()
         deviations.append(gradient.sigma * gradient.sensitivity(facts))
-        assert planned.rounds is not None
         expected = 2 * 1.5 * sqrt(100 * planned.rounds) / facts.units
         assert deviations[-1] == pytest.approx(expected, rel=1e-12)
 
@@ -76,9 +74,8 @@ def test_printed_noise_is_the_printed_one_whatever_a_records_change_may_be() -> 
 def test_a_plan_leaves_nothing_open_and_survives_the_wire() -> None:
     planned = ProximalPoint(condition=SHARP).plan(FACTS, MU)
     assert {name for name, value in planned.model_dump().items() if value is None} == {"clip"}
-    assert ProximalPoint.model_validate_json(planned.model_dump_json()) == planned
+    assert ProximalPointPlan.model_validate_json(planned.model_dump_json()) == planned
     assert planned.plan(FACTS, MU) == planned
-    assert planned.rounds is not None
     assert planned.solver_steps == MOST_GRADIENTS // planned.rounds + 1
     assert planned.inner_binds(FACTS)
     assert planned.steps <= MOST_GRADIENTS
@@ -105,7 +102,6 @@ class TestKnown:
     def test_a_ridge_above_the_weak_convexity_makes_a_condition(self) -> None:
         facts = FACTS.model_copy(update={"ridge": 0.5, "weak_convexity": 0.3})
         planned = ProximalPoint(constant=1.0).plan(facts, MU)
-        assert planned.condition is not None
         assert planned.condition.kappa == 2
         assert planned.condition.gamma == pytest.approx(1 / sqrt(2 * 0.2), rel=1e-14)
         assert planned.ground(facts).weak_convexity == 0
@@ -199,7 +195,6 @@ def test_whatever_is_declared_is_planned_or_refused(
 
 def test_less_noise_than_the_budget_allows_is_refused_and_more_is_charged_as_it_is() -> None:
     planned = ProximalPoint(condition=SHARP, noise="exact").plan(FACTS, MU)
-    assert planned.sigma is not None
     with pytest.raises(Invalid, match="sigma"):
         ProximalPoint(condition=SHARP, sigma=planned.sigma * 0.99).plan(FACTS, MU)
     more = ProximalPoint(condition=SHARP, sigma=planned.sigma * 2).plan(FACTS, MU)
@@ -245,7 +240,6 @@ class TestClaims:
 
     def test_more_noise_than_printed_is_not_covered_and_less_is(self) -> None:
         planned = COVERED.plan(SMALL, MU)
-        assert planned.sigma is not None
         louder = COVERED.model_copy(update={"sigma": 2 * planned.sigma}).plan(SMALL, MU)
         assert louder.uncovered(SMALL) == ("more noise than printed",)
         exact = COVERED.model_copy(update={"noise": "exact"}).plan(SMALL, MU)

@@ -8,9 +8,9 @@ import pytest
 from core.methods.kl import lower_bounds
 from core.methods.kl.adaptive_gd.spec import AdaptiveGradientDescent
 from core.methods.kl.condition import KlCondition
-from core.methods.kl.rates import predict_excess, smallest_rho, smallest_units
+from core.methods.kl.rates import promised_excess, smallest_rho, smallest_units
 from core.methods.kl.spider.spec import KlSpider
-from core.privacy.conversions import textbook_epsilon
+from core.privacy.conversions import mu_of_rho, textbook_epsilon
 from studies.kl.problems import Constants, power
 from studies.kl.rates import crossover_units, rates, settings_for
 
@@ -26,13 +26,15 @@ def exponent(values: list[float], sizes: np.ndarray = SIZES) -> float:
 class TestPredictions:
     def test_a_schedule_of_the_paper_is_found_again(self) -> None:
         """Golden values of kappa = 1.5, n = 1e5, d = 10, rho = 1, beta = .05."""
-        predicted = predict_excess(settings_for("kl_spider", CUBE), CUBE.facts(10**5, 10), 1.0)
-        assert predicted.value == pytest.approx(0.0517908326, rel=1e-6)
-        assert predicted.rounds == 655
-        assert predicted.noise == pytest.approx(1.11923523e-3, rel=1e-6)
-        assert predicted.confidence == 0.95
-        assert predicted.trivial == 1.0
-        assert not predicted.vacuous
+        facts = CUBE.facts(10**5, 10)
+        plan = settings_for("kl_spider", CUBE).plan(facts, mu_of_rho(1.0))
+        figures, bound = plan.excess(facts), plan.bound(facts)
+        assert figures.rounds == 655
+        assert figures.noise == pytest.approx(1.11923523e-3, rel=1e-6)
+        assert bound.value == promised_excess(plan, facts, 1.0) == pytest.approx(0.0517908326, rel=1e-6)
+        assert bound.confidence == 0.95
+        assert bound.trivial == 1.0
+        assert not bound.vacuous
 
     @pytest.mark.parametrize("method", ["kl_spider", "adaptive_gd"])
     @pytest.mark.parametrize("constants", [SQUARE, CUBE], ids=["square", "cube"])
@@ -42,7 +44,7 @@ class TestPredictions:
         settings = settings_for(method, constants)
 
         def value(units: int = 10**6, dimension: int = 10, rho: float = 1.0) -> float:
-            found = predict_excess(settings, constants.facts(units, dimension), rho).value
+            found = promised_excess(settings, constants.facts(units, dimension), rho)
             assert found is not None
             return found
 
@@ -56,25 +58,16 @@ class TestPredictions:
     ) -> None:
         for method, slope, within in (("kl_spider", -kappa, 0.25), ("adaptive_gd", -kappa / 2, 0.12)):
             settings = settings_for(method, constants)
-            found = [predict_excess(settings, constants.facts(int(n), 10), 1.0).value for n in SIZES[:3]]
+            found = [promised_excess(settings, constants.facts(int(n), 10), 1.0) for n in SIZES[:3]]
             assert exponent(found, SIZES[:3]) == pytest.approx(slope, abs=within)
 
-    def test_too_few_units_are_told_so_with_what_is_known_without_training(self) -> None:
-        predicted = predict_excess(settings_for("kl_spider", CUBE), CUBE.facts(100, 10), 1.0)
-        assert predicted.value is None
-        assert predicted.vacuous
-        assert predicted.trivial == 1.0
-        assert "trivial_regime" in predicted.why_not
-
-    def test_a_smooth_method_says_why_it_is_not_for_sharp_minima_and_the_other_way_round(self) -> None:
+    def test_a_refused_plan_promises_nothing(self) -> None:
+        """Too few units; a smooth method and sharp minima, and the other way round."""
         sharp = power(1.5)
-        refused = predict_excess(settings_for("kl_spider", sharp), sharp.facts(1000, 1), 1.0)
-        assert refused.vacuous
-        assert refused.why_not is not None
-        point = predict_excess(settings_for("proximal_point", sharp), sharp.facts(2000, 10), 1.0)
-        assert point.value is not None
-        assert point.value < 1.0
-        assert predict_excess(settings_for("proximal_point", CUBE), CUBE.facts(2000, 10), 1.0).why_not is not None
+        assert promised_excess(settings_for("kl_spider", CUBE), CUBE.facts(100, 10), 1.0) is None
+        assert promised_excess(settings_for("kl_spider", sharp), sharp.facts(1000, 1), 1.0) is None
+        assert promised_excess(settings_for("proximal_point", sharp), sharp.facts(2000, 10), 1.0) < 1.0
+        assert promised_excess(settings_for("proximal_point", CUBE), CUBE.facts(2000, 10), 1.0) is None
 
 
 class TestInverse:
@@ -83,14 +76,14 @@ class TestInverse:
     def test_the_smallest_rho_reaches_the_target_and_a_little_less_does_not(self) -> None:
         facts = SQUARE.facts(10**6, 10)
         rho = smallest_rho(self.settings, facts, 1e-3)
-        assert predict_excess(self.settings, facts, rho).value <= 1e-3
-        less = predict_excess(self.settings, facts, rho / 1.002).value
+        assert promised_excess(self.settings, facts, rho) <= 1e-3
+        less = promised_excess(self.settings, facts, rho / 1.002)
         assert less is None or less > 1e-3
 
     def test_the_smallest_number_of_units_reaches_the_target_and_a_little_less_does_not(self) -> None:
         units = smallest_units(self.settings, SQUARE.facts(10, 10), 1.0, 1e-3)
-        assert predict_excess(self.settings, SQUARE.facts(units, 10), 1.0).value <= 1e-3
-        less = predict_excess(self.settings, SQUARE.facts(int(units / 1.002), 10), 1.0).value
+        assert promised_excess(self.settings, SQUARE.facts(units, 10), 1.0) <= 1e-3
+        less = promised_excess(self.settings, SQUARE.facts(int(units / 1.002), 10), 1.0)
         assert less is None or less > 1e-3
 
     def test_units_and_budget_stand_for_each_other_in_spider(self) -> None:
@@ -110,7 +103,7 @@ class TestInverse:
         units = crossover_units(plain, adaptive, SQUARE.facts(10, 10), 1.0)
 
         def values(n: int) -> list[float | None]:
-            return [predict_excess(one, SQUARE.facts(n, 10), 1.0).value for one in (plain, adaptive)]
+            return [promised_excess(one, SQUARE.facts(n, 10), 1.0) for one in (plain, adaptive)]
 
         one, other = values(units)
         assert one < other
@@ -153,9 +146,11 @@ class TestLowerBounds:
     def test_spider_is_never_promised_less_than_what_no_method_beats(self) -> None:
         for constants in (SQUARE, CUBE):
             for n in SIZES[:3]:
-                predicted = predict_excess(settings_for("kl_spider", constants), constants.facts(int(n), 10), 1.0)
-                assert predicted.lower.value < predicted.value
-                assert not predicted.lower.exact
+                facts = constants.facts(int(n), 10)
+                plan = settings_for("kl_spider", constants).plan(facts, mu_of_rho(1.0))
+                lower = plan.excess(facts).lower
+                assert lower.value < plan.bound(facts).value
+                assert not lower.exact
 
     def test_the_exact_one_is_that_of_theorem_23(self) -> None:
         assert lower_bounds.sharp(1000, 0.5, 3.0).value == pytest.approx(0.25 * 500**-3)
@@ -174,10 +169,7 @@ class TestLowerBounds:
         assert lower_bounds.smooth(KlCondition(gamma=1.0, kappa=1.0), units=10, dimension=1, rho=1, lipschitz=1) is None
 
 
-def test_settings_without_a_condition_have_neither_promise_nor_lower_bound() -> None:
+def test_settings_without_a_condition_have_neither_promise_nor_figures() -> None:
     facts = SQUARE.facts(10**5, 10)
-    spider = predict_excess(KlSpider(), facts, 1.0)
-    assert spider.value is None
-    assert spider.lower is None
-    adaptive = predict_excess(AdaptiveGradientDescent(), facts, 1.0)
-    assert adaptive.lower is None
+    assert promised_excess(KlSpider(), facts, 1.0) is None
+    assert AdaptiveGradientDescent().plan(facts, 1.0).excess(facts) is None

@@ -7,7 +7,7 @@ import pytest
 from core.base.errors import Invalid
 from core.methods.kl.condition import KlCondition
 from core.methods.kl.spider.schedule import proved, proved_budget
-from core.methods.kl.spider.spec import MOST_STEPS, KlSpider
+from core.methods.kl.spider.spec import MOST_STEPS, KlSpider, KlSpiderPlan
 from core.planning.planner import check_lattice
 from core.privacy.conversions import rho_of_mu
 from core.privacy.facts import Adjacency, Facts, UnknownScale
@@ -37,7 +37,7 @@ def logistic(**changes: object) -> Facts:
     return Facts.model_validate(usual | changes)
 
 
-def planned(facts: Facts | None = None, mu: float = MU, **options: object) -> KlSpider:
+def planned(facts: Facts | None = None, mu: float = MU, **options: object) -> KlSpiderPlan:
     return KlSpider.model_validate({"condition": CUBE.condition} | options).plan(facts or cube(), mu)
 
 
@@ -64,8 +64,8 @@ class TestPlan:
         facts = cube(adjacency=adjacency)
         settings = planned(facts, variant=variant)
         assert settings.plan(facts, 5.0) == settings
-        assert KlSpider.model_validate_json(settings.model_dump_json()) == settings
-        assert KlSpider.model_validate_json(settings.model_dump_json()).schedule(facts) == settings.schedule(facts)
+        assert KlSpiderPlan.model_validate_json(settings.model_dump_json()) == settings
+        assert KlSpiderPlan.model_validate_json(settings.model_dump_json()).schedule(facts) == settings.schedule(facts)
 
     def test_a_convex_loss_with_a_ridge_has_its_condition_from_them(self) -> None:
         facts = logistic()
@@ -88,7 +88,6 @@ class TestPlan:
         """There the slope may be the clip and the ridge's; a larger gamma is always safe."""
         facts = logistic(start_gap=None)
         away = KlSpider(variant="calibrated", start=(3.0, 0.0, 4.0, 0.0, 0.0)).plan(facts, 2.0)
-        assert away.condition is not None
         assert away.ground(facts).condition.gamma == pytest.approx(away.condition.gamma * (1 + 0.5 / sqrt(2)))
         assert away.start_gap == pytest.approx((away.condition.gamma * (sqrt(2) + 0.5)) ** 2)
 

@@ -123,7 +123,7 @@ def study(
         estimate, _ = iterate(settings, oracle)
         ends = whole.excess(estimate.theta)
         found.append(float(ends.median()))
-        resolved.append(settings.ground(facts).resolution(settings.max_rho, settings.rounds or 0))
+        resolved.append(settings.ground(facts).resolution(settings.max_rho, settings.rounds))
     return Study(kappa, np.array(resolved), np.array(found), ends.numpy())
 
 

@@ -96,7 +96,7 @@ def study(
         course,
     )
     start = torch.zeros(dimension, dtype=torch.float64)
-    excess = problem.excess(walk(course, start, float("inf"), oracle)["theta"])
+    excess = problem.excess(walk(course, start, float("inf"), oracle).theta)
     assert course.failure is not None
     assert course.certified is not None
     length = sqrt(-dimension * log(course.failure)) if variant == "proved" else noise_radius(dimension, course.failure)
@@ -305,7 +305,7 @@ class TestDifferences:
         start = torch.zeros(10, dtype=torch.float64)
         one, two = (Simulation(problem, facts, SimulationGenerator(6), replicates=5) for _ in range(2))
         torch.testing.assert_close(
-            walk(planned, start, float("inf"), one)["theta"], fresh_walk(planned, start, two), rtol=0, atol=1e-12
+            walk(planned, start, float("inf"), one).theta, fresh_walk(planned, start, two), rtol=0, atol=1e-12
         )
 
     def test_quick(self) -> None:

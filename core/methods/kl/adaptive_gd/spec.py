@@ -8,21 +8,23 @@ releases, a norm at a fixed price and then a gradient, each charged from the noi
 
 from collections.abc import Sequence
 from math import floor, hypot, log, nextafter, sqrt
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from core.base.errors import FieldError, Invalid
 from core.losses.assumption import Assumption
-from core.methods.base import Card, Plan
-from core.methods.kl.adaptive_gd.theory import MOST_CANDIDATES, Trajectory, promised
+from core.methods.base import Card, ExcessFigures, Plan, Spec
+from core.methods.kl import lower_bounds
+from core.methods.kl.adaptive_gd.theory import MOST_CANDIDATES, Trajectory, excess_risk, promised
 from core.methods.kl.concentration import noise_radius
 from core.methods.kl.condition import KlCondition, PositiveNumber
-from core.privacy.arithmetic import PLANNED_RADIUS, AnyStart, Mu, Radius, fill
+from core.privacy.arithmetic import PLANNED_RADIUS, AnyStart, Mu, Radius
+from core.privacy.conversions import rho_of_mu
 from core.privacy.events import Event, Zcdp
 from core.privacy.facts import Adjacency, Facts
 from core.queries.gradients import Gradient, GradientNorm, LeastGradient
-from farthing.schemas.estimates import Bound
+from farthing.schemas.estimates import Bound, Regimes
 
 PAYMENTS = 97
 """Chunks that a method's price is cut into; one of them is the selection's where it has a price."""
@@ -35,7 +37,7 @@ PLANNED_SELECTION_SHARE = 0.1
 """The choice errs by a multiple of 1/n, the norms by one of 1/sqrt(n), so it needs little."""
 
 
-class AdaptiveGradientDescent(Plan):
+class AdaptiveGradientDescent(Spec):
     """theta <- theta - (mean gradient + noise)/(2 L1), the noise in proportion to the gradient's own noised norm.
 
     Each step asks for the norm N of the mean gradient, at a fixed price. It then asks for the gradient with noise of
@@ -46,6 +48,7 @@ class AdaptiveGradientDescent(Plan):
 
     cited: ClassVar = "Menart, Ullah, Arora, Bassily and Guzman, 2024"
     of_networks: ClassVar = ("smoothness",)
+    bounds_excess: ClassVar = True
     kind: Literal["adaptive_gd"] = "adaptive_gd"
     mu: Mu | None = Field(default=None, description="for the estimate, its selection included; null: the job's share")
     start: AnyStart = Field(
@@ -92,7 +95,22 @@ class AdaptiveGradientDescent(Plan):
     radius: Radius | None = Field(default=None, description="an estimate outside this ball around zero is a failure")
     norm_sigma: PositiveNumber | None = Field(default=None, description="noise multiplier of each norm; null: planned")
 
-    def plan(self, facts: Facts, mu: float) -> Self:
+    @property
+    def steps(self) -> int | None:
+        """Largest number of steps; None: it follows from the budget."""
+        return None
+
+    def refuse_excess(self, facts: Facts) -> None:
+        """Refuse a wanted excess risk where there is no condition.
+
+        Raises:
+            Invalid: only gradient norms are bounded.
+        """
+        if self.condition is None and _known_condition(facts) is None:
+            detail = "is needed, or a convex loss with a ridge: without one only gradient norms are bounded"
+            raise Invalid(f"/optimizer/condition {detail}.", FieldError("/optimizer/condition", detail))
+
+    def plan(self, facts: Facts, mu: float) -> "AdaptiveGradientDescentPlan":
         """Fill what is open.
 
         Noise on a norm has standard deviation L0/(sqrt(n) rho^(1/4)), as printed, so that about n steps can be paid;
@@ -101,38 +119,103 @@ class AdaptiveGradientDescent(Plan):
         Raises:
             Invalid: the loss has no known smoothness, or the budget pays for no step.
         """
-        _refuse_unfit(self, facts)
-        paper = self.preset == "paper"
-        settings = fill(
-            self,
+        smoothness = self._known_smoothness(facts)
+        paper, mu = self.preset == "paper", mu if self.mu is None else self.mu
+        share = self.selection_share
+        if share is None and self.select == "exponential":
+            share = PLANNED_SELECTION_SHARE
+        plan = self.closed(
+            AdaptiveGradientDescentPlan,
             mu=mu,
-            smoothness=None if facts.smoothness is None else facts.smoothness + facts.ridge,
+            smoothness=smoothness,
             condition=_known_condition(facts),
             multiple=1.0 if paper else 2.0,
             radius_rule="paper" if paper else "exact",
-            selection_share=PLANNED_SELECTION_SHARE if self.select == "exponential" else None,
+            selection_share=share,
             start_gap=facts.start_gap,
             radius=PLANNED_RADIUS,
+            norm_sigma=self._planned_norm_sigma(facts, _rho(mu, share)),
         )
-        settings = fill(settings, norm_sigma=_planned_norm_sigma(settings, facts))
-        if settings.budget_too_small:
+        if plan.affordable_norms < 1:
             raise Invalid(
-                f"The budget pays for no step (budget_too_small): rho is {settings.rho:.3g}, and one noised norm costs "
-                f"{settings.norm_price:.3g}.",
+                f"The budget pays for no step (budget_too_small): rho is {plan.rho:.3g}, and one noised norm costs "
+                f"{plan.norm_price:.3g}.",
                 FieldError("/privacy", "raise the target, bring more units, or cap the steps with optimizer.step_cap"),
             )
-        return settings
+        return plan
+
+    def _known_smoothness(self, facts: Facts) -> float:
+        """Return L1, as given or the loss's own with its ridge's.
+
+        Raises:
+            Invalid: neither is there, or there is a share of the budget for a selection that is not asked for.
+        """
+        smoothness = self.smoothness
+        if smoothness is None and facts.smoothness is not None:
+            smoothness = facts.smoothness + facts.ridge
+        if smoothness is None:
+            raise Invalid(
+                "Adaptive noisy gradient descent needs a smooth loss: its steps are 1/(2 L1).",
+                FieldError("/optimizer/smoothness", "give L1, or take a loss whose gradient is Lipschitz"),
+            )
+        if self.selection_share is not None and self.select != "exponential":
+            raise Invalid(
+                "Only the exponential selection has a share of the budget.",
+                FieldError("/optimizer/selection_share", "leave it out, or set select to exponential"),
+            )
+        return smoothness
+
+    def _planned_norm_sigma(self, facts: Facts, rho: float) -> float:
+        """Return the noise multiplier of a norm: as printed, or by the step cap."""
+        if self.step_cap is not None:
+            return sqrt(self.step_cap / (2 * NORM_SHARE * rho))
+        unit = Gradient(sigma=1.0, clip=self.clip)
+        return unit.bound(facts) / (sqrt(facts.units) * sqrt(sqrt(rho))) / unit.sensitivity(facts)
+
+    @classmethod
+    def card(cls) -> Card:
+        """Return the catalogue entry."""
+        return Card(
+            kind="adaptive_gd",
+            title="Adaptive noisy gradient descent",
+            paper="Menart, Ullah, Arora, Bassily, Guzman: Differentially private non-convex optimization under the KL "
+            "condition with optimal rates (2024), algorithm 3",
+            native="rho-zCDP",
+            adjacency=tuple(Adjacency),
+            assumptions=(
+                Assumption(text="each unit's gradient is bounded: longer ones are shortened", checked="static"),
+                Assumption(text="the mean loss has an L1-Lipschitz gradient", checked="declared"),
+                Assumption(
+                    text="no unit's gradient is shortened; else privacy holds and no rate does", checked="declared"
+                ),
+                Assumption(
+                    text="with a condition: it holds in the valley of the start, where the loss is hardly above the "
+                    "start's, towards the least loss there",
+                    checked="declared",
+                ),
+            ),
+            returns="coefficients, and a bound on the gradient norm there; no intervals",
+        )
+
+
+class AdaptiveGradientDescentPlan(AdaptiveGradientDescent, Plan):
+    """Adaptive noisy gradient descent with nothing open but facts that nobody knows, and a clip."""
+
+    mu: Mu
+    smoothness: PositiveNumber
+    multiple: PositiveNumber
+    radius_rule: Literal["exact", "paper"]
+    radius: Radius
+    norm_sigma: PositiveNumber
 
     @property
     def rho(self) -> float:
         """Budget of all steps together, as zCDP; a selection has its own."""
-        assert self.mu is not None, "plan first"
-        return self.mu**2 / 2 * (1 - (self.selection_share or 0.0))
+        return _rho(self.mu, self.selection_share)
 
     @property
     def norm_price(self) -> float:
         """Price of one norm, as zCDP."""
-        assert self.norm_sigma is not None, "plan first"
         return 1 / (2 * self.norm_sigma**2)
 
     @property
@@ -140,11 +223,6 @@ class AdaptiveGradientDescent(Plan):
         """Largest number of norms in a run: these alone cost the whole budget."""
         # The division may fall just below the whole number that a step cap asks for.
         return floor(self.rho / self.norm_price + 1e-9)
-
-    @property
-    def budget_too_small(self) -> bool:
-        """Whether not even one norm can be paid."""
-        return self.affordable_norms < 1
 
     @property
     def steps(self) -> int:
@@ -169,7 +247,6 @@ class AdaptiveGradientDescent(Plan):
 
     def norm_question(self) -> GradientNorm:
         """Return the question that every step begins with."""
-        assert self.norm_sigma is not None, "plan first"
         return GradientNorm(sigma=self.norm_sigma, clip=self.clip)
 
     def gradient_question(self, norm: float, facts: Facts) -> Gradient | None:
@@ -178,7 +255,6 @@ class AdaptiveGradientDescent(Plan):
         Signed: a norm that its noise made negative is a small one. The noise is N/(C q), and what it costs follows
         from it, never from N.
         """
-        assert self.multiple is not None, "plan first"
         unit = Gradient(sigma=1.0, clip=self.clip)
         sigma = norm / (self.multiple * self.noise_length(facts) * unit.sensitivity(facts))
         if sigma <= self.least_sigma:
@@ -187,10 +263,8 @@ class AdaptiveGradientDescent(Plan):
 
     def selection_question(self) -> LeastGradient | None:
         """Return the question that chooses among the iterates, where it is asked."""
-        if self.select != "exponential":
+        if self.selection_share is None:
             return None
-        assert self.mu is not None, "plan first"
-        assert self.selection_share is not None, "plan first"
         return LeastGradient(sigma=1 / (self.mu * sqrt(self.selection_share)), clip=self.clip)
 
     def questions(self) -> tuple[GradientNorm | Gradient | LeastGradient, ...]:
@@ -219,13 +293,27 @@ class AdaptiveGradientDescent(Plan):
         """Predict the excess risk under the declared condition, else the gradient norm of the chosen iterate."""
         return promised(self.trajectory(facts), self.condition, self.select)
 
+    def excess(self, facts: Facts) -> ExcessFigures | None:
+        """Return what the bound of the last iterate is made of, beside the lower bound; None without a condition."""
+        if self.condition is None:
+            return None
+        run, regimes = self.trajectory(facts), None
+        if self.select == "last" and run.steep_fall > 0 and self.condition.flatness >= 0:
+            terms = excess_risk(run, self.condition)
+            regimes = Regimes(
+                noise_on_norms=terms.norms,
+                noise_on_gradients=terms.gradients,
+                small_gradient=terms.small_gradient,
+                steps_run_out=terms.steps,
+            )
+        clip = facts.gradient_bound if self.clip is None else self.clip
+        lower = lower_bounds.forced(self.condition, facts, clip, rho_of_mu(self.mu))
+        return ExcessFigures(lower=lower, rounds=None, noise=None, regimes=regimes)
+
     def trajectory(self, facts: Facts) -> Trajectory:
         """Return the figures that the theorems are made of."""
-        assert self.smoothness is not None, "plan first"
-        assert self.multiple is not None, "plan first"
         gradient, length = Gradient(sigma=self.least_sigma, clip=self.clip), self.noise_length(facts)
         sensitivity, choice = gradient.sensitivity(facts), self.selection_question()
-        assert self.norm_sigma is not None, "plan first"
         return Trajectory(
             dimension=facts.dimension,
             lipschitz=gradient.bound(facts) + facts.ridge * self._start_length(),
@@ -250,55 +338,12 @@ class AdaptiveGradientDescent(Plan):
         del facts  # the most steps follow from the budget
         return 4 * self.steps + (2 * min(self.steps, MOST_CANDIDATES) if self.select == "exponential" else 0)
 
-    @classmethod
-    def card(cls) -> Card:
-        """Return the catalogue entry."""
-        return Card(
-            kind="adaptive_gd",
-            title="Adaptive noisy gradient descent",
-            paper="Menart, Ullah, Arora, Bassily, Guzman: Differentially private non-convex optimization under the KL "
-            "condition with optimal rates (2024), algorithm 3",
-            native="rho-zCDP",
-            adjacency=tuple(Adjacency),
-            assumptions=(
-                Assumption(text="each unit's gradient is bounded: longer ones are shortened", checked="static"),
-                Assumption(text="the mean loss has an L1-Lipschitz gradient", checked="declared"),
-                Assumption(
-                    text="no unit's gradient is shortened; else privacy holds and no rate does", checked="declared"
-                ),
-                Assumption(
-                    text="with a condition: it holds in the valley of the start, where the loss is hardly above the "
-                    "start's, towards the least loss there",
-                    checked="declared",
-                ),
-            ),
-            returns="coefficients, and a bound on the gradient norm there; no intervals",
-        )
 
-
-def _refuse_unfit(settings: AdaptiveGradientDescent, facts: Facts) -> None:
-    """Refuse models that the method cannot follow."""
-    if settings.smoothness is None and facts.smoothness is None:
-        raise Invalid(
-            "Adaptive noisy gradient descent needs a smooth loss: its steps are 1/(2 L1).",
-            FieldError("/optimizer/smoothness", "give L1, or take a loss whose gradient is Lipschitz"),
-        )
-    if settings.selection_share is not None and settings.select != "exponential":
-        raise Invalid(
-            "Only the exponential selection has a share of the budget.",
-            FieldError("/optimizer/selection_share", "leave it out, or set select to exponential"),
-        )
+def _rho(mu: float, share: float | None) -> float:
+    """Return the budget of all steps together, as zCDP: a selection takes its share of mu^2 first."""
+    return mu**2 / 2 * (1 - (share or 0.0))
 
 
 def _known_condition(facts: Facts) -> KlCondition | None:
     """Return what a ridge makes of a convex loss; None where nothing is known."""
     return KlCondition.strongly_convex(facts.ridge) if facts.weak_convexity == 0 and facts.ridge > 0 else None
-
-
-def _planned_norm_sigma(settings: AdaptiveGradientDescent, facts: Facts) -> float:
-    """Return the noise multiplier of a norm: as printed, or by the step cap."""
-    if settings.step_cap is not None:
-        return sqrt(settings.step_cap / (2 * NORM_SHARE * settings.rho))
-    unit = Gradient(sigma=1.0, clip=settings.clip)
-    deviation = unit.bound(facts) / (sqrt(facts.units) * sqrt(sqrt(settings.rho)))
-    return deviation / unit.sensitivity(facts)

@@ -10,20 +10,35 @@ Failure: none. Projections keep all iterates in public balls, whatever the noise
 which is known before a record is read, the start is returned and nothing is asked.
 """
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 from core.inference.estimate import Estimate
-from core.methods.kl.proximal_point.spec import ProximalPoint
-from core.methods.lifecycle import starting_point
+from core.methods.kl.proximal_point.spec import ProximalPointPlan
+from core.methods.lifecycle import resumed, starting_point, tensors_of
 from core.oracle import Oracle, Status
 
 
-def iterate(plan: ProximalPoint, oracle: Oracle) -> tuple[Estimate, Status]:
+class _State(NamedTuple):
+    """Where a run stands after a step; in a simulation replicates come first."""
+
+    start: Tensor
+    theta: Tensor
+    centre: Tensor
+    total: Tensor
+    """Sum of a round's points so far, the t-th of them t times."""
+    step: Tensor
+    scale: Tensor
+    """Deviation of a gradient's noise on a coordinate."""
+
+
+def iterate(plan: ProximalPointPlan, oracle: Oracle) -> tuple[Estimate, Status]:
     """Minimise a loss that need be neither convex nor smooth, under the KL condition.
 
     Args:
-        plan: public plan, nothing open.
+        plan: public, nothing open.
         oracle: the only way to the records.
 
     Returns:
@@ -32,17 +47,18 @@ def iterate(plan: ProximalPoint, oracle: Oracle) -> tuple[Estimate, Status]:
     """
     course = plan.arithmetic(oracle.facts)
     start = starting_point(plan.start, oracle)
+    # The start is the first centre.
+    first = _State(start, start, start, start, torch.tensor(0), torch.tensor(0.0, dtype=torch.float64))
     if course.regime is not None:
-        return _estimate(plan, oracle, _beginning(start), 0, 0.0), Status.FINISHED
+        return _estimate(plan, oracle, first, 0, 0.0), Status.FINISHED
     (gradient,) = plan.questions()
-    assert plan.solver_steps is not None, "plan first"
     points = plan.solver_steps
-    state = oracle.resume(_beginning(start))
-    for done in range(int(state["step"]), plan.steps):
+    state = resumed(plan.start, oracle, first)
+    for done in range(int(state.step), plan.steps):
         # A round's centre is the first of its points, hence one step fewer than points.
         index, taken = divmod(done, points - 1)
-        now, theta, centre = course.rounds[index], state["theta"], state["centre"]
-        middle, total = now.shrinkage * centre, state["total"]
+        now, theta, centre = course.rounds[index], state.theta, state.centre
+        middle, total = now.shrinkage * centre, state.total
         if taken == 0:
             theta = total = middle + _within(now.radius, centre - middle)
         answer = oracle.ask(gradient, theta)
@@ -54,29 +70,17 @@ def iterate(plan: ProximalPoint, oracle: Oracle) -> tuple[Estimate, Status]:
         if taken + 2 == points:
             # The weights 1 to points sum to points (points + 1)/2.
             centre = total * (2 / (points * (points + 1)))
-        state = {
-            "start": state["start"],
-            "theta": theta,
-            "centre": centre,
-            "total": total,
-            "step": torch.tensor(done + 1),
-            "scale": torch.tensor(answer.scale, dtype=torch.float64) if taken == 0 else state["scale"],
-        }
-        oracle.keep(state, done + 1)
+        state = _State(
+            start=state.start,
+            theta=theta,
+            centre=centre,
+            total=total,
+            step=torch.tensor(done + 1),
+            scale=torch.tensor(answer.scale, dtype=torch.float64) if taken == 0 else state.scale,
+        )
+        oracle.keep(tensors_of(state), done + 1)
     last = plan.rate(course.rounds[-1].weight, points - 1)
     return _estimate(plan, oracle, state, plan.steps, last), Status.FINISHED
-
-
-def _beginning(start: Tensor) -> dict[str, Tensor]:
-    """Return the state before the first step: the start is the first centre."""
-    return {
-        "start": start,
-        "theta": start,
-        "centre": start,
-        "total": start,
-        "step": torch.tensor(0),
-        "scale": torch.tensor(0.0, dtype=torch.float64),
-    }
 
 
 def _within(radius: float, away: Tensor) -> Tensor:
@@ -87,15 +91,15 @@ def _within(radius: float, away: Tensor) -> Tensor:
     return cut
 
 
-def _estimate(plan: ProximalPoint, oracle: Oracle, state: dict[str, Tensor], steps: int, rate: float) -> Estimate:
+def _estimate(plan: ProximalPointPlan, oracle: Oracle, state: _State, steps: int, rate: float) -> Estimate:
     """Return the last centre with what is known of it."""
-    theta = state["centre"]
+    theta = state.centre
     return Estimate(
         theta=theta,
-        start=state["start"],
+        start=state.start,
         family="gradient",
         left=torch.zeros(theta.shape[:-1], dtype=torch.bool),
-        scale=float(state["scale"]),
+        scale=float(state.scale),
         step=rate,
         steps=steps,
         certificate=plan.certificate(oracle.facts) if theta.ndim == 1 else None,

@@ -6,14 +6,15 @@ show the rate either. The weight scheduled here follows the falling target and c
 """
 
 from math import hypot
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from core.base.errors import FieldError, Invalid
 from core.inference.error_bound import ErrorBound
 from core.losses.assumption import Assumption
-from core.methods.base import Card, Plan
+from core.methods.base import Card, ExcessFigures, Plan, Spec
+from core.methods.kl import lower_bounds
 from core.methods.kl.condition import KlCondition, PositiveNumber, known_gap
 from core.methods.kl.proximal_point.schedule import (
     CONSTANT,
@@ -31,7 +32,7 @@ from core.methods.kl.proximal_point.schedule import (
 )
 from core.methods.kl.proximal_point.theory import declared, known_condition, known_convexity, refusal
 from core.methods.kl.repeats import Repeats
-from core.privacy.arithmetic import SLACK, Mu, Start, fill
+from core.privacy.arithmetic import SLACK, Mu, Start
 from core.privacy.conversions import rho_of_mu
 from core.privacy.facts import Adjacency, Facts
 from core.queries.bases import Sigma
@@ -44,7 +45,7 @@ LONGEST_ROUND = 10_000_000
 """Steps that a round may be allowed: a loop has a bound."""
 
 
-class ProximalPoint(Plan):
+class ProximalPoint(Spec):
     """theta_t <- about argmin F + w_t |theta - theta_{t-1}|^2, `rounds` times, each by projected noisy gradient steps.
 
     A round begins at its centre. It takes steps 1/(w t) on the noised mean gradient of the records plus the exact
@@ -55,6 +56,7 @@ class ProximalPoint(Plan):
 
     cited: ClassVar = "Menart, Ullah, Arora, Bassily and Guzman, 2024"
     of_networks: ClassVar = ("condition", "weak_convexity")
+    bounds_excess: ClassVar = True
     kind: Literal["proximal_point"] = "proximal_point"
     mu: Mu | None = Field(default=None, description="for the estimate alone; null: the job's share")
     condition: KlCondition | None = Field(
@@ -108,42 +110,47 @@ class ProximalPoint(Plan):
         default=None, description="noise of a gradient over its sensitivity; null: planned; no less is accepted"
     )
 
-    def plan(self, facts: Facts, mu: float) -> Self:
+    @property
+    def steps(self) -> int | None:
+        """Number of gradients in all; None: it follows from the planned rounds."""
+        return None
+
+    def plan(self, facts: Facts, mu: float) -> "ProximalPointPlan":
         """Fill what is open.
 
         Raises:
             Invalid: no condition or weak convexity is known or given, kappa is below 2, the theory promises no more
                 than the start, the budget pays for no step, or given noise costs more than the budget.
         """
-        settings = self._with_constants(facts, mu)
-        schedule = settings.arithmetic(facts)
-        if schedule.regime is not None:
-            raise refusal(schedule, settings.ground(facts), settings.max_rho)
-        rounds = len(schedule.rounds)
-        # One more than gradients: the centre counts among a round's points.
-        settings = fill(settings, rounds=rounds, max_inner=max(2, MOST_GRADIENTS // rounds + 1))
-        assert settings.max_inner is not None, "filled"
-        settings = fill(settings, solver_steps=min(schedule.wanted, settings.max_inner))
-        settings = fill(settings, sigma=settings.planned_sigma(facts))
-        if settings.rho > settings.max_rho * (1 + SLACK):
-            raise Invalid(
-                f"/optimizer/sigma costs rho = {settings.rho:.4g} for so many gradients, of {settings.max_rho:.4g}.",
-                FieldError("/optimizer/sigma", f"leave it out, or ask for at least {settings.least_sigma:.6g}"),
-            )
-        return settings
-
-    def _with_constants(self, facts: Facts, mu: float) -> Self:
-        """Return the settings with every declared constant filled.
-
-        Raises:
-            Invalid: some constant is not known, with its field.
-        """
         weak = known_convexity(self.weak_convexity, facts)
         condition = known_condition(self.condition, facts.ridge - weak)
         gap = known_gap(self.start_gap, condition, self._clip(facts), self._away(), facts)
-        settings = fill(self, mu=mu, condition=condition, weak_convexity=weak)
+        ground, max_rho = self._ground(facts, condition, weak, gap), rho_of_mu(mu if self.mu is None else self.mu)
+        schedule = self._arithmetic(ground, max_rho)
+        if schedule.regime is not None:
+            raise refusal(schedule, ground, max_rho)
+        rounds = len(schedule.rounds)
+        # One more than gradients: the centre counts among a round's points.
+        max_inner = self.max_inner or max(2, MOST_GRADIENTS // rounds + 1)
+        points = self.solver_steps or min(schedule.wanted, max_inner)
+        least = exact_sigma(points, max_rho / rounds)
         # Replaces a given gap too: the facts or the condition may imply a smaller one.
-        return settings.model_copy(update={"start_gap": gap})
+        plan = self.model_copy(update={"start_gap": gap}).closed(
+            ProximalPointPlan,
+            mu=mu,
+            condition=condition,
+            weak_convexity=weak,
+            rounds=rounds,
+            max_inner=max_inner,
+            solver_steps=points,
+            sigma=least if self.noise == "exact" else self._printed_sigma(facts, points, max_rho / rounds),
+        )
+        if plan.rho > max_rho * (1 + SLACK):
+            raise Invalid(
+                f"/optimizer/sigma costs rho = {plan.rho:.4g} for so many gradients, of {max_rho:.4g}.",
+                FieldError("/optimizer/sigma", f"leave it out, or ask for at least {least:.6g}"),
+            )
+        return plan
 
     def _clip(self, facts: Facts) -> float:
         """Return L0, the largest norm of one unit's gradient."""
@@ -153,155 +160,28 @@ class ProximalPoint(Plan):
         """Return how far the start is from zero."""
         return 0.0 if self.start == "zeros" else hypot(*self.start)
 
-    def planned_sigma(self, facts: Facts) -> float:
-        """Return the noise multiplier of a gradient, by `noise`."""
-        if self.noise == "exact":
-            return self.least_sigma
-        assert self.solver_steps is not None, "plan first"
-        assert self.rounds is not None, "plan first"
+    def _printed_sigma(self, facts: Facts, points: int, rho: float) -> float:
+        """Return the printed noise multiplier of a gradient, for so many points a round and a round's budget."""
         unit = Gradient(sigma=1.0, clip=self.clip)
-        replaced = unit.sensitivity(facts) * facts.units / unit.bound(facts)
-        return printed_sigma(self.solver_steps, self.max_rho / self.rounds, replaced)
+        return printed_sigma(points, rho, unit.sensitivity(facts) * facts.units / unit.bound(facts))
 
-    @property
-    def least_sigma(self) -> float:
-        """The noise multiplier with which a round costs all of its share of the budget."""
-        assert self.solver_steps is not None, "plan first"
-        assert self.rounds is not None, "plan first"
-        return exact_sigma(self.solver_steps, self.max_rho / self.rounds)
-
-    @property
-    def max_rho(self) -> float:
-        """The budget, in zero-concentrated terms."""
-        assert self.mu is not None, "plan first"
-        return rho_of_mu(self.mu)
-
-    @property
-    def rho(self) -> float:
-        """Price of all gradients together, as zCDP, from their actual noise."""
-        assert self.sigma is not None, "plan first"
-        return self.steps / (2 * self.sigma**2)
-
-    @property
-    def steps(self) -> int:
-        """Gradients in all: one less than the points of its mean, a round."""
-        assert self.rounds is not None, "plan first"
-        assert self.solver_steps is not None, "plan first"
-        return self.rounds * (self.solver_steps - 1)
-
-    def ground(self, facts: Facts) -> ProximalConstants:
+    def _ground(self, facts: Facts, condition: KlCondition, weak_convexity: float, gap: float) -> ProximalConstants:
         """Return the public figures that the theorem is about."""
-        assert self.condition is not None, "plan first"
-        assert self.weak_convexity is not None, "plan first"
-        assert self.start_gap is not None, "plan first"
         return ProximalConstants(
             units=facts.units,
             dimension=facts.dimension,
             lipschitz=self._clip(facts),
-            condition=self.condition,
-            weak_convexity=max(0.0, self.weak_convexity - facts.ridge),
-            start_gap=self.start_gap,
+            condition=condition,
+            weak_convexity=max(0.0, weak_convexity - facts.ridge),
+            start_gap=gap,
             ridge=facts.ridge,
             start_norm=self._away(),
         )
 
-    def arithmetic(self, facts: Facts) -> ProximalSchedule:
+    def _arithmetic(self, ground: ProximalConstants, rho: float) -> ProximalSchedule:
         """Return the rounds with their weights, balls and targets, or why there are none."""
-        plan = ScheduleInput(
-            self.max_rho, self.beta, self.prox_weight, self.round_schedule, self.inner_steps, self.constant
-        )
-        return proximal_schedule(self.ground(facts), plan, self.rounds)
-
-    def rate(self, weight: float, step: int) -> float:
-        """Return what the gradient is multiplied by at step t = 1, 2, ... of a round."""
-        return 1 / (weight * step) if self.step_rule == "printed" else 2 / (weight * (step + 1))
-
-    def questions(self) -> tuple[Gradient]:
-        """Return the question of every step, the very value that the schedule prices and the oracle is asked."""
-        assert self.sigma is not None, "plan first"
-        return (Gradient(sigma=self.sigma, clip=self.clip),)
-
-    def schedule(self, facts: Facts) -> Repeats:
-        """Return one Gaussian event a step."""
-        del facts  # a multiplier of the sensitivity means the same for every scope
-        (gradient,) = self.questions()
-        return Repeats(gradient.event(), self.steps)
-
-    def passes(self, facts: Facts) -> int:
-        """Return products with all rows: two a gradient."""
-        del facts  # public settings say how many
-        return 2 * self.steps
-
-    @property
-    def variant(self) -> str:
-        """The prox weight, and which extensions of the paper made the result."""
-        named = {
-            "practical rounds": self.round_schedule == "practical",
-            "practical inner steps": self.inner_steps == "practical",
-            "telescoping steps": self.step_rule == "telescoping",
-            "exact noise": self.noise == "exact",
-        }
-        return ", ".join([self.prox_weight, *(name for name, used in named.items() if used)])
-
-    def inner_binds(self, facts: Facts) -> bool:
-        """Say whether a round takes fewer steps than it should, `max_inner` being in the way."""
-        assert self.solver_steps is not None, "plan first"
-        return self.solver_steps < self.arithmetic(facts).wanted
-
-    def uncovered(self, facts: Facts) -> tuple[str, ...]:
-        """Return what stands between these settings and the theorem; nothing where it covers them."""
-        assert self.condition is not None, "plan first"
-        assert self.sigma is not None, "plan first"
-        printed = self.model_copy(update={"noise": "printed"}).planned_sigma(facts)
-        gaps = {
-            "rounds on a practical schedule": self.round_schedule == "practical",
-            "practical inner steps": self.inner_steps == "practical",
-            "telescoping steps": self.step_rule == "telescoping",
-            "rounds cut short by max_inner": self.inner_binds(facts),
-            "more noise than printed": self.sigma > printed * (1 + SLACK),
-            "the paper's prox weight at kappa above 2, where its proof has a gap": (
-                self.prox_weight == "paper" and self.condition.flatness < 0
-            ),
-        }
-        return tuple(name for name, there in gaps.items() if there)
-
-    def bound(self, facts: Facts) -> Bound:
-        """Predict the excess risk: the target of the last round, its constant included."""
-        assert self.start_gap is not None, "plan first"
-        uncovered = self.uncovered(facts)
-        value = None if uncovered else self.arithmetic(facts).target
-        return Bound(
-            quantity="excess of the mean loss, its ridge included, over its least value, in encoded units, for "
-            f"a = {self.constant:g}" + "".join(f"; no theorem covers {name}" for name in uncovered),
-            value=value,
-            confidence=None if value is None else 1 - self.beta,
-            trivial=self.start_gap,
-            vacuous=value is None or value >= self.start_gap,
-            source=f"Menart, Ullah, Arora, Bassily and Guzman (2024), theorem 8; {self.variant}",
-        )
-
-    def certificate(self, facts: Facts) -> ErrorBound:
-        """Return what is claimed of the estimate once all rounds are over, and what the claim rests on."""
-        course, sure = self.arithmetic(facts), 1 - self.beta
-        uncovered: tuple[str, ...] = ()
-        if course.regime is not None:
-            # No noise was drawn: the start's own gap holds for certain.
-            value, sure = self.start_gap, 1.0
-        else:
-            uncovered = self.uncovered(facts)
-            value = None if uncovered else course.target
-        return ErrorBound(
-            ended_by=course.regime or "rounds",
-            quantity="excess_risk",
-            value=value,
-            confidence=None if value is None else sure,
-            conditions=(
-                *(f"not covered by the proof: {name}" for name in uncovered),
-                *declared(self.ground(facts), course, self.weak_convexity, self.constant, facts),
-            ),
-            variant=self.variant,
-            untrained=self.start_gap,
-        )
+        given = ScheduleInput(rho, self.beta, self.prox_weight, self.round_schedule, self.inner_steps, self.constant)
+        return proximal_schedule(ground, given, self.rounds)
 
     @classmethod
     def card(cls) -> Card:
@@ -328,4 +208,132 @@ class ProximalPoint(Plan):
                 Assumption(text="the constant a of the inner solver's lemma is as given", checked="declared"),
             ),
             returns="coefficients, and a bound on the excess risk where the theorem covers the settings; no intervals",
+        )
+
+
+class ProximalPointPlan(ProximalPoint, Plan):
+    """The proximal-point method with nothing open but a clip, which may be the loss's own."""
+
+    mu: Mu
+    condition: KlCondition
+    start_gap: PositiveNumber
+    weak_convexity: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    max_inner: Annotated[int, Field(ge=2, le=LONGEST_ROUND)]
+    rounds: Annotated[int, Field(ge=1, le=MOST_ROUNDS)]
+    solver_steps: Annotated[int, Field(ge=2, le=LONGEST_ROUND)]
+    sigma: Sigma
+
+    @property
+    def max_rho(self) -> float:
+        """The budget, in zero-concentrated terms."""
+        return rho_of_mu(self.mu)
+
+    @property
+    def rho(self) -> float:
+        """Price of all gradients together, as zCDP, from their actual noise."""
+        return self.steps / (2 * self.sigma**2)
+
+    @property
+    def steps(self) -> int:
+        """Gradients in all: one less than the points of its mean, a round."""
+        return self.rounds * (self.solver_steps - 1)
+
+    def ground(self, facts: Facts) -> ProximalConstants:
+        """Return the public figures that the theorem is about."""
+        return self._ground(facts, self.condition, self.weak_convexity, self.start_gap)
+
+    def arithmetic(self, facts: Facts) -> ProximalSchedule:
+        """Return the rounds with their weights, balls and targets, or why there are none."""
+        return self._arithmetic(self.ground(facts), self.max_rho)
+
+    def rate(self, weight: float, step: int) -> float:
+        """Return what the gradient is multiplied by at step t = 1, 2, ... of a round."""
+        return 1 / (weight * step) if self.step_rule == "printed" else 2 / (weight * (step + 1))
+
+    def questions(self) -> tuple[Gradient]:
+        """Return the question of every step, the very value that the schedule prices and the oracle is asked."""
+        return (Gradient(sigma=self.sigma, clip=self.clip),)
+
+    def schedule(self, facts: Facts) -> Repeats:
+        """Return one Gaussian event a step."""
+        del facts  # a multiplier of the sensitivity means the same for every scope
+        (gradient,) = self.questions()
+        return Repeats(gradient.event(), self.steps)
+
+    def passes(self, facts: Facts) -> int:
+        """Return products with all rows: two a gradient."""
+        del facts  # public settings say how many
+        return 2 * self.steps
+
+    @property
+    def variant(self) -> str:
+        """The prox weight, and which extensions of the paper made the result."""
+        named = {
+            "practical rounds": self.round_schedule == "practical",
+            "practical inner steps": self.inner_steps == "practical",
+            "telescoping steps": self.step_rule == "telescoping",
+            "exact noise": self.noise == "exact",
+        }
+        return ", ".join([self.prox_weight, *(name for name, used in named.items() if used)])
+
+    def inner_binds(self, facts: Facts) -> bool:
+        """Say whether a round takes fewer steps than it should, `max_inner` being in the way."""
+        return self.solver_steps < self.arithmetic(facts).wanted
+
+    def uncovered(self, facts: Facts) -> tuple[str, ...]:
+        """Return what stands between these settings and the theorem; nothing where it covers them."""
+        printed = self._printed_sigma(facts, self.solver_steps, self.max_rho / self.rounds)
+        gaps = {
+            "rounds on a practical schedule": self.round_schedule == "practical",
+            "practical inner steps": self.inner_steps == "practical",
+            "telescoping steps": self.step_rule == "telescoping",
+            "rounds cut short by max_inner": self.inner_binds(facts),
+            "more noise than printed": self.sigma > printed * (1 + SLACK),
+            "the paper's prox weight at kappa above 2, where its proof has a gap": (
+                self.prox_weight == "paper" and self.condition.flatness < 0
+            ),
+        }
+        return tuple(name for name, there in gaps.items() if there)
+
+    def bound(self, facts: Facts) -> Bound:
+        """Predict the excess risk: the target of the last round, its constant included."""
+        uncovered = self.uncovered(facts)
+        value = None if uncovered else self.arithmetic(facts).target
+        return Bound(
+            quantity="excess of the mean loss, its ridge included, over its least value, in encoded units, for "
+            f"a = {self.constant:g}" + "".join(f"; no theorem covers {name}" for name in uncovered),
+            value=value,
+            confidence=None if value is None else 1 - self.beta,
+            trivial=self.start_gap,
+            vacuous=value is None or value >= self.start_gap,
+            source=f"Menart, Ullah, Arora, Bassily and Guzman (2024), theorem 8; {self.variant}",
+        )
+
+    def excess(self, facts: Facts) -> ExcessFigures:
+        """Return the rounds and the noise of the first gradient, beside the lower bound."""
+        gradient, rho = self.questions()[0], rho_of_mu(self.mu)
+        return ExcessFigures(
+            lower=lower_bounds.forced(self.condition, facts, self._clip(facts), rho),
+            rounds=self.rounds,
+            noise=gradient.sigma * gradient.sensitivity(facts),
+        )
+
+    def certificate(self, facts: Facts) -> ErrorBound:
+        """Return what is claimed of the estimate once all rounds are over, and what the claim rests on."""
+        course = self.arithmetic(facts)
+        # Without rounds no noise was drawn: the start's own gap holds for certain.
+        uncovered = () if course.regime is not None else self.uncovered(facts)
+        value, sure = (course.target, 1 - self.beta) if course.regime is None else (self.start_gap, 1.0)
+        value = None if uncovered else value
+        return ErrorBound(
+            ended_by=course.regime or "rounds",
+            quantity="excess_risk",
+            value=value,
+            confidence=None if value is None else sure,
+            conditions=(
+                *(f"not covered by the proof: {name}" for name in uncovered),
+                *declared(self.ground(facts), course, self.weak_convexity, self.constant, facts),
+            ),
+            variant=self.variant,
+            untrained=self.start_gap,
         )

@@ -85,7 +85,7 @@ def refusal(schedule: ProximalSchedule, ground: ProximalConstants, rho: float) -
 
 
 def declared(
-    ground: ProximalConstants, course: ProximalSchedule, weak_convexity: float | None, constant: float, facts: Facts
+    ground: ProximalConstants, course: ProximalSchedule, weak_convexity: float, constant: float, facts: Facts
 ) -> tuple[str, ...]:
     """Return the unchecked assumptions of a claim; facts that the loss implies are not among them.
 
@@ -98,7 +98,6 @@ def declared(
     """
     condition, within = ground.condition, f"within {course.reach:.6g} of the start"
     modulus = 0.0 if facts.weak_convexity is None else facts.ridge - facts.weak_convexity
-    assert weak_convexity is not None, "plan first"
     pair = f"({condition.gamma:.6g}, {condition.kappa:.6g})"
     claims = {
         f"the mean loss is {pair}-KL {within}, with respect to its least value": (

@@ -11,14 +11,16 @@ A difference's noise stays in the estimate until the next round: after t differe
 differences together. The ridge's gradient is added where the estimate is used, exactly, and never clipped.
 """
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 from core.inference.estimate import Estimate
 from core.inference.parameters import penalised_gradient
 from core.methods.kl.spider.schedule import SpiderRound, SpiderSchedule
-from core.methods.kl.spider.spec import KlSpider
-from core.methods.lifecycle import ended, starting_point
+from core.methods.kl.spider.spec import KlSpiderPlan
+from core.methods.lifecycle import ended, resumed, starting_point, tensors_of
 from core.oracle import Oracle, Status
 from core.queries.gradients import Gradient, GradientDifference
 
@@ -26,11 +28,30 @@ FRESH = -1
 """Of `differences` in a state: the round's gradient has not been asked yet."""
 
 
-def iterate(plan: KlSpider, oracle: Oracle) -> tuple[Estimate, Status]:
+class _State(NamedTuple):
+    """Where a walk stands after an answer; in a simulation replicates come first."""
+
+    theta: Tensor
+    slope: Tensor
+    """Of the mean loss at theta, without its ridge's, as answers add up to it."""
+    round: Tensor
+    differences: Tensor
+    """Answers of this round after its gradient's."""
+    walking: Tensor
+    left: Tensor
+    taken: Tensor
+    """Number of steps."""
+    step: Tensor
+    """Number of answers."""
+    scale: Tensor
+    """Deviation of the last gradient's noise on a coordinate."""
+
+
+def iterate(plan: KlSpiderPlan, oracle: Oracle) -> tuple[Estimate, Status]:
     """Estimate the parameters of an M-estimator under the KL condition.
 
     Args:
-        plan: public plan, nothing open.
+        plan: public, nothing open.
         oracle: the only way to the records.
 
     Returns:
@@ -42,25 +63,21 @@ def iterate(plan: KlSpider, oracle: Oracle) -> tuple[Estimate, Status]:
         Diverged: an iterate left the region where the condition was declared.
     """
     course, start = plan.course(oracle.facts), starting_point(plan.start, oracle)
-    radius = float("inf") if plan.radius is None else plan.radius
-    state = walk(course, start, radius, oracle, plan.clip)
-    assert plan.mean_smoothness is not None, "plan first"
+    state = walk(course, start, plan.radius, oracle, plan.clip)
     estimate = Estimate(
-        theta=state["theta"],
+        theta=state.theta,
         start=start,
         family="gradient",
-        left=state["left"],
-        scale=float(state["scale"]),
+        left=state.left,
+        scale=float(state.scale),
         step=2 / (7 * plan.mean_smoothness),  # a round's step over its threshold: at most so much of an estimate
-        steps=state["taken"],
-        certificate=plan.certificate(oracle.facts) if state["theta"].ndim == 1 else None,
+        steps=state.taken,
+        certificate=plan.certificate(oracle.facts) if state.theta.ndim == 1 else None,
     )
     return ended(estimate, Status.FINISHED)
 
 
-def walk(
-    course: SpiderSchedule, start: Tensor, radius: float, oracle: Oracle, clip: float | None = None
-) -> dict[str, Tensor]:
+def walk(course: SpiderSchedule, start: Tensor, radius: float, oracle: Oracle, clip: float | None = None) -> _State:
     """Go through all rounds and return the last state.
 
     A state that is kept is one just after an answer, and all that follows from it is made again: a lost attempt goes on
@@ -73,70 +90,65 @@ def walk(
         oracle: the only way to the records.
         clip: of one unit's gradient, None for the loss's own bound.
     """
-    state = oracle.resume(_first(start))
-    for number in range(int(state["round"]), len(course.rounds)):
-        if bool(state["left"].all()):
+    first = _State(
+        theta=start,
+        slope=torch.zeros_like(start),
+        round=torch.tensor(0),
+        differences=torch.tensor(FRESH),
+        walking=torch.tensor(data=True),
+        left=torch.tensor(data=False),
+        taken=torch.tensor(0),
+        step=torch.tensor(0),
+        scale=torch.tensor(0.0, dtype=torch.float64),
+    )
+    state = resumed(None, oracle, first)  # a start that is given is never drawn
+    for number in range(int(state.round), len(course.rounds)):
+        if bool(state.left.all()):
             break
         state = _go_round(course.rounds[number], state, start, radius, oracle, clip)
     return state
 
 
 def _go_round(
-    one: SpiderRound, state: dict[str, Tensor], start: Tensor, radius: float, oracle: Oracle, clip: float | None
-) -> dict[str, Tensor]:
+    one: SpiderRound, state: _State, start: Tensor, radius: float, oracle: Oracle, clip: float | None
+) -> _State:
     """Ask for a gradient, then step and ask for differences until the estimate is short or the steps are over."""
-    if int(state["differences"]) == FRESH:
-        answer = oracle.ask(Gradient(sigma=one.gradient_sigma, clip=clip), state["theta"])
+    if int(state.differences) == FRESH:
+        answer = oracle.ask(Gradient(sigma=one.gradient_sigma, clip=clip), state.theta)
         replicates = answer.value.shape[:-1]
-        state = {
-            **state,
-            "slope": answer.value,
-            "scale": torch.tensor(answer.scale, dtype=torch.float64),
+        state = state._replace(
+            slope=answer.value,
+            scale=torch.tensor(answer.scale, dtype=torch.float64),
             # A simulation's answer brings the axis of replicates, which all entries then need.
-            "theta": state["theta"].expand_as(answer.value),
-            "left": state["left"].expand(replicates),
-            "taken": state["taken"].expand(replicates),
-            "walking": ~state["left"].expand(replicates),
-        }
+            theta=state.theta.expand_as(answer.value),
+            left=state.left.expand(replicates),
+            taken=state.taken.expand(replicates),
+            walking=~state.left.expand(replicates),
+        )
         state = _kept(state, oracle)
-    for step in range(int(state["differences"]) + 1, one.steps + 1):
-        along = penalised_gradient(oracle.facts, state["slope"], state["theta"])
+    for step in range(int(state.differences) + 1, one.steps + 1):
+        along = penalised_gradient(oracle.facts, state.slope, state.theta)
         length = torch.linalg.vector_norm(along, dim=-1)
-        walking = state["walking"] & (length >= one.threshold)
+        walking = state.walking & (length >= one.threshold)
         if not bool(walking.any()):
             break
         # Walking replicates are longer: the clamp only spares the others a division by zero.
-        before, direction = state["theta"], along / length.clamp(min=one.threshold).unsqueeze(-1)
+        before, direction = state.theta, along / length.clamp(min=one.threshold).unsqueeze(-1)
         theta = torch.where(walking.unsqueeze(-1), before - one.step * direction, before)
-        left = state["left"] | (torch.linalg.vector_norm(theta - start, dim=-1) > radius)
-        taken = state["taken"] + walking.long()
-        state = {**state, "theta": theta, "left": left, "walking": walking & ~left, "taken": taken}
+        left = state.left | (torch.linalg.vector_norm(theta - start, dim=-1) > radius)
+        taken = state.taken + walking.long()
+        state = state._replace(theta=theta, left=left, walking=walking & ~left, taken=taken)
         # After a round's last step a difference would be paid for and never used.
-        if step < one.steps and bool(state["walking"].any()):
+        if step < one.steps and bool(state.walking.any()):
             assert one.difference_sigma is not None, "a round of several steps has differences"
             question = GradientDifference(sigma=one.difference_sigma, cap=one.cap, clip=clip)
             change = oracle.ask(question, before, theta)
-            state = _kept({**state, "slope": state["slope"] + change.value}, oracle)
-    return {**state, "round": state["round"] + 1, "differences": torch.tensor(FRESH)}
+            state = _kept(state._replace(slope=state.slope + change.value), oracle)
+    return state._replace(round=state.round + 1, differences=torch.tensor(FRESH))
 
 
-def _kept(state: dict[str, Tensor], oracle: Oracle) -> dict[str, Tensor]:
+def _kept(state: _State, oracle: Oracle) -> _State:
     """Count one answer, and keep the state that it made."""
-    state = {**state, "differences": state["differences"] + 1, "step": state["step"] + 1}
-    oracle.keep(state, int(state["step"]))
+    state = state._replace(differences=state.differences + 1, step=state.step + 1)
+    oracle.keep(tensors_of(state), int(state.step))
     return state
-
-
-def _first(start: Tensor) -> dict[str, Tensor]:
-    """Return the state before the first answer."""
-    return {
-        "theta": start,
-        "slope": torch.zeros_like(start),
-        "round": torch.tensor(0),
-        "differences": torch.tensor(FRESH),
-        "walking": torch.tensor(data=True),
-        "left": torch.tensor(data=False),
-        "taken": torch.tensor(0),
-        "step": torch.tensor(0),
-        "scale": torch.tensor(0.0, dtype=torch.float64),
-    }

@@ -6,17 +6,18 @@ Source: Menart, Ullah, Arora, Bassily and Guzman (2024), algorithm 1, theorem 4,
 
 from collections.abc import Sequence
 from math import hypot
-from typing import Annotated, ClassVar, Final, Literal, Self
+from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field
 
 from core.base.errors import FieldError, Invalid
 from core.inference.error_bound import ErrorBound
 from core.losses.assumption import Assumption
-from core.methods.base import Card, Plan
+from core.methods.base import Card, ExcessFigures, Plan, Spec
+from core.methods.kl import lower_bounds
 from core.methods.kl.condition import KlCondition, PositiveNumber, known_gap
 from core.methods.kl.spider.schedule import Regime, SpiderConstants, SpiderSchedule, Variant, spider_schedule
-from core.privacy.arithmetic import SLACK, Mu, Radius, Start, fill
+from core.privacy.arithmetic import SLACK, Mu, Radius, Start
 from core.privacy.conversions import rho_of_mu
 from core.privacy.events import Event
 from core.privacy.facts import Adjacency, Facts
@@ -32,7 +33,7 @@ THEOREM: Final = "Menart, Ullah, Arora, Bassily and Guzman (2024), theorem 4"
 Asked = Annotated[Gradient | GradientDifference, Field(discriminator="kind")]
 
 
-class KlSpider(Plan):
+class KlSpider(Spec):
     """Steps of one public length a round along an estimate that noised gradient differences keep up to date.
 
     Differences over short steps are known to be short, so they need less noise than gradients: with a condition of
@@ -41,6 +42,7 @@ class KlSpider(Plan):
 
     cited: ClassVar = "Menart, Ullah, Arora, Bassily and Guzman, 2024"
     of_networks: ClassVar = ("condition", "smoothness")
+    bounds_excess: ClassVar = True
     kind: Literal["kl_spider"] = "kl_spider"
     mu: Mu | None = Field(default=None, description="for the estimate; null: the job's")
     condition: KlCondition | None = Field(
@@ -88,33 +90,45 @@ class KlSpider(Plan):
         default=None, description="the gradient's question, and the differences' with most and least noise; planned"
     )
 
-    def plan(self, facts: Facts, mu: float) -> Self:
+    def plan(self, facts: Facts, mu: float) -> "KlSpiderPlan":
         """Fill what is open.
 
         Raises:
             Invalid: the loss has no known smoothness, no condition is known, kappa is above 2, no better excess than
                 the start's is certified, or there would be too many rounds. With the figures and the ways out.
         """
-        settings = self._with_constants(facts, mu)
-        course = settings.course(facts)
-        if course.regime is not None and not (settings.force and course.rounds):
-            raise _without_use(course, course.regime, settings.ground(facts).start_gap)
+        condition, smoothness = self._known(facts)
+        mean_smoothness = smoothness + facts.ridge if self.mean_smoothness is None else self.mean_smoothness
+        gap = known_gap(self.start_gap, condition, self._clip(facts), self._away(), facts)
+        ground = self._ground(facts, condition, smoothness, mean_smoothness, gap)
+        course = self._course(ground, mu if self.mu is None else self.mu)
+        if course.regime is not None and not (self.force and course.rounds):
+            raise _without_use(course, course.regime, ground.start_gap)
         if course.answers > MOST_STEPS:
             raise Invalid(
                 f"The worst case has {course.answers} answers; at most {MOST_STEPS} are offered.",
                 FieldError("/optimizer/condition", "is too weak for this many units; or take adaptive_gd"),
             )
-        asked = course.extremes(settings.clip)
+        asked = course.extremes(self.clip)
         for name, given, planned in (("steps", self.steps, course.answers), ("extremes", self.extremes, asked)):
             if given is not None and given != planned:
                 raise Invalid(
                     f"/optimizer/{name} follows from the rest.", FieldError(f"/optimizer/{name}", "leave it out")
                 )
-        # The slack: rounding of a walk's sums must not count as leaving.
-        return fill(settings, steps=course.answers, extremes=asked, radius=course.travel * (1 + SLACK))
+        # Replaces a given gap too: the facts or the condition may imply a smaller one.
+        return self.model_copy(update={"start_gap": gap}).closed(
+            KlSpiderPlan,
+            mu=mu,
+            condition=condition,
+            smoothness=smoothness,
+            mean_smoothness=mean_smoothness,
+            steps=course.answers,
+            extremes=asked,
+            radius=course.travel * (1 + SLACK),  # the slack: rounding of a walk's sums must not count as leaving
+        )
 
-    def _with_constants(self, facts: Facts, mu: float) -> Self:
-        """Return the settings with every declared constant filled.
+    def _known(self, facts: Facts) -> tuple[KlCondition, float]:
+        """Return the condition and one unit's smoothness, as given or as the facts imply them.
 
         Raises:
             Invalid: some constant is not known, with its field.
@@ -134,16 +148,9 @@ class KlSpider(Plan):
             )
         if smoothness is None:
             errors.append(FieldError("/optimizer/smoothness", "this loss has none that is known: proximal_point"))
-        if errors:
+        if condition is None or smoothness is None or errors:
             raise Invalid(f"kl_spider needs what is not known here: see {errors[0].pointer}.", *errors)
-        assert condition is not None, "refused above"
-        assert smoothness is not None, "refused above"
-        settings = fill(
-            self, mu=mu, condition=condition, smoothness=smoothness, mean_smoothness=smoothness + facts.ridge
-        )
-        gap = known_gap(self.start_gap, condition, self._clip(facts), self._away(), facts)
-        # Replaces a given gap too: the facts or the condition may imply a smaller one.
-        return settings.model_copy(update={"start_gap": gap})
+        return condition, smoothness
 
     def _clip(self, facts: Facts) -> float:
         """Return L0, the largest norm of one unit's gradient."""
@@ -153,39 +160,76 @@ class KlSpider(Plan):
         """Return how far the start is from zero."""
         return 0.0 if self.start == "zeros" else hypot(*self.start)
 
-    def _lifted(self, facts: Facts) -> KlCondition:
-        """Return the condition with a gamma for which F0 <= (gamma L0)^kappa.
+    def _ground(
+        self, facts: Facts, condition: KlCondition, smoothness: float, mean_smoothness: float, gap: float
+    ) -> SpiderConstants:
+        """Return the public figures, with a gamma for which F0 <= (gamma L0)^kappa: a larger one is always safe.
 
-        The mean loss's slope at the start is at most L0 and the ridge's there. A larger gamma is always safe.
+        The mean loss's slope at the start is at most L0 and the ridge's there.
         """
-        assert self.condition is not None, "plan first"
         lift = 1 + facts.ridge * self._away() / self._clip(facts)
-        return KlCondition(gamma=self.condition.gamma * lift, kappa=self.condition.kappa)
-
-    def ground(self, facts: Facts) -> SpiderConstants:
-        """Return the public figures that all rounds follow from."""
-        assert self.start_gap is not None, "plan first"
-        assert self.smoothness is not None, "plan first"
-        assert self.mean_smoothness is not None, "plan first"
         return SpiderConstants(
             units=facts.units,
             dimension=facts.dimension,
             replaced=2 if facts.adjacency is Adjacency.REPLACE_ONE else 1,
             lipschitz=self._clip(facts),
-            smoothness=self.mean_smoothness,
-            ratio=self.smoothness / self.mean_smoothness,
-            condition=self._lifted(facts),
-            gap=self.start_gap,
+            smoothness=mean_smoothness,
+            ratio=smoothness / mean_smoothness,
+            condition=KlCondition(gamma=condition.gamma * lift, kappa=condition.kappa),
+            gap=gap,
         )
+
+    def _course(self, ground: SpiderConstants, mu: float) -> SpiderSchedule:
+        """Return all rounds that a budget pays for, or why there is none."""
+        return spider_schedule(ground, rho_of_mu(mu), self.beta, self.variant, self.force)
+
+    @classmethod
+    def card(cls) -> Card:
+        """Return the catalogue entry."""
+        return Card(
+            kind="kl_spider",
+            title="KL-Spider",
+            paper="Menart, Ullah, Arora, Bassily, Guzman: Differentially private non-convex optimization under the KL "
+            "condition with optimal rates (2024)",
+            native="rho-zCDP",
+            adjacency=tuple(Adjacency),
+            assumptions=(
+                Assumption(
+                    text="the mean loss is (gamma, kappa)-KL around the start, 1 <= kappa <= 2", checked="declared"
+                ),
+                Assumption(text="with a convex loss and a ridge it is, with kappa = 2", checked="static"),
+                Assumption(text="the loss at the start is at most start_gap above its least value", checked="declared"),
+                Assumption(text="losses are smooth, with known or declared constants", checked="static"),
+                Assumption(text="gradients are no longer than the clip (longer ones are clipped)", checked="declared"),
+                Assumption(text="gamma^2 smoothness start_gap^-(2-kappa)/kappa is at least 1/2", checked="static"),
+                Assumption(text="iterates stay within radius of the start", checked="runtime"),
+            ),
+            returns="coefficients with a certificate of their excess risk; no intervals",
+        )
+
+
+class KlSpiderPlan(KlSpider, Plan):
+    """KL-Spider with nothing open but a clip, which may be the loss's own."""
+
+    mu: Mu
+    condition: KlCondition
+    start_gap: PositiveNumber
+    smoothness: PositiveNumber
+    mean_smoothness: PositiveNumber
+    radius: Radius
+    steps: Annotated[int, Field(ge=1, le=MOST_STEPS)]
+    extremes: tuple[Asked, ...]
+
+    def ground(self, facts: Facts) -> SpiderConstants:
+        """Return the public figures that all rounds follow from."""
+        return self._ground(facts, self.condition, self.smoothness, self.mean_smoothness, self.start_gap)
 
     def course(self, facts: Facts) -> SpiderSchedule:
         """Return all rounds, or why there is none."""
-        assert self.mu is not None, "plan first"
-        return spider_schedule(self.ground(facts), rho_of_mu(self.mu), self.beta, self.variant, self.force)
+        return self._course(self.ground(facts), self.mu)
 
     def questions(self) -> tuple[Gradient | GradientDifference, ...]:
         """Return the gradient's question and the extremes of the differences'; all are asked with the same clip."""
-        assert self.extremes is not None, "plan first"
         return self.extremes
 
     def schedule(self, facts: Facts) -> Sequence[Event]:
@@ -215,6 +259,15 @@ class KlSpider(Plan):
             ),
         )
 
+    def excess(self, facts: Facts) -> ExcessFigures:
+        """Return the rounds and the noise of the first gradient, beside the lower bound."""
+        gradient, rho = self.questions()[0], rho_of_mu(self.mu)
+        return ExcessFigures(
+            lower=lower_bounds.forced(self.condition, facts, self._clip(facts), rho),
+            rounds=len(self.course(facts).rounds),
+            noise=gradient.sigma * gradient.sensitivity(facts),
+        )
+
     def certificate(self, facts: Facts) -> ErrorBound:
         """Return what is claimed of the estimate once all rounds are over, and what the claim rests on."""
         course, gap = self.course(facts), self.ground(facts).start_gap
@@ -233,9 +286,8 @@ class KlSpider(Plan):
 
     def _conditions(self, facts: Facts, course: SpiderSchedule) -> tuple[str, ...]:
         """Return the unchecked assumptions of the claim; facts that the loss implies are not among them."""
-        assert self.condition is not None, "plan first"
         ground, declared = self.ground(facts), []
-        known, within = facts.start_gap, self._within()
+        known, within = facts.start_gap, f"within {self.radius:.6g} of the start"
         proved = facts.weak_convexity == 0 and facts.ridge > 0
         if not (proved and self.condition == KlCondition.strongly_convex(facts.ridge)):
             declared.append(
@@ -259,33 +311,6 @@ class KlSpider(Plan):
         if course.regime is not None and course.rounds:
             declared.append("forced: the noise allows no target below the start's gap, so nothing is claimed")
         return tuple(declared)
-
-    def _within(self) -> str:
-        return "around the start" if self.radius is None else f"within {self.radius:.6g} of the start"
-
-    @classmethod
-    def card(cls) -> Card:
-        """Return the catalogue entry."""
-        return Card(
-            kind="kl_spider",
-            title="KL-Spider",
-            paper="Menart, Ullah, Arora, Bassily, Guzman: Differentially private non-convex optimization under the KL "
-            "condition with optimal rates (2024)",
-            native="rho-zCDP",
-            adjacency=tuple(Adjacency),
-            assumptions=(
-                Assumption(
-                    text="the mean loss is (gamma, kappa)-KL around the start, 1 <= kappa <= 2", checked="declared"
-                ),
-                Assumption(text="with a convex loss and a ridge it is, with kappa = 2", checked="static"),
-                Assumption(text="the loss at the start is at most start_gap above its least value", checked="declared"),
-                Assumption(text="losses are smooth, with known or declared constants", checked="static"),
-                Assumption(text="gradients are no longer than the clip (longer ones are clipped)", checked="declared"),
-                Assumption(text="gamma^2 smoothness start_gap^-(2-kappa)/kappa is at least 1/2", checked="static"),
-                Assumption(text="iterates stay within radius of the start", checked="runtime"),
-            ),
-            returns="coefficients with a certificate of their excess risk; no intervals",
-        )
 
 
 def _without_use(course: SpiderSchedule, regime: Regime, gap: float) -> Invalid:
