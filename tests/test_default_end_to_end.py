@@ -158,7 +158,7 @@ def test_an_owner_declares_deviations_and_an_analyst_asks_what_finds_an_effect(s
         assert found.goal.power >= 0.9
         assert found.goal.detectable <= 0.1
         assert found.prediction.informative
-        assert found.prediction.spread == []
+        assert found.prediction.spread == ()
         expected = {one.name: one for one in found.prediction.coefficients}
         model = client.train({**body, "privacy": {"mu": found.goal.mu}})
         for line in model.table().coefficients if service.converged(model.id) else ():

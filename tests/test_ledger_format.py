@@ -58,7 +58,7 @@ from core.privacy.renyi import cost_nano
 from core.records.datasets import give_access
 from core.service.budgets import budget_view
 from core.service.context import Context
-from core.service.scopes import _entry as entry_view
+from core.service.scopes import entry_view
 from core.service.views import rfc3339
 from examples import verify_ledger as outsider
 from tests.support.store import Place, make_dataset, submit

@@ -108,7 +108,7 @@ def moved() -> dict[bool, Counter[float]]:
         assert selected.included is not None
         inside = bool((selected.included & (selected.rows == 0)).any())
         if told[inside].total() < DRAWS:
-            total = oracle._sum(QUESTION, theta, None, selected, public)
+            total = oracle._sum(oracle.bind(QUESTION), theta, None, selected)
             integers = (total.closed() if not isinstance(total, Tensor) else total).double()
             told[inside][round(float(integers @ way) * grid.part_step / grid.step / grid.sensitivity, 1)] += 1
     return told
