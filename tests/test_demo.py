@@ -37,12 +37,13 @@ def test_the_demo_runs_to_its_end(tmp_path: Path) -> None:
     assert re.search(r"^such jobs still fit +\d", said, re.MULTILINE)
     (steps,) = re.findall(r"^succeeded .* (\d+)/(\d+) ", said, re.MULTILINE)
     assert steps[0] == steps[1] != "0"
-    lines = re.findall(r"^(\S+) +(-?[\d.e+-]+) +([\d.e+-]+) +(-?[\d.e+-]+) +([\d.e+-]+) +\[", said, re.MULTILINE)
-    table = {name: (float(estimate), float(error)) for name, estimate, error, _, _ in lines}
+    row = r"^(\S+) +(-?[\d.e-]+) +([\d.e-]+) +-?\d[\d.]* +\d[\d.]* +-?[\d.e-]+ +-?[\d.e-]+$"
+    lines = re.findall(row, said, re.MULTILINE)
+    table = {name: (float(estimate), float(error)) for name, estimate, error in lines}
     assert {"intercept", "age", "housing", "marital[single]", "poutcome[success]"} <= set(table)
     assert len(table) == 17
     # By the default method: the intercept's error is near .11, where the plan that stood here before left .34.
-    assert "Whitened Newton (ours" in said
+    assert "Method: Whitened Newton. Source: ours" in said
     assert table["intercept"][1] < 0.2
     # The service is at work here, with its own noise. At this budget the estimate
     # of `housing` is below zero by a dozen standard errors.

@@ -228,8 +228,9 @@ class TestALostNotification:
 class Hasty(FencedLedgerWriter):
     """The planted bug: one failure is final."""
 
-    def _insist(self, act: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        return act(*args, **kwargs)
+    def __init__(self, database: Database, claim: Claim, settings: ServiceSettings) -> None:
+        super().__init__(database, claim, settings)
+        self.database = database  # type: ignore[misc] # one without patience
 
 
 class TestADatabaseThatRestarts:

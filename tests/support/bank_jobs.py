@@ -13,11 +13,13 @@ def brier(*features: str) -> dict[str, Any]:
 
 
 def upload(service: Embedded, epsilon: str = "20", **changes: Any) -> str:
-    """Upload the bank data as its owner declares it, without some last records; return the dataset's id."""
+    """Upload the bank data as its owner declares it, without a last record for each dataset before; return the id."""
     lines = bank.records().rstrip().splitlines(keepends=True)
+    before = len(service.get("/v1/datasets")["data"])
     # The same records again would be refused, whatever bytes end the file, and so would most of them.
-    apart = {"distinct_because": "a test takes them for other people"}
-    return service.upload(b"".join(lines[: -next(SEEDS)]), **{**bank.metadata(epsilon=epsilon), **apart, **changes})
+    apart = {"distinct_because": "a test takes them for other people"} if before else {}
+    content = b"".join(lines[: len(lines) - before])
+    return service.upload(content, **{**bank.metadata(epsilon=epsilon), **apart, **changes})
 
 
 def succeed(service: Embedded, dataset: str, **body: Any) -> dict[str, Any]:
