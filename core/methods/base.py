@@ -77,10 +77,10 @@ class Spec(Frozen, ABC):
     """True: a covariance of its estimate is derived; jobs that ask other methods for intervals are refused."""
 
     has_covariance: ClassVar[bool] = False
-    """Whether the estimate comes with its covariance, so that a job asks for no matrices after it."""
+    """True: the estimate comes with its covariance, and a job asks for no matrices after it."""
 
     federates: ClassVar[bool] = False
-    """Whether several sites may follow it together, each on its own records; the others are refused by name."""
+    """True: several sites may follow it together, each on its own records; others are refused by name."""
     per_client: ClassVar[frozenset[str]] = frozenset({"batch"})
     """The fields that differ between the sites of a federated job, in proportion to their units."""
     about: ClassVar[tuple[int, int]] = (0, 0)
@@ -88,24 +88,24 @@ class Spec(Frozen, ABC):
     given: ClassVar[tuple[Literal["points", "looked"], ...]] = ()
     """Arguments of its `iterate` beside plan and oracle: the released points that a job is about, or a look."""
     estimates: ClassVar[bool] = True
-    """Whether it fits a model; a description answers questions, and estimates nothing."""
+    """True: it fits a model; a description answers questions, and estimates nothing."""
     inverts_hessians: ClassVar[bool] = False
-    """Whether its steps need Hessians that are bounded, and positive semidefinite without their noise."""
+    """True: its steps need Hessians that are bounded, and positive semidefinite without their noise."""
     begins: ClassVar[bool] = True
-    """Whether it steps away from `start`."""
+    """True: it steps away from `start`."""
     bounds_excess: ClassVar[bool] = False
-    """Whether its theorem bounds the excess risk; jobs that want one of another method are refused."""
+    """True: its theorem bounds the excess risk; jobs that want one of another method are refused."""
     spends_mu: ClassVar[bool] = True
-    """Whether what it spends is its mu; else its noise is calibrated for the target itself."""
+    """True: it spends its mu; False: its noise is calibrated for the privacy target itself."""
     takes_terms: ClassVar[bool] = False
-    """Whether it takes sampling weights, and an offset in a log or logit link."""
+    """True: it takes sampling weights, and an offset in a log or logit link."""
     of_networks: ClassVar[tuple[str, ...] | None] = None
     """The constants of a network's loss that a request must declare, for nothing is known of them; None: it trains no
     network."""
     free_of_constants: ClassVar[str] = "clipped_sgd"
     """The method, or setting, for a network whose constants nobody declares."""
     needs_apart: ClassVar[bool] = False
-    """Whether what it says of a model holds only on records that the model has not seen; see `core.service.about`."""
+    """True: its claim about a model holds only on records that the model has not seen; see `core.service.about`."""
 
     if TYPE_CHECKING:  # fields or properties of each spec; the registry refuses one that lacks them
 

@@ -67,7 +67,7 @@ class AccessView(CapView):
     role: Declared[str]
     """owner, analyst, auditor or admin."""
     disabled: Operational[bool]
-    """Whether the principal is shut out of the service."""
+    """True: the principal is shut out of the service."""
     scope: Drawn[str]
     """Scope of the cap, `sc_...`; there is one cap for each scope and principal."""
     datasets: Drawn[list[str]]

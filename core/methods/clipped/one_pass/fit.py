@@ -32,7 +32,7 @@ class _State(NamedTuple):
     """The mean of the iterates so far, or one of them."""
     left: Tensor
     strayed: Tensor
-    """Whether some iterate had left the radius."""
+    """True where some iterate had left the radius."""
     step: Tensor
     raised: Tensor
     scale: Tensor

@@ -78,7 +78,7 @@ def iterate(plan: AdaptiveGradientDescentPlan, oracle: Oracle) -> tuple[Estimate
     state = resumed(plan.start, oracle, first)
     while int(state.ended) == _GOING:
         state = (_measured if isnan(state.norm) else _stepped)(plan, oracle, state)
-        # After each answer: what is told is told once, whatever a worker loses.
+        # After each answer, so that no answer is drawn twice when a worker is lost.
         oracle.keep(tensors_of(state), int(state.step))
     ended_by = int(state.ended)
     chosen, norm = _selected(plan, oracle, state)

@@ -26,10 +26,10 @@ class _State(NamedTuple):
     theta: Tensor
     """Shape (..., p)."""
     left: Tensor
-    """Whether the last step left the radius, shape (...)."""
+    """True where the last step left the radius, shape (...)."""
     step: Tensor
     going: Tensor
-    """Whether no step has stopped the run, shape (...)."""
+    """True where no step has stopped the run, shape (...)."""
     taken: Tensor
     """Number of steps taken, shape (...)."""
     raised: Tensor

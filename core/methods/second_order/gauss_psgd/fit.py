@@ -55,7 +55,7 @@ class SearchWalk(NamedTuple):
     """The point where the last phase began."""
     left: Tensor
     strayed: Tensor
-    """Whether some iterate had to be brought back into the radius."""
+    """True where some iterate had to be brought back into the radius."""
     ended: Tensor
     """A place in OUTCOMES."""
     step: Tensor
