@@ -378,9 +378,14 @@ def open_job_repository(settings: ServiceSettings, worker: str) -> JobRepository
         Unreachable: the database does not answer.
     """
     with _reaching():
-        repository = JobRepository(Database(settings.url), settings, worker)
-    repository.check_master_keys()
-    repository.check_witness()
+        database = Database(settings.url)
+        repository = JobRepository(database, settings, worker)
+    try:
+        repository.check_witness()
+        repository.check_master_keys()
+    except BaseException:
+        database.dispose()
+        raise
     return repository
 
 

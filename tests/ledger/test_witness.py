@@ -27,7 +27,7 @@ from core.privacy.budget import plan_orders
 from core.privacy.caps import declared_cap, terms_of_cap
 from core.privacy.events import Zcdp, compose
 from core.privacy.renyi import cost_nano
-from core.training.job_repository import JobRepository
+from core.training.job_repository import open_job_repository
 from tests.support.store import STEP, Place, backed_up, make_place, put_back, submit
 
 LEASE = 60.0
@@ -203,10 +203,10 @@ def test_a_witness_of_another_place_is_strange_and_a_ledgers_own_is_not(
     """A worker that starts with it would freeze every ledger."""
     submit_witnessed(database, place, witness)
     refuse_strange(database, witness)
-    settings = ServiceSettings(home=tmp_path, witness=tmp_path / "nowhere.jsonl")
-    repository = JobRepository(database, settings, "w")
+    url = database.url.render_as_string(hide_password=False)
+    settings = ServiceSettings(home=tmp_path, database_url=url, witness=tmp_path / "nowhere.jsonl")
     with pytest.raises(NotReady, match=r"witness is not at .*nowhere"):
-        repository.check_witness()
+        open_job_repository(settings, "w")
     with database.write() as session:
         refuse_if_frozen(session)  # nothing was frozen
 
