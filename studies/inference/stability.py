@@ -12,7 +12,7 @@ from core.losses.robust import Huber
 from core.mechanisms.generator import SimulationGenerator
 from core.methods.fits import iterate
 from core.methods.m_estimation.noisy_newton.options import LineSearch
-from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
+from core.methods.m_estimation.noisy_newton.spec import NoisyNewtonPlan
 from core.queries.gradients import Curvature, Secant
 from studies.inference.charts import Axis, Series, line_chart
 from studies.inference.designs import D1, Design, diagonal
@@ -109,7 +109,7 @@ class Searched:
         return [int(step.mode().values) for step in self.shrinks[:3]]
 
 
-def search(made: Study, settings: NoisyNewton, truth: Tensor, seed: int, *, noiseless: bool = False) -> Searched:
+def search(made: Study, settings: NoisyNewtonPlan, truth: Tensor, seed: int, *, noiseless: bool = False) -> Searched:
     """Run Newton's method with its line search on every replicate's records."""
     rule = settings.line_search
     assert rule is not None, "there is one"

@@ -22,7 +22,7 @@ from core.losses.weights import gradient_diameter as diameter
 from core.mechanisms.generator import SimulationGenerator
 from core.methods.fits import iterate
 from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescentPlan
-from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
+from core.methods.m_estimation.noisy_newton.spec import NoisyNewtonPlan
 from core.methods.registry import AnyPlan
 from core.oracle import Answer, Release, Status
 from core.oracle.simulation import Simulation
@@ -124,13 +124,18 @@ def descent(
 
 def newton(
     steps: int, damping: float, mu: float, floor: float = 0.025, start: tuple[float, ...] | None = None
-) -> NoisyNewton:
+) -> NoisyNewtonPlan:
     """Return the paper's Newton method: a Hessian at every step, used at that step alone; halves of mu^2 each."""
-    return NoisyNewton(
+    return NoisyNewtonPlan(
         steps=steps,
+        hessians=steps,
+        memory=0.0,
+        growth=1.0,
+        averaged=1,
         damping=damping,
         mu=mu,
         curvature_share=0.5,
+        last_gradient_share=1 / steps,
         eigenvalue_floor=floor,
         radius=FAR,
         start=start or "zeros",
@@ -140,7 +145,7 @@ def newton(
 def answers_of(settings: AnyPlan) -> int:
     """Return how many questions a run asks."""
     assert settings.steps is not None, "filled above"
-    return settings.steps * (2 if isinstance(settings, NoisyNewton) else 1)
+    return settings.steps * (2 if isinstance(settings, NoisyNewtonPlan) else 1)
 
 
 def sharing(

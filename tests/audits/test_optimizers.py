@@ -16,13 +16,13 @@ from core.losses.robust import Huber
 from core.mechanisms.generator import SimulationGenerator
 from core.methods.fits import iterate
 from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescentPlan
-from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
 from core.methods.registry import AnySpec
 from core.oracle import Answer
 from core.oracle.simulation import Simulation
 from core.privacy.facts import Facts
 from core.queries.gradients import Question
 from core.queries.sums.linear import LinearProblem
+from tests.laws.test_optimizers import newton
 from tests.support.problems import WEIGHTS, facts
 
 LOSS = Huber(scale=1.0)
@@ -31,8 +31,8 @@ CLAIM = 1.0
 SETTINGS: tuple[AnySpec, ...] = (
     NoisyGradientDescentPlan(steps=1, step_size=0.4, mu=CLAIM, radius=1e6),
     NoisyGradientDescentPlan(steps=3, step_size=0.4, mu=CLAIM, radius=1e6),
-    NoisyNewton(steps=1, damping=1.0, mu=CLAIM, curvature_share=0.05, eigenvalue_floor=0.2, radius=1e6),
-    NoisyNewton(steps=3, damping=0.3, mu=CLAIM, curvature_share=0.05, eigenvalue_floor=0.2, radius=1e6),
+    newton(1, mu=CLAIM, curvature_share=0.05, eigenvalue_floor=0.2, radius=1e6),
+    newton(3, damping=0.3, mu=CLAIM, curvature_share=0.05, eigenvalue_floor=0.2, radius=1e6),
 )
 
 

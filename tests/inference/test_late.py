@@ -17,7 +17,7 @@ from core.inference.sandwich import infer
 from core.inference.settings import Inference
 from core.mechanisms.generator import SimulationGenerator
 from core.methods.fits import fit, iterate
-from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
+from core.methods.m_estimation.noisy_newton.spec import NoisyNewton, NoisyNewtonPlan
 from core.oracle.simulation import Simulation
 from core.queries.sums.linear import LinearProblem
 from tests.support.problems import LOGISTIC, WEIGHTS, facts, rows
@@ -58,7 +58,7 @@ def test_curvatures_along_noised_eigenvectors_are_told_from_noised_eigenvalues()
     assert np.array_equal(repelled(truth.numpy(), 0.0), truth.numpy())
 
 
-def planned(mu: float, **more: object) -> NoisyNewton:
+def planned(mu: float, **more: object) -> NoisyNewtonPlan:
     return NoisyNewton(eigenvalue_floor=0.02, **more).plan(facts(UNITS, 4), mu)  # type: ignore[arg-type]  # a test's keywords
 
 

@@ -13,10 +13,10 @@ from core.mechanisms.generator import SimulationGenerator
 from core.methods.fits import iterate
 from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescentPlan
 from core.methods.m_estimation.noisy_newton.fit import _stationary_scale
-from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
 from core.oracle import Answer
 from core.oracle.simulation import Simulation
 from core.privacy.facts import UnknownScale
+from tests.laws.test_optimizers import newton
 from tests.support.problems import facts, problem
 
 SLOPE = 0.37
@@ -81,9 +81,7 @@ def test_a_shift_moves_coefficients_together() -> None:
 def test_unequal_gradients_leave_the_variance_of_their_equal_equivalent(
     damping: float, share: float, growth: float
 ) -> None:
-    settings = NoisyNewton(
-        steps=40, damping=damping, mu=1.0, curvature_share=0.5, last_gradient_share=share, growth=growth
-    )
+    settings = newton(40, damping=damping, last_gradient_share=share, growth=growth)
     sigmas = [gradient.sigma for gradient in settings.gradients()]
     variance = 0.0
     for sigma in sigmas:

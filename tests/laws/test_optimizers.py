@@ -19,8 +19,8 @@ from core.methods.clipped.one_pass.spec import CertifiedClippedSgd, CertifiedCli
 from core.methods.clipped.rules import Adam, MovingMean, NoMean, Sgd, TailMean
 from core.methods.fits import fit, fit_and_infer, iterate
 from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent, NoisyGradientDescentPlan
-from core.methods.m_estimation.noisy_newton.options import GradientStart, LineSearch, NewtonOptions, RidgeStart
-from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
+from core.methods.m_estimation.noisy_newton.options import GradientStartPlan, LineSearch, NewtonOptions, RidgeStartPlan
+from core.methods.m_estimation.noisy_newton.spec import NoisyNewtonPlan
 from core.methods.registry import METHODS, PLANS, AnySpec
 from core.oracle import Answer, Release, Status
 from core.oracle.filters import ORDERS, CountingFilter
@@ -35,7 +35,7 @@ from core.queries.sampling import PoissonSampling, StreamSampling
 from core.queries.sums.linear import LinearProblem
 from tests.support.problems import LOGISTIC, WEIGHT_BOUND, WEIGHTS, facts, problem, repeatable_generator, rows
 
-Iterating = NoisyGradientDescent | NoisyNewton | ClippedSgd | CertifiedClippedSgd
+Iterating = NoisyGradientDescent | NoisyNewtonPlan | ClippedSgd | CertifiedClippedSgd
 
 
 def clipped(**options: object) -> ClippedSgdPlan:
@@ -44,12 +44,12 @@ def clipped(**options: object) -> ClippedSgdPlan:
     return ClippedSgdPlan.model_validate(usual | {"average": NoMean()} | options)
 
 
-def newton(**options: object) -> NoisyNewton:
+def newton(steps: int = 8, **options: object) -> NoisyNewtonPlan:
     """Return the paper's method with options."""
     usual = {
-        "steps": 8,
-        "hessians": 8,
-        "last_gradient_share": 0.125,
+        "steps": steps,
+        "hessians": steps,
+        "last_gradient_share": 1 / steps,
         "damping": 1.0,
         "mu": 1.0,
         "curvature_share": 0.5,
@@ -59,72 +59,22 @@ def newton(**options: object) -> NoisyNewton:
         "growth": 1.0,
         "averaged": 1,
     }
-    return NoisyNewton.model_validate(usual | options)
+    return NoisyNewtonPlan.model_validate(usual | options)
 
 
 SPECS_BY_KIND = {method.model_fields["kind"].default: method for method in METHODS}
 EXAMPLES: tuple[Iterating, ...] = (
     NoisyGradientDescentPlan(steps=40, step_size=2.0, mu=1.0, radius=100.0),
     NoisyGradientDescentPlan(steps=40, step_size=2.0, mu=1.0, radius=100.0, stop="private"),
-    NoisyNewton(
-        steps=8,
-        last_gradient_share=0.125,
-        damping=1.0,
-        mu=1.0,
-        curvature_share=0.5,
-        eigenvalue_floor=0.02,
-        radius=100.0,
-        memory=0.0,
-        hessians=8,
-        growth=1.0,
-        averaged=1,
-    ),
-    NoisyNewton(
-        steps=8,
-        last_gradient_share=0.7,
-        damping=0.5,
-        mu=1.0,
-        curvature_share=0.3,
-        eigenvalue_floor=0.02,
-        radius=100.0,
-        stop="private",
-        memory=0.0,
-        hessians=8,
-        growth=1.0,
-        averaged=1,
-    ),
-    NoisyNewton(
-        steps=8,
-        last_gradient_share=0.125,
-        damping=1.0,
-        mu=1.0,
-        curvature_share=0.5,
-        eigenvalue_floor=0.02,
-        radius=100.0,
-        matrix_noise="printed",
-        memory=0.0,
-        hessians=8,
-        growth=1.0,
-        averaged=1,
-    ),
+    newton(),
+    newton(damping=0.5, curvature_share=0.3, last_gradient_share=0.7, stop="private"),
+    newton(matrix_noise="printed"),
     newton(step_rule="adaptive"),
     newton(step_rule="switching", damping=0.5, damped_steps=4),
-    newton(warm_start=RidgeStart(ridge=0.2, damping=0.4, steps=4), last_gradient_share=0.3),
-    newton(warm_start=GradientStart(steps=5, step_size=2.0, share=0.2), steps=13),
+    newton(warm_start=RidgeStartPlan(ridge=0.2, damping=0.4, steps=4), last_gradient_share=0.3),
+    newton(13, warm_start=GradientStartPlan(steps=5, step_size=2.0, share=0.2), hessians=8, last_gradient_share=1 / 8),
     newton(line_search=LineSearch(evaluations=1, share=0.1)),
-    NoisyNewton(
-        steps=14,
-        hessians=5,
-        memory=0.7,
-        growth=2.0,
-        averaged=4,
-        last_gradient_share=0.8,
-        damping=1.0,
-        mu=1.0,
-        curvature_share=0.5,
-        eigenvalue_floor=0.02,
-        radius=100.0,
-    ),
+    newton(14, hessians=5, memory=0.7, growth=2.0, averaged=4, last_gradient_share=0.8),
     clipped(),
     clipped(batch=200, rule=Sgd(momentum=0.5), average=TailMean(steps=20)),
     clipped(
@@ -209,7 +159,7 @@ def real_oracle(settings: Iterating) -> RecordsOracle:
 
 def budgeted(settings: Iterating) -> AnySpec:
     """Return settings that take all of their steps."""
-    stops = isinstance(settings, NoisyGradientDescent | NoisyNewton)
+    stops = isinstance(settings, NoisyGradientDescent | NoisyNewtonPlan)
     return settings.model_copy(update={"stop": "budgeted"}) if stops else settings
 
 
@@ -245,7 +195,7 @@ def longer(settings: Iterating, more: int) -> AnySpec:
         assert settings.mu is not None
         return settings.model_copy(update={"steps": steps, "mu": settings.mu * sqrt(steps / settings.steps)})
 
-    class Longer(NoisyNewton):
+    class Longer(NoisyNewtonPlan):
         def gradients(self) -> tuple[Gradient, ...]:
             return settings.gradients() + settings.gradients()[-1:] * more
 
@@ -253,15 +203,15 @@ def longer(settings: Iterating, more: int) -> AnySpec:
             asked = settings.curvatures()
             return asked + asked[-1:] * (more if settings.late_steps == 0 else 0)
 
-    hessians = settings.newton_steps + (more if settings.late_steps == 0 else 0)
+    hessians = settings.hessians + (more if settings.late_steps == 0 else 0)
     return Longer(**(settings.model_dump() | {"steps": steps, "hessians": hessians}))
 
 
 def answers(settings: Iterating, steps: int) -> int:
     """Count what the first `steps` steps ask; the one comparison of a line search is made at the first."""
-    if not isinstance(settings, NoisyNewton):
+    if not isinstance(settings, NoisyNewtonPlan):
         return steps
-    hessians = max(0, min(steps - settings.warm_steps, settings.newton_steps))
+    hessians = max(0, min(steps - settings.warm_steps, settings.hessians))
     return steps + hessians + (settings.line_search is not None)
 
 
@@ -302,7 +252,7 @@ class TestEveryOptimizer:
         squares = sum(
             times * event.sigma**-2 for event, times in events.items() if isinstance(event, Gaussian | Sampled)
         )
-        printed = isinstance(settings, NoisyNewton) and settings.matrix_noise == "printed"
+        printed = isinstance(settings, NoisyNewtonPlan) and settings.matrix_noise == "printed"
         expected = sqrt(0.75) if printed else 1.0
         assert sqrt(squares) == pytest.approx(expected, rel=1e-12)
 
@@ -388,9 +338,9 @@ class TestEveryOptimizerThatReadsRecordsAgain:
         more = {"steps": 400, "eigenvalue_floor": 1e-6, "stop": "budgeted"}
         if isinstance(settings, ClippedSgd):
             more = {"steps": 800, "batch": UNITS, "learning_rate_schedule": "constant"}
-        elif isinstance(settings, NoisyNewton):
+        elif isinstance(settings, NoisyNewtonPlan):
             more["steps"] = 100
-            more["hessians"] = 100 - settings.warm_steps if settings.late_steps == 0 else settings.newton_steps
+            more["hessians"] = 100 - settings.warm_steps if settings.late_steps == 0 else settings.hessians
         long = settings.model_copy(update=more)
         found = fit(long, oracle(long, noiseless=True)).value.theta
         features, target, _ = (part.numpy() for part in rows(UNITS, DIMENSION))

@@ -19,8 +19,8 @@ from core.mechanisms.generator import SimulationGenerator
 from core.methods import lifecycle
 from core.methods.fits import iterate
 from core.methods.m_estimation.noisy_gd import fit as noisy_gd
-from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent, NoisyGradientDescentPlan
-from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
+from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescentPlan
+from core.methods.m_estimation.noisy_newton.spec import NoisyNewton, NoisyNewtonPlan
 from core.oracle.simulation import Simulation
 from core.privacy.facts import Facts, UnknownScale
 from core.queries.sums.joint import JointProblem
@@ -43,7 +43,7 @@ def simulation(known: Facts, *, noiseless: bool = False, replicates: int | None 
 
 
 @cache
-def without_noise(settings: NoisyGradientDescent | NoisyNewton, start: float, ridge: float) -> Estimate:
+def without_noise(settings: NoisyGradientDescentPlan | NoisyNewtonPlan, start: float, ridge: float) -> Estimate:
     """Return where it leads: the same run serves two tests."""
     return iterate(settings, simulation(public(ridge=ridge, start=start), noiseless=True))[0]
 
@@ -63,7 +63,7 @@ def answer(ridge: float) -> np.ndarray:
     return np.asarray(found.x)
 
 
-NEWTON = NoisyNewton(
+NEWTON = NoisyNewtonPlan(
     steps=120, hessians=60, memory=0.5, growth=1.0, averaged=1, last_gradient_share=0.5, damping=1.0, mu=1.0,
     curvature_share=0.5, eigenvalue_floor=1e-4, radius=100.0, scale_step="own",
 )  # fmt: skip
@@ -94,7 +94,7 @@ PAPERS = NEWTON.model_copy(
     ids=["scaled", "plain", "far too large", "far too small", "memoryless", "the paper's"],
 )
 def test_coefficients_and_scale_are_those_of_an_independent_solver(
-    settings: NoisyGradientDescent | NoisyNewton, start: float, ridge: float
+    settings: NoisyGradientDescentPlan | NoisyNewtonPlan, start: float, ridge: float
 ) -> None:
     """U10."""
     with patch(

@@ -17,9 +17,9 @@ from core.losses.weights import Mallows
 from core.mechanisms.generator import SimulationGenerator
 from core.methods.fits import fit, iterate
 from core.methods.m_estimation.noisy_newton import rules as newton_rules
-from core.methods.m_estimation.noisy_newton.options import GradientStart, LineSearch, NewtonOptions, RidgeStart
+from core.methods.m_estimation.noisy_newton.options import GradientStartPlan, LineSearch, NewtonOptions, RidgeStartPlan
 from core.methods.m_estimation.noisy_newton.rules import LocalAnswers, local, near
-from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
+from core.methods.m_estimation.noisy_newton.spec import NoisyNewton, NoisyNewtonPlan
 from core.oracle import Answer
 from core.oracle.filters import ORDERS, CountingFilter
 from core.oracle.simulation import Simulation
@@ -73,7 +73,7 @@ def minimum(loss: Loss, weights: Mallows, ridge: float) -> np.ndarray:
     return np.asarray(found.x)
 
 
-LONG = {"steps": 60, "hessians": 60, "eigenvalue_floor": 1e-5, "last_gradient_share": 1 / 60}
+LONG = {"steps": 60, "eigenvalue_floor": 1e-5}
 
 
 @pytest.mark.parametrize("ridge", [0.0, 0.1])
@@ -83,9 +83,9 @@ LONG = {"steps": 60, "hessians": 60, "eigenvalue_floor": 1e-5, "last_gradient_sh
         ({"step_rule": "adaptive"}, SMOOTH, WEIGHTS),
         ({"step_rule": "switching", "damping": 0.3, "damped_steps": 40}, SMOOTH, WEIGHTS),
         ({"step_rule": "switching", "damping": 0.3, "damped_steps": 40, "lipschitz_share": 0.1}, STEEP, CUBED),
-        ({"warm_start": RidgeStart(ridge=0.3, damping=0.2, steps=40)}, SMOOTH, WEIGHTS),
-        ({"warm_start": RidgeStart(ridge=0.3, damping=0.2, steps=40)}, STEEP, WEIGHTS),
-        ({"warm_start": GradientStart(steps=20, step_size=0.3, share=0.2), "hessians": 40}, SMOOTH, WEIGHTS),
+        ({"warm_start": RidgeStartPlan(ridge=0.3, damping=0.2, steps=40)}, SMOOTH, WEIGHTS),
+        ({"warm_start": RidgeStartPlan(ridge=0.3, damping=0.2, steps=40)}, STEEP, WEIGHTS),
+        ({"warm_start": GradientStartPlan(steps=20, step_size=0.3, share=0.2), "hessians": 40}, SMOOTH, WEIGHTS),
         ({"line_search": SEARCH}, SMOOTH, WEIGHTS),
     ],
     ids=["adaptive", "switching", "lipschitz", "ridge", "ridge without concordance", "gradient", "line search"],
@@ -106,7 +106,7 @@ def worth(questions: list[Question]) -> float:
 def test_each_scheme_is_worth_what_it_says(steps: int) -> None:
     """U5: 2K equal shares; a line search, a Lipschitz estimate and gradient steps in front off the top."""
     known = public(STEEP, CUBED)
-    plain = newton(steps=steps, hessians=steps, last_gradient_share=1 / steps)
+    plain = newton(steps)
     for question in (*plain.gradients(), *plain.curvatures()):
         assert 1 / question.sigma == pytest.approx(1 / sqrt(2 * steps), rel=1e-12)
     rich = newton(
@@ -115,7 +115,7 @@ def test_each_scheme_is_worth_what_it_says(steps: int) -> None:
         last_gradient_share=1 / steps,
         line_search=SEARCH,
         lipschitz_share=0.1,
-        warm_start=GradientStart(steps=4, step_size=1.0, share=0.2),
+        warm_start=GradientStartPlan(steps=4, step_size=1.0, share=0.2),
     )
     comparisons = rich.comparisons(1.0)
     assert [one.sigma for one in comparisons] == [pytest.approx(sqrt(12 / 0.3), rel=1e-12)] * 12
@@ -128,11 +128,11 @@ def test_each_scheme_is_worth_what_it_says(steps: int) -> None:
 class TestLineSearch:
     FAR = (4.0, -2.0, 4.0)
 
-    def settings(self, **search: object) -> NoisyNewton:
+    def settings(self, **search: object) -> NoisyNewtonPlan:
         rule = SEARCH.model_copy(update=search)
-        return newton(line_search=rule, start=self.FAR, steps=12, hessians=12, mu=3.0, last_gradient_share=1 / 12)
+        return newton(line_search=rule, start=self.FAR, steps=12, mu=3.0)
 
-    def asked(self, settings: NoisyNewton, **more: object) -> tuple[list[Question], Tensor]:
+    def asked(self, settings: NoisyNewtonPlan, **more: object) -> tuple[list[Question], Tensor]:
         oracle = simulation(Huber(scale=0.7), **more)
         genuine, questions = oracle.ask, []
 
@@ -225,7 +225,7 @@ def test_replicates_switch_each_by_itself() -> None:
 
 
 def test_replicates_stop_each_by_itself() -> None:
-    settings = newton(steps=30, hessians=30, damping=0.3, stop="private", mu=8.0, last_gradient_share=1 / 30)
+    settings = newton(30, damping=0.3, stop="private", mu=8.0)
     found, _ = iterate(settings, simulation(replicates=200, seed=4))
     assert isinstance(found.steps, Tensor)
     assert 0 < int((found.steps < 30).sum()) < 200
@@ -253,6 +253,6 @@ def test_rules_without_their_constants_or_an_end_are_refused(options: dict[str, 
 
 def test_a_stored_plan_with_options_is_read_back() -> None:
     planned = NoisyNewton.model_validate({"warm_start": {"kind": "ridge"}}).plan(public(), 1.0)
-    assert isinstance(planned.warm_start, RidgeStart)
+    assert isinstance(planned.warm_start, RidgeStartPlan)
     assert None not in planned.warm_start.model_dump().values()
-    assert NoisyNewton.model_validate_json(planned.model_dump_json()) == planned
+    assert NoisyNewtonPlan.model_validate_json(planned.model_dump_json()) == planned

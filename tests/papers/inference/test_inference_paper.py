@@ -14,21 +14,20 @@ import torch
 from core.losses.robust import Huber
 from core.losses.robust_torch import HuberRecords
 from core.methods.fits import iterate
-from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent, NoisyGradientDescentPlan
-from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
+from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescentPlan
+from core.methods.m_estimation.noisy_newton.spec import NoisyNewtonPlan
 from core.oracle import Answer
 from core.oracle.simulation import Simulation
 from core.queries.gradients import Curvature, Gradient, Question
 from core.queries.sums.linear import LinearProblem
+from studies.inference import studies
 from tests.support.studies import D1, D2, SCALE, coverage, equal_shares, known_scale_problem, minimiser, simulation
 
 REPLICATES = 4000
 
 
-def newton(mu: float, steps: int, damping: float) -> NoisyNewton:
-    return NoisyNewton(
-        steps=steps, damping=damping, mu=mu, curvature_share=0.5, eigenvalue_floor=0.05 / SCALE, radius=1e6
-    )
+def newton(mu: float, steps: int, damping: float) -> NoisyNewtonPlan:
+    return studies.newton(steps, damping, mu, floor=0.05 / SCALE)
 
 
 class TestStationaryLaw:
@@ -70,7 +69,10 @@ class TestStationaryLaw:
 
 
 def check_law(
-    settings: NoisyGradientDescent | NoisyNewton, problem: LinearProblem, answer: torch.Tensor, expected: torch.Tensor
+    settings: NoisyGradientDescentPlan | NoisyNewtonPlan,
+    problem: LinearProblem,
+    answer: torch.Tensor,
+    expected: torch.Tensor,
 ) -> None:
     """Fail unless 4000 last iterates vary around the minimiser as expected, along each eigenvector of its Hessian."""
     estimate, _ = iterate(settings, simulation(problem, 2, REPLICATES))

@@ -34,7 +34,7 @@ from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent
 from core.methods.m_estimation.noisy_newton import fit as noisy_newton
 from core.methods.m_estimation.noisy_newton.options import LineSearch
 from core.methods.m_estimation.noisy_newton.rules import Searched
-from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
+from core.methods.m_estimation.noisy_newton.spec import NoisyNewton, NoisyNewtonPlan
 from core.methods.registry import AnySpec
 from core.oracle import Answer, Oracle, Release, Status, noise
 from core.oracle.simulation import Simulation
@@ -150,7 +150,7 @@ class TestBudgets:
     def test_too_small_a_budget(self, settings: AnySpec, factor: Callable[[AnySpec], float]) -> None:
         method = type(settings)
         with ExitStack() as planted:
-            for name in ("gradients", "curvatures") if method is NoisyNewton else ("questions",):
+            for name in ("gradients", "curvatures") if method is NoisyNewtonPlan else ("questions",):
                 planted.enter_context(patch.object(method, name, multiplied(method, name, factor)))
             seen(partial(law.test_is_worth_its_mu, settings))
 
@@ -253,7 +253,7 @@ class TestMatrices:
             seen(partial(law.test_draws_at_most_its_price, NEWTON))
 
     def test_no_floor_under_newtons_hessians(self) -> None:
-        def bare(mu: float, steps: int, damping: float) -> NoisyNewton:
+        def bare(mu: float, steps: int, damping: float) -> NoisyNewtonPlan:
             return genuine(mu, steps, damping).model_copy(update={"eigenvalue_floor": 1e-12})
 
         genuine = test_inference_paper.newton

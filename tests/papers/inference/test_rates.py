@@ -16,13 +16,14 @@ from core.losses.categorical import Logistic
 from core.losses.robust import OstrovskiiBach
 from core.mechanisms.generator import SimulationGenerator
 from core.methods.fits import iterate
-from core.methods.m_estimation.noisy_newton.options import GradientStart
+from core.methods.m_estimation.noisy_newton.options import GradientStartPlan
 from core.queries.gradients import Curvature
 from studies.inference.designs import D1, D2, D3
 from studies.inference.rates import arrived, many_data_sets
 from studies.inference.studies import KNOWN, Study, descent, log_gradients, newton, path, study
 
-EXACT = newton(38, 1.0, 1.0, floor=1e-9).model_copy(update={"warm_start": GradientStart(steps=30, step_size=1.0)})
+WARM = {"steps": 38, "warm_start": GradientStartPlan(steps=30, step_size=1.0)}
+EXACT = newton(8, 1.0, 1.0, floor=1e-9).model_copy(update=WARM)
 """Steps without noise to the minimiser: pure Newton steps converge from where thirty gradient steps lead."""
 
 

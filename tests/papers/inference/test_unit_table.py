@@ -28,6 +28,7 @@ from core.privacy.events import Gaussian, Repeated
 from core.privacy.facts import Adjacency, Facts
 from core.queries.gradients import Curvature, Gradient, Question
 from core.queries.sums.linear import LinearProblem
+from studies.inference.studies import newton
 from tests.oracle.test_full import LOGISTIC, check_noise
 from tests.planning.test_planning import plan, worth
 from tests.support.studies import (
@@ -51,7 +52,7 @@ LATTICE = 1.002
 def settings_of(method: type[Spec], steps: int, mu: float) -> AnySpec:
     if method is NoisyGradientDescent:
         return NoisyGradientDescentPlan(steps=steps, step_size=1.0, mu=mu, radius=1e6)
-    return NoisyNewton(steps=steps, damping=0.5, mu=mu, curvature_share=0.5, eigenvalue_floor=0.025, radius=1e6)
+    return newton(steps, 0.5, mu)
 
 
 class TestNoiseOfEveryRelease:

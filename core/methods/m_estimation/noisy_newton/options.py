@@ -12,7 +12,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from core.base.errors import FieldError, Invalid
-from core.methods.m_estimation.widths import PredictsWidths
+from core.methods.base import Spec
 from core.privacy.arithmetic import Damping, Steps, fill, required_curvature_bound
 from core.privacy.facts import Facts, Frozen
 from core.queries.gradients import Curvature, Gradient, Secant
@@ -60,10 +60,25 @@ class GradientStart(Frozen):
     share: Share = Field(default=WARM_GRADIENT_SHARE, description="of the estimate's mu^2")
 
 
+class RidgeStartPlan(RidgeStart):
+    """Damped steps on a loss with a ridge, nothing open."""
+
+    ridge: Positive
+    damping: Damping
+    steps: Steps
+
+
+class GradientStartPlan(GradientStart):
+    """Gradient steps before the first Newton step, nothing open."""
+
+    step_size: Positive
+
+
 WarmStart = Annotated[RidgeStart | GradientStart, Field(discriminator="kind")]
+WarmStartPlan = Annotated[RidgeStartPlan | GradientStartPlan, Field(discriminator="kind")]
 
 
-class NewtonOptions(PredictsWidths):
+class NewtonOptions(Spec):
     """Options of NoisyNewton beside steps of fixed damping."""
 
     step_rule: Literal["fixed", "adaptive", "switching"] = Field(
@@ -112,6 +127,10 @@ class NewtonOptions(PredictsWidths):
         """Whether something else than `damping` sees to it that early steps do no harm."""
         return self.step_rule == "adaptive" or self.line_search is not None or self.warm_start is not None
 
+    def newton_mu(self, mu: float) -> float:
+        """Return the worth of Newton steps and those behind them together, for an estimate worth `mu`."""
+        return mu * sqrt(1 - self.other_shares) if self.other_shares else mu
+
     def warm_gradients(self, mu: float) -> tuple[Gradient, ...]:
         """Return the questions of the gradient steps in front, for an estimate worth `mu`."""
         if not isinstance(self.warm_start, GradientStart):
@@ -138,25 +157,24 @@ class NewtonOptions(PredictsWidths):
         Raises:
             Invalid: a rule that this loss has no constant for, or one that never ends.
         """
-        settings = self
         self._refuse_unknown_constants(facts)
         # With a scale the fact bounds the Hessian times the scale.
         bound = required_curvature_bound(facts) * (1.0 if facts.scale is None else 1 / facts.scale.start)
         half = max(1, newton_steps // 2)
-        if isinstance(self.warm_start, RidgeStart):
-            warm = fill(self.warm_start, ridge=WARM_RIDGE_PART * bound, steps=half)
-            assert warm.ridge is not None, "filled above"
-            damping = warm.ridge / (2 * (warm.ridge + facts.ridge + bound))
-            settings = settings.model_copy(update={"warm_start": fill(warm, damping=damping)})
-        elif isinstance(self.warm_start, GradientStart):
+        warm = self.warm_start
+        if isinstance(warm, RidgeStart):
+            ridge = warm.ridge or WARM_RIDGE_PART * bound
+            damping = warm.damping or ridge / (2 * (ridge + facts.ridge + bound))
+            warm = RidgeStartPlan(ridge=ridge, damping=damping, steps=warm.steps or half)
+        elif isinstance(warm, GradientStart):
             # With a scale each step is multiplied by the current one when it is made.
             size = 1 / (bound + facts.ridge) if facts.scale is None else 1 / required_curvature_bound(facts)
-            settings = settings.model_copy(update={"warm_start": fill(self.warm_start, step_size=size)})
-        if self.step_rule == "switching":
-            settings = fill(settings, damped_steps=half)
-        if facts.scale is not None:
-            settings = fill(settings, scale_step="own")
-        return settings
+            warm = GradientStartPlan(steps=warm.steps, step_size=warm.step_size or size, share=warm.share)
+        return fill(
+            self.model_copy(update={"warm_start": warm}),
+            damped_steps=half if self.step_rule == "switching" else None,
+            scale_step=None if facts.scale is None else "own",
+        )
 
     def _refuse_unknown_constants(self, facts: Facts) -> None:
         """Refuse rules whose public constants this loss and these weights do not have."""

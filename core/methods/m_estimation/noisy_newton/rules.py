@@ -18,8 +18,8 @@ from core.inference.parameters import (
     penalty,
     scale_of,
 )
-from core.methods.m_estimation.noisy_newton.options import LineSearch, RidgeStart
-from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
+from core.methods.m_estimation.noisy_newton.options import LineSearch, RidgeStartPlan
+from core.methods.m_estimation.noisy_newton.spec import NoisyNewtonPlan
 from core.oracle import Oracle
 from core.privacy.arithmetic import required_curvature_bound
 from core.privacy.facts import Facts
@@ -66,38 +66,33 @@ def local(facts: Facts, received: LocalAnswers, ridge: Tensor | float = 0.0) -> 
 
 
 def damped(
-    settings: NoisyNewton, facts: Facts, received: LocalAnswers, number: int, early: Tensor, lipschitz: Tensor
+    plan: NoisyNewtonPlan, facts: Facts, received: LocalAnswers, number: int, early: Tensor, lipschitz: Tensor
 ) -> tuple[Local, Tensor, Tensor]:
     """Return the model of a step, its damping, shape (...), and where the early phase goes on, shape (...).
 
     Args:
-        settings: public settings, nothing open.
+        plan: public, nothing open.
         facts: public facts.
         received: about the current iterate.
         number: of the step, from 1, among those with a Hessian.
         early: where no test has passed yet.
         lipschitz: private bound on how fast Hessians change; NaN where none was asked.
     """
-    assert settings.damping is not None, "plan first"
-    usual = torch.tensor(settings.damping, dtype=torch.float64)
-    warm = settings.warm_start
-    if isinstance(warm, RidgeStart):
-        assert warm.ridge is not None, "plan first"
-        assert warm.damping is not None, "plan first"
-        assert warm.steps is not None, "plan first"
+    usual = torch.tensor(plan.damping, dtype=torch.float64)
+    warm = plan.warm_start
+    if isinstance(warm, RidgeStartPlan):
         if number > warm.steps:
             early = torch.zeros_like(early)
         else:
             early = early & ~near(facts, local(facts, received, warm.ridge), lipschitz, warm.ridge)
         model = local(facts, received, torch.where(early, warm.ridge, 0.0))
-        return model, torch.where(early, warm.damping, _ruled(settings, facts, model, usual)), early
+        return model, torch.where(early, warm.damping, _ruled(plan, facts, model, usual)), early
     model = local(facts, received)
-    if settings.step_rule == "switching":
-        assert settings.damped_steps is not None, "plan first"
-        over = near(facts, model, lipschitz) if number <= settings.damped_steps else torch.tensor(data=True)
+    if plan.damped_steps is not None:
+        over = near(facts, model, lipschitz) if number <= plan.damped_steps else torch.tensor(data=True)
         early = early & ~over
         return model, torch.where(early, usual, 1.0), early
-    return model, _ruled(settings, facts, model, usual), early
+    return model, _ruled(plan, facts, model, usual), early
 
 
 def near(facts: Facts, model: Local, lipschitz: Tensor, ridge: float | None = None) -> Tensor:
@@ -125,9 +120,9 @@ def _near(facts: Facts, model: Local, lipschitz: Tensor, ridge: float | None) ->
     return length <= ridge / (ridge + required_curvature_bound(facts) / model.scale)
 
 
-def _ruled(settings: NoisyNewton, facts: Facts, model: Local, usual: Tensor) -> Tensor:
+def _ruled(plan: NoisyNewtonPlan, facts: Facts, model: Local, usual: Tensor) -> Tensor:
     """Return the damping outside early phases: as set, or log(1 + b)/b, b = gamma |H^-1 G|, shape (...)."""
-    if settings.step_rule != "adaptive":
+    if plan.step_rule != "adaptive":
         return usual
     assert facts.concordance is not None, "the planner refuses adaptive steps without it"
     length = facts.concordance * torch.linalg.vector_norm(model.direction, dim=-1)

@@ -3,10 +3,11 @@
 Found on data with many categories and few, at much and little noise; `docs/explanation/plans.md` says how.
 """
 
+from collections.abc import Sequence
 from math import sqrt
 from typing import NamedTuple
 
-from core.privacy.arithmetic import required_curvature_bound
+from core.privacy.arithmetic import SLACK, MatrixNoise, matrix_sigma, required_curvature_bound
 from core.privacy.facts import Facts
 from core.queries.gradients import Curvature, Gradient
 
@@ -15,6 +16,8 @@ LOUD_HESSIAN = 2e-3
 """Above this one Newton steps that pool their Hessians are."""
 QUIET_HESSIAN = 1e-5
 """Below this ratio every direction is resolved, and what remains is the noise of the last gradients."""
+SMALLEST_WEIGHT = 1e-30
+"""Of a step relative to the last; smaller shares are refused by the lattice in any case."""
 STEADY_PART = 0.3
 """Of an unknown scale, by which the noise of one step may move a prediction."""
 
@@ -91,3 +94,49 @@ def steady_floor(gradient: Gradient, facts: Facts) -> float:
     """
     deviation = gradient.sigma * gradient.sensitivity(facts)
     return deviation * sqrt(required_curvature_bound(facts)) / STEADY_PART
+
+
+def newton_weights(steps: int, growth: float) -> tuple[float, ...]:
+    """Return how each kind's budget is divided over the Newton steps; they sum to 1."""
+    # Counted back from the last step: powers fall to zero where forward ones overflow.
+    weights = [max(growth ** (step - steps), SMALLEST_WEIGHT) for step in range(1, steps + 1)]
+    return tuple(weight / sum(weights) for weight in weights)
+
+
+def gradient_parts(weights: Sequence[float], late: int, last: float) -> list[float]:
+    """Return each gradient's part of all that gradients take, of Newton steps and of those behind them.
+
+    Args:
+        weights: of the Newton steps.
+        late: number of steps behind them.
+        last: part of all late gradients together, or of the last one where there are none.
+    """
+    if late > 0:
+        parts = [weight * (1 - last) for weight in weights] + [last / late] * late
+    elif abs(last - weights[-1]) < SLACK:
+        parts = list(weights)
+    else:
+        parts = [weight * (1 - last) / (1 - weights[-1]) for weight in weights[:-1]] + [last]
+    # A last share of 1 leaves 0 to the others; a plan's `check` refuses it, after this.
+    return [max(part, SMALLEST_WEIGHT) for part in parts]
+
+
+def gradient_questions(mu: float, curvature_share: float, parts: Sequence[float]) -> tuple[Gradient, ...]:
+    """Return the gradient questions of all steps with or after a Hessian, by their parts of what gradients take."""
+    return tuple(Gradient(sigma=1 / (mu * sqrt((1 - curvature_share) * part))) for part in parts)
+
+
+def curvature_questions(mu: float, share: float, weights: Sequence[float], mode: MatrixNoise) -> tuple[Curvature, ...]:
+    """Return the Hessian questions of all Newton steps."""
+    sigmas = (matrix_sigma(mu * sqrt(share * weight), mode) for weight in weights)
+    return tuple(Curvature(of="hessian", sigma=sigma) for sigma in sigmas)
+
+
+def pooled_deviations(curvatures: Sequence[Curvature], memory: float, facts: Facts) -> tuple[float, ...]:
+    """Return the standard deviation of the noise on an entry of each Newton step's matrix, pooled ones included."""
+    deviations, count, squares = [], 0.0, 0.0
+    for curvature in curvatures:
+        precision = (curvature.sigma * curvature.sensitivity(facts)) ** -2
+        count, squares = memory * count + precision, memory**2 * squares + precision
+        deviations.append(sqrt(squares) / count)
+    return tuple(deviations)

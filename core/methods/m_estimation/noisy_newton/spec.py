@@ -8,7 +8,7 @@ Hessian costs p^2, and noise of the matrix only slows them down.
 from collections.abc import Sequence
 from itertools import zip_longest
 from math import sqrt
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field
 
@@ -16,16 +16,26 @@ from core.base.errors import contradiction
 from core.inference.settings import Inference, Shares
 from core.losses.assumption import Assumption
 from core.methods.base import Card, Plan
-from core.methods.m_estimation.noisy_newton.options import NewtonOptions
-from core.methods.m_estimation.noisy_newton.shapes import CAREFUL_DAMPING, planned_shape, spectral_noise, steady_floor
+from core.methods.m_estimation.noisy_newton.options import NewtonOptions, Share, WarmStartPlan
+from core.methods.m_estimation.noisy_newton.shapes import (
+    CAREFUL_DAMPING,
+    curvature_questions,
+    gradient_parts,
+    gradient_questions,
+    newton_weights,
+    planned_shape,
+    pooled_deviations,
+    spectral_noise,
+    steady_floor,
+)
 from core.methods.m_estimation.noisy_newton.widths import newton_covariance
 from core.methods.m_estimation.predicted_covariance import Array, Noised, Pooled
+from core.methods.m_estimation.widths import PredictsWidths
 from core.models.outlook import Outlook
 from core.privacy.arithmetic import (
     CONFIDENCE,
     LARGEST_FLOOR_PART,
     PLANNED_RADIUS,
-    SLACK,
     Damping,
     Floor,
     MatrixNoise,
@@ -35,7 +45,6 @@ from core.privacy.arithmetic import (
     Steps,
     fill,
     matrix_floor,
-    matrix_sigma,
     noise_norm,
     required_curvature_bound,
 )
@@ -50,8 +59,10 @@ NOISY_HESSIAN = 0.01
 """Above this ratio of the spectral noise of a Hessian to its public bound, memoryless steps are damped."""
 FLOOR_MULTIPLE = 0.75
 MEMORYLESS_CURVATURE_SHARE = 0.35
-SMALLEST_WEIGHT = 1e-30
-"""Of a step relative to the last; smaller shares are refused by the lattice in any case."""
+
+Memory = Annotated[float, Field(ge=0, le=1)]
+Growth = Annotated[float, Field(ge=1, le=8)]
+LastShare = Annotated[float, Field(gt=0, le=1)]
 
 
 class NoisyNewton(NewtonOptions):
@@ -82,14 +93,14 @@ class NoisyNewton(NewtonOptions):
     hessians: Steps | None = Field(
         default=None, description="number of first steps that ask for a Hessian; all of them do in the paper"
     )
-    memory: Annotated[float, Field(ge=0, le=1)] | None = Field(
+    memory: Memory | None = Field(
         default=None,
         description=(
             "factor on the weight of an earlier noised Hessian at each later step. 0: a step uses its own alone, "
             "as in the paper. 1: all count by their precision. null: planned"
         ),
     )
-    growth: Annotated[float, Field(ge=1, le=8)] | None = Field(
+    growth: Growth | None = Field(
         default=None, description="of mu^2 from one Newton step to the next; 1: equal shares; null: planned"
     )
     averaged: Steps | None = Field(
@@ -97,10 +108,8 @@ class NoisyNewton(NewtonOptions):
     )
     damping: Damping | None = Field(default=None, description="1 is the pure Newton step; null: planned")
     mu: Mu | None = Field(default=None, description="for the estimate alone; null: the job's share")
-    curvature_share: Annotated[float, Field(gt=0, lt=1)] | None = Field(
-        default=None, description="the Hessians' part of mu^2; null: planned"
-    )
-    last_gradient_share: Annotated[float, Field(gt=0, le=1)] | None = Field(
+    curvature_share: Share | None = Field(default=None, description="the Hessians' part of mu^2; null: planned")
+    last_gradient_share: LastShare | None = Field(
         default=None,
         description="of what the gradients take, the part of those after the last Hessian, or of the last one where "
         "none comes after; null: planned",
@@ -120,41 +129,6 @@ class NoisyNewton(NewtonOptions):
         description="private: stop once a noised gradient is no longer than half the noise of one coordinate",
     )
 
-    def check(self, inference: Inference) -> None:
-        """Refuse numbers of steps and shares that do not fit each other.
-
-        Raises:
-            Invalid: with JSON pointers.
-        """
-        assert self.averaged is not None, "planned"
-        if self.late_steps < 0:
-            raise contradiction("/optimizer/hessians", "is more than the steps there are; lower it")
-        if self.averaged > max(1, self.late_steps):
-            raise contradiction("/optimizer/averaged", "is more than the steps after the last Hessian; lower it")
-        if self.last_gradient_share == 1 and self.steps != 1:
-            raise contradiction("/optimizer/last_gradient_share", "leaves nothing for the earlier steps; lower it")
-        if self.late_steps and inference.intervals and inference.correction == "printed":
-            raise contradiction("/inference/correction", "is printed for Newton steps alone; ask for no others")
-
-    def pool(self, facts: Facts) -> Pooled:
-        """Return what intervals take of the Hessians: all by memory, or the later half where there is none."""
-        memory, count, squares = self.memory or 0.0, 0.0, 0.0
-        for step, question in enumerate(self.curvatures()):
-            kept = memory if memory > 0 else float(2 * step > self.newton_steps)
-            precision = (question.sigma * question.sensitivity(facts)) ** -2
-            count, squares = kept * count + precision, kept**2 * squares + precision
-        return Pooled(count, sqrt(squares) / count, self.matrix_deviations(facts)[-1])
-
-    def covariance(self, outlook: Outlook, facts: Facts, inference: Inference, noised: Noised) -> Array:
-        """Return the sandwich with what the noise of the steps adds."""
-        return newton_covariance(self, outlook, facts, inference, noised)
-
-    def curvature_known(self, facts: Facts) -> float:
-        """Return what pooled Hessians say of the last, or all of the second half where they are not pooled."""
-        if self.memory:
-            return float(self.matrix_deviations(facts)[-1] ** -2)
-        return (self.newton_steps - self.newton_steps // 2) * self.curvatures()[-1].precision(facts)
-
     def with_inference(self, inference: Inference) -> Self:
         """Pool no matrices for the printed correction, which is one for the printed Newton's method."""
         return fill(self, memory=0.0) if inference.intervals and inference.correction == "printed" else self
@@ -169,8 +143,8 @@ class NoisyNewton(NewtonOptions):
 
     def equally(self, plan: Plan) -> Self:
         """Return the settings with the same kinds of steps, every gradient and Hessian worth the same."""
-        assert isinstance(plan, NoisyNewton), "it is a plan of these settings"
-        hessians, late = plan.newton_steps, plan.late_steps
+        assert isinstance(plan, NoisyNewtonPlan), "it is a plan of these settings"
+        hessians, late = plan.hessians, plan.late_steps
         gradients = hessians + late
         return fill(
             self,
@@ -182,187 +156,73 @@ class NoisyNewton(NewtonOptions):
             last_gradient_share=late / gradients if late else 1 / gradients,
         )
 
-    def plan(self, facts: Facts, mu: float) -> Self:
+    def plan(self, facts: Facts, mu: float) -> "NoisyNewtonPlan":
         """Fill what is open, from public facts alone (`docs/explanation/plans.md` derives the constants)."""
         if self.steps is not None:
             self.refuse_endless(self.steps - self.warm_steps, late_steps=1)
-        memoryless = self.memory == 0
-        settings = self._memoryless_plan(facts, mu) if memoryless else self._pooled_plan(facts, mu)
-        settings = settings.filled_options(facts, settings.newton_steps)
-        settings.refuse_endless(settings.newton_steps, settings.late_steps)
-        deviation = settings.matrix_deviations(facts)[-1]
-        largest = required_curvature_bound(facts)
-        part = LARGEST_FLOOR_PART if memoryless else 1.0
-        floor = matrix_floor(deviation, facts.dimension, part * largest, FLOOR_MULTIPLE)
+        worth = self.newton_mu(self.mu or mu)
+        run = self._memoryless_run(facts, worth) if self.memory == 0 else self._pooled_run(facts, mu)
+        settings, late = self.filled_options(facts, run.hessians), run.steps - self.warm_steps - run.hessians
+        settings.refuse_endless(run.hessians, late)
+        weights = newton_weights(run.hessians, run.growth)
+        curvatures = curvature_questions(worth, run.curvature_share, weights, self.matrix_noise)
+        deviation = pooled_deviations(curvatures, run.memory, facts)[-1]
+        part = LARGEST_FLOOR_PART if self.memory == 0 else 1.0
+        floor = matrix_floor(deviation, facts.dimension, part * required_curvature_bound(facts), FLOOR_MULTIPLE)
         if facts.scale is not None and settings.scale_step != "newton":
-            floor = max(floor, steady_floor(settings.gradients()[-1], facts))
-        return fill(settings, eigenvalue_floor=floor)
+            parts = gradient_parts(weights, late, run.last_gradient_share)
+            floor = max(floor, steady_floor(gradient_questions(worth, run.curvature_share, parts)[-1], facts))
+        return settings.closed(NoisyNewtonPlan, mu=mu, radius=PLANNED_RADIUS, eigenvalue_floor=floor, **run._asdict())
 
-    def _pooled_plan(self, facts: Facts, mu: float) -> Self:
-        """Fill the shape of a run with gradient steps behind its Newton steps."""
+    def _pooled_run(self, facts: Facts, mu: float) -> "_Run":
+        """Return the shape of a run with gradient steps behind its Newton steps."""
         shape = planned_shape(facts, mu)
         estimate = 1 - shape.final_part - shape.score_part
-        settings = fill(self, mu=mu, radius=PLANNED_RADIUS, memory=shape.memory, growth=shape.growth)
-        settings = fill(settings, curvature_share=shape.curvature_part / estimate)
-        settings = fill(settings, damping=self._planned_damping(shape.damping))
-        if settings.steps is None:
-            settings = fill(settings, hessians=shape.hessians)
-            assert settings.hessians is not None, "filled above"
-            settings = fill(settings, steps=self.warm_steps + settings.hessians + shape.gradients)
-        assert settings.steps is not None, "filled above"
-        settings = fill(settings, hessians=min(settings.steps - self.warm_steps, shape.hessians))
-        late, gradients = settings.late_steps, estimate - shape.curvature_part
-        last = 1 - shape.early_part / gradients if late > 0 else settings.newton_weights()[-1]
-        return fill(
-            settings,
-            averaged=max(1, late * shape.averaged // shape.gradients),
-            last_gradient_share=last,
+        steps, hessians, growth = self.steps, self.hessians, self.growth or shape.growth
+        if steps is None:
+            hessians = hessians or shape.hessians
+            steps = self.warm_steps + hessians + shape.gradients
+        hessians = hessians or min(steps - self.warm_steps, shape.hessians)
+        late, gradients = steps - self.warm_steps - hessians, estimate - shape.curvature_part
+        last = 1 - shape.early_part / gradients if late > 0 else newton_weights(hessians, growth)[-1]
+        return _Run(
+            steps=steps,
+            hessians=hessians,
+            memory=self.memory or shape.memory,
+            growth=growth,
+            averaged=self.averaged or max(1, late * shape.averaged // shape.gradients),
+            damping=self.damping or self._planned_damping(shape.damping),
+            curvature_share=self.curvature_share or shape.curvature_part / estimate,
+            last_gradient_share=self.last_gradient_share or last,
         )
 
-    def _memoryless_plan(self, facts: Facts, mu: float) -> Self:
-        """Fill the paper's run: a Hessian at every step, used at that step alone."""
-        settings = fill(self, mu=mu, radius=PLANNED_RADIUS, growth=1.0, averaged=1)
-        settings = fill(settings, curvature_share=MEMORYLESS_CURVATURE_SHARE)
-        pure = fill(settings, steps=PURE_STEPS + self.warm_steps)
-        noise = spectral_noise(pure.matrix_deviations(facts)[-1], facts)
-        damping = CAREFUL_DAMPING if noise > NOISY_HESSIAN else 1.0
-        settings = fill(settings, damping=self._planned_damping(damping))
-        count = DAMPED_STEPS if self.careful or settings.damping != 1 else PURE_STEPS
-        settings = fill(settings, steps=count + self.warm_steps)
-        assert settings.steps is not None, "filled above"
-        settings = fill(settings, hessians=settings.steps - self.warm_steps)
-        last = 0.5 if settings.late_steps > 0 else settings.newton_weights()[-1]
-        return fill(settings, last_gradient_share=last)
+    def _memoryless_run(self, facts: Facts, worth: float) -> "_Run":
+        """Return the paper's run, for Newton steps of this worth: a Hessian at every step, used at that step alone."""
+        growth, share = self.growth or 1.0, self.curvature_share or MEMORYLESS_CURVATURE_SHARE
+        pure = self.hessians or (PURE_STEPS if self.steps is None else self.steps - self.warm_steps)
+        curvatures = curvature_questions(worth, share, newton_weights(pure, growth), self.matrix_noise)
+        noise = spectral_noise(pooled_deviations(curvatures, 0.0, facts)[-1], facts)
+        damping = self.damping or self._planned_damping(CAREFUL_DAMPING if noise > NOISY_HESSIAN else 1.0)
+        count = DAMPED_STEPS if self.careful or damping != 1 else PURE_STEPS
+        steps = self.steps or count + self.warm_steps
+        hessians = self.hessians or steps - self.warm_steps
+        last = 0.5 if steps - self.warm_steps > hessians else newton_weights(hessians, growth)[-1]
+        return _Run(
+            steps=steps,
+            hessians=hessians,
+            memory=0.0,
+            growth=growth,
+            averaged=self.averaged or 1,
+            damping=damping,
+            curvature_share=share,
+            last_gradient_share=self.last_gradient_share or last,
+        )
 
     def _planned_damping(self, usual: float) -> float:
         """Return the damping of steps that nothing else damps; switching needs one to switch from."""
         if self.step_rule == "switching":
             return min(usual, CAREFUL_DAMPING)
         return 1.0 if self.careful else usual
-
-    @property
-    def newton_steps(self) -> int:
-        """Number of steps that ask for a Hessian: the first ones, after gradient steps in front."""
-        assert self.steps is not None, "plan first"
-        return self.steps - self.warm_steps if self.hessians is None else self.hessians
-
-    @property
-    def late_steps(self) -> int:
-        """Number of last steps that ask for a gradient alone."""
-        assert self.steps is not None, "plan first"
-        return self.steps - self.warm_steps - self.newton_steps
-
-    def newton_weights(self) -> tuple[float, ...]:
-        """Return how each kind's budget is divided over the Newton steps; they sum to 1."""
-        growth, count = self.growth or 1.0, self.newton_steps
-        # Counted back from the last step: powers fall to zero where forward ones overflow.
-        weights = [max(growth ** (step - count), SMALLEST_WEIGHT) for step in range(1, count + 1)]
-        return tuple(weight / sum(weights) for weight in weights)
-
-    def gradients(self) -> tuple[Gradient, ...]:
-        """Return every step's gradient question, in order: the very values that are priced and asked."""
-        assert self.curvature_share is not None, "plan first"
-        weights, late, last = self.newton_weights(), self.late_steps, self.last_gradient_share
-        if late > 0:
-            assert last is not None, "plan first"
-            parts = [weight * (1 - last) for weight in weights] + [last / late] * late
-        elif last is None or abs(last - weights[-1]) < SLACK:
-            parts = list(weights)
-        else:
-            parts = [weight * (1 - last) / (1 - weights[-1]) for weight in weights[:-1]] + [last]
-        # A last share of 1 leaves 0 to the others; `check` refuses it, after this.
-        mus = [self._steps_mu() * sqrt((1 - self.curvature_share) * max(part, SMALLEST_WEIGHT)) for part in parts]
-        assert self.mu is not None, "plan first"
-        return (*self.warm_gradients(self.mu), *(Gradient(sigma=1 / mu) for mu in mus))
-
-    def _steps_mu(self) -> float:
-        """Return what Newton steps and those behind them are worth together."""
-        assert self.mu is not None, "plan first"
-        return self.mu * sqrt(1 - self.other_shares) if self.other_shares else self.mu
-
-    def curvatures(self) -> tuple[Curvature, ...]:
-        """Return every Newton step's Hessian question, in order."""
-        assert self.curvature_share is not None, "plan first"
-        mus = [self._steps_mu() * sqrt(self.curvature_share * weight) for weight in self.newton_weights()]
-        return tuple(Curvature(of="hessian", sigma=matrix_sigma(mu, self.matrix_noise)) for mu in mus)
-
-    def questions(self) -> tuple[Gradient | Curvature | Secant, ...]:
-        """Return every question that some step asks, each once."""
-        assert self.mu is not None, "plan first"
-        first: tuple[Gradient | Curvature | Secant, ...] = (*self.gradients(), *self.curvatures())
-        return tuple(dict.fromkeys((*first, *self.lipschitz_questions(self.mu), *self.comparisons(self.mu))))
-
-    def schedule(self, facts: Facts) -> Sequence[Event]:
-        """Return each step's events, gradient first, in the order they are drawn.
-
-        Answers decide when a line search compares. All possible comparisons are priced behind the first Newton step,
-        where most take place; unused ones are given back. An attempt that is lost while later steps still compare loses
-        the draws paid ahead of their turn. If the run needs all the rest too, the job fails, since it never draws more
-        than was priced.
-        """
-        del facts  # a multiplier of the sensitivity means the same for every scope
-        assert self.mu is not None, "plan first"
-        curvatures = (None,) * self.warm_steps + self.curvatures()
-        events = [question.event() for question in self.lipschitz_questions(self.mu)]
-        for step, (gradient, curvature) in enumerate(zip_longest(self.gradients(), curvatures)):
-            events += [question.event() for question in (gradient, curvature) if question is not None]
-            if step == self.warm_steps:
-                events += [question.event() for question in self.comparisons(self.mu)]
-        return events
-
-    def passes(self, facts: Facts) -> int:
-        """Return two for each gradient and comparison, and p for each matrix."""
-        assert self.mu is not None, "plan first"
-        matrices = len(self.curvatures()) + len(self.lipschitz_questions(self.mu))
-        return 2 * (len(self.schedule(facts)) - matrices) + facts.dimension * matrices
-
-    def matrix_deviations(self, facts: Facts) -> tuple[float, ...]:
-        """Return the standard deviation of the noise on an entry of each Newton step's matrix, pooled ones included."""
-        memory = self.memory or 0.0
-        deviations, count, squares = [], 0.0, 0.0
-        for curvature in self.curvatures():
-            precision = (curvature.sigma * curvature.sensitivity(facts)) ** -2
-            count, squares = memory * count + precision, memory**2 * squares + precision
-            deviations.append(sqrt(squares) / count)
-        return tuple(deviations)
-
-    def floors(self, facts: Facts) -> tuple[float, ...]:
-        """Return the eigenvalue floor of each Newton step's matrix: in proportion to its noise, at most its bound."""
-        assert self.eigenvalue_floor is not None, "plan first"
-        deviations = self.matrix_deviations(facts)
-        most = max(self.eigenvalue_floor, required_curvature_bound(facts))
-        floors = [min(most, self.eigenvalue_floor * one / deviations[-1]) for one in deviations]
-        if facts.scale is None or self.scale_step == "newton":
-            return tuple(floors)
-        gradients = self.gradients()[self.warm_steps :][: len(floors)]
-        return tuple(max(pair) for pair in zip(floors, (steady_floor(one, facts) for one in gradients), strict=True))
-
-    def bound(self, facts: Facts) -> Bound:
-        """Predict the distance to the non-private estimate, over directions above the eigenvalue floor.
-
-        Close to the minimiser theta_{k+1} - theta_hat = (1 - damping)(theta_k - theta_hat) - damping * H^-1 noise up to
-        second order (the proof of Theorem 3). The distance ends below R (1 - damping)^K plus the largest noise of a
-        step divided by the smallest eigenvalue. Gradient steps with the last matrix are such steps, undamped, and a
-        mean is no farther than the farthest of its iterates. An unknown scale is taken to be where it starts.
-        """
-        assert self.steps is not None, "plan first"
-        assert self.damping is not None, "plan first"
-        assert self.radius is not None, "plan first"
-        assert self.eigenvalue_floor is not None, "plan first"
-        asked = self.gradients()[self.warm_steps :]
-        gradient = asked[-1] if self.late_steps else max(asked, key=lambda one: one.sigma)
-        deviation = gradient.sigma * gradient.sensitivity(facts) * (1.0 if facts.scale is None else facts.scale.start)
-        forgotten = 0.0 if self.late_steps else (1 - self.damping) ** self.newton_steps
-        value = forgotten * self.radius + noise_norm(deviation, facts.dimension, self.steps) / self.eigenvalue_floor
-        return Bound(
-            quantity="distance of the private from the non-private estimate, to first order, in encoded units, along "
-            f"directions whose curvature is at least {self.eigenvalue_floor:.2g}",
-            value=value,
-            confidence=CONFIDENCE,
-            trivial=2 * self.radius,
-            vacuous=value >= 2 * self.radius,
-            source="Avella-Medina, Bradshaw and Loh (2023), Theorem 3, leading term with explicit constants",
-        )
 
     @classmethod
     def card(cls) -> Card:
@@ -382,3 +242,148 @@ class NoisyNewton(NewtonOptions):
             ),
             returns="coefficients, and private intervals where the job asks for them",
         )
+
+
+class NoisyNewtonPlan(NoisyNewton, PredictsWidths):
+    """Noisy Newton with nothing open."""
+
+    steps: Steps
+    hessians: Steps
+    memory: Memory
+    growth: Growth
+    averaged: Steps
+    damping: Damping
+    mu: Mu
+    curvature_share: Share
+    last_gradient_share: LastShare
+    eigenvalue_floor: Floor
+    radius: Radius
+    warm_start: WarmStartPlan | None = None
+
+    def check(self, inference: Inference) -> None:
+        """Refuse numbers of steps and shares that do not fit each other.
+
+        Raises:
+            Invalid: with JSON pointers.
+        """
+        if self.late_steps < 0:
+            raise contradiction("/optimizer/hessians", "is more than the steps there are; lower it")
+        if self.averaged > max(1, self.late_steps):
+            raise contradiction("/optimizer/averaged", "is more than the steps after the last Hessian; lower it")
+        if self.last_gradient_share == 1 and self.steps != 1:
+            raise contradiction("/optimizer/last_gradient_share", "leaves nothing for the earlier steps; lower it")
+        if self.late_steps and inference.intervals and inference.correction == "printed":
+            raise contradiction("/inference/correction", "is printed for Newton steps alone; ask for no others")
+
+    def pool(self, facts: Facts) -> Pooled:
+        """Return what intervals take of the Hessians: all by memory, or the later half where there is none."""
+        memory, count, squares = self.memory, 0.0, 0.0
+        for step, question in enumerate(self.curvatures()):
+            kept = memory if memory > 0 else float(2 * step > self.hessians)
+            precision = (question.sigma * question.sensitivity(facts)) ** -2
+            count, squares = kept * count + precision, kept**2 * squares + precision
+        return Pooled(count, sqrt(squares) / count, self.matrix_deviations(facts)[-1])
+
+    def covariance(self, outlook: Outlook, facts: Facts, inference: Inference, noised: Noised) -> Array:
+        """Return the sandwich with what the noise of the steps adds."""
+        return newton_covariance(self, outlook, facts, inference, noised)
+
+    def curvature_known(self, facts: Facts) -> float:
+        """Return what pooled Hessians say of the last, or all of the second half where they are not pooled."""
+        if self.memory:
+            return float(self.matrix_deviations(facts)[-1] ** -2)
+        return (self.hessians - self.hessians // 2) * self.curvatures()[-1].precision(facts)
+
+    @property
+    def late_steps(self) -> int:
+        """Number of last steps that ask for a gradient alone."""
+        return self.steps - self.warm_steps - self.hessians
+
+    def gradients(self) -> tuple[Gradient, ...]:
+        """Return every step's gradient question, in order: the very values that are priced and asked."""
+        weights = newton_weights(self.hessians, self.growth)
+        parts = gradient_parts(weights, self.late_steps, self.last_gradient_share)
+        own = gradient_questions(self.newton_mu(self.mu), self.curvature_share, parts)
+        return (*self.warm_gradients(self.mu), *own)
+
+    def curvatures(self) -> tuple[Curvature, ...]:
+        """Return every Newton step's Hessian question, in order."""
+        weights = newton_weights(self.hessians, self.growth)
+        return curvature_questions(self.newton_mu(self.mu), self.curvature_share, weights, self.matrix_noise)
+
+    def questions(self) -> tuple[Gradient | Curvature | Secant, ...]:
+        """Return every question that some step asks, each once."""
+        first: tuple[Gradient | Curvature | Secant, ...] = (*self.gradients(), *self.curvatures())
+        return tuple(dict.fromkeys((*first, *self.lipschitz_questions(self.mu), *self.comparisons(self.mu))))
+
+    def schedule(self, facts: Facts) -> Sequence[Event]:
+        """Return each step's events, gradient first, in the order they are drawn.
+
+        Answers decide when a line search compares. All possible comparisons are priced behind the first Newton step,
+        where most take place; unused ones are given back. An attempt that is lost while later steps still compare loses
+        the draws paid ahead of their turn. If the run needs all the rest too, the job fails, since it never draws more
+        than was priced.
+        """
+        del facts  # a multiplier of the sensitivity means the same for every scope
+        curvatures = (None,) * self.warm_steps + self.curvatures()
+        events = [question.event() for question in self.lipschitz_questions(self.mu)]
+        for step, (gradient, curvature) in enumerate(zip_longest(self.gradients(), curvatures)):
+            events += [question.event() for question in (gradient, curvature) if question is not None]
+            if step == self.warm_steps:
+                events += [question.event() for question in self.comparisons(self.mu)]
+        return events
+
+    def passes(self, facts: Facts) -> int:
+        """Return two for each gradient and comparison, and p for each matrix."""
+        matrices = len(self.curvatures()) + len(self.lipschitz_questions(self.mu))
+        return 2 * (len(self.schedule(facts)) - matrices) + facts.dimension * matrices
+
+    def matrix_deviations(self, facts: Facts) -> tuple[float, ...]:
+        """Return the standard deviation of the noise on an entry of each Newton step's matrix, pooled ones included."""
+        return pooled_deviations(self.curvatures(), self.memory, facts)
+
+    def floors(self, facts: Facts) -> tuple[float, ...]:
+        """Return the eigenvalue floor of each Newton step's matrix: in proportion to its noise, at most its bound."""
+        deviations = self.matrix_deviations(facts)
+        most = max(self.eigenvalue_floor, required_curvature_bound(facts))
+        floors = [min(most, self.eigenvalue_floor * one / deviations[-1]) for one in deviations]
+        if facts.scale is None or self.scale_step == "newton":
+            return tuple(floors)
+        gradients = self.gradients()[self.warm_steps :][: len(floors)]
+        return tuple(max(pair) for pair in zip(floors, (steady_floor(one, facts) for one in gradients), strict=True))
+
+    def bound(self, facts: Facts) -> Bound:
+        """Predict the distance to the non-private estimate, over directions above the eigenvalue floor.
+
+        Close to the minimiser theta_{k+1} - theta_hat = (1 - damping)(theta_k - theta_hat) - damping * H^-1 noise up to
+        second order (the proof of Theorem 3). The distance ends below R (1 - damping)^K plus the largest noise of a
+        step divided by the smallest eigenvalue. Gradient steps with the last matrix are such steps, undamped, and a
+        mean is no farther than the farthest of its iterates. An unknown scale is taken to be where it starts.
+        """
+        asked = self.gradients()[self.warm_steps :]
+        gradient = asked[-1] if self.late_steps else max(asked, key=lambda one: one.sigma)
+        deviation = gradient.sigma * gradient.sensitivity(facts) * (1.0 if facts.scale is None else facts.scale.start)
+        forgotten = 0.0 if self.late_steps else (1 - self.damping) ** self.hessians
+        value = forgotten * self.radius + noise_norm(deviation, facts.dimension, self.steps) / self.eigenvalue_floor
+        return Bound(
+            quantity="distance of the private from the non-private estimate, to first order, in encoded units, along "
+            f"directions whose curvature is at least {self.eigenvalue_floor:.2g}",
+            value=value,
+            confidence=CONFIDENCE,
+            trivial=2 * self.radius,
+            vacuous=value >= 2 * self.radius,
+            source="Avella-Medina, Bradshaw and Loh (2023), Theorem 3, leading term with explicit constants",
+        )
+
+
+class _Run(NamedTuple):
+    """Planned numbers of steps, and shares of mu^2; see `NoisyNewton`."""
+
+    steps: int
+    hessians: int
+    memory: float
+    growth: float
+    averaged: int
+    damping: float
+    curvature_share: float
+    last_gradient_share: float

@@ -22,11 +22,11 @@ from core.models.outlook import Outlook
 from core.privacy.facts import Facts
 
 if TYPE_CHECKING:
-    from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
+    from core.methods.m_estimation.noisy_newton.spec import NoisyNewtonPlan
 
 
 def newton_covariance(
-    plan: "NoisyNewton", outlook: Outlook, facts: Facts, inference: Inference, noised: Noised
+    plan: "NoisyNewtonPlan", outlook: Outlook, facts: Facts, inference: Inference, noised: Noised
 ) -> Array:
     """Return the covariance, shape (R, p, p).
 
@@ -44,8 +44,6 @@ def newton_covariance(
     plain = plain_covariance(noised, inference, spectrum, facts.units)
     if inference.correction == "plain":
         return plain
-    assert plan.damping is not None, "plan first"
-    assert plan.steps is not None, "plan first"
     # Careful runs are taken to end in pure steps.
     damping, floor = 1.0 if plan.careful else plan.damping, plan.floors(facts)[-1]
     gradients = [one.sigma * one.sensitivity(facts) for one in plan.gradients()[plan.warm_steps :]]
@@ -62,9 +60,8 @@ def newton_covariance(
     return np.asarray(plain + (variance * spectrum.of(spectrum.floored**-2) + start))
 
 
-def _late(plan: "NoisyNewton", outlook: Outlook, facts: Facts, inference: Inference, noised: Noised) -> Array:
+def _late(plan: "NoisyNewtonPlan", outlook: Outlook, facts: Facts, inference: Inference, noised: Noised) -> Array:
     """Return the covariance of the mean of late gradient steps, in units of the scale."""
-    assert plan.averaged is not None, "plan first"
     assert inference.plausible_radius is not None, "plan first"
     gradient = plan.gradients()[-1]
     curvature_question, score_question = inference.questions()
