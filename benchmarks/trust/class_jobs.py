@@ -17,7 +17,7 @@ from benchmarks.trust.jobs import TERMS, Job, declared_features, errors_of, trai
 from core.data.columns import CategoryColumn, Column
 from core.inference.checks import Learned
 from core.inference.estimate import Estimate
-from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
+from core.methods.m_estimation.whitened_newton.spec import WhitenedNewtonPlan
 from core.planning.job import JobSpec
 from core.planning.planner import PlannedJob, plan_job
 from core.privacy.facts import Adjacency
@@ -92,7 +92,7 @@ def compared_classes(
     assert estimate.checks is not None, "the method checks itself"
     assert estimate.sandwich is not None, "and has a covariance"
     settings, learned = plan.spec.optimizer, estimate.checks.learned
-    assert isinstance(settings, WhitenedNewton), "as planned"
+    assert isinstance(settings, WhitenedNewtonPlan), "as planned"
     one, start = plan.design.to_declared()
     blocks = len(estimate.theta) // len(one)
     to_declared = np.asarray(np.kron(np.eye(blocks), one), dtype=np.float64)
@@ -182,7 +182,7 @@ def _hessian(rows: Array, weights: Array, chances: Array) -> Array:
     return found.reshape(blocks * size, blocks * size)
 
 
-def _objective_perturbation(plan: PlannedJob, settings: WhitenedNewton, hessian: Array) -> Array:
+def _objective_perturbation(plan: PlannedJob, settings: WhitenedNewtonPlan, hessian: Array) -> Array:
     """Return the privacy part of objective perturbation's covariance, encoded units, as `benchmarks.trust.rival`.
 
     Columns are in [-1, 1] by their declared ranges, and a record's gradient is at most sqrt(2 p) long.

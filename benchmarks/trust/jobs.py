@@ -18,7 +18,7 @@ from core.inference.estimate import Estimate
 from core.losses.categorical import Multinomial
 from core.mechanisms.generator import SystemGenerator
 from core.methods.fits import fit_and_infer
-from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
+from core.methods.m_estimation.whitened_newton.spec import WhitenedNewtonPlan
 from core.models.modelling import encoded_loss
 from core.oracle.filters import CountingFilter
 from core.oracle.full import FullOracle
@@ -208,8 +208,8 @@ def compared(
     assert estimate.checks is not None, "the method checks itself"
     assert estimate.sandwich is not None, "and has a covariance"
     settings, learned = plan.spec.optimizer, estimate.checks.learned
-    assert isinstance(settings, WhitenedNewton), "as planned"
-    loss = settings.planned_loss
+    assert isinstance(settings, WhitenedNewtonPlan), "as planned"
+    loss = settings.loss
     assert not isinstance(loss, Multinomial), "several classes have cells of their own"
     to_declared, offset = plan.design.to_declared()
     covariance, sampling = estimate.sandwich.covariance.numpy(), estimate.sandwich.plain.numpy()

@@ -15,13 +15,13 @@ from core.inference.checks import Learned
 from core.losses.categorical import Multinomial
 from core.losses.counts import Poisson
 from core.losses.robust import Huber
-from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
+from core.methods.m_estimation.whitened_newton.spec import WhitenedNewtonPlan
 from core.privacy.facts import Adjacency, Facts
 
 
 def objective_perturbation(
     facts: Facts,
-    settings: WhitenedNewton,
+    settings: WhitenedNewtonPlan,
     learned: Learned,
     records: tuple[Array, Array],
     plain: tuple[Array, Array],
@@ -35,7 +35,7 @@ def objective_perturbation(
         records: encoded features and target.
         plain: the non-private estimate without weights, and its covariance.
     """
-    loss, ranges = settings.planned_loss, facts.ranges
+    loss, ranges = settings.loss, facts.ranges
     assert ranges is not None, "the planner says where columns lie"
     assert not isinstance(loss, Multinomial), "several classes have cells of their own"
     assert settings.mu is not None, "as planned"

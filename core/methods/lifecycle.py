@@ -22,7 +22,7 @@ S = TypeVar("S", bound=NamedTuple)
 def starting_point(start: AnyStart | None, oracle: Oracle) -> Tensor:
     """Return the start, float64, shape (p,); an unknown scale starts where the facts say.
 
-    A random one is drawn anew at each call, so it is called for an initial state and nowhere else (see `begun`).
+    A random one is drawn anew at each call, so it is called for an initial state and nowhere else (see `resumed`).
     """
     facts = oracle.facts
     assert start is not None, "plan first"
@@ -40,19 +40,6 @@ def starting_point(start: AnyStart | None, oracle: Oracle) -> Tensor:
     point = torch.tensor(start, dtype=torch.float64)
     assert point.shape == (facts.dimension,), "a start has one number for each parameter; the planner checks it"
     return point
-
-
-def begun(start: AnyStart | None, oracle: Oracle, initial: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return the state to continue from: the one that an earlier attempt kept, or the initial one.
-
-    Draws are not repeated after a loss. Their result is therefore kept before the first question, so that answers which
-    a later attempt recalls belong to this start.
-    """
-    state = oracle.resume(initial)
-    # `resume` returns the very same object where no attempt kept a state.
-    if start == "random" and state is initial:
-        oracle.keep(state, 0)
-    return state
 
 
 def resumed(start: AnyStart | None, oracle: Oracle, initial: S) -> S:

@@ -27,7 +27,7 @@ from core.inference.whitened import Last, NoisedAnswer, Whitened
 from core.methods.m_estimation.whitened_newton import column_look, linear_walk
 from core.methods.m_estimation.whitened_newton import fit as method
 from core.methods.m_estimation.whitened_newton import questions as whitened_questions
-from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
+from core.methods.m_estimation.whitened_newton.spec import WhitenedNewtonPlan
 from core.models.assumed import Assumed
 from core.models.outlook import make_outlook
 from core.planning.prediction import predict
@@ -121,7 +121,7 @@ def _unlooked(*given: Any) -> None:
         found.scale[at] = (ranges.upper[at] - ranges.lower[at]) / 2
 
 
-def _unpaid(settings: WhitenedNewton, facts: Facts) -> list[Event]:
+def _unpaid(settings: WhitenedNewtonPlan, facts: Facts) -> list[Event]:
     """Price all but the look."""
     del facts
     return [question.event() for question in settings.questions() if not isinstance(question, AbstractCounts)]
@@ -171,7 +171,7 @@ PLANTED: Final[dict[str, tuple[str, list[tuple[object, str, object]]]]] = {
         [(linear_walk, "LEAST_OF_NOISE", 1e9), (linear_walk, "MOST_GROWTH", 1.0)],
     ),
     "no look": ("tails", [(column_look, "_look_at_numbers", _unlooked)]),
-    "a look that nobody paid for": ("tails", [(WhitenedNewton, "schedule", _unpaid)]),
+    "a look that nobody paid for": ("tails", [(WhitenedNewtonPlan, "schedule", _unpaid)]),
     "no flags": ("alias", [(method, "check", _nothing_wrong)]),
     "no flag of hidden directions": ("alias", [(checking, "MOST_GUESSED", 9.0)]),
     "no certificate of columns that decide": ("decided", [(checking, "EXCLUDED", -1e9)]),

@@ -17,7 +17,7 @@ from benchmarks.trust.jobs import TERMS, Cell, declared_columns, encoded
 from benchmarks.trust.shapes import Outcome, draw
 from core.mechanisms.generator import SystemGenerator
 from core.methods.fits import fit_and_infer
-from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
+from core.methods.m_estimation.whitened_newton.spec import WhitenedNewtonPlan
 from core.models.modelling import encoded_loss
 from core.oracle.filters import UnlimitedFilter
 from core.oracle.full import FullOracle
@@ -90,11 +90,11 @@ def test_a_plan_that_switches_would_be_seen() -> None:
 def test_nothing_but_noise_follows_the_target_or_the_number_of_records() -> None:
     """Steps, shares, weights and questions are those of any other target; noise is inversely as mu."""
     usual = planned(None, 1.0, 0).spec.optimizer
-    assert isinstance(usual, WhitenedNewton)
+    assert isinstance(usual, WhitenedNewtonPlan)
     for mu in np.geomspace(0.01, 100, 60):
         for units in (500, 2000, 500_000):
             settings = planned(None, float(mu), 0, units).spec.optimizer
-            assert isinstance(settings, WhitenedNewton)
+            assert isinstance(settings, WhitenedNewtonPlan)
             assert settings.model_dump(exclude={"mu"}) == usual.model_dump(exclude={"mu"})
             pairs = zip(settings.questions(), usual.questions(), strict=True)
             for one, other in pairs:

@@ -21,7 +21,7 @@ from core.mechanisms.generator import SystemGenerator
 from core.methods.fits import iterate
 from core.methods.m_estimation.whitened_newton import fit as method
 from core.methods.m_estimation.whitened_newton.shares import LEVELS, SHARES
-from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
+from core.methods.m_estimation.whitened_newton.spec import WhitenedNewtonPlan
 from core.oracle import Answer, Oracle
 from core.oracle.filters import ORDERS, CountingFilter
 from core.oracle.full import FullOracle
@@ -181,11 +181,11 @@ def test_a_job_that_release_0_1_0_began_goes_on_with_the_one_count_it_was_answer
         payments = LedgerFilter(writer, [Payer(ORDERS, totals)], schedule, kept=writer.state, kept_chunks=writer.chunks)
         return Noting(FullOracle(problem, scene.plan.facts, payments, SystemGenerator()), die_after)
 
-    def earlier(settings: WhitenedNewton) -> ValueCounts:
+    def earlier(settings: WhitenedNewtonPlan) -> ValueCounts:
         return ValueCounts(sigma=settings.sigma(settings.shares.target), of="target", columns=1)
 
     first = attempt(25)
-    with patch.object(WhitenedNewton, "target_question", earlier), pytest.raises(KeyboardInterrupt):
+    with patch.object(WhitenedNewtonPlan, "target_question", earlier), pytest.raises(KeyboardInterrupt):
         iterate(scene.settings, first)  # type: ignore[arg-type] # it passes everything else on
     assert any(isinstance(one, ValueCounts) and one.of == "target" for one in first.questions)
     second = attempt(None)
@@ -206,7 +206,7 @@ def test_without_noise_it_is_the_root_of_the_weighted_equation_and_its_sandwich(
     assert isinstance(checks, Checks)
     assert estimate.sandwich is not None
     assert (checks.job, set(checks.coefficients)) == ((), {()})
-    exact, covariance = minimum(scene.settings.planned_loss, checks.learned, scene.records, estimate.theta.numpy())
+    exact, covariance = minimum(scene.settings.loss, checks.learned, scene.records, estimate.theta.numpy())
     errors = np.sqrt(np.diag(covariance))
     assert (np.abs(estimate.theta.numpy() - exact) < 0.02 * errors).all()
     np.testing.assert_allclose(np.sqrt(np.diag(estimate.sandwich.covariance)) / errors, 1.0, atol=0.1)
@@ -266,12 +266,15 @@ def test_complete_records_are_counted_and_shares_are_of_them(name: str) -> None:
 def test_a_split_that_answers_moved_would_be_seen() -> None:
     """Planted bug: a Hessian asked at four times its price where the first look seemed to call for it."""
     scene = Scene(CELLS["logistic"])
-    genuine = WhitenedNewton.hessian_sigmas
+    genuine = WhitenedNewtonPlan.hessian_sigmas
 
-    def louder(settings: WhitenedNewton) -> tuple[float, ...]:
+    def louder(settings: WhitenedNewtonPlan) -> tuple[float, ...]:
         return tuple(sigma / 2 for sigma in genuine(settings))
 
-    with patch.object(WhitenedNewton, "hessian_sigmas", louder), pytest.raises(AssertionError, match="never exceeds"):
+    with (
+        patch.object(WhitenedNewtonPlan, "hessian_sigmas", louder),
+        pytest.raises(AssertionError, match="never exceeds"),
+    ):
         scene.fitted(scene.oracle())
 
 
@@ -286,7 +289,7 @@ def test_it_says_how_far_counts_vary_beyond_their_law() -> None:
         assert learned.score_ratio is not None
         assert learned.variance_ratio is not None
         features, target = scene.records
-        plain, _ = minimum(scene.settings.planned_loss, learned, scene.records, np.zeros(4), weighted=False)
+        plain, _ = minimum(scene.settings.loss, learned, scene.records, np.zeros(4), weighted=False)
         mean = np.exp(features @ plain)
         ratio = float(((target - mean) ** 2).sum() / mean.sum())
         assert learned.score_ratio == pytest.approx(ratio, rel=0.25)

@@ -15,7 +15,7 @@ from benchmarks.trust.jobs import Cell, encoded, planned
 from benchmarks.trust.shapes import draw
 from core.inference.estimate import Estimate
 from core.methods.fits import fit_and_infer
-from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
+from core.methods.m_estimation.whitened_newton.spec import WhitenedNewtonPlan
 from core.models.modelling import encoded_loss
 from core.oracle import Oracle
 from core.oracle.filters import CountingFilter
@@ -46,8 +46,8 @@ class PlannedScene(Generic[Made]):
         self._kind: type[Made] = kind
 
     @property
-    def settings(self) -> WhitenedNewton:
-        assert isinstance(self.plan.spec.optimizer, WhitenedNewton)
+    def settings(self) -> WhitenedNewtonPlan:
+        assert isinstance(self.plan.spec.optimizer, WhitenedNewtonPlan)
         return self.plan.spec.optimizer
 
     def problem(self, rows: tuple[Tensor, Tensor, Tensor] | None = None) -> Made:

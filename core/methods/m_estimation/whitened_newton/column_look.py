@@ -15,7 +15,7 @@ from torch import Tensor
 
 from core.inference.looks import Columns, indicator_scales, unknown
 from core.methods.m_estimation.whitened_newton.shares import COUNT_BINS_PER_OCTAVE, LEVELS, SIZE_BINS
-from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
+from core.methods.m_estimation.whitened_newton.spec import WhitenedNewtonPlan
 from core.oracle import Answer, Oracle
 from core.privacy.facts import Ranges
 from core.queries.looks import CellCounts, Cells, MagnitudeCounts, ValueCounts
@@ -184,7 +184,7 @@ def _ranges(oracle: Oracle) -> Ranges:
     return ranges
 
 
-def base_rate(settings: WhitenedNewton, oracle: Oracle) -> tuple[float, float, Complete | None]:
+def base_rate(settings: WhitenedNewtonPlan, oracle: Oracle) -> tuple[float, float, Complete | None]:
     """Return a binary target's frequency, kept off 0 and 1, how many of the rarer outcome, and of both were counted."""
     question = settings.target_question()
     assert question is not None, "a binary target is asked about"
@@ -200,7 +200,7 @@ def base_rate(settings: WhitenedNewton, oracle: Oracle) -> tuple[float, float, C
     return rate, min(first, second), complete
 
 
-def look_at_counts(settings: WhitenedNewton, oracle: Oracle) -> tuple[float, float]:
+def look_at_counts(settings: WhitenedNewtonPlan, oracle: Oracle) -> tuple[float, float]:
     """Return a largest count, above the largest size that was seen and at most as declared, and the mean square."""
     question = settings.target_question()
     assert question is not None, "a count is asked about"
@@ -220,7 +220,7 @@ def look_at_counts(settings: WhitenedNewton, oracle: Oracle) -> tuple[float, flo
     return cap, float((kept * sizes**2).sum()) / units
 
 
-def target_centre(settings: WhitenedNewton, oracle: Oracle) -> tuple[float, Complete]:
+def target_centre(settings: WhitenedNewtonPlan, oracle: Oracle) -> tuple[float, Complete]:
     """Return a linear model's target's median, and how many records have one."""
     sigma, (lower, upper) = settings.target_cell_sigma(), _ranges(oracle).target
 

@@ -14,7 +14,7 @@ from core.inference.counts import Array, dispersion_of, rates, spread
 from core.losses.counts import CutPoisson
 from core.methods.m_estimation.whitened_newton.column_look import CAUTION, COUNT_CAUTION, KEPT, largest_seen
 from core.methods.m_estimation.whitened_newton.shares import COUNT_BINS, COUNT_BINS_PER_OCTAVE
-from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
+from core.methods.m_estimation.whitened_newton.spec import WhitenedNewtonPlan
 from core.oracle import Oracle
 
 TOP: Final = 1.5
@@ -37,7 +37,7 @@ class CutCounts(NamedTuple):
     """Of the weighted residuals, over that of a Poisson law."""
 
 
-def walking_cut(settings: WhitenedNewton, oracle: Oracle, rate: float, cap: float, square: float) -> CutPoisson:
+def walking_cut(settings: WhitenedNewtonPlan, oracle: Oracle, rate: float, cap: float, square: float) -> CutPoisson:
     """Return the cut of the steps.
 
     Args:
@@ -56,7 +56,7 @@ def walking_cut(settings: WhitenedNewton, oracle: Oracle, rate: float, cap: floa
 
 
 def look_at_residuals(
-    settings: WhitenedNewton, oracle: Oracle, at: torch.Tensor, theta: Array, cut: CutPoisson, cap: float
+    settings: WhitenedNewtonPlan, oracle: Oracle, at: torch.Tensor, theta: Array, cut: CutPoisson, cap: float
 ) -> CutCounts:
     """Ask for the sizes of residuals at a point, and return the cut of both precise gradients.
 

@@ -43,7 +43,7 @@ from core.methods.m_estimation.whitened_newton.linear_walk import (
 )
 from core.methods.m_estimation.whitened_newton.questions import WEIGHT_CAUTION, EncodedQuestions, Target
 from core.methods.m_estimation.whitened_newton.shares import TARGET_REACH
-from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
+from core.methods.m_estimation.whitened_newton.spec import WhitenedNewtonPlan
 from core.methods.m_estimation.whitened_newton.whitening import RowEncoding, Shift, above, encoded_by
 from core.oracle import Oracle, Status
 
@@ -54,7 +54,7 @@ _LONGEST_STEP: Final = {"logistic": 1.5, "poisson": 1.0, "huber": 1e9}
 LEAST_RATE: Final = 0.02
 
 
-def iterate(plan: WhitenedNewton, oracle: Oracle, looked: Columns | None = None) -> tuple[Estimate, Status]:
+def iterate(plan: WhitenedNewtonPlan, oracle: Oracle, looked: Columns | None = None) -> tuple[Estimate, Status]:
     """Estimate coefficients with their covariance.
 
     Args:
@@ -88,9 +88,9 @@ def iterate(plan: WhitenedNewton, oracle: Oracle, looked: Columns | None = None)
     return _received(plan, oracle, columns, encoded, questions, target, found), Status.FINISHED
 
 
-def _look_at_target(plan: WhitenedNewton, oracle: Oracle) -> tuple[Logistic | Huber | Poisson, Target]:
+def _look_at_target(plan: WhitenedNewtonPlan, oracle: Oracle) -> tuple[Logistic | Huber | Poisson, Target]:
     """Ask about the target; return the loss with what was learned, and the target's encoding."""
-    loss = plan.planned_loss
+    loss = plan.loss
     assert not isinstance(loss, Multinomial), "several classes have steps of their own"
     match loss:
         case Logistic():
@@ -109,7 +109,7 @@ def _look_at_target(plan: WhitenedNewton, oracle: Oracle) -> tuple[Logistic | Hu
 
 
 def _whiten(
-    plan: WhitenedNewton, oracle: Oracle, columns: Columns, loss: Logistic | Huber | Poisson, target: Target
+    plan: WhitenedNewtonPlan, oracle: Oracle, columns: Columns, loss: Logistic | Huber | Poisson, target: Target
 ) -> tuple[RowEncoding, Target]:
     """Ask for second moments, and make the encoding of their inverse root.
 
@@ -201,9 +201,8 @@ def _no_longer(step: Array, most: float) -> Array:
     return step if length <= most else step * (most / length)
 
 
-def _walk(plan: WhitenedNewton, questions: EncodedQuestions, theta: Array) -> Array:
+def _walk(plan: WhitenedNewtonPlan, questions: EncodedQuestions, theta: Array) -> Array:
     """Take the short steps: shortened where a gradient is mostly noise, and cut to a length."""
-    assert plan.damped_steps is not None, "plan first"
     pairs = list(zip(plan.gradient_sigmas(), plan.hessian_sigmas(), strict=True))
     for gradient_sigma, hessian_sigma in pairs[: plan.damped_steps]:
         gradient, deviation = questions.gradient(theta, gradient_sigma)
@@ -215,7 +214,7 @@ def _walk(plan: WhitenedNewton, questions: EncodedQuestions, theta: Array) -> Ar
 
 
 def _walk_linear(
-    plan: WhitenedNewton, oracle: Oracle, encoded: RowEncoding, loss: Huber, target: Target, theta: Array
+    plan: WhitenedNewtonPlan, oracle: Oracle, encoded: RowEncoding, loss: Huber, target: Target, theta: Array
 ) -> tuple[RowEncoding, Target, Array, Tails | None]:
     """Take the short steps of a linear model; return where they end, with the encoding and the unit there.
 
@@ -233,13 +232,13 @@ def _walk_linear(
     return replace(encoded, matrix=end.encoding), target._replace(unit=end.unit), end.theta, tails
 
 
-def _cut_by(plan: WhitenedNewton, oracle: Oracle, encoded: RowEncoding, loss: Huber, tails: Tails) -> Huber:
+def _cut_by(plan: WhitenedNewtonPlan, oracle: Oracle, encoded: RowEncoding, loss: Huber, tails: Tails) -> Huber:
     """Return least squares with residuals cut where noise and what is left out are least, taken together."""
     noise = plan.slope_noise(oracle.facts, 1.0) / encoded.counted
     return loss.model_copy(update={"c": best_cut(tails, noise)})
 
 
-def _last_answers(plan: WhitenedNewton, questions: EncodedQuestions, theta: Array) -> Last:
+def _last_answers(plan: WhitenedNewtonPlan, questions: EncodedQuestions, theta: Array) -> Last:
     """Take the first precise step, and ask what the last one and the covariance need where it ends."""
     sigmas = list(zip(plan.gradient_sigmas(), plan.hessian_sigmas(), strict=True))[-2:]
     (first_gradient, first_hessian), (last_gradient, last_hessian) = sigmas
@@ -270,7 +269,7 @@ def _last_answers(plan: WhitenedNewton, questions: EncodedQuestions, theta: Arra
 
 
 def _received(
-    plan: WhitenedNewton,
+    plan: WhitenedNewtonPlan,
     oracle: Oracle,
     columns: Columns,
     encoded: RowEncoding,
@@ -306,7 +305,7 @@ def _received(
             cap=loss.cap if isinstance(loss, Poisson) else None,
             cut=questions.asked if isinstance(questions.asked, CutPoisson) else None,
             variance_ratio=questions.counts.variance_ratio if questions.counts else None,
-            weight_bound=plan.bound_of_weights,
+            weight_bound=plan.weight_bound,
             offset=None if encoded.shift is None else encoded.shift.mean,
             sampling=questions.sampling,
             complete=target.complete,
@@ -314,5 +313,5 @@ def _received(
     )
     covariance, sampling = (back @ one @ back.T for one in (found.covariance, found.sampling))
     return newton_estimate(
-        theta, covariance, sampling, found.hessian, step=found.omega, steps=plan.steps or 0, checks=checks
+        theta, covariance, sampling, found.hessian, step=found.omega, steps=plan.steps, checks=checks
     )

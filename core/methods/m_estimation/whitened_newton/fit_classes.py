@@ -33,7 +33,7 @@ from core.losses.categorical import Multinomial
 from core.methods.m_estimation.whitened_newton.column_look import Complete, look_at_columns
 from core.methods.m_estimation.whitened_newton.linear_walk import LONGEST_START, STEP_FLOOR
 from core.methods.m_estimation.whitened_newton.questions import EXPLAINED
-from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
+from core.methods.m_estimation.whitened_newton.spec import WhitenedNewtonPlan
 from core.methods.m_estimation.whitened_newton.whitening import RowEncoding, above, encoded_by
 from core.oracle import Oracle, Status
 from core.queries.classes import ClassCurvature, ClassGradient
@@ -60,7 +60,7 @@ class Classes(NamedTuple):
     """Records with all values, as counted."""
 
 
-def iterate(settings: WhitenedNewton, oracle: Oracle, looked: Columns | None = None) -> tuple[Estimate, Status]:
+def iterate(settings: WhitenedNewtonPlan, oracle: Oracle, looked: Columns | None = None) -> tuple[Estimate, Status]:
     """Estimate coefficients of all classes but the first with their covariance; arguments as for two classes.
 
     Returns:
@@ -77,9 +77,9 @@ def iterate(settings: WhitenedNewton, oracle: Oracle, looked: Columns | None = N
     return _received(settings, oracle, columns, encoded, classes, found), Status.FINISHED
 
 
-def _look_at_classes(settings: WhitenedNewton, oracle: Oracle) -> Classes:
+def _look_at_classes(settings: WhitenedNewtonPlan, oracle: Oracle) -> Classes:
     """Ask how frequent each class is."""
-    loss, question = settings.planned_loss, settings.target_question()
+    loss, question = settings.loss, settings.target_question()
     assert isinstance(loss, Multinomial), "asked of several classes"
     assert loss.classes is not None, "planned"
     assert question is not None, "classes are asked about"
@@ -95,7 +95,7 @@ def _look_at_classes(settings: WhitenedNewton, oracle: Oracle) -> Classes:
 
 
 def _whiten(
-    settings: WhitenedNewton, oracle: Oracle, columns: Columns, sizes: ParameterSizes
+    settings: WhitenedNewtonPlan, oracle: Oracle, columns: Columns, sizes: ParameterSizes
 ) -> tuple[RowEncoding, Array]:
     """Ask for second moments; return the encoding of their inverse root, and moments with classes, shape (m, p)."""
     point = above(np.zeros(sizes.all), columns.simple)
@@ -136,9 +136,11 @@ def _no_longer(step: Array, most: float) -> Array:
 class _ClassQuestions:
     """The questions about re-encoded rows and classes, in one encoding."""
 
-    def __init__(self, settings: WhitenedNewton, oracle: Oracle, encoded: RowEncoding, sizes: ParameterSizes) -> None:
+    def __init__(
+        self, settings: WhitenedNewtonPlan, oracle: Oracle, encoded: RowEncoding, sizes: ParameterSizes
+    ) -> None:
         self._settings, self._oracle, self._encoded, self.sizes = settings, oracle, encoded, sizes
-        self._shared = {"classes": sizes.contrasts + 1, "weight_bound": settings.bound_of_weights}
+        self._shared = {"classes": sizes.contrasts + 1, "weight_bound": settings.weight_bound}
         self.units = oracle.facts.units
 
     def gradient(self, theta: Array, sigma: float) -> NoisedAnswer:
@@ -161,9 +163,8 @@ class _ClassQuestions:
         return EXPLAINED if answer.scale >= 0.1 * once else float(np.clip(twice / max(once, TINY), 0.5, 1.0))
 
 
-def _walk(settings: WhitenedNewton, questions: _ClassQuestions, classes: Classes, theta: Array) -> Array:
+def _walk(settings: WhitenedNewtonPlan, questions: _ClassQuestions, classes: Classes, theta: Array) -> Array:
     """Take the short steps: shortened where a gradient is mostly noise, and cut to a length."""
-    assert settings.damped_steps is not None, "plan first"
     pairs = list(zip(settings.gradient_sigmas(), settings.hessian_sigmas(), strict=True))
     for gradient_sigma, hessian_sigma in pairs[: settings.damped_steps]:
         gradient, deviation = questions.gradient(theta, gradient_sigma)
@@ -176,7 +177,7 @@ def _walk(settings: WhitenedNewton, questions: _ClassQuestions, classes: Classes
 
 
 def _last_answers(
-    settings: WhitenedNewton, questions: _ClassQuestions, classes: Classes, theta: Array
+    settings: WhitenedNewtonPlan, questions: _ClassQuestions, classes: Classes, theta: Array
 ) -> LastOfClasses:
     """Take the first precise step, and ask what the last one and the covariance need where it ends."""
     sigmas = list(zip(settings.gradient_sigmas(), settings.hessian_sigmas(), strict=True))[-2:]
@@ -203,7 +204,7 @@ def _last_answers(
 
 
 def _received(
-    settings: WhitenedNewton,
+    settings: WhitenedNewtonPlan,
     oracle: Oracle,
     columns: Columns,
     encoded: RowEncoding,
@@ -229,10 +230,10 @@ def _received(
             rates=classes.rates,
             events=classes.received * oracle.facts.units,
             complete=classes.complete,
-            weight_bound=settings.bound_of_weights,
+            weight_bound=settings.weight_bound,
         )
     )
     covariance, sampling = (back @ one @ back.T for one in (found.covariance, found.sampling))
     return newton_estimate(
-        theta, covariance, sampling, found.hessian, step=found.omega, steps=settings.steps or 0, checks=checks
+        theta, covariance, sampling, found.hessian, step=found.omega, steps=settings.steps, checks=checks
     )

@@ -41,7 +41,7 @@ def whitened_widths(
 
     The method re-encodes, so all coefficients widen alike, however far columns reach.
     """
-    loss = plan.planned_loss
+    loss = plan.loss
     counted = 1.0 if facts.sampling is None else facts.sampling.mean
     mean, differ = float(outlook.reference.curvature[0, 0]) / counted, 1.0
     if isinstance(loss, Huber):
@@ -78,9 +78,9 @@ def learned_errors(
     """
     if learned.sampling is None:  # else the mean weight counts excluded records
         facts = facts.model_copy(update={"units": round(learned.counted(facts.units))})
-    if isinstance(plan.planned_loss, Multinomial):
+    if isinstance(plan.loss, Multinomial):
         return _learned_of_classes(plan, facts, learned, to_declared)
-    match plan.planned_loss:
+    match plan.loss:
         case Huber() as loss:
             curvature, bound, size = NORMAL_CURVATURE, learned.cut or loss.c, learned.residual_scale or 1.0
         case Poisson():
@@ -141,7 +141,7 @@ def _learned_of_classes(
 
 def foreseen_flags(plan: "WhitenedFigures", outcome: Outcome, facts: Facts) -> tuple[ForeseenFlag, ...]:
     """Return the flags of a whole job that public figures tell of."""
-    loss = plan.planned_loss
+    loss = plan.loss
     binary = isinstance(loss, Logistic)
     most = {"logistic": SINGLE_DIRECTIONS, "multinomial": SINGLE_CLASS_DIRECTIONS}.get(loss.kind, 1.0)
 

@@ -22,7 +22,7 @@ from core.inference.residuals import Sizes, edges_of, scale_of, spread_of
 from core.inference.shrinkage import assembled, positive_part, shrink
 from core.inference.tails import MANY_HIDDEN, SMALL, Tails, spread_of_all, tails_of
 from core.inference.whitened import NoisedAnswer, newton_step
-from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
+from core.methods.m_estimation.whitened_newton.spec import WhitenedNewtonPlan
 from core.oracle import Oracle
 from core.privacy.facts import Adjacency, Facts
 
@@ -83,19 +83,19 @@ class PlaceQuestions(Protocol):
         """Return a noised Hessian."""
 
 
-def walking_cut(settings: WhitenedNewton, facts: Facts) -> float:
+def walking_cut(settings: WhitenedNewtonPlan, facts: Facts) -> float:
     """Return where short steps cut residuals, in their scales: far out, as far as the noise allows.
 
     A step towards Huber's estimate with a small c goes too far where the error is of many scales and lies along few
     directions, as it does if columns tell nearly all of the target. With few residuals beyond the cut it arrives.
     """
     adjacency = 2.0 if facts.adjacency is Adjacency.REPLACE_ONE else 1.0
-    length = adjacency * settings.bound_of_weights * sqrt(facts.dimension) / facts.units / NORMAL_PART
+    length = adjacency * settings.weight_bound * sqrt(facts.dimension) / facts.units / NORMAL_PART
     return float(np.clip(STEP_NOISE / (length * settings.gradient_sigmas()[0]), LEAST_CUT, WIDEST_CUT))
 
 
 def walk(
-    settings: WhitenedNewton,
+    settings: WhitenedNewtonPlan,
     oracle: Oracle,
     place: EncodedPoint,
     questions_at: Callable[[EncodedPoint, float], PlaceQuestions],
@@ -114,7 +114,6 @@ def walk(
         centre: of the target, in encoded units.
         raised: amount that the first encoding added to variances, in its coordinates, shape (p, p).
     """
-    assert settings.damped_steps is not None, "plan first"
     pairs = list(zip(settings.gradient_sigmas(), settings.hessian_sigmas(), strict=True))
     first, design, settled, own = place.encoding, None, False, place.unit
     wide = walking_cut(settings, oracle.facts)
@@ -145,7 +144,7 @@ def walk(
 
 
 def _counted(
-    settings: WhitenedNewton, oracle: Oracle, place: EncodedPoint, centre: float, own: float
+    settings: WhitenedNewtonPlan, oracle: Oracle, place: EncodedPoint, centre: float, own: float
 ) -> tuple[EncodedPoint, Tails]:
     """Ask for residuals by sign and size where the short steps end; return the point in the unit of their deviation.
 
@@ -173,7 +172,7 @@ def _counted(
     return place.measured_in(spread), replace(tails.in_units_of(spread), hidden=hidden)
 
 
-def sizes_at(settings: WhitenedNewton, oracle: Oracle, place: EncodedPoint, centre: float) -> Sizes:
+def sizes_at(settings: WhitenedNewtonPlan, oracle: Oracle, place: EncodedPoint, centre: float) -> Sizes:
     """Ask how large residuals are, in units of the place."""
     ranges = oracle.facts.ranges
     assert ranges is not None, "the planner says where columns lie"

@@ -15,7 +15,7 @@ from core.losses.robust import Huber
 from core.methods.m_estimation.whitened_newton.column_look import Complete
 from core.methods.m_estimation.whitened_newton.count_look import CutCounts, look_at_residuals, walking_cut
 from core.methods.m_estimation.whitened_newton.shares import LEAST_SQUARES_CUT
-from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
+from core.methods.m_estimation.whitened_newton.spec import WhitenedNewtonPlan
 from core.methods.m_estimation.whitened_newton.whitening import RowEncoding
 from core.oracle import Oracle
 from core.privacy.facts import Sampling
@@ -71,7 +71,7 @@ class EncodedQuestions:
 
     def __init__(
         self,
-        settings: WhitenedNewton,
+        settings: WhitenedNewtonPlan,
         oracle: Oracle,
         encoded: RowEncoding,
         loss: Logistic | Huber | Poisson,
@@ -137,7 +137,7 @@ class EncodedQuestions:
         return {
             "sigma": sigma,
             "loss": self.asked,
-            "weight_bound": self._settings.bound_of_weights,
+            "weight_bound": self._settings.weight_bound,
             "target_centre": self._target.centre,
             "target_unit": self._target.unit,
         }
@@ -188,7 +188,7 @@ class EncodedQuestions:
 
     def _sampling(self, received: Array, deviation: float) -> Sampling:
         """Return the noised mean of sampling weights and their design effect."""
-        counted, size = self._encoded.counted, self._settings.bound_of_weights**2
+        counted, size = self._encoded.counted, self._settings.weight_bound**2
         mean = min(max(float(received[2]) * counted, WEIGHT_CAUTION * deviation * counted, TINY) / size, 1.0)
         effect = float(np.clip(float(received[3]) * counted / size / mean**2, 1.0, 1 / mean))  # no weight is above 1
         return Sampling(mean=mean, effect=effect, known=True)

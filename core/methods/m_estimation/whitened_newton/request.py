@@ -1,6 +1,8 @@
 """Request of a job by whitened Newton, and the facts that follow from its model; public facts alone."""
 
-from typing import Final
+from typing import Annotated, ClassVar, Final, Literal
+
+from pydantic import Field
 
 from core.base.errors import FieldError, Invalid
 from core.data.columns import Coded, bounds_of
@@ -10,20 +12,74 @@ from core.losses.counts import Poisson
 from core.losses.robust import Huber
 from core.losses.squares import Squared
 from core.losses.weights import Mallows
-from core.methods.base import Request
+from core.methods.base import Request, Spec
 from core.methods.m_estimation.whitened_newton.shares import LEAST_SQUARES_CUT
-from core.methods.m_estimation.whitened_newton.theory import WhitenedFigures
 from core.models.design import Design
 from core.models.kinds import AnyModel, LinearModel, LogisticModel, MultinomialModel, PoissonModel
 from core.models.terms import product_bounds
+from core.privacy.arithmetic import Mu
 from core.privacy.facts import Facts, Ranges
 
 MOST_PARAMETERS: Final = 1000
 """Of all classes: a Hessian has a quarter of this many squared numbers, each noised."""
+Family = Annotated[Logistic | Multinomial | Huber | Poisson, Field(discriminator="kind")]
+DampedSteps = Annotated[int, Field(ge=1, le=20)]
+WeightBound = Annotated[float, Field(gt=0, le=1e6)]
+Count = Annotated[int, Field(ge=0)]
 _OWN: Final = "whitened_newton has its own: leave it out"
 
 
-def refuse(settings: WhitenedFigures, request: Request) -> None:
+class WhitenedSettings(Spec):
+    """Settings of whitened Newton in a request, some of which follow from its model."""
+
+    offers_intervals: ClassVar = True
+    has_covariance: ClassVar = True
+    federates: ClassVar = True
+    about: ClassVar = (0, 1)
+    given: ClassVar = ("looked",)
+
+    cited: ClassVar = "a method of the service's own, sandwich after Avella-Medina, Bradshaw and Loh, 2023"
+    takes_terms: ClassVar = True
+    kind: Literal["whitened_newton"] = "whitened_newton"
+    mu: Mu | None = Field(default=None, description="null: the job's")
+    damped_steps: DampedSteps | None = Field(
+        default=None, description="short steps before both precise ones; null: planned"
+    )
+    weight_bound: WeightBound | None = Field(
+        default=None, description="t, on re-encoded rows, whose numbers have about unit variance each; null: planned"
+    )
+    unidentified_deviation: Annotated[float, Field(gt=0, le=1e6)] = Field(
+        default=0.5,
+        description="plausible deviation of the linear predictor, in logits, log rates or residual scales, along a "
+        "direction that the noise hides",
+    )
+    loss: Family | None = Field(default=None, description="null: the model's")
+    numbers: Count | None = Field(default=None, description="numeric columns; null: as declared")
+    two_valued: Count | None = Field(
+        default=None, description="two-valued columns, those of a category's values included; null: as declared"
+    )
+
+    weighted: bool | None = Field(default=None, description="records have sampling weights; null: as the model says")
+    shifted: bool | None = Field(
+        default=None, description="an offset enters a log or logit link; null: as the model says"
+    )
+    looked: bool | None = Field(
+        default=None,
+        description="the look at the columns is that of a description, which the job names in `models`; null: as named",
+    )
+
+    @property
+    def steps(self) -> int | None:
+        """All steps, both precise ones among them."""
+        return None if self.damped_steps is None else self.damped_steps + 2
+
+    @property
+    def start(self) -> Literal["zeros"]:
+        """Zeros: where it really starts is learned."""
+        return "zeros"
+
+
+def refuse(settings: WhitenedSettings, request: Request) -> None:
     """Refuse what the method does not offer, and settings that contradict the job beside them.
 
     Raises:

@@ -19,6 +19,7 @@ from core.methods.m_estimation.whitened_newton import forecast
 from core.methods.m_estimation.whitened_newton import request as requests
 from core.methods.m_estimation.whitened_newton import shares as parts
 from core.methods.m_estimation.whitened_newton.card import CARD, first_order
+from core.methods.m_estimation.whitened_newton.request import WhitenedSettings
 from core.methods.m_estimation.whitened_newton.theory import WhitenedFigures
 from core.models.design import Design
 from core.models.kinds import AnyModel
@@ -31,7 +32,7 @@ from core.queries.reencoded import ReencodedGradient, widest
 from farthing.schemas.estimates import Bound, ForeseenFlag
 
 
-class WhitenedNewton(WhitenedFigures):
+class WhitenedNewton(WhitenedSettings):
     """Learn where columns lie and how they vary together, re-encode, walk a few steps, and finish with two gradients.
 
     Columns are never clamped by what was learned: it makes a public affine map of rows and weights
@@ -63,18 +64,26 @@ class WhitenedNewton(WhitenedFigures):
         """Fill the loss of another dataset's plan."""
         return fill(self, loss=planned.loss) if isinstance(planned, WhitenedNewton) else self
 
-    def plan(self, facts: Facts, mu: float) -> Self:
+    def plan(self, facts: Facts, mu: float) -> "WhitenedNewtonPlan":
         """Fill what is open, from public facts alone."""
-        assert self.loss is not None, "the planner says which loss"
         assert facts.ranges is not None, "the planner says where columns lie"
-        return fill(
-            self,
+        return self.closed(
+            WhitenedNewtonPlan,
             mu=mu,
             damped_steps=parts.LINEAR_STEPS if isinstance(self.loss, Huber) else parts.PLANNED_STEPS,
             weight_bound=sqrt(parts.WEIGHT_PER_PARAMETER * len(facts.ranges.kinds) + 1),
             numbers=len(facts.ranges.places("number")),
             two_valued=len(facts.ranges.places("two")),
         )
+
+    @classmethod
+    def card(cls) -> Card:
+        """Return the catalogue entry."""
+        return CARD
+
+
+class WhitenedNewtonPlan(WhitenedFigures, WhitenedNewton):
+    """Whitened Newton with nothing open."""
 
     def schedule(self, facts: Facts) -> Sequence[Event]:
         """Return each question's event, in order; learned values change a question's cells, never its price."""
@@ -105,10 +114,10 @@ class WhitenedNewton(WhitenedFigures):
 
     def figures(self, facts: Facts) -> dict[str, float | int | None]:
         """Return what the noise of the Hessians comes to; above 1 a job ends with `too many coefficients`."""
-        loss, peak = self.planned_loss, None
+        loss, peak = self.loss, None
         if isinstance(loss, Poisson):
             peak, _ = self.count_cuts(facts, 1.0, 1.0, loss.curvature_peak)
-        return {"hessian_noise": self.hessian_noise(facts, parts.usual_curvature(self.planned_loss), peak)}
+        return {"hessian_noise": self.hessian_noise(facts, parts.usual_curvature(self.loss), peak)}
 
     def bound(self, facts: Facts) -> Bound:
         """Predict how far noise moves the estimate from the non-private one, in deviations of the linear predictor.
@@ -116,9 +125,8 @@ class WhitenedNewton(WhitenedFigures):
         To first order it is H^-1 times the mean of both precise gradients' noise. H is c times the identity if the
         learned encoding is exact. c is the loss's curvature at equal odds, mean 1 or normal residuals.
         """
-        assert self.mu is not None, "plan first"
-        loss, sigma, bound = self.planned_loss, self.sigma(parts.GRADIENT_SHARE), self.bound_of_weights
-        curvature = parts.usual_curvature(self.planned_loss)
+        loss, sigma, bound = self.loss, self.sigma(parts.GRADIENT_SHARE), self.weight_bound
+        curvature = parts.usual_curvature(self.loss)
         gradient: ClassGradient | ReencodedGradient
         if isinstance(loss, Multinomial):
             gradient = ClassGradient(sigma=sigma, classes=loss.known_classes, weight_bound=bound)
@@ -132,8 +140,3 @@ class WhitenedNewton(WhitenedFigures):
         # Answers are divided by the mean sampling weight, and their noise with them.
         value /= 1.0 if facts.sampling is None else facts.sampling.mean
         return first_order(value, facts.dimension)
-
-    @classmethod
-    def card(cls) -> Card:
-        """Return the catalogue entry."""
-        return CARD

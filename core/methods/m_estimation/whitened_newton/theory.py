@@ -1,16 +1,20 @@
-"""The settings of whitened Newton, and the questions that follow from them once they are filled."""
+"""The questions of a plan of whitened Newton, and figures of their noise."""
 
 from collections.abc import Iterator
 from math import sqrt
-from typing import Annotated, ClassVar, Literal
-
-from pydantic import Field
 
 from core.losses.categorical import Logistic, Multinomial
 from core.losses.counts import CutPoisson, Poisson
 from core.losses.robust import Huber
 from core.methods.base import Plan
 from core.methods.m_estimation.whitened_newton import shares as parts
+from core.methods.m_estimation.whitened_newton.request import (
+    Count,
+    DampedSteps,
+    Family,
+    WeightBound,
+    WhitenedSettings,
+)
 from core.methods.m_estimation.whitened_newton.shares import WhitenedShares
 from core.privacy.arithmetic import Mu
 from core.privacy.facts import Adjacency, Facts
@@ -27,57 +31,21 @@ from core.queries.looks import (
 )
 from core.queries.reencoded import ReencodedCurvature, ReencodedGradient, widest
 
-Family = Annotated[Logistic | Multinomial | Huber | Poisson, Field(discriminator="kind")]
 
+class WhitenedFigures(WhitenedSettings, Plan):
+    """Settings with nothing open, and the method's questions; all of it public."""
 
-class WhitenedFigures(Plan):
-    """An analyst's settings, the planned values, and the method's questions; all of it public."""
-
-    offers_intervals: ClassVar = True
-    has_covariance: ClassVar = True
-    federates: ClassVar = True
-    about: ClassVar = (0, 1)
-    given: ClassVar = ("looked",)
-
-    cited: ClassVar = "a method of the service's own, sandwich after Avella-Medina, Bradshaw and Loh, 2023"
-    takes_terms: ClassVar = True
-    kind: Literal["whitened_newton"] = "whitened_newton"
-    mu: Mu | None = Field(default=None, description="null: the job's")
-    damped_steps: Annotated[int, Field(ge=1, le=20)] | None = Field(
-        default=None, description="short steps before both precise ones; null: planned"
-    )
-    weight_bound: Annotated[float, Field(gt=0, le=1e6)] | None = Field(
-        default=None, description="t, on re-encoded rows, whose numbers have about unit variance each; null: planned"
-    )
-    unidentified_deviation: Annotated[float, Field(gt=0, le=1e6)] = Field(
-        default=0.5,
-        description="plausible deviation of the linear predictor, in logits, log rates or residual scales, along a "
-        "direction that the noise hides",
-    )
-    loss: Family | None = Field(default=None, description="null: the model's")
-    numbers: Annotated[int, Field(ge=0)] | None = Field(default=None, description="numeric columns; null: as declared")
-    two_valued: Annotated[int, Field(ge=0)] | None = Field(
-        default=None, description="two-valued columns, those of a category's values included; null: as declared"
-    )
-
-    weighted: bool | None = Field(default=None, description="records have sampling weights; null: as the model says")
-    shifted: bool | None = Field(
-        default=None, description="an offset enters a log or logit link; null: as the model says"
-    )
-    looked: bool | None = Field(
-        default=None,
-        description="the look at the columns is that of a description, which the job names in `models`; null: as named",
-    )
+    mu: Mu
+    damped_steps: DampedSteps
+    weight_bound: WeightBound
+    loss: Family
+    numbers: Count
+    two_valued: Count
 
     @property
-    def steps(self) -> int | None:
+    def steps(self) -> int:
         """All steps, both precise ones among them."""
-        return None if self.damped_steps is None else self.damped_steps + 2
-
-    @property
-    def start(self) -> Literal["zeros"]:
-        """Zeros: where it really starts is learned."""
-        return "zeros"
+        return self.damped_steps + 2
 
     @property
     def shares(self) -> WhitenedShares:
@@ -86,37 +54,22 @@ class WhitenedFigures(Plan):
             "poisson": parts.POISSON_SHARES,
             "huber": parts.WEIGHTED_LINEAR_SHARES if self.weighted else parts.LINEAR_SHARES,
         }
-        shares = own.get(self.planned_loss.kind, parts.SHARES)
+        shares = own.get(self.loss.kind, parts.SHARES)
         shares = parts.for_tails(shares) if self.least_squares else shares
         # The look's share is the tuple's first field.
         return WhitenedShares(0.0, *(share / (1 - shares.look) for share in shares[1:])) if self.looked else shares
-
-    @property
-    def planned_loss(self) -> Logistic | Multinomial | Huber | Poisson:
-        """The loss, once it is filled."""
-        assert self.loss is not None, "plan first"
-        return self.loss
 
     @property
     def least_squares(self) -> bool:
         """Whether the model is of a mean: a Huber loss that cuts as far out as stands for squared error."""
         return isinstance(self.loss, Huber) and self.loss.c == parts.LEAST_SQUARES_CUT
 
-    @property
-    def bound_of_weights(self) -> float:
-        """t, once it is filled."""
-        assert self.weight_bound is not None, "plan first"
-        return self.weight_bound
-
     def sigma(self, share: float, answers: int = 1) -> float:
         """Return the noise multiplier of each of so many answers that share a part of mu^2."""
-        assert self.mu is not None, "plan first"
         return 1 / (self.mu * sqrt(share / answers))
 
     def column_shares(self) -> tuple[float, float]:
         """Return the look's shares for numeric and for two-valued columns: each column has an equal part."""
-        assert self.numbers is not None, "plan first"
-        assert self.two_valued is not None, "plan first"
         columns = max(self.numbers + self.two_valued, 1)
         return self.shares.look * self.numbers / columns, self.shares.look * self.two_valued / columns
 
@@ -133,7 +86,6 @@ class WhitenedFigures(Plan):
         self, top: float = 1.0, centre: float = 0.0, unit: float = 1.0, *, signed: bool = False
     ) -> LinearResidualCounts:
         """Return the question for sizes of residuals at each point; signed where least squares' short steps end."""
-        assert self.damped_steps is not None, "plan first"
         # Of the target alone, at the start, and after each step but least squares' last.
         points = self.damped_steps + 1 + (not self.least_squares)
         each = self.sigma((1 - parts.MEDIAN_PART) * self.shares.target, points)
@@ -161,7 +113,7 @@ class WhitenedFigures(Plan):
         Both outcomes are counted, for the price of one: a record has one of them.
         """
         sigma = self.sigma(self.shares.target)
-        match self.planned_loss:
+        match self.loss:
             case Logistic():
                 return CellCounts(sigma=sigma, of="target", level=1, cells=((0, 1),))
             case Multinomial() as loss:
@@ -181,8 +133,7 @@ class WhitenedFigures(Plan):
             deviation: of residuals.
             cap: largest count, beyond which neither need lie.
         """
-        assert self.mu is not None, "plan first"
-        noise = self.bound_of_weights / (self.mu * sqrt(parts.GRADIENT_SHARE * facts.units))
+        noise = self.weight_bound / (self.mu * sqrt(parts.GRADIENT_SHARE * facts.units))
         noise *= 2 if facts.adjacency is Adjacency.REPLACE_ONE else 1
         noise /= 1.0 if facts.sampling is None else facts.sampling.mean
         most = max(parts.LEAST_RATE_CAP, parts.RATE_CAP_NOISE / self._spectral_noise(facts, 1.0)) * rate
@@ -200,12 +151,12 @@ class WhitenedFigures(Plan):
     ) -> SecondMoments | ClassMoments:
         """Return the question for second moments, or with classes: each less its centre, over its unit."""
         if isinstance(self.loss, Multinomial):
-            sigma, bound = self.sigma(self.shares.moments), self.bound_of_weights
+            sigma, bound = self.sigma(self.shares.moments), self.weight_bound
             return ClassMoments(sigma=sigma, weight_bound=bound, classes=self.loss.known_classes)
         middle, half = offset or (0.0, 1.0)
         return SecondMoments(
             sigma=self.sigma(self.shares.moments),
-            weight_bound=self.bound_of_weights,
+            weight_bound=self.weight_bound,
             target_centre=centre,
             target_unit=unit,
             offset_centre=middle,
@@ -215,7 +166,7 @@ class WhitenedFigures(Plan):
     def weight_question(self) -> WeightSums:
         """Return the question for the sums of weights."""
         sigma = self.sigma(self.shares.weights)
-        return WeightSums(sigma=sigma, weight_bound=self.bound_of_weights, sampled=bool(self.weighted))
+        return WeightSums(sigma=sigma, weight_bound=self.weight_bound, sampled=bool(self.weighted))
 
     def gradient_sigmas(self) -> tuple[float, ...]:
         """Return the noise multipliers of all gradients, in order."""
@@ -227,12 +178,10 @@ class WhitenedFigures(Plan):
         return self._sigmas(self.shares.step_hessians, self.shares.first_hessian, self.shares.last_hessian)
 
     def _sigmas(self, walking: float, first: float, last: float) -> tuple[float, ...]:
-        assert self.damped_steps is not None, "plan first"
         return (*[self.sigma(walking, self.damped_steps)] * self.damped_steps, self.sigma(first), self.sigma(last))
 
     def _looks(self) -> Iterator[Looked]:
         """Yield the questions about columns and target, in order; their cells are learned."""
-        assert self.numbers is not None, "plan first"
         if self.numbers and not self.looked:
             cells = CellCounts(sigma=self.cell_sigma(), level=parts.LEVELS, cells=(parts.MOST_CELLS,) * self.numbers)
             yield from [cells] * parts.LEVELS
@@ -248,7 +197,7 @@ class WhitenedFigures(Plan):
 
     def _sums(self) -> Iterator[Looked]:
         """Yield the questions of the steps and of the covariance, in order."""
-        planned, bound = self.planned_loss, self.bound_of_weights
+        planned, bound = self.loss, self.weight_bound
         if isinstance(planned, Multinomial):
             pairs = zip(self.gradient_sigmas(), self.hessian_sigmas(), strict=True)
             yield from class_sums(planned.known_classes, bound, tuple(pairs), self.sigma(self.shares.scores))
@@ -261,7 +210,7 @@ class WhitenedFigures(Plan):
                 yield self.residual_question(loss.rate_cap, loss.cut)
             yield ReencodedGradient(sigma=gradient, loss=loss, weight_bound=bound)
             yield ReencodedCurvature(sigma=hessian, of="hessian", loss=loss, weight_bound=bound)
-            if isinstance(loss, Huber) and self.damped_steps is not None and step < self.damped_steps:
+            if isinstance(loss, Huber) and step < self.damped_steps:
                 last = self.least_squares and step == self.damped_steps - 1
                 yield self.linear_residual_question(signed=last)
         yield ReencodedCurvature(sigma=self.sigma(self.shares.scores), of="score", loss=loss, weight_bound=bound)
@@ -290,11 +239,10 @@ class WhitenedFigures(Plan):
 
     def variances(self, facts: Facts, curvature: float, score_bound: float) -> tuple[float, float]:
         """Return kappa, and t^2 b^2/(n mu^2 G c), which the noise adds to it."""
-        assert self.mu is not None, "plan first"
         b = score_bound * (2 if facts.adjacency is Adjacency.REPLACE_ONE else 1)
-        private = (self.bound_of_weights * b / self.mu) ** 2 / (facts.units * parts.GRADIENT_SHARE * curvature)
+        private = (self.weight_bound * b / self.mu) ** 2 / (facts.units * parts.GRADIENT_SHARE * curvature)
         private /= 1.0 if facts.sampling is None else facts.sampling.square
-        return parts.KAPPA[self.planned_loss.kind], private
+        return parts.KAPPA[self.loss.kind], private
 
     def hessian_noise(self, facts: Facts, curvature: float, peak: float | None = None) -> float:
         """Return the spectral noise of both last Hessians together over the mean second derivative.
@@ -306,16 +254,15 @@ class WhitenedFigures(Plan):
             curvature: c, mean second derivative of the loss at the truth.
             peak: the largest second derivative, of a Poisson model M of `count_cuts`; None: the loss's.
         """
-        loss = self.planned_loss
+        loss = self.loss
         usual = {"huber": 1.0, "multinomial": parts.CLASS_PEAK}  # in residual scales; in contrasts, of two classes too
         return self._spectral_noise(facts, peak or usual.get(loss.kind, loss.curvature_peak)) / curvature
 
     def _spectral_noise(self, facts: Facts, peak: float) -> float:
         """Return the spectral noise of both last Hessians together."""
-        assert self.mu is not None, "plan first"
         share = self.shares.first_hessian + self.shares.last_hessian
         moved = sqrt(2) if facts.adjacency is Adjacency.REPLACE_ONE else 1.0
-        deviation = moved * self.bound_of_weights**2 * peak / facts.units
+        deviation = moved * self.weight_bound**2 * peak / facts.units
         deviation /= 1.0 if facts.sampling is None else facts.sampling.mean
         loss, spread = self.loss, 2 * sqrt(facts.dimension)
         if isinstance(loss, Multinomial):  # its noise is on coordinates: sqrt((p + 1) K) in place of 2 sqrt(p (K - 1))
@@ -325,7 +272,6 @@ class WhitenedFigures(Plan):
 
     def slope_noise(self, facts: Facts, curvature: float) -> float:
         """Return the deviation that noise alone gives a slope per deviation of its column, to first order, by c."""
-        assert self.mu is not None, "plan first"
         moved = 2 if facts.adjacency is Adjacency.REPLACE_ONE else 1
         counted = facts.units * (1.0 if facts.sampling is None else facts.sampling.mean)
-        return moved * self.bound_of_weights / (counted * self.mu * sqrt(parts.GRADIENT_SHARE) * curvature)
+        return moved * self.weight_bound / (counted * self.mu * sqrt(parts.GRADIENT_SHARE) * curvature)
