@@ -28,7 +28,7 @@ from core.inference.eigen import floor_eigenvalues
 from core.inference.estimate import Estimate, Sandwich, by_replicate
 from core.inference.late_covariance import REMEMBERED, Matrices, Steps, late_covariance
 from core.inference.parameters import penalised_hessian, scale_of
-from core.inference.settings import Inference
+from core.inference.settings import PlannedInference
 from core.oracle import Answer, Oracle
 from core.privacy.facts import Facts
 
@@ -39,20 +39,18 @@ UNSEEN = 0.1
 """A floored eigenvalue cannot be distinguished from zero; the bias below takes it for this part of the floor."""
 
 
-def infer(inference: Inference, estimate: Estimate, oracle: Oracle, shifts: Tensor | None = None) -> Sandwich:
+def infer(inference: PlannedInference, estimate: Estimate, oracle: Oracle, shifts: Tensor | None = None) -> Sandwich:
     """Ask for both matrices at the last iterate and return its covariance.
 
     With an unknown scale all floors are of the Hessian times the scale, as answered; the result is divided by it.
 
     Args:
-        inference: public settings, nothing open, with intervals.
+        inference: public, nothing open.
         estimate: the optimizer's result.
         oracle: the oracle it used, still open.
         shifts: unit vectors, shape (q, features), that move many coefficients together (`Design.baseline_shifts`);
             uncertainty along one enters all of them.
     """
-    assert inference.curvature_floor is not None, "plan first"
-    assert inference.score_floor is not None, "plan first"
     facts, scale = oracle.facts, scale_of(oracle.facts, estimate.theta)
     shifts = None if shifts is None else spread(shifts, facts)
     curvature_question, score_question = inference.questions()
@@ -72,7 +70,6 @@ def infer(inference: Inference, estimate: Estimate, oracle: Oracle, shifts: Tens
         slow = _slow(estimate, curvature)
     else:
         assert inference.correction == "stationary", "the planner refuses others with late steps"
-        assert inference.plausible_radius is not None, "plan first"
         matrices = Matrices(
             curvature=received.numpy(),
             deviation=_pooled_deviation(last, estimate),

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from core.privacy.arithmetic import SLACK, Floor, MatrixNoise
+from core.privacy.arithmetic import SLACK, Floor, MatrixNoise, Radius
 from core.privacy.facts import Frozen
 from core.queries.bases import Sigma
 from core.queries.gradients import Curvature
@@ -43,7 +43,7 @@ class Inference(Frozen):
     score_floor: Floor | None = Field(
         default=None, description="smallest eigenvalue of the noised mean outer product of scores; null: planned"
     )
-    plausible_radius: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
+    plausible_radius: Radius | None = Field(
         default=None,
         description=(
             "a plausible size of an encoded slope; the intercept may be twice as large. It widens intervals "
@@ -57,11 +57,22 @@ class Inference(Frozen):
     score_sigma: Sigma | None = Field(default=None, description="null: planned, it follows from the shares")
 
     def questions(self) -> tuple[Curvature, ...]:
-        """Return the two matrices asked for after the estimate, Hessian first; none without intervals."""
-        if not self.intervals:
-            return ()
-        assert self.curvature_sigma is not None, "plan first"
-        assert self.score_sigma is not None, "plan first"
+        """Return what is asked for after the estimate: nothing, unless a plan says it."""
+        return ()
+
+
+class PlannedInference(Inference):
+    """Intervals from a sandwich with nothing open that its two questions or its floors need."""
+
+    intervals: Literal[True] = True
+    curvature_floor: Floor
+    score_floor: Floor
+    plausible_radius: Radius
+    curvature_sigma: Sigma
+    score_sigma: Sigma
+
+    def questions(self) -> tuple[Curvature, Curvature]:
+        """Return the two matrices asked for after the estimate, Hessian first."""
         return (
             Curvature(of="hessian", sigma=self.curvature_sigma),
             Curvature(of="score", sigma=self.score_sigma),

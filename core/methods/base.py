@@ -9,18 +9,18 @@ that lacks a part.
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from math import inf
-from typing import TYPE_CHECKING, ClassVar, Final, Literal, NamedTuple, Self, TypeVar, cast
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, NamedTuple, Self, TypeVar
 
 from pydantic import Field
 
-from core.base.errors import FieldError, ensure
+from core.base.errors import FieldError
 from core.inference.checks import Learned
 from core.inference.settings import Inference, Shares
 from core.losses.assumption import Assumption
 from core.models.design import Design
 from core.models.kinds import AnyModel, RegressionModel
 from core.models.outlook import Array, Outcome, Outlook, Signal
-from core.privacy.arithmetic import AnyStart, fill
+from core.privacy.arithmetic import AnyStart, closed, fill
 from core.privacy.calibration import Fits
 from core.privacy.events import Event
 from core.privacy.facts import Facts, Frozen
@@ -227,11 +227,7 @@ class Spec(Frozen, ABC):
         Raises:
             PrivacyInvariantError: a field that the plan closes is open still.
         """
-        values = {**vars(self), **{name: value for name, value in found.items() if getattr(self, name) is None}}
-        for name, field in plan.model_fields.items():
-            # A plan declares anew, and without a default, each field that planning closes.
-            ensure(not field.is_required() or values[name] is not None, f"{plan.__name__}.{name} is left open")
-        return cast("P", plan.model_construct(self.model_fields_set | found.keys(), **values))
+        return closed(self, plan, **found)
 
 
 class Plan(Spec):

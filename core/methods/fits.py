@@ -14,7 +14,7 @@ from core.inference.description import Answers
 from core.inference.estimate import Estimate, Sandwich
 from core.inference.looks import Columns
 from core.inference.sandwich import infer
-from core.inference.settings import Inference
+from core.inference.settings import Inference, PlannedInference
 from core.methods.base import Plan, Spec
 from core.methods.registry import METHODS, plan_of
 from core.oracle import Oracle, Release, Status
@@ -127,8 +127,11 @@ def fit_and_infer(
         Diverged: as `iterate`; nothing is asked for the intervals then.
     """
     estimate, status = iterate(plan, oracle, points, looked)
+    sandwich = None
     if plan.has_covariance:
         sandwich = estimate.sandwich if inference.intervals else None
+    elif isinstance(inference, PlannedInference):
+        sandwich = infer(inference, estimate, oracle, shifts)
     else:
-        sandwich = infer(inference, estimate, oracle, shifts) if inference.intervals else None
+        ensure(not inference.intervals, "intervals are planned before they are paid for")
     return oracle.release(Fitted(estimate, sandwich), status)

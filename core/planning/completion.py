@@ -4,17 +4,18 @@ from math import isclose, sqrt
 from typing import NamedTuple
 
 from core.base.errors import contradiction
-from core.inference.settings import Inference, Shares
+from core.inference.settings import Inference, PlannedInference, Shares
 from core.methods.registry import AnyPlan, AnySpec
 from core.privacy.arithmetic import (
     LARGEST_FLOOR_PART,
     SLACK,
-    fill,
+    closed,
     matrix_floor,
     matrix_sigma,
     required_curvature_bound,
 )
 from core.privacy.facts import Facts
+from core.queries.gradients import Curvature
 
 CURVATURE_FLOOR_MULTIPLE = 0.9
 SCORE_FLOOR = 1e-4
@@ -41,11 +42,20 @@ def complete(optimizer: AnySpec, inference: Inference, mu: float, facts: Facts) 
     """
     if optimizer.has_covariance:
         return Completed(_alone(optimizer, mu, facts), inference)
-    given = inference
-    inference, estimate_mu = _divided(inference, mu, optimizer, facts)
+    if not inference.intervals:
+        estimate_mu = optimizer.mu if optimizer.mu is not None else mu
+        if estimate_mu > mu * (1 + SLACK):
+            raise contradiction("/optimizer/mu", "is more than the job's total; lower it or leave it out")
+        filled = optimizer.plan(facts, estimate_mu)
+        _check_optimizer(filled, facts, estimate_mu, inference)
+        return Completed(filled, inference)
+    shares = _divided(inference, mu, optimizer, facts)
+    estimate_mu = mu * sqrt(shares.estimate)
+    sigmas = _sigmas(inference, shares, mu)
     filled = optimizer.plan(facts, estimate_mu)
-    _check_optimizer(filled, facts, estimate_mu, given)
-    return Completed(filled, _with_floors(inference, filled, facts))
+    _check_optimizer(filled, facts, estimate_mu, inference)
+    floors = _floors(sigmas["curvature_sigma"], filled, facts)
+    return Completed(filled, closed(inference, PlannedInference, shares=shares, **sigmas, **floors))
 
 
 def _alone(optimizer: AnySpec, mu: float, facts: Facts) -> AnyPlan:
@@ -55,13 +65,8 @@ def _alone(optimizer: AnySpec, mu: float, facts: Facts) -> AnyPlan:
     return optimizer.plan(facts, mu)
 
 
-def _divided(inference: Inference, mu: float, optimizer: AnySpec, facts: Facts) -> tuple[Inference, float]:
-    """Fill the division of mu^2 and return it with the estimate's own mu."""
-    if not inference.intervals:
-        estimate_mu = optimizer.mu if optimizer.mu is not None else mu
-        if estimate_mu > mu * (1 + SLACK):
-            raise contradiction("/optimizer/mu", "is more than the job's total; lower it or leave it out")
-        return inference, estimate_mu
+def _divided(inference: Inference, mu: float, optimizer: AnySpec, facts: Facts) -> Shares:
+    """Return the division of mu^2."""
     shares, default = inference.shares, optimizer.planned_shares(facts, mu)
     assert not isinstance(shares, str), "chosen before"
     if shares is None and optimizer.mu is not None:
@@ -73,9 +78,13 @@ def _divided(inference: Inference, mu: float, optimizer: AnySpec, facts: Facts) 
             estimate=1 - rest, curvature=rest * default.curvature / matrices, score=rest * default.score / matrices
         )
     shares = shares or default
-    estimate_mu = mu * sqrt(shares.estimate)
-    if optimizer.mu is not None and not isclose(optimizer.mu, estimate_mu, rel_tol=SLACK):
+    if optimizer.mu is not None and not isclose(optimizer.mu, mu * sqrt(shares.estimate), rel_tol=SLACK):
         raise contradiction("/optimizer/mu", "does not agree with the shares; leave one of the two out")
+    return shares
+
+
+def _sigmas(inference: Inference, shares: Shares, mu: float) -> dict[str, float]:
+    """Return the noise multipliers of both matrices, those that are given as they are."""
     sigmas = {
         "curvature_sigma": matrix_sigma(mu * sqrt(shares.curvature), inference.matrix_noise),
         "score_sigma": matrix_sigma(mu * sqrt(shares.score), inference.matrix_noise),
@@ -84,7 +93,8 @@ def _divided(inference: Inference, mu: float, optimizer: AnySpec, facts: Facts) 
         given = getattr(inference, name)
         if given is not None and not isclose(given, value, rel_tol=SLACK):
             raise contradiction(f"/inference/{name}", "does not agree with the shares; leave it out")
-    return fill(inference, shares=shares, **sigmas), estimate_mu
+        sigmas[name] = given or value
+    return sigmas
 
 
 def _check_optimizer(optimizer: AnyPlan, facts: Facts, estimate_mu: float, inference: Inference) -> None:
@@ -99,12 +109,9 @@ def _check_optimizer(optimizer: AnyPlan, facts: Facts, estimate_mu: float, infer
     assert isclose(optimizer.mu, estimate_mu, rel_tol=10 * SLACK), "the estimate spends its share"
 
 
-def _with_floors(inference: Inference, optimizer: AnyPlan, facts: Facts) -> Inference:
-    """Fill the floors of both matrices of the sandwich from the noise they will have."""
-    if not inference.intervals:
-        return inference
-    curvature, _ = inference.questions()
-    precision = curvature.precision(facts) + optimizer.curvature_known(facts)
+def _floors(sigma: float, optimizer: AnyPlan, facts: Facts) -> dict[str, float]:
+    """Return the floors of both matrices of the sandwich by the noise they will have, the Hessian's by its `sigma`."""
+    precision = Curvature(of="hessian", sigma=sigma).precision(facts) + optimizer.curvature_known(facts)
     largest = LARGEST_FLOOR_PART * required_curvature_bound(facts)
     floor = matrix_floor(1 / sqrt(precision), facts.dimension, largest, CURVATURE_FLOOR_MULTIPLE)
-    return fill(inference, curvature_floor=floor, score_floor=min(1 / facts.units, SCORE_FLOOR))
+    return {"curvature_floor": floor, "score_floor": min(1 / facts.units, SCORE_FLOOR)}

@@ -12,7 +12,7 @@ from pydantic import (
 )
 
 from core.base.patterns import Pattern, identifier
-from core.inference.settings import Inference
+from core.inference.settings import Inference, PlannedInference
 from core.methods.registry import AnyPlan, AnySpec, default_method
 from core.models.assumed import Assumed
 from core.models.kinds import AnyModel
@@ -127,6 +127,7 @@ class PlannedSpec(JobSpec):
     """A job with nothing open: stored as it is, and all that a trainer follows."""
 
     optimizer: AnyPlan
+    inference: Annotated[PlannedInference | Inference, Field(union_mode="left_to_right")] = Inference()
 
     @classmethod
     def read(cls, stored: Mapping[str, Any]) -> Self:

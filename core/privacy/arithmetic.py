@@ -5,6 +5,7 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import BaseModel, Field
 
+from core.base.errors import ensure
 from core.privacy.facts import Facts
 
 M = TypeVar("M", bound=BaseModel)
@@ -33,6 +34,19 @@ def fill(settings: M, **planned: object) -> M:
     return settings.model_copy(
         update={name: value for name, value in planned.items() if getattr(settings, name) is None}
     )
+
+
+def closed(settings: BaseModel, plan: type[M], **found: object) -> M:
+    """Return the plan that has these settings, those that are open taken from `found`.
+
+    Raises:
+        PrivacyInvariantError: a field that the plan closes is open still.
+    """
+    values = {**vars(settings), **{name: value for name, value in found.items() if getattr(settings, name) is None}}
+    for name, field in plan.model_fields.items():
+        # A plan declares anew, and without a default, each field that planning closes.
+        ensure(not field.is_required() or values[name] is not None, f"{plan.__name__}.{name} is left open")
+    return plan.model_construct(settings.model_fields_set | found.keys(), **values)
 
 
 def matrix_sigma(mu: float, mode: MatrixNoise) -> float:

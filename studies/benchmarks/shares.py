@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from core.inference.sandwich import infer
-from core.inference.settings import Inference, Shares
+from core.inference.settings import Inference, PlannedInference, Shares
 from core.mechanisms.generator import SimulationGenerator
 from core.methods.fits import iterate
 from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent
@@ -56,6 +56,7 @@ def seen(made: Study, truth: Tensor, planned: Completed) -> tuple[list[float], f
     """Return the median widths of all coefficients' intervals, and what share of them holds the truth."""
     oracle = made.oracle(NOISE_SEED)
     estimate, _ = iterate(planned.optimizer, oracle)
+    assert isinstance(planned.inference, PlannedInference), "intervals are asked for"
     deviations = infer(planned.inference, estimate, oracle).covariance.diagonal(dim1=-2, dim2=-1).sqrt()
     covered = ((estimate.theta - truth).abs() <= QUANTILE * deviations).double().mean()
     return (2 * QUANTILE * deviations.median(0).values).tolist(), float(covered)

@@ -12,7 +12,7 @@ import torch
 from scipy.stats import chi2
 from torch import Tensor
 
-from core.inference.settings import Inference
+from core.inference.settings import PlannedInference
 from core.losses.robust import Huber
 from core.mechanisms.generator import SimulationGenerator
 from core.methods.registry import AnyPlan
@@ -45,7 +45,7 @@ class Setting:
     parts: tuple[float, float] | None = None
     """Of mu^2 for M and Q; None: as much as any other answer."""
 
-    def plan(self, mu: float, units: int) -> tuple[AnyPlan, Inference]:
+    def plan(self, mu: float, units: int) -> tuple[AnyPlan, PlannedInference]:
         """Share out mu."""
         return sharing(self.method, mu, units, floor=self.floor, parts=self.parts)
 

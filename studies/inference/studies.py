@@ -14,7 +14,7 @@ from torch import Tensor
 
 from core.inference.estimate import Estimate, Sandwich, by_replicate
 from core.inference.sandwich import correction, infer
-from core.inference.settings import Inference, Shares
+from core.inference.settings import PlannedInference, Shares
 from core.losses.registry import Loss
 from core.losses.robust import Huber
 from core.losses.weights import Mallows, Weights, cubic_bound, curvature_bound, gradient_bound
@@ -150,7 +150,7 @@ def answers_of(settings: AnyPlan) -> int:
 
 def sharing(
     settings: AnyPlan, mu: float, units: int, *, floor: float = 5e-4, parts: tuple[float, float] | None = None
-) -> tuple[AnyPlan, Inference]:
+) -> tuple[AnyPlan, PlannedInference]:
     """Divide mu equally among all answers of the estimate and the two matrices, as the paper's experiments do.
 
     Args:
@@ -161,12 +161,13 @@ def sharing(
         parts: of mu^2, for M and Q, in place of equal ones.
     """
     curvature, score = parts or (1 / (answers_of(settings) + 2),) * 2
-    inference = Inference(
+    inference = PlannedInference(
         shares=Shares(estimate=1 - curvature - score, curvature=curvature, score=score),
         curvature_sigma=1 / (mu * sqrt(curvature)),
         score_sigma=1 / (mu * sqrt(score)),
         curvature_floor=floor,
         score_floor=min(1 / units, 1e-4),
+        plausible_radius=3.0,
     )
     return settings.model_copy(update={"mu": mu * sqrt(1 - curvature - score)}), inference
 
@@ -199,7 +200,7 @@ class Intervals:
 def repeat(
     draw: Draw,
     truth: Tensor,
-    method: tuple[AnyPlan, Inference],
+    method: tuple[AnyPlan, PlannedInference],
     repetitions: int,
     seed: int,
     loss: Loss = KNOWN,

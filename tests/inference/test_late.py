@@ -14,7 +14,7 @@ from core.inference import late_covariance as late
 from core.inference.estimate import Sandwich
 from core.inference.late_covariance import MIXING, Array, Matrices, Steps, forgotten, late_covariance, repelled
 from core.inference.sandwich import infer
-from core.inference.settings import Inference
+from core.inference.settings import PlannedInference
 from core.mechanisms.generator import SimulationGenerator
 from core.methods.fits import fit, iterate
 from core.methods.m_estimation.noisy_newton.spec import NoisyNewton, NoisyNewtonPlan
@@ -70,7 +70,7 @@ def minimiser(problem: LinearProblem) -> Tensor:
 def study(problem: LinearProblem, mu: float, seed: int, radius: float = 3.0) -> tuple[Tensor, Sandwich]:
     """Return the distance from the minimiser and the intervals' covariance, one replicate a run."""
     oracle = Simulation(problem, facts(UNITS, 4), SimulationGenerator(seed), replicates=REPLICATES)
-    inference = Inference(
+    inference = PlannedInference(
         curvature_sigma=5 / mu,
         score_sigma=3 / mu,
         curvature_floor=1e-3,

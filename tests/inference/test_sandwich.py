@@ -8,7 +8,7 @@ import torch
 
 from core.inference.estimate import Estimate
 from core.inference.sandwich import correction, infer, pooled, remembered, spread
-from core.inference.settings import Inference
+from core.inference.settings import PlannedInference
 from core.mechanisms.generator import SimulationGenerator
 from core.methods.fits import iterate
 from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescentPlan
@@ -102,7 +102,9 @@ def test_both_matrices_are_noised_by_their_questions() -> None:
     public, data = facts(units, 3), problem(units, 3)
     oracle = Simulation(data, public, SimulationGenerator(3), replicates=replicates)
     settings = NoisyGradientDescentPlan(steps=1, step_size=1e-9, mu=1.0, radius=10.0)
-    inference = Inference(curvature_sigma=3.0, score_sigma=5.0, curvature_floor=1e-9, score_floor=1e-9)
+    inference = PlannedInference(
+        curvature_sigma=3.0, score_sigma=5.0, curvature_floor=1e-9, score_floor=1e-9, plausible_radius=3.0
+    )
     one, _ = iterate(settings, oracle)
     sandwich = infer(inference, one, oracle)
     for matrix, sigma, bound in (

@@ -11,7 +11,7 @@ from scipy.special import expit
 from torch import Tensor
 
 from core.base.errors import AdjacencyMismatch, Diverged
-from core.inference.settings import Inference
+from core.inference.settings import Inference, PlannedInference
 from core.mechanisms.generator import SimulationGenerator
 from core.methods.base import Spec
 from core.methods.clipped.clipped_sgd.spec import ClippedSgd, ClippedSgdPlan
@@ -375,7 +375,9 @@ def test_an_early_stop_never_changes_the_noise() -> None:
 
 
 def test_inference_is_asked_through_the_same_oracle() -> None:
-    inference = Inference(curvature_sigma=4.0, score_sigma=5.0, curvature_floor=1e-3, score_floor=1e-4)
+    inference = PlannedInference(
+        curvature_sigma=4.0, score_sigma=5.0, curvature_floor=1e-3, score_floor=1e-4, plausible_radius=3.0
+    )
     settings = EXAMPLES[2]
     price = compose(Counter([*settings.schedule(public()), *(one.event() for one in inference.questions())]))
     release = fit_and_infer(settings, inference, oracle(settings, payments=CountingFilter(price)))

@@ -13,7 +13,7 @@ from scipy.optimize import root
 
 from core.inference.estimate import Estimate
 from core.inference.sandwich import correction, infer
-from core.inference.settings import Inference
+from core.inference.settings import PlannedInference
 from core.losses.robust import Huber
 from core.mechanisms.generator import SimulationGenerator
 from core.methods import lifecycle
@@ -130,7 +130,9 @@ def test_the_correction_knows_that_steps_are_multiplied_by_the_scale() -> None:
     settings = NoisyGradientDescentPlan(steps=60, step_size=0.5, mu=1.0, radius=100.0, start=minimum)
     oracle = simulation(public(), replicates=4000, seed=3)
     found, _ = iterate(settings, oracle)
-    inference = Inference(curvature_sigma=1e-3, score_sigma=1e-3, curvature_floor=1e-6, score_floor=1e-9)
+    inference = PlannedInference(
+        curvature_sigma=1e-3, score_sigma=1e-3, curvature_floor=1e-6, score_floor=1e-9, plausible_radius=3.0
+    )
     sandwich = infer(inference, found, oracle)
     expected = correction("stationary", found, sandwich.curvature).mean(0).diagonal()
     seen = found.theta.var(0)
@@ -149,7 +151,7 @@ def test_the_sandwich_divides_by_the_scale_and_covers() -> None:
     settings = NoisyNewton().plan(known, 3.0)
     oracle = simulation(known, replicates=300, seed=5)
     found, _ = iterate(settings, oracle)
-    inference = Inference(
+    inference = PlannedInference(
         curvature_sigma=2.0, score_sigma=2.0, curvature_floor=1e-2, score_floor=1e-4, plausible_radius=3.0
     )
     sandwich = infer(inference, found, oracle)
@@ -167,7 +169,9 @@ def test_the_sandwich_is_made_of_the_whole_hessian(ridge: float) -> None:
     """Without noise: sigma * Hessian as answered, over sigma, the ridge on coefficients alone, all (p + 1)^2 of it."""
     found = without_noise(SCALED, 2.0, ridge)
     oracle = simulation(public(ridge=ridge), noiseless=True)
-    inference = Inference(curvature_sigma=1.0, score_sigma=1.0, curvature_floor=1e-9, score_floor=1e-12)
+    inference = PlannedInference(
+        curvature_sigma=1.0, score_sigma=1.0, curvature_floor=1e-9, score_floor=1e-12, plausible_radius=3.0
+    )
     sandwich = infer(inference, found, oracle, torch.eye(FEATURES, dtype=torch.float64)[1:])
     features, target, _ = rows(UNITS, FEATURES, LOSS)
     theta = found.theta

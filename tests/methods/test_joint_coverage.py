@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from core.inference.sandwich import infer
-from core.inference.settings import Inference
+from core.inference.settings import PlannedInference
 from core.losses.robust import Huber
 from core.losses.weights import Mallows, curvature_bound, gradient_bound, gradient_diameter
 from core.mechanisms.generator import SimulationGenerator
@@ -45,7 +45,7 @@ def covered(start: float, *, skewed: bool = False, mu: float = 2.0) -> tuple[np.
     problem = JointProblem(torch.from_numpy(features), torch.from_numpy(target), present, loss, WEIGHTS)
     oracle = Simulation(problem, known, SimulationGenerator(2))
     estimate, _ = iterate(NoisyNewton().plan(known, mu * 0.87**0.5), oracle)
-    inference = Inference(
+    inference = PlannedInference(
         curvature_sigma=5.8 / mu, score_sigma=3.2 / mu, curvature_floor=1e-2, score_floor=1e-4, plausible_radius=3.0
     )
     errors = infer(inference, estimate, oracle).covariance.diagonal(dim1=-2, dim2=-1).sqrt().numpy()

@@ -32,6 +32,7 @@ from core.oracle.simulation import Simulation
 from core.planning.completion import complete
 from core.planning.prediction import predict
 from core.privacy.facts import Adjacency, Facts, UnknownScale
+from core.queries.gradients import Curvature
 from core.queries.sums.joint import JointProblem
 from core.queries.sums.linear import LinearProblem
 from tests.planning.test_planning import plan
@@ -254,7 +255,7 @@ def sums(problem: LinearProblem, loss: Loss, weights: Weights) -> Reference:
     """The problem's Hessian and score matrix at zero, without noise."""
     public = facts(problem.units, problem.dimension, loss, weights=weights)
     oracle = Simulation(problem, public, SimulationGenerator(0), noiseless=True)
-    hessian, score = Inference(curvature_sigma=1.0, score_sigma=1.0).questions()
+    hessian, score = Curvature(of="hessian", sigma=1.0), Curvature(of="score", sigma=1.0)
     start = torch.zeros(problem.dimension, dtype=torch.float64)
     return Reference(oracle.ask(hessian, start).value.numpy(), oracle.ask(score, start).value.numpy(), 1.0)
 

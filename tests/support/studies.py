@@ -10,7 +10,7 @@ from torch import Tensor
 
 from core.inference.estimate import Sandwich
 from core.inference.sandwich import Correction, correction, infer
-from core.inference.settings import Inference, Shares
+from core.inference.settings import PlannedInference, Shares
 from core.losses.robust import Huber
 from core.losses.weights import Mallows, curvature_bound, gradient_bound
 from core.mechanisms.generator import SimulationGenerator
@@ -73,22 +73,23 @@ class Coverage:
     widths: np.ndarray
 
 
-def equal_shares(answers: int) -> tuple[float, Inference]:
+def equal_shares(answers: int) -> tuple[float, PlannedInference]:
     """mu_est for `answers` optimizer answers beside M and Q, all worth the same out of mu = 1."""
     each = 1 / (answers + 2)
     shares = Shares(estimate=1 - 2 * each, curvature=each, score=each)
-    inference = Inference(
+    inference = PlannedInference(
         shares=shares,
         curvature_sigma=each**-0.5,
         score_sigma=each**-0.5,
         curvature_floor=1e-3 / SCALE,
         score_floor=1e-4,
+        plausible_radius=3.0,
     )
     return sqrt(1 - 2 * each), inference
 
 
 def coverage(
-    problem: LinearProblem, settings: AnyPlan, inference: Inference, seed: int, *, pooled: bool = True
+    problem: LinearProblem, settings: AnyPlan, inference: PlannedInference, seed: int, *, pooled: bool = True
 ) -> Coverage:
     """Return what the intervals cover; `pooled` false: with the last Hessian alone, as in the paper."""
     oracle = simulation(problem, seed)

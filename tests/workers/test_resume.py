@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from core.inference.estimate import Estimate
-from core.inference.settings import Inference, Shares
+from core.inference.settings import PlannedInference, Shares
 from core.mechanisms.generator import SimulationGenerator
 from core.methods.fits import Fitted, fit, fit_and_infer
 from core.methods.kl.adaptive_gd.spec import AdaptiveGradientDescent
@@ -40,12 +40,13 @@ T = TypeVar("T")
 LIMIT: Final = 4.5
 UNITS, DIMENSION = 500, 3
 FACTS = facts(UNITS, DIMENSION)
-INFERENCE = Inference(
+INFERENCE = PlannedInference(
     shares=Shares(estimate=0.8, curvature=0.1, score=0.1),
     curvature_sigma=5.0,
     score_sigma=5.0,
     curvature_floor=0.02,
     score_floor=0.02,
+    plausible_radius=3.0,
 )
 METHODS: dict[str, AnySpec] = {
     "gradient": NoisyGradientDescent(steps=5).plan(FACTS, 3.0),

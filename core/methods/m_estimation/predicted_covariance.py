@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from core.inference.settings import Inference
+from core.inference.settings import PlannedInference
 from core.models.outlook import Outlook
 from core.models.reference import scattered
 from core.privacy.facts import Facts
@@ -52,7 +52,7 @@ class Pooled(NamedTuple):
     """The same of the last step's matrix."""
 
 
-def noised_matrices(outlook: Outlook, facts: Facts, inference: Inference, pool: Pooled | None) -> Noised:
+def noised_matrices(outlook: Outlook, facts: Facts, inference: PlannedInference, pool: Pooled | None) -> Noised:
     """Add to the reference the noise that answers will have; `pool` is that of the method's own Hessians."""
     reference = outlook.reference
     final_question, score_question = inference.questions()
@@ -83,26 +83,22 @@ class Spectrum:
         return np.asarray((self.vectors * values[..., None, :]) @ self.vectors.mT)
 
 
-def spectrum_of(noised: Noised, inference: Inference, scale: float) -> Spectrum:
+def spectrum_of(noised: Noised, inference: PlannedInference, scale: float) -> Spectrum:
     """Return the spectrum of the final Hessians in units of the scale, floored as the intervals floor them."""
-    assert inference.curvature_floor is not None, "plan first"
     values, vectors = np.linalg.eigh(noised.final / scale)
     return Spectrum(vectors, values, np.maximum(values, inference.curvature_floor / scale))
 
 
-def plain_covariance(noised: Noised, inference: Inference, spectrum: Spectrum, units: int) -> Array:
+def plain_covariance(noised: Noised, inference: PlannedInference, spectrum: Spectrum, units: int) -> Array:
     """Return the sandwich without the noise of the steps, shape (R, p, p)."""
-    assert inference.score_floor is not None, "plan first"
     inverse = spectrum.of(1 / spectrum.floored)
     return np.asarray(inverse @ floored_at(noised.score, inference.score_floor) @ inverse / units)
 
 
 def remembered(
-    outlook: Outlook, inference: Inference, spectrum: Spectrum, speed_of: Callable[[Array], Array], steps: int
+    outlook: Outlook, inference: PlannedInference, spectrum: Spectrum, speed_of: Callable[[Array], Array], steps: int
 ) -> Array:
     """Return the squared bias that intervals reckon with where the start has not been forgotten, shape (R, p, p)."""
-    assert inference.curvature_floor is not None, "plan first"
-    assert inference.plausible_radius is not None, "plan first"
     least = inference.curvature_floor / outlook.reference.scale
     values, vectors = spectrum.values, spectrum.vectors
     speed = speed_of(np.where(values < least, UNSEEN * least, values))

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from core.inference.settings import Inference
+from core.inference.settings import Inference, PlannedInference
 from core.methods.base import Plan
 from core.methods.m_estimation.predicted_covariance import (
     Array,
@@ -27,6 +27,7 @@ from core.methods.m_estimation.predicted_covariance import (
     penalised,
 )
 from core.models.outlook import Outlook
+from core.privacy.arithmetic import closed
 from core.privacy.facts import Facts
 
 EXACT: Final = 1e-9
@@ -38,7 +39,7 @@ class PredictsWidths(Plan):
     """A plan that predicts the widths of its intervals from the noise of its own steps."""
 
     @abstractmethod
-    def covariance(self, outlook: Outlook, facts: Facts, inference: Inference, noised: Noised) -> Array:
+    def covariance(self, outlook: Outlook, facts: Facts, inference: PlannedInference, noised: Noised) -> Array:
         """Return the covariance that intervals would be made of, shape (R, p, p), as `core.inference.sandwich` does."""
 
     def pool(self, facts: Facts) -> Pooled | None:
@@ -46,8 +47,10 @@ class PredictsWidths(Plan):
         del facts
         return None
 
-    def predict_widths(self, outlook: Outlook, facts: Facts, inference: Inference) -> tuple[Array, Array]:
-        """Return the widths of private and non-private intervals in declared units, shape (q,) each."""
+    def predict_widths(self, outlook: Outlook, facts: Facts, inference: Inference) -> tuple[Array, Array] | None:
+        """Return the widths of private and non-private intervals in declared units, shape (q,) each; None: no plan."""
+        if not isinstance(inference, PlannedInference):
+            return None
         quantile = 2 * float(ndtri(0.5 + inference.level / 2))
         private = np.median(self._deviations(outlook, facts, inference), axis=0)
         return quantile * private, quantile * sampling_deviations(outlook, facts)
@@ -64,14 +67,14 @@ class PredictsWidths(Plan):
 
     def _demerit(self, outlook: Outlook, facts: Facts, inference: Inference) -> float:
         without, exact = sampling_deviations(outlook, facts), self._exact(outlook, facts, inference)
-        if not inference.intervals:
+        if not isinstance(inference, PlannedInference):
             return float(np.log(exact / without).mean())
         deviations, quantile = self._deviations(outlook, facts, inference), float(ndtri(0.5 + inference.level / 2))
         wider = float(np.log(np.median(deviations, axis=0) / without).mean())
         covered = float((2 * ndtr(quantile * deviations / exact) - 1).mean())
         return wider + COVERAGE_PRICE * max(0.0, inference.level - COVERAGE_SLACK - covered)
 
-    def _deviations(self, outlook: Outlook, facts: Facts, inference: Inference) -> Array:
+    def _deviations(self, outlook: Outlook, facts: Facts, inference: PlannedInference) -> Array:
         """Return the deviations that each noise pattern would tell, in declared units, shape (R, q)."""
         noised = noised_matrices(outlook, facts, inference, self.pool(facts))
         return _declared(outlook, self.covariance(outlook, facts, inference, noised))
@@ -80,7 +83,7 @@ class PredictsWidths(Plan):
         """Return the deviations that exact matrices would tell, in declared units, shape (q,)."""
         # Next to no noise: a zero would divide.
         figures = dict.fromkeys(("curvature_sigma", "score_sigma", "curvature_floor", "score_floor"), EXACT)
-        silent = inference.model_copy(update={"intervals": True, **figures})
+        silent = closed(inference.model_copy(update={"intervals": True, **figures}), PlannedInference)
         if self.pool(facts) is None:
             outlook = replace(outlook, patterns=1)  # without any Hessian of its own all patterns are one
         return np.asarray(np.median(self._deviations(outlook, facts, silent), axis=0))

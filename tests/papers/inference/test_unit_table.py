@@ -15,7 +15,7 @@ from scipy.stats import norm, rankdata
 
 from core.base.errors import Invalid
 from core.inference.sandwich import infer
-from core.inference.settings import Inference, Shares
+from core.inference.settings import PlannedInference
 from core.mechanisms.generator import SimulationGenerator
 from core.methods.base import Spec
 from core.methods.fits import fit, iterate
@@ -247,13 +247,12 @@ def test_matrices_drowned_in_noise_are_floored() -> None:
     public = Facts(units=60, dimension=4, adjacency=Adjacency.REPLACE_ONE, gradient_bound=B, curvature_bound=BBAR)
     oracle = Simulation(known_scale_problem(D1, 60, None, 5), public, SimulationGenerator(5), replicates=500)
     estimate, _ = iterate(settings_of(NoisyGradientDescent, 5, 1.0), oracle)
-    third = 1 / 3
-    inference = Inference(
-        shares=Shares(estimate=third, curvature=third, score=third),
+    inference = PlannedInference(
         curvature_sigma=8.0,
         score_sigma=8.0,
         curvature_floor=0.01,
         score_floor=0.02,
+        plausible_radius=3.0,
     )
     sandwich = infer(inference, estimate, oracle)
     for matrix, floor, moved in (

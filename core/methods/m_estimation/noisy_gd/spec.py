@@ -10,7 +10,7 @@ from typing import ClassVar, Literal, Self
 import numpy as np
 from pydantic import Field
 
-from core.inference.settings import Inference
+from core.inference.settings import PlannedInference
 from core.losses.assumption import Assumption
 from core.losses.bases import PositiveNumber
 from core.methods.base import Card, Plan, Spec
@@ -164,7 +164,7 @@ class NoisyGradientDescentPlan(NoisyGradientDescent, PredictsWidths):
         (gradient,) = self.questions()
         return (gradient.event(),) * self.steps
 
-    def covariance(self, outlook: Outlook, facts: Facts, inference: Inference, noised: Noised) -> Array:
+    def covariance(self, outlook: Outlook, facts: Facts, inference: PlannedInference, noised: Noised) -> Array:
         """Return the sandwich, what gradient descent's noise adds, and its memory of the start."""
         scale = outlook.reference.scale
         spectrum = spectrum_of(noised, inference, scale)

@@ -13,7 +13,7 @@ from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 from pydantic import Field
 
 from core.base.errors import contradiction
-from core.inference.settings import Inference, Shares
+from core.inference.settings import Inference, PlannedInference, Shares
 from core.losses.assumption import Assumption
 from core.methods.base import Card, Plan
 from core.methods.m_estimation.noisy_newton.options import NewtonOptions, Share, WarmStartPlan
@@ -284,7 +284,7 @@ class NoisyNewtonPlan(NoisyNewton, PredictsWidths):
             count, squares = kept * count + precision, kept**2 * squares + precision
         return Pooled(count, sqrt(squares) / count, self.matrix_deviations(facts)[-1])
 
-    def covariance(self, outlook: Outlook, facts: Facts, inference: Inference, noised: Noised) -> Array:
+    def covariance(self, outlook: Outlook, facts: Facts, inference: PlannedInference, noised: Noised) -> Array:
         """Return the sandwich with what the noise of the steps adds."""
         return newton_covariance(self, outlook, facts, inference, noised)
 

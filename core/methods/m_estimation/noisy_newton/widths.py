@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from core.inference.late_covariance import Matrices, Steps, late_covariance
-from core.inference.settings import Inference
+from core.inference.settings import PlannedInference
 from core.methods.m_estimation.predicted_covariance import (
     Array,
     Noised,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def newton_covariance(
-    plan: "NoisyNewtonPlan", outlook: Outlook, facts: Facts, inference: Inference, noised: Noised
+    plan: "NoisyNewtonPlan", outlook: Outlook, facts: Facts, inference: PlannedInference, noised: Noised
 ) -> Array:
     """Return the covariance, shape (R, p, p).
 
@@ -60,9 +60,10 @@ def newton_covariance(
     return np.asarray(plain + (variance * spectrum.of(spectrum.floored**-2) + start))
 
 
-def _late(plan: "NoisyNewtonPlan", outlook: Outlook, facts: Facts, inference: Inference, noised: Noised) -> Array:
+def _late(
+    plan: "NoisyNewtonPlan", outlook: Outlook, facts: Facts, inference: PlannedInference, noised: Noised
+) -> Array:
     """Return the covariance of the mean of late gradient steps, in units of the scale."""
-    assert inference.plausible_radius is not None, "plan first"
     gradient = plan.gradients()[-1]
     curvature_question, score_question = inference.questions()
     steps = Steps(
