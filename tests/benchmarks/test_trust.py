@@ -21,12 +21,12 @@ from benchmarks.trust.grid import GATE, Gated, rows
 from benchmarks.trust.jobs import planned, run
 from benchmarks.trust.shapes import draw
 from benchmarks.trust.verdicts import QUANTILE, broken, judge
-from core.inference import checking, whitened
 from core.inference.checks import Checks
-from core.inference.whitened import Last, NoisedAnswer, Whitened
 from core.methods.m_estimation.whitened_newton import column_look, linear_walk
 from core.methods.m_estimation.whitened_newton import fit as method
 from core.methods.m_estimation.whitened_newton import questions as whitened_questions
+from core.methods.m_estimation.whitened_newton.inference import coefficient_checks, last_step
+from core.methods.m_estimation.whitened_newton.inference.last_step import Last, NoisedAnswer, Whitened
 from core.methods.m_estimation.whitened_newton.spec import WhitenedNewtonPlan
 from core.models.assumed import Assumed
 from core.models.outlook import make_outlook
@@ -89,9 +89,9 @@ def _deaf(last: Last) -> Whitened:
 def _exact_hessian(last: Last) -> Whitened:
     """Leave out what the Hessian's own noise does to the steps."""
     found, (_, first), (_, second) = FINISH(last), *last.gradients
-    pool, size = whitened.pooled(last.hessians, len(last.theta)), len(last.theta)
-    shrunk = whitened.shrink(pool.value, pool.deviation, whitened.LEAST_MEAN_PART * last.peak)
-    least = max(0.75 * shrunk.kept * pool.deviation * size**0.5, whitened.MEAN_FLOOR * shrunk.mean)
+    pool, size = last_step.pooled(last.hessians, len(last.theta)), len(last.theta)
+    shrunk = last_step.shrink(pool.value, pool.deviation, last_step.LEAST_MEAN_PART * last.peak)
+    least = max(0.75 * shrunk.kept * pool.deviation * size**0.5, last_step.MEAN_FLOOR * shrunk.mean)
     inverse = (shrunk.vectors / np.maximum(shrunk.values, least)) @ shrunk.vectors.T
     moved = (1 - found.omega) * last.moved + float(np.linalg.norm(found.theta - last.theta))
     assert first > 0
@@ -127,7 +127,7 @@ def _unpaid(settings: WhitenedNewtonPlan, facts: Facts) -> list[Event]:
     return [question.event() for question in settings.questions() if not isinstance(question, AbstractCounts)]
 
 
-def _nothing_wrong(one: checking.Found) -> Checks:
+def _nothing_wrong(one: coefficient_checks.Found) -> Checks:
     found = CHECK(one)
     return found.model_copy(update={"job": (), "coefficients": ((),) * len(found.coefficients)})
 
@@ -139,31 +139,34 @@ def _encoded_once(design: NoisedAnswer, raised: Array) -> Array:
 
 
 FINISH, SCORES, MATRIX, CHECK = (
-    whitened.finish,
-    whitened._scores,
+    last_step.finish,
+    last_step._scores,
     whitened_questions.EncodedQuestions.matrix,
-    checking.check,
+    coefficient_checks.check,
 )
 FROM_ZERO: Final = [(method, "_walk", _first_step_only), (method, "_start", _start_at_zero)]
 UNLIMITED: Final = dict.fromkeys(method._LONGEST_STEP, 1e9)
 PLANTED: Final[dict[str, tuple[str, list[tuple[object, str, object]]]]] = {
-    "the last Hessian stale, and no drift": ("rare", [(whitened, "pooled", _stale), (whitened, "_scores", _no_drift)]),
+    "the last Hessian stale, and no drift": (
+        "rare",
+        [(last_step, "pooled", _stale), (last_step, "_scores", _no_drift)],
+    ),
     "Hessians of all points pooled": (
         "rare",
         [
             (whitened_questions.EncodedQuestions, "matrix", _remembering),
-            (whitened, "pooled", _pool_of_all),
-            (whitened, "_scores", _no_drift),
+            (last_step, "pooled", _pool_of_all),
+            (last_step, "_scores", _no_drift),
             (method, "_start", _start_at_zero),
         ],
     ),
-    "no drift": ("rare", [(whitened, "_scores", _no_drift)]),
+    "no drift": ("rare", [(last_step, "_scores", _no_drift)]),
     "a quarter of the noise": ("loud", [(method, "finish", _deaf)]),
     "a quarter of the noise where it rules": ("noisy", [(method, "finish", _deaf)]),
     "the Hessian's noise left out": ("short of budget", [(method, "finish", _exact_hessian)]),
     "no sampling variance": ("tails", [(method, "finish", _without_sampling)]),
     "no steps": ("rare", FROM_ZERO),
-    "no steps, and no flag of it": ("rare", [*FROM_ZERO, (checking, "EXCESS", 1e9)]),
+    "no steps, and no flag of it": ("rare", [*FROM_ZERO, (coefficient_checks, "EXCESS", 1e9)]),
     "steps of any length": ("short of budget", [(method, "_LONGEST_STEP", UNLIMITED), (method, "LONGEST_START", 1e9)]),
     "columns encoded once": ("close columns", [(linear_walk, "whitening", _encoded_once)]),
     "residuals measured once": (
@@ -173,11 +176,11 @@ PLANTED: Final[dict[str, tuple[str, list[tuple[object, str, object]]]]] = {
     "no look": ("tails", [(column_look, "_look_at_numbers", _unlooked)]),
     "a look that nobody paid for": ("tails", [(WhitenedNewtonPlan, "schedule", _unpaid)]),
     "no flags": ("alias", [(method, "check", _nothing_wrong)]),
-    "no flag of hidden directions": ("alias", [(checking, "MOST_GUESSED", 9.0)]),
-    "no certificate of columns that decide": ("decided", [(checking, "EXCLUDED", -1e9)]),
+    "no flag of hidden directions": ("alias", [(coefficient_checks, "MOST_GUESSED", 9.0)]),
+    "no certificate of columns that decide": ("decided", [(coefficient_checks, "EXCLUDED", -1e9)]),
     "no flag of outcomes that are all alike": (
         "certain",
-        [(checking, "ALIKE", -1e9), (checking, "ALIKE_IF_FAR", -1e9)],
+        [(coefficient_checks, "ALIKE", -1e9), (coefficient_checks, "ALIKE_IF_FAR", -1e9)],
     ),
 }
 

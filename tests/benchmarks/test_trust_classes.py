@@ -14,9 +14,9 @@ import pytest
 from benchmarks.trust.class_cells import ClassCell, ClassRow
 from benchmarks.trust.class_jobs import run_classes
 from benchmarks.trust.verdicts import Verdict, broken, judge
-from core.inference import checking, class_checks, class_whitened
-from core.inference.class_whitened import LastOfClasses, WhitenedClasses
 from core.methods.m_estimation.whitened_newton import fit_classes as whitened_classes
+from core.methods.m_estimation.whitened_newton.inference import class_checks, class_last_step, coefficient_checks
+from core.methods.m_estimation.whitened_newton.inference.class_last_step import LastOfClasses, WhitenedClasses
 
 GATE = {
     "noisy": (ClassRow(ClassCell("normal", 2000, 3, 0.3, 3)), 30),
@@ -42,7 +42,7 @@ def test_a_cell_keeps_the_rules(name: str) -> None:
 
 def test_noise_left_out_of_the_variance_is_seen() -> None:
     """Planted bug: sampling variance alone."""
-    genuine = class_whitened.finish_classes
+    genuine = class_last_step.finish_classes
 
     def silent(last: LastOfClasses) -> WhitenedClasses:
         found = genuine(last)
@@ -57,7 +57,7 @@ def test_class_flags_off_is_seen() -> None:
     with (
         patch.object(class_checks, "_missing", lambda one, *_: (np.zeros(len(one.basis), dtype=np.bool_),) * 2),
         patch.object(class_checks, "FARTHEST", 1e9),
-        patch.object(checking, "MOST_GUESSED", 2.0),
+        patch.object(coefficient_checks, "MOST_GUESSED", 2.0),
     ):
         assert any("nothing identifies" in words for words in judged("never")[1])
         assert any("nothing identifies" in words for words in judged("alias")[1])
@@ -68,7 +68,7 @@ def test_half_of_the_noise_is_seen() -> None:
 
     def smaller(last: LastOfClasses) -> Any:
         first, second = (one._replace(deviation=one.deviation / 2) for one in last.gradients)
-        return class_whitened.finish_classes(replace(last, gradients=(first, second)))
+        return class_last_step.finish_classes(replace(last, gradients=(first, second)))
 
     with patch.object(whitened_classes, "finish_classes", smaller):
         assert judged("noisy")[1]

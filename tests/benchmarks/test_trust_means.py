@@ -13,7 +13,7 @@ import pytest
 from benchmarks.trust.jobs import Cell, Job, run
 from benchmarks.trust.shapes import Outcome
 from benchmarks.trust.verdicts import QUANTILE
-from core.inference.tails import Side, Tails
+from core.methods.m_estimation.whitened_newton.inference.residual_tails import Side, Tails
 
 SKEWED: Final = Cell("normal", 4000, 3, 0.3, Outcome("linear", noise="lognormal_errors"), 10.0, least_squares=True)
 NORMAL: Final = Cell("normal", 4000, 3, 0.3, Outcome("linear"), 10.0, least_squares=True)

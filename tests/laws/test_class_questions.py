@@ -11,9 +11,9 @@ from pydantic import TypeAdapter
 from torch import Tensor
 
 from core.data.contrasts import contrast_rows
-from core.inference.class_coordinates import effective, matrix_of, unfolded
 from core.losses.categorical import Multinomial
 from core.losses.weights import Mallows
+from core.methods.m_estimation.whitened_newton.inference.class_coordinates import effective, matrix_of, unfolded
 from core.models.modelling import parameters
 from core.oracle import Oracle
 from core.oracle.filters import UnlimitedFilter

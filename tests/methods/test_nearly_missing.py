@@ -4,7 +4,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from core.inference import checking
+from core.methods.m_estimation.whitened_newton.inference import coefficient_checks
 from tests.support.terms import MAINS, fitted, people, plan
 
 JOBS = 12
@@ -37,5 +37,5 @@ def test_the_indicator_is_flagged() -> None:
 def test_a_count_at_everybody_s_middle_would_be_seen() -> None:
     """The planted bug: counts are taken at the chances that the mean record has."""
 
-    with patch.object(checking, "own_middle", lambda along, _: np.eye(len(along))[0]):
+    with patch.object(coefficient_checks, "own_middle", lambda along, _: np.eye(len(along))[0]):
         assert flagged() < LEAST

@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 import numpy as np
 import torch
 
-from core.inference.counts import Array, dispersion_of, rates, spread
 from core.losses.counts import CutPoisson
 from core.methods.m_estimation.whitened_newton.column_look import CAUTION, COUNT_CAUTION, KEPT, largest_seen
+from core.methods.m_estimation.whitened_newton.inference.count_moments import Array, dispersion_of, rates, spread
 from core.methods.m_estimation.whitened_newton.shares import COUNT_BINS, COUNT_BINS_PER_OCTAVE
 from core.methods.m_estimation.whitened_newton.spec import WhitenedNewtonPlan
 from core.oracle import Oracle

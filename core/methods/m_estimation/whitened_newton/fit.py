@@ -16,14 +16,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from core.inference.attenuation import onward
-from core.inference.checking import Found, check
 from core.inference.estimate import Estimate, newton_estimate
 from core.inference.looks import Columns
-from core.inference.residuals import scale_of
 from core.inference.shrinkage import TINY, positive_part
-from core.inference.tails import Tails, best_cut
-from core.inference.whitened import Last, NoisedAnswer, Whitened, finish, newton_step, with_tails
 from core.losses.categorical import Logistic, Multinomial
 from core.losses.counts import CutPoisson, Poisson
 from core.losses.robust import Huber
@@ -34,6 +29,18 @@ from core.methods.m_estimation.whitened_newton.column_look import (
     look_at_counts,
     target_centre,
 )
+from core.methods.m_estimation.whitened_newton.inference.attenuation import onward
+from core.methods.m_estimation.whitened_newton.inference.coefficient_checks import Found, check
+from core.methods.m_estimation.whitened_newton.inference.last_step import (
+    Last,
+    NoisedAnswer,
+    Whitened,
+    finish,
+    newton_step,
+    with_tails,
+)
+from core.methods.m_estimation.whitened_newton.inference.residual_sizes import scale_of
+from core.methods.m_estimation.whitened_newton.inference.residual_tails import Tails, best_cut
 from core.methods.m_estimation.whitened_newton.linear_walk import (
     LONGEST_START,
     STEP_FLOOR,

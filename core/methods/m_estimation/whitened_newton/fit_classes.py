@@ -15,9 +15,19 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from core.inference.class_checks import FoundClasses, check_classes
-from core.inference.class_coordinates import as_matrix, contrasts_of, effective, matrix_of
-from core.inference.class_whitened import (
+from core.inference.estimate import Estimate, newton_estimate
+from core.inference.looks import Columns
+from core.inference.shrinkage import TINY, positive_part
+from core.losses.categorical import Multinomial
+from core.methods.m_estimation.whitened_newton.column_look import Complete, look_at_columns
+from core.methods.m_estimation.whitened_newton.inference.class_checks import FoundClasses, check_classes
+from core.methods.m_estimation.whitened_newton.inference.class_coordinates import (
+    as_matrix,
+    contrasts_of,
+    effective,
+    matrix_of,
+)
+from core.methods.m_estimation.whitened_newton.inference.class_last_step import (
     LastOfClasses,
     ParameterSizes,
     WhitenedClasses,
@@ -25,12 +35,7 @@ from core.inference.class_whitened import (
     finish_classes,
     rate_curvature,
 )
-from core.inference.estimate import Estimate, newton_estimate
-from core.inference.looks import Columns
-from core.inference.shrinkage import TINY, positive_part
-from core.inference.whitened import NoisedAnswer
-from core.losses.categorical import Multinomial
-from core.methods.m_estimation.whitened_newton.column_look import Complete, look_at_columns
+from core.methods.m_estimation.whitened_newton.inference.last_step import NoisedAnswer
 from core.methods.m_estimation.whitened_newton.linear_walk import LONGEST_START, STEP_FLOOR
 from core.methods.m_estimation.whitened_newton.questions import EXPLAINED
 from core.methods.m_estimation.whitened_newton.spec import WhitenedNewtonPlan

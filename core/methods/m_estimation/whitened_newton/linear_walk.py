@@ -18,10 +18,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from core.inference.residuals import Sizes, edges_of, scale_of, spread_of
 from core.inference.shrinkage import assembled, positive_part, shrink
-from core.inference.tails import MANY_HIDDEN, SMALL, Tails, spread_of_all, tails_of
-from core.inference.whitened import NoisedAnswer, newton_step
+from core.methods.m_estimation.whitened_newton.inference.last_step import NoisedAnswer, newton_step
+from core.methods.m_estimation.whitened_newton.inference.residual_sizes import Sizes, edges_of, scale_of, spread_of
+from core.methods.m_estimation.whitened_newton.inference.residual_tails import (
+    MANY_HIDDEN,
+    SMALL,
+    Tails,
+    spread_of_all,
+    tails_of,
+)
 from core.methods.m_estimation.whitened_newton.spec import WhitenedNewtonPlan
 from core.oracle import Oracle
 from core.privacy.facts import Adjacency, Facts

@@ -6,14 +6,14 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from core.inference.counts import correction
 from core.inference.shrinkage import TINY
-from core.inference.whitened import Kind, NoisedAnswer
 from core.losses.categorical import Logistic
 from core.losses.counts import CutPoisson, Poisson
 from core.losses.robust import Huber
 from core.methods.m_estimation.whitened_newton.column_look import Complete
 from core.methods.m_estimation.whitened_newton.count_look import CutCounts, look_at_residuals, walking_cut
+from core.methods.m_estimation.whitened_newton.inference.count_moments import correction
+from core.methods.m_estimation.whitened_newton.inference.last_step import Kind, NoisedAnswer
 from core.methods.m_estimation.whitened_newton.shares import LEAST_SQUARES_CUT
 from core.methods.m_estimation.whitened_newton.spec import WhitenedNewtonPlan
 from core.methods.m_estimation.whitened_newton.whitening import RowEncoding

@@ -1,7 +1,7 @@
 """Whitened Newton: a private look at the columns, a public re-encoding, short Newton steps and two precise gradients.
 
 Its name, assumptions, price and predictions; `core.methods.m_estimation.whitened_newton.fit` has the steps and
-`core.inference.whitened` the covariance. Fixed shares divide mu^2 among its answers, whatever they are
+`inference.last_step` the covariance. Fixed shares divide mu^2 among its answers, whatever they are
 (`docs/decisions/0041-divide-a-jobs-budget-by-fixed-shares.md`).
 """
 

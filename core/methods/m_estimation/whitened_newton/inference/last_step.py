@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from core.inference.attenuation import carried, normal_hessian, onward
 from core.inference.shrinkage import TINY, assembled, drawn_in, kept_part, positive_part, shrink
-from core.inference.tails import DOUBT as TAIL_DOUBT
-from core.inference.tails import REACH, Tails
+from core.methods.m_estimation.whitened_newton.inference.attenuation import carried, normal_hessian, onward
+from core.methods.m_estimation.whitened_newton.inference.residual_tails import DOUBT as TAIL_DOUBT
+from core.methods.m_estimation.whitened_newton.inference.residual_tails import REACH, Tails
 
 Array = NDArray[np.float64]
 Kind = Literal["logistic", "poisson", "huber"]

@@ -1,6 +1,6 @@
 """Checks of a multinomial estimate by whitened Newton, by class and coefficient; from answers already paid for.
 
-The thresholds are those of `core.inference.checking`. Coefficients of a class are against the baseline, so a fault of
+The thresholds are those of `coefficient_checks`. Coefficients of a class are against the baseline, so a fault of
 the baseline's records concerns all classes.
 """
 
@@ -11,7 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from core.inference.checking import (
+from core.inference.checks import Checks, CoefficientCheck, Learned
+from core.inference.looks import Columns
+from core.inference.shrinkage import TINY
+from core.methods.m_estimation.whitened_newton.inference.class_coordinates import effective
+from core.methods.m_estimation.whitened_newton.inference.class_last_step import WhitenedClasses
+from core.methods.m_estimation.whitened_newton.inference.coefficient_checks import (
     ALIKE,
     ALIKE_IF_FAR,
     EVENTS_PER_PARAMETER,
@@ -24,12 +29,7 @@ from core.inference.checking import (
     own_middle,
     parts_of_variance,
 )
-from core.inference.checks import Checks, CoefficientCheck, Learned
-from core.inference.class_coordinates import effective
-from core.inference.class_whitened import WhitenedClasses
-from core.inference.looks import Columns
-from core.inference.shrinkage import TINY
-from core.inference.whitened import EXCESS, NoisedAnswer
+from core.methods.m_estimation.whitened_newton.inference.last_step import EXCESS, NoisedAnswer
 from core.privacy.facts import Ranges
 from farthing.schemas.estimates import JobCheck
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
-from core.inference.residuals import Sizes
+from core.methods.m_estimation.whitened_newton.inference.residual_sizes import Sizes
 
 Array = NDArray[np.float64]
 SLOPES: Final = np.linspace(0.0, 6.0, 25)

@@ -1,6 +1,6 @@
 """The last step and the covariance of whitened Newton for several classes: arithmetic on its last noised answers.
 
-As `core.inference.whitened`, with parameters in blocks: contrasts of classes times features, class after class. The
+As `last_step`, with parameters in blocks: contrasts of classes times features, class after class. The
 target of the Hessian's shrinkage differs. On re-encoded columns it is about S kron I, where S has the contrasts'
 curvature: small along a rare class. Matrices are shrunk towards S kron I, with S from the matrix's own partial trace
 and from the classes' noised frequencies. A multiple of the identity would shrink rare classes towards the others'
@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from core.inference.class_coordinates import effective
 from core.inference.shrinkage import TINY, assembled, drawn_in, kept_part, positive_part
-from core.inference.whitened import (
+from core.methods.m_estimation.whitened_newton.inference.class_coordinates import effective
+from core.methods.m_estimation.whitened_newton.inference.last_step import (
     CAUTION,
     CLEAR,
     DOUBTED_PART,
@@ -167,7 +167,7 @@ def class_step(
 
 
 def finish_classes(last: LastOfClasses) -> WhitenedClasses:
-    """Take the last, partial step, and reckon the covariance there; see `core.inference.whitened.finish`."""
+    """Take the last, partial step, and reckon the covariance there; see `last_step.finish`."""
     sizes, size = last.sizes, last.sizes.all
     hessian = pooled_by_trace(last.hessians, size)
     shrunk = shrunk_to_classes(hessian, sizes, last.expected)

@@ -5,8 +5,15 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from core.inference.residuals import Sizes, edges_of
-from core.inference.tails import LEAST_OF_SPREAD, REACH, Tails, best_cut, spread_of_all, tails_of
+from core.methods.m_estimation.whitened_newton.inference.residual_sizes import Sizes, edges_of
+from core.methods.m_estimation.whitened_newton.inference.residual_tails import (
+    LEAST_OF_SPREAD,
+    REACH,
+    Tails,
+    best_cut,
+    spread_of_all,
+    tails_of,
+)
 
 Array = np.ndarray
 LAWS: dict[str, Callable[[np.random.Generator, int], Array]] = {

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from core.inference.residuals import Sizes, edges_of, scale_of, spread_of
+from core.methods.m_estimation.whitened_newton.inference.residual_sizes import Sizes, edges_of, scale_of, spread_of
 
 
 def told(residuals: np.ndarray, deviation: float, seed: int, top: float = 64.0) -> Sizes:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.data.contrasts import contrast_rows
-from core.inference.whitened import NoisedAnswer
+from core.methods.m_estimation.whitened_newton.inference.last_step import NoisedAnswer
 
 Array = NDArray[np.float64]
 

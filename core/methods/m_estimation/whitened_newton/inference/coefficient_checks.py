@@ -12,9 +12,15 @@ from numpy.typing import NDArray
 
 from core.inference.checks import Checks, CoefficientCheck, ColumnLook, Learned
 from core.inference.shrinkage import TINY
-from core.inference.tails import MOST_HIDDEN
-from core.inference.whitened import EXCESS, MOST_GUESSED, Kind, NoisedAnswer, Whitened
 from core.losses.counts import CutPoisson
+from core.methods.m_estimation.whitened_newton.inference.last_step import (
+    EXCESS,
+    MOST_GUESSED,
+    Kind,
+    NoisedAnswer,
+    Whitened,
+)
+from core.methods.m_estimation.whitened_newton.inference.residual_tails import MOST_HIDDEN
 from core.privacy.facts import Ranges, Sampling
 from farthing.schemas.estimates import JobCheck
 

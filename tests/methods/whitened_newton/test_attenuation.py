@@ -5,7 +5,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from core.inference.attenuation import (
+from core.inference.shrinkage import assembled, shrink
+from core.methods.m_estimation.whitened_newton.inference.attenuation import (
     DECIDED,
     LONGEST_FOLLOWED,
     SPREAD,
@@ -15,7 +16,6 @@ from core.inference.attenuation import (
     normal_hessian,
     onward,
 )
-from core.inference.shrinkage import assembled, shrink
 
 Array = NDArray[np.float64]
 NODES: Array = np.linspace(-9.0, 9.0, 6001)
