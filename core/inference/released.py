@@ -75,6 +75,8 @@ class Released(Frozen):
     """The method's claims about this very point; None: it claims nothing."""
     checks: Checks | None = None
     """The method's checks of its own estimate, and its encoding of the records; None: it does not check."""
+    row_words: str | None = Field(default=None, exclude=True)
+    """Of a method that takes no weights, its phrase for the bound on rows, as its spec says; not stored."""
     iterates: tuple[Vector, ...] | None = None
     """Evenly spaced ones on the way, as theta, the last of all with them; None: the job kept none."""
 

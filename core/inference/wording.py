@@ -53,9 +53,7 @@ def weight_words(released: Released) -> str:
     if released.checks is not None:
         bound = released.checks.learned.weight_bound
         return f"weights min(1, t^2/|E x|^2) on re-encoded rows E x (t = {bound:.3g})"
-    if released.optimizer == "sufficient_statistics":
-        return "rows within their declared bounds"
-    return released.weights.words()
+    return released.row_words or released.weights.words()
 
 
 def notes(released: Released) -> list[str]:
@@ -94,7 +92,7 @@ def notes(released: Released) -> list[str]:
     learned = None if released.checks is None else released.checks.learned.sampling
     said += term_notes(released.design, released.units, learned)
     said += released.loss.notes
-    if isinstance(released.weights, Clip) and released.optimizer != "sufficient_statistics":
+    if isinstance(released.weights, Clip) and released.row_words is None:
         said.append(
             "Clipped gradients solve another equation than the model's: estimates may be biased however many records "
             "there are."

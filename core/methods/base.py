@@ -73,6 +73,9 @@ class Spec(Frozen, ABC):
     cited: ClassVar[str]
     """Authors and year, as a methods section cites the method; empty: nothing is cited."""
 
+    row_words: ClassVar[str | None] = None
+    """Phrase for the bound on rows of a method that takes no weights; None: the model's weights bound them."""
+
     offers_intervals: ClassVar[bool] = False
     """True: a covariance of its estimate is derived; jobs that ask other methods for intervals are refused."""
 

@@ -17,6 +17,7 @@ from core.inference.network import AnyReleased, ReleasedNetwork, make_onnx, read
 from core.inference.released import Released, declared
 from core.jobs import approvals, subjects
 from core.ledger import releases
+from core.methods.registry import method_of
 from core.operations.retention import RETIRED, RETRACTED
 from core.service.context import Caller, Context
 from core.service.presenters import decision_of
@@ -61,7 +62,10 @@ def released_by(context: Context, caller: Caller, model_id: str) -> tuple[AnyRel
     """
     with context.database.read() as session:
         model, job, _ = find(session, context, caller, model_id)
-        return read_released(model.release), job
+        released = read_released(model.release)
+        if isinstance(released, Released):
+            released = released.model_copy(update={"row_words": method_of(released.optimizer).row_words})
+        return released, job
 
 
 def coefficients_of(context: Context, caller: Caller, model_id: str, what: str) -> tuple[Released, Job]:

@@ -93,6 +93,7 @@ def test_sufficient_statistics_stand_beside_the_robust_regression(train: Train) 
     assert found.relation == "no_covariance"
     assert all(one.difference_in_std_errors is not None for one in found.coefficients)
     assert "sufficient statistics" in other.methods()
+    assert "rows within their declared bounds" in other.methods()
 
 
 def test_counts_have_rate_ratios_and_means(train: Train) -> None:

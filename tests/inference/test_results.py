@@ -27,6 +27,7 @@ from core.losses.counts import Poisson
 from core.losses.robust import LogCosh
 from core.losses.squares import Squared
 from core.losses.weights import Clip, Mallows, Schweppe
+from core.methods.m_estimation.sufficient_statistics.spec import SufficientStatistics
 from core.models.features import Feature
 from core.privacy.budget import plan_orders
 from core.privacy.events import Sampled, compose
@@ -364,7 +365,7 @@ def test_the_methods_paragraph_says_what_was_fitted(kind: str) -> None:
         ({"weights": Schweppe(bound=1.5)}, "Schweppe weights (bound 1.5)"),
         ({"weights": Mallows(bound=1.5, power=3)}, "Mallows weights (bound 1.5, power 3)"),
         ({"weights": Clip(bound=0.5)}, "gradient clipped at 0.5"),
-        ({"optimizer": "sufficient_statistics", "weights": Clip(bound=1.0)}, "within their declared bounds"),
+        ({"row_words": SufficientStatistics.row_words, "weights": Clip(bound=1.0)}, "within their declared bounds"),
         ({"loss": LogCosh(scale=3.0)}, "log-cosh loss (c = 1.345, residual scale known, 3)"),
         ({"ridge": 0.25}, "a ridge penalty of 0.25"),
     ],

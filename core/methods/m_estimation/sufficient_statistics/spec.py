@@ -44,6 +44,7 @@ class SufficientStatistics(Spec):
     """
 
     begins: ClassVar = False
+    row_words: ClassVar = "rows within their declared bounds"
 
     cited: ClassVar = "Avella-Medina, Bradshaw and Loh, 2023"
     kind: Literal["sufficient_statistics"] = "sufficient_statistics"
