@@ -32,8 +32,8 @@ $(KERNELS): $(STAMP) $(wildcard core/native/*.c core/native/*.py) # none without
 demo: setup ## the main job, end to end, on the bank data (KEEP=1 leaves the console open afterwards)
 	KEEP=$(KEEP) $(BIN)/python -m examples.bank_demo
 
-serve: setup ## the service on http://127.0.0.1:8000, its home in .farthing (FARTHING_PORT=8080 make serve: another port)
-	$(BIN)/farthing up --home .farthing
+serve: setup ## the service on http://127.0.0.1:8000, its home in .farthing (FARTHING_HOME, FARTHING_PORT: others)
+	$(BIN)/farthing up --home "$${FARTHING_HOME:-.farthing}"
 
 stack: $(SECRETS) ## the whole service in containers: PostgreSQL, Redis, API, worker (docs/guides/operator/run-in-containers.md)
 	DOCKER_BUILDKIT=1 COMPOSE_DOCKER_CLI_BUILD=1 $(COMPOSE) up --detach --build

@@ -7,6 +7,7 @@ SIGTERM and SIGINT drain, so that children stop where nothing is lost, and then 
 """
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Iterable
@@ -130,7 +131,12 @@ def _log_as_json(**_: Any) -> None:  # noqa: ANN401 - whatever Celery tells
 @signals.celeryd_after_setup.connect  # type: ignore[untyped-decorator] # as above
 def _start(instance: Any, **_: Any) -> None:  # noqa: ANN401 - a Celery worker
     """Start before the broker is asked for anything: the database can be polled without one."""
-    RESIDENT.start(instance.app.amqp.queues.consume_from)
+    try:
+        RESIDENT.start(instance.app.amqp.queues.consume_from)
+    except SystemExit as refusal:
+        # Celery would end with status 0, and say nothing.
+        sys.stderr.write(f"{refusal}\n")
+        os._exit(1)
 
 
 @signals.worker_shutting_down.connect  # type: ignore[untyped-decorator] # as above

@@ -9,6 +9,7 @@ A supervisor kills its child three quarters of a lease after it sent its last go
 suspension. A child is gone before anybody else can claim its job; if it were not, its fence would be refused.
 """
 
+import argparse
 import os
 import platform
 import queue
@@ -255,6 +256,8 @@ class Host:
 
 def main(trainer: str = TRAINER) -> None:
     """Supervise trainers until SIGTERM or SIGINT."""
+    about = "Claim jobs and train them. Every setting is an environment variable, FARTHING_..."
+    argparse.ArgumentParser(prog="python -m workers.supervisor", description=about).parse_args()
     os.umask(0o077)  # the home holds records, keys' digests and unapproved releases
     log = configure("supervisor")
     try:

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import PlainTextResponse
 from pydantic import ValidationError
 
+from api import spreadsheets
 from api.deps import Caller, Db
 from api.errors import status_of
 from api.pages.models import as_file, head
@@ -86,7 +87,7 @@ def _show(
         "asked": asked,
         "inputs": inputs,
         "csv": value_of(form, "csv"),
-        "first_line": _line([column.name for column in inputs.columns]),
+        "first_line": spreadsheets.lines([[column.name for column in inputs.columns]]),
         "found": None if found is None else _said(found, inputs),
         "refused": None if refusal is None else _title(refusal),
         "errors": errors,
@@ -140,7 +141,7 @@ def _rows(table: str) -> list[dict[str, str]]:
 def _written(rows: list[dict[str, str]], found: list[dict[str, Any]]) -> str:
     """Return rows with their predictions beside them, as CSV."""
     flat = [row | dict(_flat(one)) for row, one in zip(rows, found, strict=True)]
-    return _line(list(flat[0])) + "".join(_line(list(one.values())) for one in flat)
+    return spreadsheets.lines([flat[0].keys(), *(one.values() for one in flat)])
 
 
 def _flat(found: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -159,12 +160,6 @@ def _flat(found: dict[str, Any]) -> list[tuple[str, Any]]:
 
 
 _ENDS: Final = ("predicted_lower", "predicted_upper")
-
-
-def _line(cells: list[Any]) -> str:
-    text = io.StringIO()
-    csv.writer(text).writerow(cells)
-    return text.getvalue()
 
 
 def _said(found: dict[str, Any], inputs: readings.Inputs) -> list[tuple[str, str, str]]:

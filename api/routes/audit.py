@@ -1,7 +1,5 @@
 """The audit log: every request, its principal and its answer."""
 
-import csv
-import io
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -10,6 +8,7 @@ from typing import Annotated, Literal, TypeVar
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
+from api import spreadsheets
 from api.body import StrictRoute
 from api.cost import HEAVY_READ, OWNERS, WATCHERS, Cost, Work, costs
 from api.deps import After, Caller, Db, Limit, capped, page
@@ -94,14 +93,8 @@ def _jsonl(batches: Iterable[Sequence[AuditView]]) -> Iterator[bytes]:
 
 
 def _csv(batches: Iterable[Sequence[AuditView]]) -> Iterator[bytes]:
-    """Yield a batch of lines; a leading apostrophe keeps spreadsheets from running text that starts like a formula."""
+    """Yield a batch of lines at a time."""
     names = [name for name in AuditView.model_fields if name != "object"]
-    yield (",".join(names) + "\r\n").encode()
+    yield spreadsheets.lines([names]).encode()
     for views in batches:
-        lines = io.StringIO()
-        writer = csv.writer(lines)
-        for view in views:
-            cells = ["" if (cell := getattr(view, name)) is None else str(cell) for name in names]
-            # An empty text is in every text, so an empty cell is excluded on its own.
-            writer.writerow([f"'{cell}" if cell[:1] in "=+-@\t\r" and cell else cell for cell in cells])
-        yield lines.getvalue().encode()
+        yield spreadsheets.lines([getattr(view, name) for name in names] for view in views).encode()

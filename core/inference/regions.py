@@ -44,7 +44,7 @@ def reach(method: Joint, level: float, comparisons: int) -> float:
             return float(-ndtri((1 - level) / (2 * comparisons)))
         case "sidak":
             return pointwise(level ** (1 / comparisons))
-        case _:  # scheffe
+        case "scheffe":
             return sqrt(float(chdtri(comparisons, 1 - level)))
 
 

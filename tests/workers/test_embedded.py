@@ -122,6 +122,14 @@ def test_a_home_that_cannot_be_made_is_said_in_one_line(tmp_path: Path) -> None:
     assert "--home" in line
 
 
+def test_a_celery_worker_without_a_broker_says_so_and_fails() -> None:
+    command = [sys.executable, "-m", "workers.app"]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("FARTHING_")}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1
+    assert "FARTHING_BROKER_URL is not set; without a broker run `python -m workers.supervisor`." in done.stderr
+
+
 @pytest.mark.slow
 def test_everything_ends_when_the_parent_is_killed(tmp_path: Path) -> None:
     with embedded(tmp_path / "home") as service:

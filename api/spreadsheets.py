@@ -1,0 +1,31 @@
+"""Spreadsheets: CSV for people, in which no cell of text runs as a formula."""
+
+import csv
+import io
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Final
+
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+
+
+def lines(rows: Iterable[Iterable[object]]) -> str:
+    """Return rows as lines of CSV. None is an empty cell.
+
+    A text that a spreadsheet would take for a formula gets an apostrophe before it; numbers stay as they are.
+    """
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerows([_cell(value) for value in row] for row in rows)
+    return text.getvalue()
+
+
+def _cell(value: object) -> str:
+    text = "" if value is None else str(value)
+    # A sign alone is a laboratory's result, and no formula.
+    if len(text) == 1 or not text.startswith(_FORMULA):
+        return text
+    with suppress(ValueError):
+        float(text)
+        return text
+    return f"'{text}"
