@@ -18,7 +18,7 @@ from core.losses.weights import Mallows
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.mechanisms.sampling import public_order
 from core.methods.second_order.ada_spider import AdaSpider, nothing_known
-from core.methods.second_order.gauss_psgd.spec import GaussPsgd
+from core.methods.second_order.gauss_psgd.spec import GaussPsgdPlan
 from core.oracle.filters import UnlimitedFilter
 from core.oracle.samples import StreamOracle
 from core.privacy.conversions import gdp_mu
@@ -45,7 +45,7 @@ class ScalingPoint:
     multiplier: float = 1e-6
     """z."""
 
-    def settings(self) -> GaussPsgd:
+    def settings(self) -> GaussPsgdPlan:
         """Return the estimator's settings."""
         return level_settings(
             mu=1 / self.multiplier,

@@ -11,7 +11,7 @@ from core.inference.error_bound import SEEN, ErrorBound
 from core.mechanisms.generator import SimulationGenerator
 from core.methods.fits import fit
 from core.methods.registry import PLANS
-from core.methods.second_order.certify.spec import APART, Certify
+from core.methods.second_order.certify.spec import APART, Certify, CertifyPlan
 from core.methods.second_order.gauss_psgd import fit as gauss_psgd
 from core.methods.second_order.gauss_psgd.spec import GaussPsgd
 from core.oracle.filters import ORDERS, CountingFilter
@@ -29,10 +29,10 @@ LAW = component(2_300_000)
 EGGS = EggCarton(10, 3_000_000, 0.5, 0.3)
 
 
-def certifying(settings: Any, **changed: object) -> Certify:
+def certifying(settings: Any, **changed: object) -> CertifyPlan:
     """Return certify with the figures of a Gauss-PSGD job."""
     shared = settings.model_dump(exclude={"kind", "estimator", "period", "start", "steps", "epochs"})
-    return Certify.model_validate({**shared, "steps": 1 + settings.rounds * settings.round_steps, **changed})
+    return CertifyPlan.model_validate({**shared, "steps": 1 + settings.rounds * settings.round_steps, **changed})
 
 
 def walked(slopes: list[list[float]], module: Any = gauss_psgd) -> tuple[str, dict[str, int], Scripted]:
@@ -76,7 +76,7 @@ BUGS = {
         "if not plan.descends:\n            state = _ended",
         "if False:\n            state = _ended",
     ),
-    "a long gradient begins rounds": ("plan.escapes and is_short(plan, slope)", "plan.escapes"),
+    "a long gradient begins rounds": ("rounds is not None and is_short(rounds, slope)", "rounds is not None"),
     "a round that leaves is forgotten": (
         "escapes=state.escapes + 1)",
         "escapes=state.escapes + 1, ended=UNDER_WAY)",
@@ -94,7 +94,7 @@ def test_every_shortcut_is_seen(bug: str) -> None:
     assert failed(CHECKS, planted(gauss_psgd, *BUGS[bug]))
 
 
-def looked_at(law: SaddlePopulation, settings: Certify, point: torch.Tensor, seed: int) -> ErrorBound:
+def looked_at(law: SaddlePopulation, settings: CertifyPlan, point: torch.Tensor, seed: int) -> ErrorBound:
     """Certify a point on fresh records, within the price; the release is the point itself."""
     facts = facts_of(law)
     price = compose(Counter(settings.schedule(facts)))
@@ -199,7 +199,7 @@ def test_a_plan_leaves_room_for_one_phase_and_says_what_it_takes() -> None:
     planned = asked.plan(facts_of(LAW), mu_of())
     units, words = planned.needed()
     assert units <= LAW.units < 2 * units, "as much for each answer as there is"
-    assert planned.steps == 1 + (planned.rounds or 0) * (planned.round_steps or 0)
+    assert planned.steps == 1 + planned.rounds * planned.round_steps
     assert planned.plan(facts_of(LAW), mu_of()) == planned
     assert f"= {units:.0f} units" in words
     few = facts_of(component(2000))
@@ -231,8 +231,6 @@ def planned_alone(point: list[float], units: int = 200_000, **figures: float) ->
     assert claim is not None
     found = claim.second_order
     assert found is not None
-    assert settings.batch is not None
-    assert settings.difference_batch is not None
     return found.outcome, found.restarts * settings.batch + found.differences * settings.difference_batch
 
 

@@ -20,7 +20,7 @@ from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.methods.fits import fit
 from core.methods.registry import PLANS
 from core.methods.second_order import norms
-from core.methods.second_order.certify.spec import Certify
+from core.methods.second_order.certify.spec import Certify, NormPlan
 from core.oracle.federation import FederatedOracle, MessageRounds, SiteFilter
 from core.oracle.filters import CountingFilter, UnlimitedFilter
 from core.oracle.full import FullOracle
@@ -96,8 +96,8 @@ def records(job: PlannedJob, seed: int = 0) -> Encoded:
     return Encoded(features=features, target=target.astype(codes), present=np.ones(UNITS, dtype=bool))
 
 
-def settings_of(job: PlannedJob) -> Certify:
-    assert isinstance(job.spec.optimizer, Certify)
+def settings_of(job: PlannedJob) -> NormPlan:
+    assert isinstance(job.spec.optimizer, NormPlan)
     return job.spec.optimizer
 
 
@@ -153,10 +153,11 @@ def test_rounds_at_low_rank_changes_move_the_trained_numbers() -> None:
     job = planned(KINDS["low rank"][0], **ROUNDS)
     public, problem = job.facts, make_problem(job, records(job), {})
     assert isinstance(problem, NetworkProblem)
-    sampling = settings_of(job).sampling(public)
+    plan = job.spec.optimizer
+    sampling = plan.sampling(public)
     oracle = Simulation(problem, public, SimulationGenerator(1), noiseless=True, sampling=sampling)
     point = torch.linspace(0.3, 0.7, public.dimension, dtype=torch.float64)
-    estimate = fit(settings_of(job), oracle, point.unsqueeze(0)).value
+    estimate = fit(plan, oracle, point.unsqueeze(0)).value
     assert torch.equal(estimate.theta, point)
     assert estimate.certificate is not None
     found = estimate.certificate.second_order
@@ -305,8 +306,9 @@ def test_rounds_that_a_loss_has_no_constants_for_name_the_claim_that_needs_none(
 def test_clients_tell_their_gradients_for_a_mean_of_norms_is_no_norm_of_a_mean() -> None:
     """Two clients whose gradients point opposite ways, each about a half long: their mean is next to nothing."""
     model = KINDS["logistic"][0]
-    spec = planned(model).spec.model_copy(update={"dataset": None, "optimizer": Certify(claims="gradient")})
-    spec = JobSpec.model_validate(spec.model_dump() | {"federation": {"datasets": ["ds_0", "ds_1"]}})
+    asked = {"dataset": None, "optimizer": {"kind": "certify", "claims": "gradient"}}
+    asked |= {"federation": {"datasets": ["ds_0", "ds_1"]}}
+    spec = JobSpec.model_validate(planned(model).spec.model_dump() | asked)
     clients = [
         PublicSite(f"ds_{place}", COLUMNS, UNITS + place * 100, "record", Adjacency.ZERO_OUT, TERMS)
         for place in range(2)

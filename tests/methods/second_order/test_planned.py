@@ -75,10 +75,6 @@ def test_the_price_is_one_answer_a_pass(case: str) -> None:
 
 def test_planned_batches_leave_room_for_descent() -> None:
     filled = settings().plan(facts(), 0.27)
-    assert filled.batch is not None
-    assert filled.rounds is not None
-    assert filled.round_steps is not None
-    assert filled.difference_batch is not None
     assert 4 * filled.rounds * (filled.batch + filled.round_steps * filled.difference_batch) <= 10_000_000
     assert filled.phase_units() == filled.rounds * (filled.batch + (filled.round_steps - 1) * filled.difference_batch)
     figures = filled.figures(facts())
@@ -146,5 +142,5 @@ def test_an_explicit_radius_bounds_the_gradient_and_nothing_more() -> None:
     counts = dict.fromkeys(("phases", "rounds", "escapes", "restarts", "differences"), 1)
     claim = filled.claim(known, filled.ended(known, "certified", counts), strayed=False)
     assert (claim.quantity, claim.confidence) == ("gradient_norm", pytest.approx(0.975))
-    assert claim.value == pytest.approx(4 * (filled.error_radius or 0))
+    assert claim.value == pytest.approx(4 * filled.error_radius)
     assert filled.bound(known).confidence is None

@@ -17,7 +17,7 @@ from core.base.errors import PeerLost
 from core.mechanisms.generator import SimulationGenerator
 from core.methods.second_order.ada_spider import AdaSpider, nothing_known
 from core.methods.second_order.gauss_psgd import fit as gauss_psgd
-from core.methods.second_order.gauss_psgd.spec import GaussPsgd
+from core.methods.second_order.gauss_psgd.spec import GaussPsgdPlan
 from core.oracle import Oracle
 from core.oracle.federation import FederatedOracle, MessageRounds, SiteFilter
 from core.oracle.filters import CountingFilter, UnlimitedFilter
@@ -182,7 +182,7 @@ class TestHeterogeneity:
 class TestClientsCount:
     """H6: the certified outcome and its sharpness, by the number of sites."""
 
-    def check(self, clients: int, settings: GaussPsgd, oracle: Oracle) -> None:
+    def check(self, clients: int, settings: GaussPsgdPlan, oracle: Oracle) -> None:
         """Fail unless a run certifies a minimum at the stated sharpness."""
         outcome, gradient, curvature, _ = found_by(oracle, settings)
         assert settings.error_radius is not None
@@ -227,7 +227,7 @@ def scripted(dimension: int) -> list[Tensor]:
 
 
 def squared_error(
-    size: int, built: Built, settings: GaussPsgd, path: Sequence[Tensor], exact: Callable[[Tensor], Tensor]
+    size: int, built: Built, settings: GaussPsgdPlan, path: Sequence[Tensor], exact: Callable[[Tensor], Tensor]
 ) -> float:
     """Return the mean squared error of the federation's estimates along a path."""
 
