@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from core.mechanisms.generator import SimulationGenerator
-from core.methods.second_order.ada_spider import AdaSpider, EstimatorState, nothing_known
+from core.methods.second_order.ada_spider import AdaSpider, EstimatorState, no_estimate
 from core.methods.second_order.figures import MOST_STEPS
 from core.methods.second_order.gauss_psgd import fit as gauss_psgd
 from core.methods.second_order.gauss_psgd.spec import GaussPsgd, GaussPsgdPlan
@@ -296,7 +296,7 @@ def descent(clients: int, seed: int, **changed: object) -> tuple[float, float, i
     start[0] = 0.1
     settings = settings_of(clients, error_radius=1e-9, steps=MOST_STEPS, start=tuple(start.tolist()), **changed)
     oracle = Clients(level_clients(clients, seed, units=SHORT_UNITS), seed, lambda _: None)
-    estimator = WatchedFederation(settings, oracle, nothing_known(start))
+    estimator = WatchedFederation(settings, oracle, no_estimate(start))
     state = gauss_psgd.walk(settings, oracle.facts, estimator, gauss_psgd.beginning(start), lambda _: None)
     law = PrincipalComponent(COMPONENT_SPECTRUM, 1, radius=1.1)
     gradient = float(torch.linalg.vector_norm(law.mean_gradient(state.theta)))

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from core.mechanisms.generator import SimulationGenerator
-from core.methods.second_order.ada_spider import AdaSpider, nothing_known
+from core.methods.second_order.ada_spider import AdaSpider, no_estimate
 from core.methods.second_order.gauss_psgd.fit import OUTCOMES, SearchWalk, beginning, walk
 from core.methods.second_order.gauss_psgd.spec import GaussPsgdPlan
 from core.oracle import Answer, PublicRandomness, Release, Status
@@ -203,5 +203,5 @@ def _walked(
         look(state)
 
     with suppress(_OverError):
-        return walk(settings, facts, AdaSpider(settings, level, nothing_known(start)), beginning(start), keep)
+        return walk(settings, facts, AdaSpider(settings, level, no_estimate(start)), beginning(start), keep)
     return last

@@ -17,7 +17,7 @@ from core.losses.robust import Huber
 from core.losses.weights import Mallows
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.methods.second_order import ada_spider
-from core.methods.second_order.ada_spider import AdaSpider, nothing_known
+from core.methods.second_order.ada_spider import AdaSpider, no_estimate
 from core.methods.second_order.gauss_psgd.fit import beginning, iterate, walk
 from core.methods.second_order.gauss_psgd.spec import GaussPsgdPlan
 from core.oracle import EVERYTHING, Answer
@@ -60,7 +60,7 @@ class Zeros:
 def kinds(points: list[Tensor], module: Any = ada_spider, **options: Any) -> str:
     """Return which question each point of a path asks: 1 fresh, 2 a change, 0 none."""
     oracle = Zeros(len(points[0]))
-    estimator, told = module.AdaSpider(settings_of(options), oracle, nothing_known(points[0])), ""
+    estimator, told = module.AdaSpider(settings_of(options), oracle, no_estimate(points[0])), ""
     for at in points:
         before = len(oracle.asked)
         estimator.query(at)
@@ -113,7 +113,7 @@ def test_diff2_starts_again_by_number_alone() -> None:
 def test_no_distance_takes_no_record_and_returns_the_same_estimate() -> None:
     records = CountedRecords(1000)
     oracle = StreamOracle(records, facts(1000, 3), UnlimitedFilter(), SystemGenerator(), np.arange(1000))
-    estimator = AdaSpider(given(batch=50, difference_batch=20), oracle, nothing_known(point(dimension=3)))
+    estimator = AdaSpider(given(batch=50, difference_batch=20), oracle, no_estimate(point(dimension=3)))
     first, again = estimator.query(point(dimension=3)), estimator.query(point(dimension=3))
     assert first is not None
     assert again is not None
@@ -130,7 +130,7 @@ def drawn(settings: GaussPsgdPlan, path: list[Tensor], runs: int, dimension: int
     )
     found = []
     for _ in range(runs):
-        estimator = AdaSpider(settings, oracle, nothing_known(path[0]))
+        estimator = AdaSpider(settings, oracle, no_estimate(path[0]))
         for at in path:
             last = estimator.query(at)
         assert last is not None
@@ -193,7 +193,7 @@ def _changes(distance: float, runs: int, settings: GaussPsgdPlan | None = None) 
     )
     found = []
     for _ in range(runs):
-        estimator = AdaSpider(settings, oracle, nothing_known(point(dimension=50)))
+        estimator = AdaSpider(settings, oracle, no_estimate(point(dimension=50)))
         before, after = estimator.query(point(dimension=50)), estimator.query(point(distance, dimension=50))
         assert before is not None
         assert after is not None
@@ -238,7 +238,7 @@ class TestRecords:
         sampling = StreamSampling(batches=(30, 10))
         oracle = Simulation(data, public, SimulationGenerator(1), noiseless=True, sampling=sampling)
         estimator = AdaSpider(
-            given(batch=30, difference_batch=10, restart_drift=1e9), oracle, nothing_known(point(dimension=3))
+            given(batch=30, difference_batch=10, restart_drift=1e9), oracle, no_estimate(point(dimension=3))
         )
         first, second = estimator.query(point(dimension=3)), estimator.query(point(0.1, dimension=3))
         assert first is not None
@@ -310,7 +310,7 @@ class TestSingleUse:
         records, settings = CountedRecords(units), given(**SIZES | {"steps": 60, "escape_distance": 1e9})
         oracle = StreamOracle(records, facts(units, 3), CountingFilter(), SystemGenerator(), np.arange(units))
         start = torch.zeros(3, dtype=torch.float64)
-        walk(settings, oracle.facts, Rewound(settings, oracle, nothing_known(start)), beginning(start), lambda _: None)
+        walk(settings, oracle.facts, Rewound(settings, oracle, no_estimate(start)), beginning(start), lambda _: None)
         with pytest.raises(AssertionError, match="read twice"):
             check_single_use(records)
 

@@ -68,7 +68,7 @@ class AdaSpider:
     Args:
         settings: filled.
         oracle: the only way to the records: a stream whose questions read batches of two sizes.
-        state: of an earlier attempt, or `nothing_known`.
+        state: of an earlier attempt, or `no_estimate`.
     """
 
     def __init__(self, settings: SpiderFigures, oracle: Oracle, state: EstimatorState) -> None:
@@ -141,7 +141,7 @@ def is_of_these(state: EstimatorState, oracle: Oracle) -> bool:
     return int(state.units) == oracle.facts.units
 
 
-def nothing_known(start: Tensor) -> EstimatorState:
+def no_estimate(start: Tensor) -> EstimatorState:
     """Return the state of an estimator before its first answer."""
     zero, nothing = torch.tensor(0), torch.tensor(0.0, dtype=torch.float64)
     last = LastEstimate(torch.zeros_like(start), before=start, drift=nothing, known=torch.tensor(data=False))

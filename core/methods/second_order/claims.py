@@ -15,6 +15,7 @@ from core.inference.error_bound import ErrorBound, SecondOrder
 from core.losses.assumption import Assumption
 from core.methods.second_order.escape import rounds_for
 from core.methods.second_order.figures import (
+    MOST_ROUNDS,
     MOST_STEPS,
     AtSmallest,
     DriftFigures,
@@ -57,7 +58,7 @@ class EscapePlan(DriftFigures, EscapeSettings, AtSmallest):
     error_radius: Positive
     escape_distance: Positive
     round_steps: Annotated[int, Field(ge=1, le=MOST_STEPS)]
-    rounds: Annotated[int, Field(ge=1, le=100_000)]
+    rounds: Annotated[int, Field(ge=1, le=MOST_ROUNDS)]
 
     def sharpest(self) -> float:
         """Return gamma_star."""

@@ -27,6 +27,7 @@ from farthing.schemas.estimates import Bound
 
 MOST_EPOCHS: Final = 32
 MOST_STEPS: Final = 1_000_000
+MOST_ROUNDS: Final = 100_000
 MOST_CHUNKS: Final = 97
 CAP_PARTS: Final = 128
 """Of the next power of two, that caps are rounded up to."""
@@ -286,7 +287,7 @@ class EscapeSettings(SpiderSettings):
     error_radius: Positive | None = Field(default=None, description="chi; rounds begin at gradients of at most 3 chi")
     escape_distance: Positive | None = Field(default=None, description="R; by hand in the preset fast")
     round_steps: Annotated[int, Field(ge=1, le=MOST_STEPS)] | None = Field(default=None, description="Gamma")
-    rounds: Annotated[int, Field(ge=1, le=100_000)] | None = Field(default=None, description="Q")
+    rounds: Annotated[int, Field(ge=1, le=MOST_ROUNDS)] | None = Field(default=None, description="Q")
 
     def with_model(self, model: AnyModel, design: Design) -> Self:
         """Say how fast the loss's Hessians change, where rounds of escape rest on it and it is known."""

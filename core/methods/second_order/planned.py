@@ -38,7 +38,7 @@ def with_rounds(asked: EscapeSettings, plan: type[P], facts: Facts, mu: float) -
     Raises:
         Invalid: a constant is missing, or the figures allow no certificate; names the fields and what to change.
     """
-    known = _known(asked, facts, mu if asked.mu is None else asked.mu)
+    known = _constants(asked, facts, mu if asked.mu is None else asked.mu)
     given = given_figures(asked, None)
     if asked.mode == "calibrated":
         made = with_sizes(asked, plan, known)
@@ -50,16 +50,16 @@ def with_rounds(asked: EscapeSettings, plan: type[P], facts: Facts, mu: float) -
     return made
 
 
-def _known(asked: EscapeSettings, facts: Facts, mu: float) -> EscapeConstants:
+def _constants(asked: EscapeSettings, facts: Facts, mu: float) -> EscapeConstants:
     """Return the constants, as given or as the loss implies them.
 
     Raises:
         Invalid: one is not known, or contradicts what is; with a pointer to each.
     """
     smoothness, bend = smoothness_of(asked, facts), asked.hessian_smoothness
-    wrong = unfit(asked, facts, *_unknown(asked, facts))
+    wrong = unfit(asked, facts, *_unsaid(asked, facts))
     if smoothness is None or bend is None or wrong:
-        raise unknown(asked, wrong)
+        raise refusal(asked, wrong)
     return EscapeConstants(facts, mu, smoothness, bend)
 
 
@@ -68,7 +68,7 @@ def smoothness_of(settings: SpiderSettings, facts: Facts) -> float | None:
     return facts.smoothness if settings.smoothness is None else settings.smoothness
 
 
-def unknown(settings: SpiderSettings, wrong: list[FieldError]) -> Invalid:
+def refusal(settings: SpiderSettings, wrong: list[FieldError]) -> Invalid:
     """Return the refusal of settings with such faults."""
     return Invalid(f"{settings.card().kind} needs what is not known here: see {wrong[0].pointer}.", *wrong)
 
@@ -110,7 +110,7 @@ def _or_none(settings: SpiderSettings) -> str:
     return ", or take claims: gradient, which needs none" if settings.about[1] else ""
 
 
-def _unknown(settings: EscapeSettings, facts: Facts) -> Iterator[FieldError]:
+def _unsaid(settings: EscapeSettings, facts: Facts) -> Iterator[FieldError]:
     """Go through the figures that somebody has to give."""
     if settings.hessian_smoothness is None:
         bent = "convex losses, none of whose curvatures is below 0" if facts.weak_convexity == 0 else "this loss"
@@ -146,7 +146,7 @@ def _by_theory(asked: EscapeSettings, plan: type[P], known: EscapeConstants) -> 
     facts = known.facts
     settings = fill(asked, start_gap=facts.start_gap)
     if settings.start_gap is None:
-        raise unknown(settings, [NO_GAP])
+        raise refusal(settings, [NO_GAP])
     ground = SecondOrderConstants(
         lipschitz=settings.clip_at(facts),
         smoothness=known.smoothness + facts.ridge,

@@ -18,15 +18,25 @@ errors: steps with eta <= 1/M along exact gradients lower the loss by (eta/2) |g
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import partial
-from math import floor
+from math import floor, log, log1p
 from typing import Final, NamedTuple, TypeVar
 
 from core.base.errors import FieldError, Invalid
 from core.methods.second_order.claims import EscapePlan
 from core.methods.second_order.escape import rounds_for
 from core.methods.second_order.estimation import Errors
-from core.methods.second_order.figures import MOST_STEPS, EscapeSettings, Preset, RoundFigures, bends_down
-from core.methods.second_order.presets import Escape, Unfit, curved, fast, gamma_star, kept_part, round_chance, strict
+from core.methods.second_order.figures import MOST_ROUNDS, MOST_STEPS, EscapeSettings, Preset, RoundFigures, bends_down
+from core.methods.second_order.presets import (
+    ENOUGH,
+    Escape,
+    Unfit,
+    curved,
+    fast,
+    gamma_star,
+    kept_part,
+    round_chance,
+    strict,
+)
 from core.privacy.arithmetic import PLANNED_RADIUS
 from core.privacy.facts import Facts
 
@@ -224,8 +234,10 @@ def _with_escape(
         raise Unfit(f"alpha = {alpha:.4g} is above {steepest:.4g}, which every gradient satisfies untrained")
     curvature = kept_part(preset) * gamma_star(made.error_radius, known.hessian_smoothness)
     chance = round_chance(errors, made.step_size, made.escape_distance, made.round_steps, curvature)
-    if chance <= 0:
-        raise Unfit(f"a round of {made.round_steps} steps never moves by {made.escape_distance:.4g}")
+    # Of a vanishing chance the number of rounds passes what a float holds.
+    seldom = settings.rounds is None and log(1 / settings.missed) > -MOST_ROUNDS * log1p(-min(chance, ENOUGH))
+    if chance <= 0 or seldom:
+        raise Unfit(f"a round of {made.round_steps} steps moves by {made.escape_distance:.4g} too seldom, if ever")
     return settings.with_given(made._replace(rounds=rounds_for(settings.missed, chance)))
 
 

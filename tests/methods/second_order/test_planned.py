@@ -7,6 +7,7 @@ import pytest
 
 from core.base.errors import Invalid
 from core.methods.registry import PLANS
+from core.methods.second_order.figures import MOST_ROUNDS
 from core.methods.second_order.gauss_psgd.spec import GaussPsgd
 from core.privacy.events import NOTHING, Gaussian, compose
 from core.privacy.facts import Adjacency, Facts, UnknownScale
@@ -144,3 +145,8 @@ def test_an_explicit_radius_bounds_the_gradient_and_nothing_more() -> None:
     assert (claim.quantity, claim.confidence) == ("gradient_norm", pytest.approx(0.975))
     assert claim.value == pytest.approx(4 * filled.error_radius)
     assert filled.bound(known).confidence is None
+
+
+def test_a_chance_that_vanishes_is_passed_over() -> None:
+    known = facts(units=50_000_000, start_gap=None)
+    assert settings(restart_drift=1e-3, round_steps=30).plan(known, 0.27).rounds <= MOST_ROUNDS

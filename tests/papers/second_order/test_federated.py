@@ -15,7 +15,7 @@ from torch import Tensor
 
 from core.base.errors import PeerLost
 from core.mechanisms.generator import SimulationGenerator
-from core.methods.second_order.ada_spider import AdaSpider, nothing_known
+from core.methods.second_order.ada_spider import AdaSpider, no_estimate
 from core.methods.second_order.gauss_psgd import fit as gauss_psgd
 from core.methods.second_order.gauss_psgd.spec import GaussPsgdPlan
 from core.oracle import Oracle
@@ -153,7 +153,7 @@ class TestHeterogeneity:
         def work(peers: PeerGroup) -> list[Tensor]:
             found: list[Tensor] = []
             oracle = federation(peers, lambda place, _: clients[place])
-            estimator = AdaSpider(settings, oracle, nothing_known(start))
+            estimator = AdaSpider(settings, oracle, no_estimate(start))
             gauss_psgd.walk(
                 settings, oracle.facts, estimator, gauss_psgd.beginning(start), lambda at: found.append(at.theta)
             )
@@ -232,7 +232,7 @@ def squared_error(
     """Return the mean squared error of the federation's estimates along a path."""
 
     def work(peers: PeerGroup) -> float:
-        estimator = AdaSpider(settings, federation(peers, built), nothing_known(path[0]))
+        estimator = AdaSpider(settings, federation(peers, built), no_estimate(path[0]))
         slopes = [estimator.query(at) for at in path]
         errors = [
             (slope - exact(at)).square().sum() for slope, at in zip(slopes, path, strict=True) if slope is not None

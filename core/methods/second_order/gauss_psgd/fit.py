@@ -23,7 +23,7 @@ from core.methods.second_order.ada_spider import (
     GradientEstimator,
     LastEstimate,
     is_of_these,
-    nothing_known,
+    no_estimate,
 )
 from core.methods.second_order.claims import EscapePlan
 from core.methods.second_order.figures import SpiderFigures
@@ -253,10 +253,10 @@ def beginning(start: Tensor) -> SearchWalk:
         escapes=zero,
         round=zero,
         taken=zero,
-        held=HeldEstimate(*nothing_known(start).last),
+        held=HeldEstimate(*no_estimate(start).last),
     )
 
 
 def first_state(start: Tensor) -> SearchState:
     """Return the state of a run before the first estimate."""
-    return SearchState(beginning(start), nothing_known(start))
+    return SearchState(beginning(start), no_estimate(start))

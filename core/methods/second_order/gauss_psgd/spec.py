@@ -33,7 +33,7 @@ from core.methods.second_order.claims import (
     EscapePlan,
 )
 from core.methods.second_order.figures import AtSmallest, Count, EscapeSettings, SpiderFigures
-from core.methods.second_order.planned import even_batches, smoothness_of, unfit, unknown, with_rounds
+from core.methods.second_order.planned import even_batches, refusal, smoothness_of, unfit, with_rounds
 from core.privacy.arithmetic import PLANNED_RADIUS
 from core.privacy.facts import Adjacency, Facts
 from farthing.schemas.estimates import Bound
@@ -83,7 +83,7 @@ class GaussPsgd(EscapeSettings):
         theory = FieldError("/optimizer/mode", "theory is about the estimator drift: take calibrated or given")
         smoothness, wrong = smoothness_of(self, facts), unfit(self, facts, *[theory] * (self.mode == "theory"))
         if smoothness is None or wrong:
-            raise unknown(self, wrong)
+            raise refusal(self, wrong)
         period = self.period or PLANNED_PERIOD
         batch, difference_batch, steps = even_batches(self, facts, period)
         return self.closed(

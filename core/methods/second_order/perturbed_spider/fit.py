@@ -21,7 +21,7 @@ from core.methods.second_order.ada_spider import (
     EstimatorState,
     GradientEstimator,
     is_of_these,
-    nothing_known,
+    no_estimate,
 )
 from core.methods.second_order.perturbed_spider.spec import PerturbedSpiderPlan
 from core.oracle import Oracle, PublicRandomness, Status
@@ -88,7 +88,7 @@ def iterate(plan: PerturbedSpiderPlan, oracle: Oracle) -> tuple[Estimate, Status
         Diverged: an iterate left the public radius at the last step.
     """
     start = starting_point(plan.start, oracle)
-    begun = resumed(plan.start, oracle, _State(beginning(plan, start), nothing_known(start)))
+    begun = resumed(plan.start, oracle, _State(beginning(plan, start), no_estimate(start)))
     estimator, own = AdaSpider(plan, oracle, begun.estimator), begun.walk
 
     def keep(walked: _Walk) -> None:

@@ -27,7 +27,7 @@ from core.losses.assumption import Assumption
 from core.methods.base import Card
 from core.methods.second_order.claims import ASKED_ONCE, CLIPPED, INDEPENDENT
 from core.methods.second_order.figures import DriftFigures, Positive, SpiderSettings
-from core.methods.second_order.planned import even_batches, smoothness_of, unfit, unknown
+from core.methods.second_order.planned import even_batches, refusal, smoothness_of, unfit
 from core.methods.second_order.presets import ABOVE_SIZE
 from core.privacy.arithmetic import PLANNED_RADIUS
 from core.privacy.facts import Adjacency, Facts
@@ -77,7 +77,7 @@ class PerturbedSpider(SpiderSettings):
         """
         smoothness, wrong = smoothness_of(self, facts), unfit(self, facts, *self.too_many(facts))
         if smoothness is None or wrong:
-            raise unknown(self, wrong)
+            raise refusal(self, wrong)
         batch, difference_batch, steps = even_batches(self, facts, PLANNED_CHANGES)
         mu = mu if self.mu is None else self.mu
         errors = self.errors_with(facts, mu, smoothness, batch, difference_batch)
