@@ -34,8 +34,8 @@ METHODS: Final[dict[str, dict[str, Any]]] = {
     "noisy gradient descent": {"model": MODEL, "optimizer": {"kind": "noisy_gd"}, "privacy": MU},
     "clipped, samples": {"model": MODEL, "optimizer": SAMPLES, "privacy": RHO},
     "clipped, samples, Adam": {"model": MODEL, "optimizer": ADAM, "privacy": RHO},
-    "clipped, one pass": {"model": MODEL, "optimizer": {"kind": "certified_clipped_sgd"}, "privacy": MU},
-    "the same, certified": {"model": WIDE, "optimizer": {"kind": "certified_clipped_sgd", **DECLARED}, "privacy": MU},
+    "clipped, one pass": {"model": MODEL, "optimizer": {"kind": "one_pass_clipped_sgd"}, "privacy": MU},
+    "the same, certified": {"model": WIDE, "optimizer": {"kind": "one_pass_clipped_sgd", **DECLARED}, "privacy": MU},
 }
 
 

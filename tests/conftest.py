@@ -79,7 +79,8 @@ PASSES = ("test_end_to_end", "test_default_end_to_end", "test_network_end_to_end
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of real processes."""
+    """Mark the tests of real processes, and begin with the longest: else one worker would end alone."""
+    items.sort(key=lambda item: "test_story" not in item.nodeid)
     for item in items:
         place = str(item.path.relative_to(Path(__file__).parent))
         whole = "_end_to_end" in place and not place.startswith(PASSES)

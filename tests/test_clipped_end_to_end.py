@@ -17,7 +17,7 @@ NONE: dict[str, Any] = {"intervals": False}
 FEATURES = ["age", "duration", "campaign", "housing", "loan", "contact"]
 LOGISTIC = {"kind": "logistic", "target": "y", "features": FEATURES, "weights": {"kind": "clip"}}
 PRACTICAL: dict[str, Any] = {"kind": "clipped_sgd", "steps": 200, "batch": 1000}
-CERTIFIED: dict[str, Any] = {"kind": "certified_clipped_sgd", "batch": 200}
+CERTIFIED: dict[str, Any] = {"kind": "one_pass_clipped_sgd", "batch": 200}
 DECLARED = {"smoothness": 1.0, "distance": 1.0, "moment": {"order": 1.5, "size": 0.1}}
 UNTRAINED = 0.3610
 """Mean log loss of the base rate alone."""
@@ -161,7 +161,7 @@ class TestCertified:
 
     @pytest.mark.slow
     def test_with_declared_constants_it_claims_what_the_plan_did(self, service: Embedded, data: str) -> None:
-        optimizer = {"kind": "certified_clipped_sgd", **DECLARED}
+        optimizer = {"kind": "one_pass_clipped_sgd", **DECLARED}
         quoted, job, release = run(service, data, optimizer=optimizer, privacy={"mu": "0.5"})
         bound, claim = quoted["bound"], release["certificate"]
         assert bound["trivial"] == 0.5
@@ -189,7 +189,7 @@ class TestCertified:
     def test_is_offered_where_a_unit_may_change_into_any_other(self, service: Embedded) -> None:
         dataset = service.upload(adjacency="replace_one")
         model = {**LINEAR, "weights": {"kind": "clip"}, "loss": {"kind": "squared"}}
-        body = {"model": model, "optimizer": {"kind": "certified_clipped_sgd"}, "privacy": {"mu": "1"}}
+        body = {"model": model, "optimizer": {"kind": "one_pass_clipped_sgd"}, "privacy": {"mu": "1"}}
         _, job, _ = run(service, dataset, **body)
         assert job["cost"]["spent"]["mu"] == "1"
 
@@ -221,8 +221,8 @@ def test_what_cannot_be_planned_is_refused_with_its_field(
 def test_the_catalogue_has_both_with_what_is_checked(service: Embedded) -> None:
     cards = {card["kind"]: card for card in service.get("/v1/optimizers")["data"]}
     assert cards["clipped_sgd"]["adjacency"] == ["zero_out"]
-    assert cards["certified_clipped_sgd"]["adjacency"] == ["zero_out", "replace_one"]
-    assert {one["checked"] for one in cards["certified_clipped_sgd"]["assumptions"]} == {
+    assert cards["one_pass_clipped_sgd"]["adjacency"] == ["zero_out", "replace_one"]
+    assert {one["checked"] for one in cards["one_pass_clipped_sgd"]["assumptions"]} == {
         "static",
         "declared",
         "runtime",

@@ -10,7 +10,7 @@ from pydantic import Field, TypeAdapter
 import core.methods
 from core.methods.base import Plan, Spec
 from core.methods.clipped.clipped_sgd.spec import ClippedSgd
-from core.methods.clipped.one_pass.spec import CertifiedClippedSgd
+from core.methods.clipped.one_pass.spec import OnePassClippedSgd
 from core.methods.describe.spec import Describe
 from core.methods.kl.adaptive_gd.spec import AdaptiveGradientDescent
 from core.methods.kl.proximal_point.spec import ProximalPoint
@@ -33,7 +33,7 @@ METHODS: Final[tuple[type[Spec], ...]] = (
     ProximalPoint,
     AdaptiveGradientDescent,
     ClippedSgd,
-    CertifiedClippedSgd,
+    OnePassClippedSgd,
     GaussPsgd,
     PerturbedSpider,
     Certify,

@@ -8,7 +8,7 @@ from typing import Final
 from core.db.tables import Job
 from core.jobs.transitions import LOST
 from core.ledger import ledger
-from core.methods.clipped.one_pass.spec import CertifiedClippedSgd
+from core.methods.clipped.one_pass.spec import OnePassClippedSgd
 from core.planning.job import RETRY_ALLOWANCE
 from core.planning.planner import PlannedJob
 from core.queries.sampling import StreamSampling
@@ -75,5 +75,5 @@ def failed_for(job: Job) -> str | None:
 
 def _or_more_steps(optimizer: str, chunks: int) -> str:
     """Return what helps a single step over disjoint batches beside an allowance; nothing for others."""
-    alone = chunks == 1 and optimizer == CertifiedClippedSgd.card().kind
+    alone = chunks == 1 and optimizer == OnePassClippedSgd.card().kind
     return f", {_MORE_STEPS}" if alone else ""

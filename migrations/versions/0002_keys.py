@@ -21,6 +21,7 @@ def upgrade() -> None:
     op.add_column("api_keys", sa.Column("made_by", sa.String(length=40), nullable=True))
     op.add_column("api_keys", sa.Column("starts_at", sa.Float(), nullable=True))
     op.add_column("jobs", sa.Column("clone_of", sa.String(length=40), nullable=True))
+    op.execute("UPDATE jobs SET optimizer = 'one_pass_clipped_sgd' WHERE optimizer = 'certified_clipped_sgd'")
     op.create_table(
         "console_sessions",
         sa.Column("digest", sa.String(length=64), primary_key=True),
@@ -150,6 +151,7 @@ def downgrade() -> None:
     op.drop_table("invitations")
     op.drop_table("sign_in_links")
     op.drop_table("console_sessions")
+    op.execute("UPDATE jobs SET optimizer = 'certified_clipped_sgd' WHERE optimizer = 'one_pass_clipped_sgd'")
     op.drop_column("jobs", "clone_of")
     op.drop_column("api_keys", "starts_at")
     op.drop_column("api_keys", "made_by")

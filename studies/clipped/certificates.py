@@ -12,7 +12,7 @@ from scipy.stats import binom
 from torch import Tensor
 
 from core.methods.clipped.one_pass.guarantee import Guarantee
-from core.methods.clipped.one_pass.spec import CertifiedClippedSgd, CertifiedClippedSgdPlan, Moment
+from core.methods.clipped.one_pass.spec import Moment, OnePassClippedSgd, OnePassClippedSgdPlan
 from studies.clipped.heavy_tails import SkewedPareto, root_moment
 from studies.clipped.populations import NoisySlope
 from studies.clipped.reports import log_log, seen, within
@@ -57,7 +57,7 @@ class Sums:
 class Certified:
     """Planned runs: their promises and their outcomes."""
 
-    settings: CertifiedClippedSgdPlan
+    settings: OnePassClippedSgdPlan
     guarantee: Guarantee
     bound: float
     sums: Sums
@@ -70,7 +70,7 @@ def certified(which: Literal["paper", "refined"], replicates: int, steps: int, s
     problem = NoisySlope(LAW, replicates, steps, len(START))
     facts = facts_of(problem, CLIP)
     moment = Moment(order=ALPHA, size=root_moment(LAW, ALPHA))
-    settings = CertifiedClippedSgd(
+    settings = OnePassClippedSgd(
         mu=MU,
         batch=1,
         clip=CLIP,

@@ -7,7 +7,7 @@ import torch
 
 from core.mechanisms.generator import SimulationGenerator
 from core.methods.clipped.clipped_sgd.spec import ClippedSgd, ClippedSgdPlan
-from core.methods.clipped.one_pass.spec import CertifiedClippedSgdPlan
+from core.methods.clipped.one_pass.spec import OnePassClippedSgdPlan
 from core.methods.clipped.rules import TailMean
 from core.methods.fits import iterate
 from core.oracle.simulation import Simulation
@@ -159,7 +159,7 @@ def stream_excess(units: int, replicates: int, seed: int, *, composed: bool) -> 
     problem = RegressionStream(SYMMETRIC, replicates, units, TRUTH)
     facts = facts_of(problem, UNCLIPPED).model_copy(update={"adjacency": Adjacency.REPLACE_ONE})
     mu = gdp_mu(1.0, DELTA)
-    settings = CertifiedClippedSgdPlan(
+    settings = OnePassClippedSgdPlan(
         mu=mu / sqrt(steps) if composed else mu,
         batch=batch,
         steps=steps,

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from core.mechanisms.generator import SimulationGenerator
-from core.methods.clipped.one_pass.spec import CertifiedClippedSgdPlan
+from core.methods.clipped.one_pass.spec import OnePassClippedSgdPlan
 from core.methods.fits import iterate
 from core.oracle.filters import LastState, UnlimitedFilter
 from core.oracle.simulation import Simulation
@@ -50,9 +50,9 @@ class Descent:
     start: tuple[float, ...] | None = None
     """None: zero."""
 
-    def settings(self) -> CertifiedClippedSgdPlan:
+    def settings(self) -> OnePassClippedSgdPlan:
         """Return the method's settings, nothing open."""
-        return CertifiedClippedSgdPlan(
+        return OnePassClippedSgdPlan(
             mu=self.clip / (self.batch * self.noise) if self.noise else 1.0,
             batch=self.batch,
             steps=self.steps,
@@ -76,7 +76,7 @@ def facts_of(problem: Population | FixedRecords, clip: float = UNCLIPPED) -> Fac
 
 
 def descend(descent: Descent, problem: Population, seed: int, see: See | None = None) -> Tensor:
-    """Run `certified_clipped_sgd` and return the averages of x^0 to x^K, shape (R, d).
+    """Run `one_pass_clipped_sgd` and return the averages of x^0 to x^K, shape (R, d).
 
     Args:
         descent: the run's settings.
@@ -88,7 +88,7 @@ def descend(descent: Descent, problem: Population, seed: int, see: See | None = 
 
 
 def run(
-    settings: CertifiedClippedSgdPlan,
+    settings: OnePassClippedSgdPlan,
     facts: Facts,
     problem: Population,
     seed: int,
@@ -113,7 +113,7 @@ def run(
     return estimate.theta.expand(shape)
 
 
-def _start(settings: CertifiedClippedSgdPlan, dimension: int) -> Tensor:
+def _start(settings: OnePassClippedSgdPlan, dimension: int) -> Tensor:
     if settings.start == "zeros":
         return torch.zeros(dimension, dtype=torch.float64)
     return torch.tensor(settings.start, dtype=torch.float64)

@@ -24,7 +24,7 @@ from torch.nn import functional
 
 from core.mechanisms.generator import SimulationGenerator
 from core.mechanisms.public_start import draw_start
-from core.methods.clipped.one_pass.spec import CertifiedClippedSgd, CertifiedClippedSgdPlan
+from core.methods.clipped.one_pass.spec import OnePassClippedSgd, OnePassClippedSgdPlan
 from core.methods.fits import iterate
 from core.methods.registry import AnyPlan
 from core.methods.second_order.figures import SpiderFigures
@@ -149,7 +149,7 @@ def settings(cell: Cell, method: Method, facts: Facts) -> AnyPlan:
         return PerturbedSpider.model_validate(spider | {"frozen_steps": 10}).plan(facts, mu)
     if method == "dp_sgd":
         figures = common | {"batch": cell.units // PLAIN_PARTS, "step_size": step, "returns": "random_iterate"}
-        return CertifiedClippedSgd.model_validate(figures).plan(facts, mu)
+        return OnePassClippedSgd.model_validate(figures).plan(facts, mu)
     if method == "diff2":
         return GaussPsgd.model_validate(spider | {"estimator": "period", "step_size": step}).plan(facts, mu)
     rounds = {"mode": "given", "hessian_smoothness": SMOOTHNESS, "escape_distance": ESCAPE}
@@ -221,7 +221,7 @@ class _Watched:
     @property
     def records(self) -> int:
         """Read of a site until now."""
-        if isinstance(self._planned, CertifiedClippedSgdPlan):
+        if isinstance(self._planned, OnePassClippedSgdPlan):
             return int(self.last["step"]) * (self._planned.batch or 0)
         assert isinstance(self._planned, SpiderFigures), "one of the three"
         fresh, changes = int(self.last["restarts"]), int(self.last["differences"])

@@ -82,6 +82,13 @@ def test_a_method_s_old_setting_is_told_the_present_one(admin: httpx.Client, dat
     assert (answer.status_code, wrong["detail"]) == (422, "there is no such field here; give sites in its place")
 
 
+def test_a_method_s_old_kind_is_refused_with_the_present_one(admin: httpx.Client, dataset: str) -> None:
+    answer = admin.post("/v1/estimates", json=job(dataset, optimizer={"kind": "certified_clipped_sgd"}))
+    (wrong,) = answer.json()["errors"]
+    assert (answer.status_code, wrong["pointer"]) == (422, "/optimizer/kind")
+    assert wrong["detail"] == "there is no such kind; give one_pass_clipped_sgd in its place"
+
+
 def test_a_columns_old_field_is_refused_with_the_present_one(admin: httpx.Client) -> None:
     column = {"name": "age", "type": "number", "lower": 18, "upper": 95, "typical": 40}
     body = {"name": "toy", "budget": {"epsilon": "1"}, "columns": [{**column, "name": "x", "centre": 40}, column]}
@@ -112,4 +119,6 @@ def test_a_stored_pace_is_shown_by_its_present_name(method: str, present: str) -
 def test_a_stored_method_and_a_stored_code_are_shown_by_present_names() -> None:
     told = present_names({"privacy": {"mu": "1"}, "optimizer": {"kind": "gauss_psgd", "clients": 2}})
     assert told["optimizer"] == {"kind": "gauss_psgd", "sites": 2}
+    told = present_names({"privacy": {"mu": "1"}, "optimizer": {"kind": "certified_clipped_sgd", "steps": 1}})
+    assert told["optimizer"] == {"kind": "one_pass_clipped_sgd", "steps": 1}
     assert (failure_code("client-lost"), failure_code("diverged")) == ("site-lost", "diverged")

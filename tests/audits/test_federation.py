@@ -18,7 +18,7 @@ from tests.support.transcripts import check_own_noise, check_single_use, check_t
 QUIET: dict[str, Any] = {"lease_seconds": 20.0}
 """A loaded machine shall not cost an attempt: an audit is of undisturbed ones."""
 STREAM: dict[str, Any] = {
-    "optimizer": {"kind": "certified_clipped_sgd", "steps": 30, "batch": 20},
+    "optimizer": {"kind": "one_pass_clipped_sgd", "steps": 30, "batch": 20},
     "model": {**LINEAR, "loss": {"kind": "squared"}, "weights": {"kind": "clip", "bound": 1.0}},
 }
 GRADIENTS: dict[str, Any] = {"optimizer": {"kind": "noisy_gd", "steps": 300}}

@@ -15,7 +15,7 @@ from core.inference.settings import Inference
 from core.mechanisms.generator import SimulationGenerator
 from core.methods.base import Spec
 from core.methods.clipped.clipped_sgd.spec import ClippedSgd, ClippedSgdPlan
-from core.methods.clipped.one_pass.spec import CertifiedClippedSgd, CertifiedClippedSgdPlan
+from core.methods.clipped.one_pass.spec import OnePassClippedSgd, OnePassClippedSgdPlan
 from core.methods.clipped.rules import Adam, MovingMean, NoMean, Sgd, TailMean
 from core.methods.fits import fit, fit_and_infer, iterate
 from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent, NoisyGradientDescentPlan
@@ -35,7 +35,7 @@ from core.queries.sampling import PoissonSampling, StreamSampling
 from core.queries.sums.linear import LinearProblem
 from tests.support.problems import LOGISTIC, WEIGHT_BOUND, WEIGHTS, facts, problem, repeatable_generator, rows
 
-Iterating = NoisyGradientDescent | NoisyNewton | ClippedSgd | CertifiedClippedSgd
+Iterating = NoisyGradientDescent | NoisyNewton | ClippedSgd | OnePassClippedSgd
 
 
 def clipped(**options: object) -> ClippedSgdPlan:
@@ -135,7 +135,7 @@ EXAMPLES: tuple[Iterating, ...] = (
         learning_rate_schedule="cosine",
         warm_up=5,
     ),
-    CertifiedClippedSgdPlan(
+    OnePassClippedSgdPlan(
         steps=40, batch=50, mu=1.0, clip=2**0.5, step_size=1.0, returns="average", radius=100.0, beta=0.1
     ),
 )
@@ -283,7 +283,7 @@ class TestEveryOptimizer:
         assert all(one <= other for one, other in zip(costs, most, strict=True))
         if budgeted(settings) == settings:
             assert costs == most
-            assert drawn == price or isinstance(settings, CertifiedClippedSgd), "chunks for nothing are none"
+            assert drawn == price or isinstance(settings, OnePassClippedSgd), "chunks for nothing are none"
 
     def test_one_answer_without_its_noise_is_seen_in_what_was_drawn(self, settings: Iterating) -> None:
         """Planted: the first or the last question of each kind is asked with a millionth of its noise."""
@@ -363,7 +363,7 @@ class TestEveryOptimizer:
                 SPECS_BY_KIND[settings.kind]().plan(public(adjacency), 1.0)
 
 
-AGAIN = [one for one in EXAMPLES if not isinstance(one, CertifiedClippedSgd)]
+AGAIN = [one for one in EXAMPLES if not isinstance(one, OnePassClippedSgd)]
 FIRST = {one.kind: one for one in reversed(AGAIN)}
 
 

@@ -10,7 +10,7 @@ from core.mechanisms.generator import SimulationGenerator
 from core.methods import buffers
 from core.methods.buffers import BufferPool
 from core.methods.clipped.clipped_sgd.spec import ClippedSgdPlan
-from core.methods.clipped.one_pass.spec import CertifiedClippedSgdPlan
+from core.methods.clipped.one_pass.spec import OnePassClippedSgdPlan
 from core.methods.clipped.rules import Adam, MovingMean, NoMean, Sgd, TailMean
 from core.methods.fits import iterate
 from core.oracle.simulation import Simulation
@@ -21,14 +21,14 @@ from tests.support.problems import facts
 UNITS, DIMENSION, STEPS = 64, 5, 12
 CLIPPED = {"steps": STEPS, "batch": 16, "sigma": 2.0, "clip": 1.0, "step_size": 0.1, "radius": 100.0}
 CERTIFIED = {"steps": STEPS, "batch": 4, "mu": 1.0, "clip": 1.0, "step_size": 0.1, "radius": 100.0, "beta": 0.1}
-METHODS: dict[str, ClippedSgdPlan | CertifiedClippedSgdPlan] = {
+METHODS: dict[str, ClippedSgdPlan | OnePassClippedSgdPlan] = {
     "plain": ClippedSgdPlan.model_validate(CLIPPED | {"average": NoMean()}),
     "projected": ClippedSgdPlan.model_validate(CLIPPED | {"average": NoMean(), "radius": 1e3, "step_size": 0.5}),
     "random start": ClippedSgdPlan.model_validate(CLIPPED | {"average": NoMean(), "start": "random"}),
     "momentum": ClippedSgdPlan.model_validate(CLIPPED | {"rule": Sgd(momentum=0.5), "average": TailMean(steps=5)}),
     "adam": ClippedSgdPlan.model_validate(CLIPPED | {"rule": Adam(), "average": MovingMean(decay=0.8)}),
     **{
-        returns: CertifiedClippedSgdPlan.model_validate(CERTIFIED | {"returns": returns})
+        returns: OnePassClippedSgdPlan.model_validate(CERTIFIED | {"returns": returns})
         for returns in ("average", "random_iterate", "last")
     },
 }
@@ -50,7 +50,7 @@ class Keeping:
         self._real.keep(state, step)
 
 
-def kept(method: ClippedSgdPlan | CertifiedClippedSgdPlan) -> tuple[list[dict[str, Tensor]], Tensor]:
+def kept(method: ClippedSgdPlan | OnePassClippedSgdPlan) -> tuple[list[dict[str, Tensor]], Tensor]:
     """Return all states of a run, which nothing changes after they were kept, and what it returns."""
     rows = torch.randn(UNITS, DIMENSION, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     weights, present = Clip(bound=1.0), torch.ones(UNITS, dtype=torch.bool)

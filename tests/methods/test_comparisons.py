@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from core.mechanisms.generator import SimulationGenerator
-from core.methods.clipped.one_pass import fit as certified_clipped_sgd
-from core.methods.clipped.one_pass.spec import CertifiedClippedSgd
+from core.methods.clipped.one_pass import fit as one_pass_clipped_sgd
+from core.methods.clipped.one_pass.spec import OnePassClippedSgd
 from core.methods.second_order.gauss_psgd import fit as gauss_psgd
 from core.methods.second_order.gauss_psgd.spec import GaussPsgd
 from core.oracle.filters import CountingFilter, LastState
@@ -37,11 +37,11 @@ class Path(LastState):
 
 def plain(returns: str, data: LinearProblem, known: Facts, seed: int) -> tuple[Tensor, list[Tensor]]:
     """Return what one pass of plain private gradients returns, and all of its iterates."""
-    spec = CertifiedClippedSgd.model_validate({"steps": STEPS, "step_size": 0.5, "returns": returns})
+    spec = OnePassClippedSgd.model_validate({"steps": STEPS, "step_size": 0.5, "returns": returns})
     asked, path = spec.plan(known, 1.0), Path()
     payments = CountingFilter(Gaussian(sigma=1.0), log=path)
     oracle = Simulation(data, known, SimulationGenerator(seed), sampling=asked.sampling(known), payments=payments)
-    found, _ = certified_clipped_sgd.iterate(asked, oracle)
+    found, _ = one_pass_clipped_sgd.iterate(asked, oracle)
     assert asked.bound(known).value is None
     assert found.certificate is not None
     assert found.certificate.value is None

@@ -44,7 +44,7 @@ def sigmas(planned: PlannedFederation) -> list[set[float]]:
         {"kind": "noisy_gd"},
         {"kind": "clipped_sgd"},
         {"kind": "clipped_sgd", "batch": 40, "steps": 30},
-        {"kind": "certified_clipped_sgd"},
+        {"kind": "one_pass_clipped_sgd"},
         GAUSS,
     ],
     ids=str,
@@ -65,7 +65,7 @@ def test_a_plan_is_the_strictest_and_stays_itself(optimizer: dict[str, Any], pri
 
 def test_somebody_asks_for_all_of_the_noise() -> None:
     clients = [client(0, 1000), client(1, 2500, "2", "1e-9"), client(2, 800)]
-    for kind in ("noisy_gd", "clipped_sgd", "certified_clipped_sgd"):
+    for kind in ("noisy_gd", "clipped_sgd", "one_pass_clipped_sgd"):
         together = plan_federation(asked(3, {"kind": kind, "steps": 40}, {"epsilon": "1"}), clients)
         ((common,), *_) = sigmas(together)
         sizes = [getattr(one.spec.optimizer, "batch", None) for one in together.clients]
@@ -85,11 +85,11 @@ def test_somebody_asks_for_all_of_the_noise() -> None:
 @given(st.lists(st.integers(300, 100_000), min_size=2, max_size=5), st.integers(1, 250))
 def test_batches_are_in_proportion(units: list[int], batch: int) -> None:
     clients = [client(place, size) for place, size in enumerate(units)]
-    spec = asked(len(units), {"kind": "certified_clipped_sgd", "batch": batch}, {"mu": "0.5"})
+    spec = asked(len(units), {"kind": "one_pass_clipped_sgd", "batch": batch}, {"mu": "0.5"})
     planned = plan_federation(spec, clients)
     for one, size in zip(planned.clients, units, strict=True):
         settled = one.spec.optimizer
-        assert settled.kind == "certified_clipped_sgd"
+        assert settled.kind == "one_pass_clipped_sgd"
         assert settled.batch == max(1, batch * size // min(units))
         assert settled.steps is not None
         assert settled.steps * settled.batch <= size, "no client runs out before the others"

@@ -38,7 +38,7 @@ COLUMNS = TypeAdapter(Columns).validate_python(
 )
 FULL: dict[str, Any] = {"kind": "noisy_gd", "steps": 5}
 POISSON: dict[str, Any] = {"kind": "clipped_sgd", "steps": 6, "batch": 125}
-STREAM: dict[str, Any] = {"kind": "certified_clipped_sgd", "batch": 10}
+STREAM: dict[str, Any] = {"kind": "one_pass_clipped_sgd", "batch": 10}
 
 
 class Counted:
@@ -155,7 +155,7 @@ def test_streams_repeat_nothing_and_are_of_any_number_of_processes() -> None:
     assert plan(POISSON, resources={"processes": 2}).spec.retry_allowance == 1
 
 
-ONE_STEP: dict[str, Any] = {"kind": "certified_clipped_sgd", "steps": 1}
+ONE_STEP: dict[str, Any] = {"kind": "one_pass_clipped_sgd", "steps": 1}
 
 
 def test_a_stream_of_one_chunk_is_paid_and_read_again() -> None:

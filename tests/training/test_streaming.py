@@ -29,7 +29,7 @@ from core.ledger.witness.comparing import guard
 from core.ledger.witness.witness import Witness
 from core.mechanisms.generator import SystemGenerator
 from core.mechanisms.sampling import public_order
-from core.methods.clipped.one_pass.spec import CertifiedClippedSgdPlan
+from core.methods.clipped.one_pass.spec import OnePassClippedSgdPlan
 from core.methods.fits import fit
 from core.oracle import Answer, Release
 from core.oracle.samples import StreamOracle
@@ -234,7 +234,7 @@ def lose(database: Database, claim: Claim) -> str:
 
 
 SMALL = 5
-SETTINGS = CertifiedClippedSgdPlan(
+SETTINGS = OnePassClippedSgdPlan(
     mu=1 / SIGMA, batch=SMALL, steps=200, clip=1.0, step_size=0.1, returns="average", radius=100.0
 )
 WHOLE = tuple(SETTINGS.schedule(facts(UNITS, 3)))
@@ -244,7 +244,7 @@ def attempt(
     database: Database,
     recorder: Recorder,
     folder: Path,
-    asked: CertifiedClippedSgdPlan = SETTINGS,
+    asked: OnePassClippedSgdPlan = SETTINGS,
     begun: int | None = None,
 ) -> tuple[Claim, Release[Estimate] | None]:
     """Claim the job and run the method on it, as a trainer does; a lost attempt returns no release.

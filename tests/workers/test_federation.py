@@ -192,7 +192,7 @@ def test_one_cancelled_client_is_lost_and_the_others_go_on(service: Embedded) ->
 
 @pytest.mark.slow
 def test_a_stream_goes_on_without_reading_twice(service: Embedded) -> None:
-    optimizer = {"kind": "certified_clipped_sgd", "steps": STEPS, "batch": 20}
+    optimizer = {"kind": "one_pass_clipped_sgd", "steps": STEPS, "batch": 20}
     model = {**LINEAR, "loss": {"kind": "squared"}, "weights": {"kind": "clip", "bound": 1.0}}
     job = submit(service, 2, optimizer=optimizer, model=model)
     job.until_step(5)

@@ -190,7 +190,7 @@ def test_paying_after_reading_would_be_seen_in_every_process(tmp_path: Path) -> 
 def test_a_certified_stream_of_two_processes_costs_one_answer_and_reads_as_one_process_does(
     service: Embedded, dataset: str
 ) -> None:
-    optimizer = {"kind": "certified_clipped_sgd", "batch": 900, "clip": 1.0}
+    optimizer = {"kind": "one_pass_clipped_sgd", "batch": 900, "clip": 1.0}
     settings = {"optimizer": optimizer, "inference": {"intervals": False}, "privacy": {"mu": "0.1"}}
     ended = {many: service.wait(service.submit(dataset, **settings, resources={"processes": many})) for many in (1, 2)}
     assert [view["state"] for view in ended.values()] == ["succeeded", "succeeded"]

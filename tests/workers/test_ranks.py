@@ -261,7 +261,7 @@ def test_samples_are_summed_at_their_price_and_the_integers_are_those_of_one_pro
         assert scene.status not in (0, -signal.SIGKILL)
 
 
-STREAM = {"kind": "certified_clipped_sgd", "batch": 5000, "clip": 1.0}
+STREAM = {"kind": "one_pass_clipped_sgd", "batch": 5000, "clip": 1.0}
 """Three batches, each a chunk; of two blocks each, so that either process sums some."""
 
 

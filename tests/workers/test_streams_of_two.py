@@ -34,7 +34,7 @@ pytestmark = pytest.mark.slow
 ROWS = 55_000
 SEEDS = count(80_001)
 MODEL = {**LINEAR, "loss": {"kind": "squared"}, "weights": {"kind": "clip", "bound": 1.0}}
-CERTIFIED: dict[str, Any] = {"kind": "certified_clipped_sgd", "batch": 5_000, "clip": 1.0}
+CERTIFIED: dict[str, Any] = {"kind": "one_pass_clipped_sgd", "batch": 5_000, "clip": 1.0}
 """Eleven batches of two blocks each: either process sums one."""
 SEARCH: dict[str, Any] = {
     "kind": "gauss_psgd",

@@ -168,7 +168,7 @@ class ClippedSgd(Spec):
             title="Clipped stochastic gradient descent",
             paper="Abadi et al.: Deep learning with differential privacy (2016); Vatan Khah, Chezhegov, Farahmand, "
             "Horvath, Gorbunov: Differentially private Clipped-SGD (preprint), whose theorems are about "
-            "certified_clipped_sgd",
+            "one_pass_clipped_sgd",
             native="Renyi DP of Poisson samples",
             adjacency=(Adjacency.ZERO_OUT,),
             assumptions=(
@@ -220,7 +220,7 @@ class ClippedSgdPlan(ClippedSgd, Plan):
             confidence=None,
             trivial=2 * self.radius,
             vacuous=True,
-            source="none: no theorem covers Poisson samples; certified_clipped_sgd has a certificate",
+            source="none: no theorem covers Poisson samples; one_pass_clipped_sgd has a certificate",
         )
 
     def passes(self, facts: Facts) -> int:
@@ -250,7 +250,7 @@ def _refuse_unfit(settings: ClippedSgd, facts: Facts) -> None:
         raise AdjacencyMismatch(
             "Poisson samples are not offered where one unit may change into any other: no price is known that two"
             " accountants agree on.",
-            FieldError("/optimizer", "use certified_clipped_sgd or a full-batch method, or a scope with zero_out"),
+            FieldError("/optimizer", "use one_pass_clipped_sgd or a full-batch method, or a scope with zero_out"),
         )
     if settings.batch is not None and settings.batch > facts.units:
         raise _wrong("/optimizer/batch", f"is more than the {facts.units} units there are; lower it")

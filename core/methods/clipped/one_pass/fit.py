@@ -16,7 +16,7 @@ from torch import Tensor
 
 from core.inference.estimate import Estimate
 from core.methods.buffers import BufferPool
-from core.methods.clipped.one_pass.spec import CertifiedClippedSgdPlan
+from core.methods.clipped.one_pass.spec import OnePassClippedSgdPlan
 from core.methods.lifecycle import arrived, ended, resumed, starting_point, tensors_of
 from core.methods.step_rules import averaged, slope_at
 from core.oracle import Oracle, Status
@@ -39,7 +39,7 @@ class _State(NamedTuple):
     """Deviation of the last answer's noise on a coordinate."""
 
 
-def iterate(plan: CertifiedClippedSgdPlan, oracle: Oracle) -> tuple[Estimate, Status]:
+def iterate(plan: OnePassClippedSgdPlan, oracle: Oracle) -> tuple[Estimate, Status]:
     """Estimate the parameters of a model.
 
     Args:
@@ -83,7 +83,7 @@ def iterate(plan: CertifiedClippedSgdPlan, oracle: Oracle) -> tuple[Estimate, St
 
 
 def _stepped(
-    plan: CertifiedClippedSgdPlan, oracle: Oracle, gradient: Gradient, state: _State, buffers: BufferPool
+    plan: OnePassClippedSgdPlan, oracle: Oracle, gradient: Gradient, state: _State, buffers: BufferPool
 ) -> _State:
     """Return the state after one more step; the answer is let go of before the next is asked for."""
     theta, step = state.theta, int(state.step) + 1
@@ -106,7 +106,7 @@ def _stepped(
 
 
 def _with_one_more(
-    plan: CertifiedClippedSgdPlan, oracle: Oracle, held: Tensor, moved: Tensor, step: int, buffers: BufferPool
+    plan: OnePassClippedSgdPlan, oracle: Oracle, held: Tensor, moved: Tensor, step: int, buffers: BufferPool
 ) -> Tensor:
     """Return the mean of step + 1 iterates; or one of them, each as likely, as draws say that no record sways."""
     if plan.returns == "last":

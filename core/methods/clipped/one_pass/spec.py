@@ -77,7 +77,7 @@ class OnePass(NamedTuple):
         return NOISE_MARGIN * question.sigma * question.sensitivity(facts)
 
 
-class CertifiedClippedSgd(Spec):
+class OnePassClippedSgd(Spec):
     """theta <- theta - step_size * (mean clipped gradient of the next batch + noise), once through the records.
 
     The average of all iterates is returned, the start included and no iterate that no gradient was asked at: exactly
@@ -89,7 +89,7 @@ class CertifiedClippedSgd(Spec):
     federates: ClassVar = True
 
     cited: ClassVar = "Vatan Khah, Chezhegov, Farahmand, Horvath and Gorbunov, preprint"
-    kind: Literal["certified_clipped_sgd"] = "certified_clipped_sgd"
+    kind: Literal["one_pass_clipped_sgd"] = "one_pass_clipped_sgd"
     mu: Mu | None = Field(default=None, description="for the whole pass; null: the job's share")
     batch: Annotated[int, Field(ge=1)] | None = Field(
         default=None, description="units in a step, exactly; null: planned, with the certificate where there is one"
@@ -129,7 +129,7 @@ class CertifiedClippedSgd(Spec):
     )
     radius: Radius | None = Field(default=None, description="an iterate outside this ball around zero is a failure")
 
-    def plan(self, facts: Facts, mu: float) -> "CertifiedClippedSgdPlan":
+    def plan(self, facts: Facts, mu: float) -> "OnePassClippedSgdPlan":
         """Fill what is open: batch, clip and step size so that the certificate is smallest, where there is one.
 
         Raises:
@@ -143,7 +143,7 @@ class CertifiedClippedSgd(Spec):
         run = OnePass(mu, batch, steps, 0.0)
         run = run._replace(clip=self._planned_clip(facts, run) if self.clip is None else self.clip)
         return self.closed(
-            CertifiedClippedSgdPlan,
+            OnePassClippedSgdPlan,
             mu=mu,
             batch=batch,
             steps=steps,
@@ -244,7 +244,7 @@ class CertifiedClippedSgd(Spec):
     def card(cls) -> Card:
         """Return the catalogue entry."""
         return Card(
-            kind="certified_clipped_sgd",
+            kind="one_pass_clipped_sgd",
             title="Clipped stochastic gradient descent, one pass, certified",
             paper="Vatan Khah, Chezhegov, Farahmand, Horvath, Gorbunov: Differentially private Clipped-SGD: "
             "high-probability convergence with arbitrary clipping level (preprint)",
@@ -271,7 +271,7 @@ _CONDITIONS: Final = (
 )
 
 
-class CertifiedClippedSgdPlan(CertifiedClippedSgd, Plan):
+class OnePassClippedSgdPlan(OnePassClippedSgd, Plan):
     """One pass with nothing open."""
 
     mu: Mu
@@ -379,7 +379,7 @@ class CertifiedClippedSgdPlan(CertifiedClippedSgd, Plan):
         )
 
 
-def _refuse_unfit(settings: CertifiedClippedSgd, facts: Facts) -> None:
+def _refuse_unfit(settings: OnePassClippedSgd, facts: Facts) -> None:
     """Refuse batches that there are no units for, and clips that the model's own bound makes meaningless.
 
     Raises:

@@ -10,7 +10,7 @@ from core.base.errors import Invalid
 from core.losses.squares import Squared
 from core.losses.weights import Clip
 from core.mechanisms.generator import SimulationGenerator
-from core.methods.clipped.one_pass.spec import CertifiedClippedSgd, CertifiedClippedSgdPlan, Moment
+from core.methods.clipped.one_pass.spec import Moment, OnePassClippedSgd, OnePassClippedSgdPlan
 from core.methods.fits import fit, iterate
 from core.oracle.filters import CountingFilter, LastState, UnlimitedFilter
 from core.oracle.noise import grid_for
@@ -40,10 +40,10 @@ def table(seed: int = 1) -> tuple[Tensor, Tensor]:
     return features, features.sum(1) + tail
 
 
-def settings(**changes: object) -> CertifiedClippedSgdPlan:
+def settings(**changes: object) -> OnePassClippedSgdPlan:
     """Return twelve steps of five units each."""
     usual = {"batch": BATCH, "steps": 12, "clip": CLIP, "step_size": 0.1, "mu": 1.0, "radius": 1e9}
-    return CertifiedClippedSgdPlan.model_validate({**usual, "returns": "average", **changes})
+    return OnePassClippedSgdPlan.model_validate({**usual, "returns": "average", **changes})
 
 
 class Watching(LastState):
@@ -58,7 +58,7 @@ class Watching(LastState):
         self.iterates.append(state["theta"])
 
 
-def simulate(asked: CertifiedClippedSgdPlan, data: LinearProblem, known: Facts, **more: object) -> Simulation:
+def simulate(asked: OnePassClippedSgdPlan, data: LinearProblem, known: Facts, **more: object) -> Simulation:
     return Simulation(data, known, SimulationGenerator(1), sampling=asked.sampling(known), **more)  # type: ignore[arg-type]  # as named
 
 
@@ -124,7 +124,7 @@ class TestSensitivity:
 
 
 class TestAverage:
-    def iterates(self, asked: CertifiedClippedSgdPlan) -> tuple[Tensor, Tensor]:
+    def iterates(self, asked: OnePassClippedSgdPlan) -> tuple[Tensor, Tensor]:
         """Return x^0 to x^K and what is returned."""
         data, known = squared(*table())
         watching = Watching()
@@ -190,8 +190,8 @@ BIG = Facts(
 
 
 class TestCertificate:
-    def planned(self, known: Facts = BIG, **changes: object) -> CertifiedClippedSgdPlan:
-        return CertifiedClippedSgd.model_validate(DECLARED | changes).plan(known, 1.0)
+    def planned(self, known: Facts = BIG, **changes: object) -> OnePassClippedSgdPlan:
+        return OnePassClippedSgd.model_validate(DECLARED | changes).plan(known, 1.0)
 
     def test_a_plan_takes_the_theorems_step_and_the_clip_of_the_least_bound(self) -> None:
         asked = self.planned()
@@ -248,7 +248,7 @@ class TestCertificate:
 
     @pytest.mark.parametrize("missing", ["smoothness", "distance", "moment"])
     def test_says_what_is_not_declared(self, missing: str) -> None:
-        asked = CertifiedClippedSgd.model_validate({**DECLARED, missing: None}).plan(BIG, 0.5)
+        asked = OnePassClippedSgd.model_validate({**DECLARED, missing: None}).plan(BIG, 0.5)
         bound = asked.bound(BIG)
         assert bound.value is None
         assert f"{missing} is not declared" in bound.source
@@ -260,7 +260,7 @@ class TestCertificate:
 
     def test_without_convexity_it_is_about_a_random_iterates_gradient(self) -> None:
         known = BIG.model_copy(update={"weak_convexity": 1.0})
-        asked = CertifiedClippedSgd.model_validate({**DECLARED, "start_gap": 1.0}).plan(known, 0.5)
+        asked = OnePassClippedSgd.model_validate({**DECLARED, "start_gap": 1.0}).plan(known, 0.5)
         assert asked.returns == "random_iterate"
         bound = asked.bound(known)
         assert bound.value is not None
@@ -289,5 +289,5 @@ class TestCertificate:
 )
 def test_figures_that_contradict_each_other_are_refused(changes: dict[str, object], pointer: str) -> None:
     with pytest.raises(Invalid) as refused:
-        CertifiedClippedSgd.model_validate(changes).plan(squared(*table())[1], 1.0)
+        OnePassClippedSgd.model_validate(changes).plan(squared(*table())[1], 1.0)
     assert [one.pointer for one in refused.value.fields] == [pointer]
