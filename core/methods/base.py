@@ -87,6 +87,8 @@ class Spec(Frozen, ABC):
     """The field that tells a method's plans apart, where its `plan` returns one of several classes."""
     about: ClassVar[tuple[int, int]] = (0, 0)
     """Least and largest number of released models that a job of this method is about."""
+    bounds_models: ClassVar[bool] = False
+    """True: its release is an error bound of the released model that it is about, and is shown beside that model."""
     given: ClassVar[tuple[Literal["points", "looked"], ...]] = ()
     """Arguments of its `iterate` beside plan and oracle: the released points that a job is about, or a look."""
     estimates: ClassVar[bool] = True

@@ -19,7 +19,7 @@ from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent
 from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
 from core.methods.m_estimation.sufficient_statistics.spec import SufficientStatistics
 from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
-from core.methods.second_order.certify.spec import Certify
+from core.methods.second_order.check_bound.spec import CheckBound
 from core.methods.second_order.gauss_psgd.spec import GaussPsgd
 from core.methods.second_order.perturbed_spider.spec import PerturbedSpider
 from core.methods.selection.select_model.spec import SelectModel
@@ -36,7 +36,7 @@ METHODS: Final[tuple[type[Spec], ...]] = (
     OnePassClippedSgd,
     GaussPsgd,
     PerturbedSpider,
-    Certify,
+    CheckBound,
     SelectModel,
     WhitenedNewton,
     Describe,
@@ -111,6 +111,10 @@ def _defaults() -> dict[str, str]:
 def default_method(model: object) -> str | None:
     """Return the method that fits a kind of model where a job names none; None: one has to be named."""
     return _defaults().get(model) if isinstance(model, str) else None
+
+
+CHECKERS: Final = tuple(method.card().kind for method in METHODS if method.bounds_models)
+"""Kinds of methods whose releases say something of a model that exists."""
 
 
 @cache

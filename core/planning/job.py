@@ -134,7 +134,7 @@ class PlannedSpec(JobSpec):
         return cls.model_validate(present_names(stored))
 
 
-_RENAMED_METHODS: Final = {"certified_clipped_sgd": "one_pass_clipped_sgd"}
+_RENAMED_METHODS: Final = {"certified_clipped_sgd": "one_pass_clipped_sgd", "certify": "check_bound"}
 """Present kinds of methods, by the kinds that 0.1.0 stored."""
 
 

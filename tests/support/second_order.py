@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from core.methods.second_order.ada_spider import LastEstimate
-from core.methods.second_order.certify.spec import CertifyPlan
+from core.methods.second_order.check_bound.spec import CheckBoundPlan
 from core.methods.second_order.figures import RoundMode
 from core.methods.second_order.gauss_psgd.fit import SearchWalk
 from core.methods.second_order.gauss_psgd.spec import GaussPsgdPlan, PeriodPlan
@@ -159,7 +159,7 @@ class Deaf:
 
 
 def walk(
-    module: Any, settings: GaussPsgdPlan | PeriodPlan | CertifyPlan, slopes: Sequence[Sequence[float]], start: float
+    module: Any, settings: GaussPsgdPlan | PeriodPlan | CheckBoundPlan, slopes: Sequence[Sequence[float]], start: float
 ) -> tuple[SearchWalk, str, Scripted]:
     """Walk along scripted estimates from (start, start); return the last state, the outcome, and the script."""
     script = Scripted(slopes)

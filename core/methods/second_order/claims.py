@@ -1,4 +1,4 @@
-"""Plans with rounds of escape: their figures, targets and claims; of Gauss-PSGD, and of certify at a given point.
+"""Plans with rounds of escape: their figures, targets and claims; of Gauss-PSGD, and of check_bound at a given point.
 
 Beside them stand the assumptions of their cards, which the prior work shares in part.
 

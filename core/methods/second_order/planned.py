@@ -1,4 +1,4 @@
-"""Planning of Gauss-PSGD and certify: fills open settings from public facts, and refuses where no value would do.
+"""Planning of Gauss-PSGD and check_bound: fills open settings from public facts, and refuses where no value would do.
 
 Source: second-order settings of ours and of Tao, Zhang, Yu, Cheng, Dressler and Wang; see `sizing`, `presets` and
 `theory`.

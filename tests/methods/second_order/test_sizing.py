@@ -8,7 +8,7 @@ import pytest
 
 from core.base.errors import Invalid
 from core.data.columns import BinaryColumn, Column, NumberColumn
-from core.methods.second_order.certify.spec import CertifyPlan
+from core.methods.second_order.check_bound.spec import CheckBoundPlan
 from core.methods.second_order.gauss_psgd.spec import GaussPsgdPlan
 from core.planning.job import JobSpec
 from core.planning.planner import PlannedJob, plan_job
@@ -34,14 +34,14 @@ def planned(units: int, model: dict[str, Any], kind: str = "gauss_psgd", epsilon
         "inference": {"intervals": False},
         "privacy": {"epsilon": epsilon},
         "optimizer": {"kind": kind, **more},
-        "models": ["mdl_one"] if kind == "certify" else [],
+        "models": ["mdl_one"] if kind == "check_bound" else [],
     }
     spec = JobSpec.model_validate(body)
     return plan_job(spec, columns=COLUMNS, units=units, adjacency=Adjacency.REPLACE_ONE, terms=TERMS)
 
 
-def settings_of(job: PlannedJob) -> GaussPsgdPlan | CertifyPlan:
-    assert isinstance(job.spec.optimizer, GaussPsgdPlan | CertifyPlan)
+def settings_of(job: PlannedJob) -> GaussPsgdPlan | CheckBoundPlan:
+    assert isinstance(job.spec.optimizer, GaussPsgdPlan | CheckBoundPlan)
     return job.spec.optimizer
 
 
@@ -68,7 +68,7 @@ def test_where_zero_has_a_slope_it_is_the_start() -> None:
 
 @pytest.mark.parametrize("model", [BRIER, ROBUST], ids=["brier", "cauchy"])
 def test_a_released_model_of_a_loss_that_bends_down_is_certified_without_constants(model: dict[str, Any]) -> None:
-    job = planned(4_000_000, model, "certify")
+    job = planned(4_000_000, model, "check_bound")
     settings = settings_of(job)
     assert settings.sharpest() < (job.facts.weak_convexity or 0), "no more than the loss bends down anyway"
 

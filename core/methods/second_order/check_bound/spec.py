@@ -1,4 +1,4 @@
-"""Certify: a certificate of a released model's unchanged point, from held-out records; by rounds, or by its gradient.
+"""The method check_bound: bounds a released model's error from held-out records, by rounds or by its gradient.
 
 `claims: gradient` asks one noised number, and bounds the gradient's length from above at a stated level; see `norms`.
 It needs no constant of the loss, so it is for every model. `claims: second_order`, the default, goes on to curvature.
@@ -43,12 +43,13 @@ OF_A_GRADIENT: Final = frozenset({"kind", "claims", "mu", "clip", "spread", "fai
 """Settings that `claims: gradient` reads; all others are about rounds."""
 
 
-class Certify(EscapeSettings):
+class CheckBound(EscapeSettings):
     """Certificate of a released model's point from held-out records: by rounds of escape, or of its gradient alone."""
 
     about: ClassVar = (1, 1)
     given: ClassVar = ("points",)
     needs_apart: ClassVar = True
+    bounds_models: ClassVar = True
     rooms: ClassVar = (1.5, 1.0)
     descends: ClassVar = False
 
@@ -58,7 +59,7 @@ class Certify(EscapeSettings):
     plans_by: ClassVar = "claims"
     free_of_constants: ClassVar = "claims: gradient"
     of_networks: ClassVar = ("smoothness", "hessian_smoothness")
-    kind: Literal["certify"] = "certify"
+    kind: Literal["check_bound"] = "check_bound"
     claims: Literal["second_order", "gradient"] = Field(
         default="second_order",
         description="second_order: by rounds of escape, gradient and curvature; gradient: its length alone, by one "
@@ -76,7 +77,7 @@ class Certify(EscapeSettings):
         """Return none for the gradient alone, whose length is of every loss."""
         return super().declared_of_networks() if self.escapes else ()
 
-    def plan(self, facts: Facts, mu: float) -> "CertifyPlan | NormPlan":
+    def plan(self, facts: Facts, mu: float) -> "CheckBoundPlan | NormPlan":
         """Fill what is open.
 
         Raises:
@@ -87,7 +88,7 @@ class Certify(EscapeSettings):
         if self.units is not None:
             raise _wrong("/optimizer/units", "is for claims: gradient; rounds read batches: leave it out")
         # The gap of the point is not known.
-        return with_rounds(self, CertifyPlan, facts.model_copy(update={"start_gap": None}), mu)
+        return with_rounds(self, CheckBoundPlan, facts.model_copy(update={"start_gap": None}), mu)
 
     def _with_norm(self, facts: Facts, mu: float) -> "NormPlan":
         """Return the plan of one question about the gradient's norm.
@@ -138,7 +139,7 @@ class Certify(EscapeSettings):
     def card(cls) -> Card:
         """Return the catalogue entry."""
         return Card(
-            kind="certify",
+            kind="check_bound",
             title="A certificate for a released model, by rounds of escape or of its gradient alone",
             paper=PAPER,
             native="mu-GDP",
@@ -156,7 +157,7 @@ class Certify(EscapeSettings):
         )
 
 
-class CertifyPlan(EscapePlan, Certify):
+class CheckBoundPlan(EscapePlan, CheckBound):
     """A certificate by rounds of escape, with nothing open but what only an analyst can declare."""
 
     claims: Literal["second_order"] = "second_order"
@@ -178,7 +179,7 @@ class CertifyPlan(EscapePlan, Certify):
         return made.model_copy(update={"conditions": (*made.conditions, APART)}) if made.conditions else made
 
 
-class NormPlan(Certify, AtSmallest):
+class NormPlan(CheckBound, AtSmallest):
     """A certificate of the gradient alone, with nothing open of what it has."""
 
     claims: Literal["gradient"]

@@ -1,4 +1,4 @@
-"""Certify: rounds of escape at a given point; the same controller as Gauss-PSGD's, which ends where that would descend.
+"""Rounds of escape at a given point: the same controller as Gauss-PSGD's, which ends where that would descend.
 
 Or the norm of the gradient there, answered once; a claim about the gradient alone takes no more.
 
@@ -15,13 +15,13 @@ from torch import Tensor
 from core.inference.estimate import Estimate
 from core.inference.parameters import penalised_gradient
 from core.methods.lifecycle import resumed
-from core.methods.second_order.certify.spec import CertifyPlan, NormPlan
+from core.methods.second_order.check_bound.spec import CheckBoundPlan, NormPlan
 from core.methods.second_order.gauss_psgd.fit import first_state, search
 from core.oracle import Oracle, Status
 from core.queries.gradients import Gradient
 
 
-def iterate(plan: CertifyPlan | NormPlan, oracle: Oracle, points: Tensor) -> tuple[Estimate, Status]:
+def iterate(plan: CheckBoundPlan | NormPlan, oracle: Oracle, points: Tensor) -> tuple[Estimate, Status]:
     """Look whether a point is an approximate second-order stationary one.
 
     Args:
