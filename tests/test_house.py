@@ -14,7 +14,7 @@ from packaging.specifiers import SpecifierSet
 import core.base.errors
 from api.errors import STATUS
 from core.base.errors import Refusal
-from core.methods.registry import METHODS, plan_of
+from core.methods.registry import METHODS, plans_of
 from tests.support.planted import PAGE, planted, table
 
 ROOT = Path(__file__).parent.parent
@@ -142,8 +142,8 @@ def unsaid(text: str) -> list[str]:
 
 
 def test_no_module_branches_on_a_method_outside_its_package() -> None:
-    named = {kind.__name__ for method in METHODS for kind in (method, plan_of(method))}
-    named |= {"WithIntervals", "SpiderFigures", "EscapeFigures"}
+    named = {kind.__name__ for method in METHODS for kind in (method, *plans_of(method))}
+    named |= {"WithIntervals", "SpiderSettings", "SpiderFigures", "DriftFigures", "EscapeSettings", "EscapePlan"}
     product = {"api", "core", "farthing", "workers"}  # a study is about the methods that it names
     rooms = [path for path in SOURCES if path.relative_to(ROOT).parts[0] in product]
     rooms = [path for path in rooms if ROOT / "core" / "methods" not in path.parents]

@@ -71,7 +71,7 @@ def test_a_network_is_trained_with_rounds_and_looked_at_by_others_records(client
     assert found["outcome"] in {"no_escape_observed", "data_exhausted"}
 
     held_out = upload(client, images[:HELD_OUT], labels[:HELD_OUT])
-    about = job(held_out, "certify", batch=100, difference_batch=6)
+    about = job(held_out, "check_bound", batch=100, difference_batch=6)
     seen = client.wait(client.submit(about, models=[str(done.released)]).id)
     shown = service.get(f"/v1/models/{seen.released}")["release"]["certificate"]
     assert shown["models"] == [done.released]

@@ -33,7 +33,10 @@ _RENAMED: Final[Mapping[str, str]] = {
     "pace": "learning_rate_schedule (of clipped_sgd) or round_schedule (of proximal_point)",
 }
 """New names of renamed fields, by their names in 0.1.0."""
-_RENAMED_KINDS: Final[Mapping[str, str]] = {"certified_clipped_sgd": "one_pass_clipped_sgd"}
+_RENAMED_KINDS: Final[Mapping[str, str]] = {
+    "certified_clipped_sgd": "one_pass_clipped_sgd",
+    "certify": "check_bound",
+}
 """New names of renamed methods, by their names in 0.1.0."""
 _FORMED: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
     "literal_error": lambda context: f"must be {context['expected']}",

@@ -26,6 +26,7 @@ from core.db.tables import (
     Principal,
     Scope,
 )
+from core.methods.registry import CHECKERS
 
 SEES_EVERYTHING: Final = ("admin", "auditor")
 ON_THE_GRID: Final = ("progress", "succeeded", "failed")
@@ -270,8 +271,8 @@ def models_of(session: Session, job_ids: Sequence[str]) -> dict[str, Model]:
 
 
 def certificates(session: Session, viewer: Viewer, model_id: str) -> list[tuple[Model, Job]]:
-    """Return what jobs of the kind `certify` that exist for the viewer released about a model, each with its job."""
-    about = (Job.optimizer == "certify", cast(Job.spec, String).contains(model_id), sees_job(viewer))
+    """Return what jobs that check models, and exist for the viewer, released about one, each with its job."""
+    about = (Job.optimizer.in_(CHECKERS), cast(Job.spec, String).contains(model_id), sees_job(viewer))
     found = select(Model, Job).join(Job, Job.id == Model.job_id).where(*about).order_by(Model.id)
     # A job may have the name elsewhere, too, such as in a label.
     return [(row[0], row[1]) for row in session.execute(found) if model_id in row[1].spec.get("models", ())]

@@ -252,10 +252,10 @@ class Job(Base):
         ),
         Index("ix_jobs_federation", "federation_id", "place"),
         Index(
-            "ix_jobs_certify",
+            "ix_jobs_check_bound",
             "id",
-            sqlite_where=text("optimizer = 'certify'"),
-            postgresql_where=text("optimizer = 'certify'"),
+            sqlite_where=text("optimizer = 'check_bound'"),
+            postgresql_where=text("optimizer = 'check_bound'"),
         ),
     )
 

@@ -86,8 +86,12 @@ class Spec(Frozen, ABC):
     """True: several sites may follow it together, each on its own records; others are refused by name."""
     per_client: ClassVar[frozenset[str]] = frozenset({"batch"})
     """The fields that differ between the sites of a federated job, in proportion to their units."""
+    plans_by: ClassVar[str] = "kind"
+    """The field that tells a method's plans apart, where its `plan` returns one of several classes."""
     about: ClassVar[tuple[int, int]] = (0, 0)
     """Least and largest number of released models that a job of this method is about."""
+    bounds_models: ClassVar[bool] = False
+    """True: its release is an error bound of the released model that it is about, and is shown beside that model."""
     given: ClassVar[tuple[Literal["points", "looked"], ...]] = ()
     """Arguments of its `iterate` beside plan and oracle: the released points that a job is about, or a look."""
     estimates: ClassVar[bool] = True

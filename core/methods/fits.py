@@ -16,7 +16,7 @@ from core.inference.looks import Columns
 from core.inference.sandwich import infer
 from core.inference.settings import Inference, PlannedInference
 from core.methods.base import Plan, Spec
-from core.methods.registry import METHODS, plan_of
+from core.methods.registry import METHODS, plans_of
 from core.oracle import Oracle, Release, Status
 
 Iterate = Callable[..., Any]
@@ -50,7 +50,7 @@ def iterate_of(method: type[Spec]) -> Iterate:
 
 
 ITERATES: Final[Mapping[type[Plan], Iterate]] = MappingProxyType(
-    {plan_of(method): iterate_of(method) for method in METHODS}
+    {plan: iterate_of(method) for method in METHODS for plan in plans_of(method)}
 )
 
 

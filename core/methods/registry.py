@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from functools import cache
 from pkgutil import walk_packages
-from typing import TYPE_CHECKING, Annotated, Final, Union, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Final, Union, get_args, get_type_hints
 
 from pydantic import Field, TypeAdapter
 
@@ -19,7 +19,7 @@ from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent
 from core.methods.m_estimation.noisy_newton.spec import NoisyNewton
 from core.methods.m_estimation.sufficient_statistics.spec import SufficientStatistics
 from core.methods.m_estimation.whitened_newton.spec import WhitenedNewton
-from core.methods.second_order.certify.spec import Certify
+from core.methods.second_order.check_bound.spec import CheckBound
 from core.methods.second_order.gauss_psgd.spec import GaussPsgd
 from core.methods.second_order.perturbed_spider.spec import PerturbedSpider
 from core.methods.selection.select_model.spec import SelectModel
@@ -36,7 +36,7 @@ METHODS: Final[tuple[type[Spec], ...]] = (
     OnePassClippedSgd,
     GaussPsgd,
     PerturbedSpider,
-    Certify,
+    CheckBound,
     SelectModel,
     WhitenedNewton,
     Describe,
@@ -44,17 +44,19 @@ METHODS: Final[tuple[type[Spec], ...]] = (
 """Each method's spec, in the order in which methods are listed."""
 
 
-def plan_of(method: type[Spec]) -> type[Plan]:
-    """Return the class of a method's plans: the declared return type of its `plan`.
+def plans_of(method: type[Spec]) -> tuple[type[Plan], ...]:
+    """Return the classes of a method's plans: the declared return type of its `plan`, or each of a union.
 
     Raises:
         TypeError: `plan` declares no class of plans.
     """
     if issubclass(method, Plan):
-        return method
-    found = get_type_hints(method.plan).get("return")
-    if not isinstance(found, type) or not issubclass(found, Plan) or not issubclass(found, method):
-        raise TypeError(f"{method.__name__}.plan returns no subclass of {method.__name__} and Plan")
+        return (method,)
+    declared = get_type_hints(method.plan).get("return")
+    found = get_args(declared) or (declared,)
+    for plan in found:
+        if not isinstance(plan, type) or not issubclass(plan, Plan) or not issubclass(plan, method):
+            raise TypeError(f"{method.__name__}.plan returns no subclass of {method.__name__} and Plan")
     return found
 
 
@@ -73,9 +75,9 @@ def check_registered(methods: Iterable[type[Spec]]) -> None:
     for method in found:
         if method.__abstractmethods__:
             raise TypeError(f"{method.__name__} lacks {', '.join(sorted(method.__abstractmethods__))}")
-        plan = plan_of(method)
-        if plan.__abstractmethods__:
-            raise TypeError(f"{plan.__name__} lacks {', '.join(sorted(plan.__abstractmethods__))}")
+        for plan in plans_of(method):
+            if plan.__abstractmethods__:
+                raise TypeError(f"{plan.__name__} lacks {', '.join(sorted(plan.__abstractmethods__))}")
         unnamed = [name for name in ("kind", "start", "steps", "mu", "cited") if not _has(method, name)]
         if unnamed:
             raise TypeError(f"{method.__name__} lacks {', '.join(unnamed)}")
@@ -95,7 +97,8 @@ if TYPE_CHECKING:
     AnyPlan = Plan
 else:
     AnySpec = Annotated[Union[METHODS], Field(discriminator="kind")]  # noqa: UP007 - made of a tuple
-    AnyPlan = Annotated[Union[tuple(map(plan_of, METHODS))], Field(discriminator="kind")]  # noqa: UP007 - as above
+    _OF_EACH = tuple(Annotated[Union[plans_of(one)], Field(discriminator=one.plans_by)] for one in METHODS)  # noqa: UP007
+    AnyPlan = Annotated[Union[_OF_EACH], Field(discriminator="kind")]  # noqa: UP007 - as above
 SPECS: Final[TypeAdapter[AnySpec]] = TypeAdapter(AnySpec)
 PLANS: Final[TypeAdapter[AnyPlan]] = TypeAdapter(AnyPlan)
 
@@ -108,6 +111,10 @@ def _defaults() -> dict[str, str]:
 def default_method(model: object) -> str | None:
     """Return the method that fits a kind of model where a job names none; None: one has to be named."""
     return _defaults().get(model) if isinstance(model, str) else None
+
+
+CHECKERS: Final = tuple(method.card().kind for method in METHODS if method.bounds_models)
+"""Kinds of methods whose releases say something of a model that exists."""
 
 
 @cache

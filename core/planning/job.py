@@ -135,8 +135,10 @@ class PlannedSpec(JobSpec):
         return cls.model_validate(present_names(stored))
 
 
-_RENAMED_METHODS: Final = {"certified_clipped_sgd": "one_pass_clipped_sgd"}
+_RENAMED_METHODS: Final = {"certified_clipped_sgd": "one_pass_clipped_sgd", "certify": "check_bound"}
 """Present kinds of methods, by the kinds that 0.1.0 stored."""
+_RENAMED_PACES: Final = {"clipped_sgd": "learning_rate_schedule", "proximal_point": "round_schedule"}
+"""Present names of the setting `pace`, by the methods that had it in 0.1.0."""
 
 
 def present_names(stored: Mapping[str, Any]) -> dict[str, Any]:
@@ -152,6 +154,5 @@ def present_names(stored: Mapping[str, Any]) -> dict[str, Any]:
     if "clients" in optimizer:
         optimizer["sites"] = optimizer.pop("clients")
     if "pace" in optimizer:
-        present = "round_schedule" if optimizer["kind"] == "proximal_point" else "learning_rate_schedule"
-        optimizer[present] = optimizer.pop("pace")
+        optimizer[_RENAMED_PACES[optimizer["kind"]]] = optimizer.pop("pace")
     return {**stored, "privacy": privacy, "optimizer": optimizer}

@@ -63,7 +63,7 @@ class TrainedModel(View):
 class ModelView(View):
     """A released model; a federated job's is of no one dataset. `models` are those that its job was about.
 
-    `certificates` are what jobs of the kind `certify` said of it, as far as the caller may see these jobs.
+    `certificates` are what jobs of the kind `check_bound` said of it, as far as the caller may see these jobs.
     """
 
     id: Drawn[str]

@@ -22,6 +22,10 @@ def upgrade() -> None:
     op.add_column("api_keys", sa.Column("starts_at", sa.Float(), nullable=True))
     op.add_column("jobs", sa.Column("clone_of", sa.String(length=40), nullable=True))
     op.execute("UPDATE jobs SET optimizer = 'one_pass_clipped_sgd' WHERE optimizer = 'certified_clipped_sgd'")
+    op.drop_index("ix_jobs_certify", table_name="jobs")
+    op.execute("UPDATE jobs SET optimizer = 'check_bound' WHERE optimizer = 'certify'")
+    checks = sa.text("optimizer = 'check_bound'")
+    op.create_index("ix_jobs_check_bound", "jobs", ["id"], sqlite_where=checks, postgresql_where=checks)
     op.create_table(
         "console_sessions",
         sa.Column("digest", sa.String(length=64), primary_key=True),
@@ -151,6 +155,10 @@ def downgrade() -> None:
     op.drop_table("invitations")
     op.drop_table("sign_in_links")
     op.drop_table("console_sessions")
+    op.drop_index("ix_jobs_check_bound", table_name="jobs")
+    op.execute("UPDATE jobs SET optimizer = 'certify' WHERE optimizer = 'check_bound'")
+    checks = sa.text("optimizer = 'certify'")
+    op.create_index("ix_jobs_certify", "jobs", ["id"], sqlite_where=checks, postgresql_where=checks)
     op.execute("UPDATE jobs SET optimizer = 'certified_clipped_sgd' WHERE optimizer = 'one_pass_clipped_sgd'")
     op.drop_column("jobs", "clone_of")
     op.drop_column("api_keys", "starts_at")

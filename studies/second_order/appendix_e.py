@@ -27,6 +27,7 @@ from core.mechanisms.public_start import draw_start
 from core.methods.clipped.one_pass.spec import OnePassClippedSgd, OnePassClippedSgdPlan
 from core.methods.fits import iterate
 from core.methods.registry import AnyPlan
+from core.methods.second_order.figures import SpiderFigures
 from core.methods.second_order.gauss_psgd.spec import GaussPsgd
 from core.methods.second_order.perturbed_spider.spec import PerturbedSpider
 from core.models.network.layers import Activation, Layer, Linear
@@ -222,9 +223,9 @@ class _Watched:
         """Read of a site until now."""
         if isinstance(self._planned, OnePassClippedSgdPlan):
             return int(self.last["step"]) * (self._planned.batch or 0)
-        assert isinstance(self._planned, GaussPsgd | PerturbedSpider), "one of the three"
+        assert isinstance(self._planned, SpiderFigures), "one of the three"
         fresh, changes = int(self.last["restarts"]), int(self.last["differences"])
-        return fresh * (self._planned.batch or 0) + changes * (self._planned.difference_batch or 0)
+        return fresh * self._planned.batch + changes * self._planned.difference_batch
 
     def seen(self, state: State) -> None:
         """Take note of a state, and look at it where one is due."""

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from core.mechanisms.generator import SimulationGenerator
-from core.methods.second_order.figures import known
-from core.methods.second_order.gauss_psgd.spec import GaussPsgd
+from core.methods.second_order.gauss_psgd.spec import GaussPsgdPlan
 from studies.clipped.reports import seen, within
 from studies.inference.charts import Axis, Series, line_chart
 from studies.inference.designs import uniform
@@ -83,7 +82,7 @@ def egg_carton(*, full: bool) -> Result:
         "a saddle of index 3": lambda _: law.saddle(3),
         "anywhere": lambda seed: 2 * torch.pi * uniform(SimulationGenerator(500 + seed), 10),
     }
-    settings: GaussPsgd = carton_settings(law, law.saddle(1))
+    settings: GaussPsgdPlan = carton_settings(law, law.saddle(1))
     planned = {
         "kappa": (0.00144, settings.restart_drift),
         "chi": (0.1037, settings.error_radius),
@@ -181,7 +180,7 @@ def plain_component(*, full: bool) -> Result:
         "Gauss-PSGD does (C1: .0070 from 6.9 million); with a large one they have not left the saddle when the records "
         "end. The shortest gradient of all is at the saddle: nothing that they tell says which it was. They lack a "
         "certificate, and no more is claimed.",
-        {"batches": _chart(grid, 4 * known(component_settings(component(COMPONENT_UNITS)).error_radius))},
+        {"batches": _chart(grid, 4 * component_settings(component(COMPONENT_UNITS)).error_radius)},
     )
 
 

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from core.mechanisms.generator import SimulationGenerator
-from core.methods.second_order.ada_spider import AdaSpider, EstimatorState, nothing_known
+from core.methods.second_order.ada_spider import AdaSpider, EstimatorState, no_estimate
 from core.methods.second_order.figures import MOST_STEPS
 from core.methods.second_order.gauss_psgd import fit as gauss_psgd
-from core.methods.second_order.gauss_psgd.spec import GaussPsgd
+from core.methods.second_order.gauss_psgd.spec import GaussPsgd, GaussPsgdPlan
 from core.oracle import Answer, Oracle, Release, Status
 from core.oracle.simulation import SeededRandomness, Simulation
 from core.privacy.events import NOTHING
@@ -118,7 +118,7 @@ def radius_of(clients: int) -> float:
     return 1.5 * sqrt(2 * (SPREAD**2 / BATCH + DIMENSION * noise**2) / clients)
 
 
-def settings_of(clients: int, **changed: object) -> GaussPsgd:
+def settings_of(clients: int, **changed: object) -> GaussPsgdPlan:
     """Return the figures of H6 for so many sites."""
     figures: dict[str, object] = {
         "mode": "given",
@@ -137,7 +137,7 @@ def settings_of(clients: int, **changed: object) -> GaussPsgd:
         "sites": clients,
         "start": tuple(saddle().tolist()),
     }
-    return GaussPsgd.model_validate(figures | changed).plan(level_facts(), mu_of())
+    return GaussPsgd.model_validate(figures | changed).with_rounds(level_facts(), mu_of())
 
 
 def tilts(clients: int) -> list[Tensor]:
@@ -159,7 +159,7 @@ def level_clients(clients: int, seed: int, spread: float = 0.0, units: int = UNI
     ]
 
 
-def found_by(oracle: Oracle, settings: GaussPsgd) -> tuple[str, float, float, list[int]]:
+def found_by(oracle: Oracle, settings: GaussPsgdPlan) -> tuple[str, float, float, list[int]]:
     """Run the method; return how it ended, the gradient's length and least curvature there, phases and restarts."""
     estimate, _ = gauss_psgd.iterate(settings, oracle)
     assert estimate.certificate is not None, "there are rounds"
@@ -171,7 +171,7 @@ def found_by(oracle: Oracle, settings: GaussPsgd) -> tuple[str, float, float, li
     return ended.outcome, gradient, float(law.least_curvature(theta)), [ended.phases, ended.restarts]
 
 
-def points_of(clients: Sequence[LevelClient], settings: GaussPsgd) -> list[Tensor]:
+def points_of(clients: Sequence[LevelClient], settings: GaussPsgdPlan) -> list[Tensor]:
     """Return all iterates of a run."""
     path: list[Tensor] = []
     gauss_psgd.iterate(settings, Clients(clients, 0, lambda state: path.append(state["theta"])))
@@ -277,7 +277,7 @@ class WatchedFederation(AdaSpider):
         state: nothing known.
     """
 
-    def __init__(self, settings: GaussPsgd, oracle: Oracle, state: EstimatorState) -> None:
+    def __init__(self, settings: GaussPsgdPlan, oracle: Oracle, state: EstimatorState) -> None:
         super().__init__(settings, oracle, state)
         self.errors: list[float] = []
         self._law = PrincipalComponent(COMPONENT_SPECTRUM, 1, radius=1.1)
@@ -296,7 +296,7 @@ def descent(clients: int, seed: int, **changed: object) -> tuple[float, float, i
     start[0] = 0.1
     settings = settings_of(clients, error_radius=1e-9, steps=MOST_STEPS, start=tuple(start.tolist()), **changed)
     oracle = Clients(level_clients(clients, seed, units=SHORT_UNITS), seed, lambda _: None)
-    estimator = WatchedFederation(settings, oracle, nothing_known(start))
+    estimator = WatchedFederation(settings, oracle, no_estimate(start))
     state = gauss_psgd.walk(settings, oracle.facts, estimator, gauss_psgd.beginning(start), lambda _: None)
     law = PrincipalComponent(COMPONENT_SPECTRUM, 1, radius=1.1)
     gradient = float(torch.linalg.vector_norm(law.mean_gradient(state.theta)))

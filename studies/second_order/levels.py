@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from core.mechanisms.generator import SimulationGenerator
-from core.methods.second_order.ada_spider import AdaSpider, nothing_known
+from core.methods.second_order.ada_spider import AdaSpider, no_estimate
 from core.methods.second_order.gauss_psgd.fit import OUTCOMES, SearchWalk, beginning, walk
-from core.methods.second_order.gauss_psgd.spec import GaussPsgd
+from core.methods.second_order.gauss_psgd.spec import GaussPsgdPlan
 from core.oracle import Answer, PublicRandomness, Release, Status
 from core.oracle.simulation import SeededRandomness
 from core.privacy.events import NOTHING
@@ -110,10 +110,11 @@ def level_facts(dimension: int, clip: float = 1.0) -> Facts:
     return Facts(units=10**9, dimension=dimension, adjacency=Adjacency.REPLACE_ONE, gradient_bound=clip)
 
 
-def level_settings(**figures: object) -> GaussPsgd:
+def level_settings(**figures: object) -> GaussPsgdPlan:
     """Return settings with every figure given; of those that a level does not look at, any."""
     usual: dict[str, object] = {
         "mode": "given",
+        "preset": "strict",
         "mu": 1.0,
         "smoothness": 1.0,
         "hessian_smoothness": 1.0,
@@ -123,10 +124,10 @@ def level_settings(**figures: object) -> GaussPsgd:
         "radius": 1e6,
         "sites": 1,
     }
-    return GaussPsgd.model_validate(usual | {"start": "zeros"} | figures)
+    return GaussPsgdPlan.model_validate(usual | {"start": "zeros"} | figures)
 
 
-def first_phase(settings: GaussPsgd, slope: Slope, noise: Noise, start: Tensor, seed: int) -> Phase:
+def first_phase(settings: GaussPsgdPlan, slope: Slope, noise: Noise, start: Tensor, seed: int) -> Phase:
     """Run Gauss-PSGD over Ada-DP-SPIDER from a start until its first phase is over.
 
     Args:
@@ -148,7 +149,7 @@ def first_phase(settings: GaussPsgd, slope: Slope, noise: Noise, start: Tensor, 
 
 
 def paths(
-    settings: GaussPsgd, slope: Slope, noise: Noise, start: Tensor, seeds: Sequence[int], each: int = 1
+    settings: GaussPsgdPlan, slope: Slope, noise: Noise, start: Tensor, seeds: Sequence[int], each: int = 1
 ) -> Tensor:
     """Return where the first rounds of many seeds go if nothing ends them, shape (Gamma, rounds, p).
 
@@ -185,7 +186,7 @@ def paths(
 
 
 def _walked(
-    settings: GaussPsgd,
+    settings: GaussPsgdPlan,
     slope: Slope,
     noise: Noise,
     start: Tensor,
@@ -202,5 +203,5 @@ def _walked(
         look(state)
 
     with suppress(_OverError):
-        return walk(settings, facts, AdaSpider(settings, level, nothing_known(start)), beginning(start), keep)
+        return walk(settings, facts, AdaSpider(settings, level, no_estimate(start)), beginning(start), keep)
     return last

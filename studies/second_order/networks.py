@@ -18,7 +18,7 @@ from core.mechanisms.generator import SimulationGenerator
 from core.mechanisms.public_start import draw_start
 from core.mechanisms.sampling import public_order
 from core.methods.second_order.gauss_psgd import fit as gauss_psgd
-from core.methods.second_order.gauss_psgd.spec import GaussPsgd
+from core.methods.second_order.gauss_psgd.spec import GaussPsgdPlan
 from core.models.network.layers import Activation, Layer, Linear
 from core.models.network.model import Loss
 from core.oracle.simulation import Simulation
@@ -48,7 +48,7 @@ class Learnt:
     right: Callable[[Tensor], float]
     """Share of the others that are named rightly at theta; NaN where there are no names."""
 
-    def oracle(self, settings: GaussPsgd, seed: int) -> Simulation:
+    def oracle(self, settings: GaussPsgdPlan, seed: int) -> Simulation:
         """Return an oracle over the records, each read once in a pass."""
         return self._oracle(settings.sampling(self.facts), seed)
 
@@ -113,7 +113,7 @@ def at_zero(units: int = ZERO_UNITS) -> Learnt:
     return Learnt(problem, _facts(problem, 2.0), loss, lambda _: float("nan"))
 
 
-def at_zero_settings(known: Learnt, rounds: int = 4) -> GaussPsgd:
+def at_zero_settings(known: Learnt, rounds: int = 4) -> GaussPsgdPlan:
     """Return figures by hand: rounds long enough for the saddle's curvature, some .6."""
     figures = level_settings(
         mu=mu_of(),
@@ -129,7 +129,7 @@ def at_zero_settings(known: Learnt, rounds: int = 4) -> GaussPsgd:
         steps=5000,
         radius=ANYWHERE,
     )
-    return figures.plan(known.facts, mu_of())
+    return figures.with_rounds(known.facts, mu_of())
 
 
 def digits(seed: int = 0) -> Learnt:
@@ -154,7 +154,7 @@ def digits(seed: int = 0) -> Learnt:
     return Learnt(problem, _facts(problem, 1.0), loss, right)
 
 
-def digits_settings(known: Learnt, mu: float, epochs: int) -> GaussPsgd:
+def digits_settings(known: Learnt, mu: float, epochs: int) -> GaussPsgdPlan:
     """Return figures by hand: a fresh gradient of a third of the records; chi as small as its sampling allows."""
     figures = level_settings(
         mu=mu,
@@ -171,7 +171,7 @@ def digits_settings(known: Learnt, mu: float, epochs: int) -> GaussPsgd:
         steps=20_000,
         radius=ANYWHERE,
     )
-    return figures.plan(known.facts, mu)
+    return figures.with_rounds(known.facts, mu)
 
 
 def zero_network(*, full: bool) -> Result:

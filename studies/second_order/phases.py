@@ -17,9 +17,8 @@ from torch import Tensor
 from core.base.errors import Invalid
 from core.data.columns import NumberColumn
 from core.mechanisms.generator import SimulationGenerator
-from core.methods.second_order.figures import known
 from core.methods.second_order.gauss_psgd import fit as gauss_psgd
-from core.methods.second_order.gauss_psgd.spec import GaussPsgd
+from core.methods.second_order.gauss_psgd.spec import GaussPsgdPlan
 from core.models.kinds import PhaseRetrievalModel
 from core.models.modelling import encoded_loss
 from core.oracle.simulation import Simulation
@@ -95,7 +94,7 @@ def truth(how: str, dimension: int, theta: Tensor) -> tuple[float, float]:
 def run(job: PlannedJob, how: str, seed: int) -> Ended:
     """Run a planned job once, through the simulated oracle, on records of its own."""
     settings, model, facts = job.spec.optimizer, job.spec.model, job.facts
-    assert isinstance(settings, GaussPsgd), "it was asked for"
+    assert isinstance(settings, GaussPsgdPlan), "it was asked for"
     assert isinstance(model, PhaseRetrievalModel), "as above"
     features, target = drawn(how, facts.dimension, facts.units, 1000 + seed)
     problem = make_problem(
@@ -108,7 +107,7 @@ def run(job: PlannedJob, how: str, seed: int) -> Ended:
     assert claim.second_order is not None, "and how they ended"
     told = claim.second_order
     gradient, curvature = truth(how, facts.dimension, estimate.theta)
-    taken = told.restarts * known(settings.batch) + told.differences * known(settings.difference_batch)
+    taken = told.restarts * settings.batch + told.differences * settings.difference_batch
     return Ended(told.outcome, gradient, curvature, taken)
 
 
@@ -152,7 +151,7 @@ def _fewest(dimension: int) -> int:
 
 def _rows(where: str, job: PlannedJob, runs: Sequence[Ended]) -> Iterator[Row]:
     """Report one cell."""
-    assert isinstance(job.spec.optimizer, GaussPsgd), "it was asked for"
+    assert isinstance(job.spec.optimizer, GaussPsgdPlan), "it was asked for"
     figures = job.spec.optimizer.figures(job.facts)
     alpha, sharp = float(figures["alpha"] or 0), float(figures["gamma_star"] or 0)
     found = [one for one in runs if one.outcome == "no_escape_observed"]

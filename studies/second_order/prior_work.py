@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from core.mechanisms.generator import SimulationGenerator
-from core.methods.second_order.figures import known
-from core.methods.second_order.gauss_psgd.spec import GaussPsgd
+from core.methods.second_order.gauss_psgd.spec import GaussPsgdPlan
 from core.methods.second_order.perturbed_spider import fit as perturbed_spider
-from core.methods.second_order.perturbed_spider.spec import PerturbedSpider
+from core.methods.second_order.perturbed_spider.spec import PerturbedSpider, PerturbedSpiderPlan
 from core.methods.selection.select_model import fit as select_model
 from core.methods.selection.select_model.spec import SelectModel
 from core.oracle import Status
@@ -156,7 +155,7 @@ def truth(law: SaddlePopulation, theta: Tensor) -> Point:
     return Point(float(torch.linalg.vector_norm(law.mean_gradient(theta))), float(law.least_curvature(theta)))
 
 
-def rival_settings(law: SaddlePopulation, ours: GaussPsgd, part: float) -> PerturbedSpider:
+def rival_settings(law: SaddlePopulation, ours: GaussPsgdPlan, part: float) -> PerturbedSpiderPlan:
     """Return prior work with the batches, drift, trigger and wait of Gauss-PSGD's settings, and a part of 1/M.
 
     Its further noise is of the size of the error that is known of the law, not of the bound.
@@ -173,7 +172,7 @@ def rival_settings(law: SaddlePopulation, ours: GaussPsgd, part: float) -> Pertu
     return PerturbedSpider.model_validate(figures).plan(facts_of(law), mu_of())
 
 
-def rival(law: SaddlePopulation, settings: PerturbedSpider, ours: GaussPsgd, held: int, seed: int) -> Rival:
+def rival(law: SaddlePopulation, settings: PerturbedSpiderPlan, ours: GaussPsgdPlan, held: int, seed: int) -> Rival:
     """Run prior work once, and select among its iterates on held-out records."""
     facts = facts_of(law)
     oracle = Simulation(law, facts, SimulationGenerator(seed), sampling=settings.sampling(facts))
@@ -190,18 +189,17 @@ def rival(law: SaddlePopulation, settings: PerturbedSpider, ours: GaussPsgd, hel
         best=min(good, key=lambda one: one.gradient),
         selected=select(law, points, ours, held, seed),
         disturbed=int(state["disturbed"]),
-        records=int(state["restarts"]) * known(settings.batch)
-        + int(state["differences"]) * known(settings.difference_batch),
+        records=int(state["restarts"]) * settings.batch + int(state["differences"]) * settings.difference_batch,
     )
 
 
-def select(law: SaddlePopulation, points: Tensor, ours: GaussPsgd, held: int, seed: int) -> Point | None:
+def select(law: SaddlePopulation, points: Tensor, ours: GaussPsgdPlan, held: int, seed: int) -> Point | None:
     """Return the first of some points that passes AboveThreshold on fresh records, at epsilon 1."""
     told, facts = law.smoothness(), facts_of(law).model_copy(update={"units": held})
     asked = SelectModel(
         mode="above_threshold",
         epsilon=1.0,
-        alpha=4 * known(ours.error_radius),
+        alpha=4 * ours.error_radius,
         gamma_star=ours.sharpest(),
         smoothness=told.smoothness,
         candidates=len(points),
@@ -219,9 +217,9 @@ class Case:
     key: str
     title: str
     whole: SaddlePopulation
-    settings: GaussPsgd
+    settings: GaussPsgdPlan
     less: SaddlePopulation
-    base: GaussPsgd
+    base: GaussPsgdPlan
 
     @property
     def held(self) -> int:

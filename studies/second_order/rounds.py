@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from core.methods.second_order.escape import chance_beyond, independent_deviation, persistent_deviation
-from core.methods.second_order.gauss_psgd.spec import GaussPsgd
+from core.methods.second_order.gauss_psgd.spec import GaussPsgdPlan
 from studies.clipped.reports import seen, within
 from studies.inference.results import Result, Row
 from studies.second_order.levels import Noise, Phase, first_phase, level_settings, paths
@@ -50,7 +50,7 @@ COMPONENT_SPREADS = (0.77, 2.4)
 CURVATURES = (0.1, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0)
 
 
-def saddle_settings(distance: float, drift: float) -> GaussPsgd:
+def saddle_settings(distance: float, drift: float) -> GaussPsgdPlan:
     """Return one round of 100 steps at the saddle of (-x1^2 + x2^2 + ...)/2."""
     return level_settings(
         step_size=STEP,
@@ -187,24 +187,22 @@ def false_certificates(*, full: bool) -> Result:
     )
 
 
-def flat_phases(settings: GaussPsgd, noise: Noise, dimension: int, runs: int) -> list[Phase]:
+def flat_phases(settings: GaussPsgdPlan, noise: Noise, dimension: int, runs: int) -> list[Phase]:
     """Return first phases where the mean loss is constant."""
     start, level = torch.zeros(dimension, dtype=torch.float64), settings.model_copy(update={"radius": 1e6})
     return [first_phase(level, torch.zeros_like, noise, start, seed) for seed in range(runs)]
 
 
-def errors_per_coordinate(law: SaddlePopulation, settings: GaussPsgd, spreads: tuple[float, float]) -> Noise:
+def errors_per_coordinate(law: SaddlePopulation, settings: GaussPsgdPlan, spreads: tuple[float, float]) -> Noise:
     """Return the whole error of answers on each coordinate: sampling, evenly spread, and privacy's noise."""
     told = settings.model_copy(update={"spread": spreads[0], "difference_spread": spreads[1]}).errors(facts_of(law))
-    assert settings.batch is not None, "planned"
-    assert settings.difference_batch is not None, "planned"
     return Noise(
         sqrt(told.noise**2 + told.spread**2 / settings.batch / law.dimension),
         sqrt(told.difference_noise**2 + told.difference_spread**2 / settings.difference_batch / law.dimension),
     )
 
 
-def strict_level(rounds: int | None = None) -> tuple[GaussPsgd, EggCarton, Noise]:
+def strict_level(rounds: int | None = None) -> tuple[GaussPsgdPlan, EggCarton, Noise]:
     """Return the egg carton's strict figures, and the whole error of its answers."""
     law = EggCarton(10, 8_000_000, 0.5, 0.3)
     settings = carton_settings(law, law.saddle(0), rounds=rounds)

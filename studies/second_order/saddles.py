@@ -14,7 +14,7 @@ from core.inference.error_bound import SecondOrder
 from core.inference.estimate import Estimate
 from core.mechanisms.generator import SimulationGenerator
 from core.methods.second_order.gauss_psgd import fit as gauss_psgd
-from core.methods.second_order.gauss_psgd.spec import GaussPsgd
+from core.methods.second_order.gauss_psgd.spec import GaussPsgd, GaussPsgdPlan
 from core.oracle.simulation import Simulation
 from core.privacy.conversions import gdp_mu
 from core.privacy.facts import Adjacency, Facts
@@ -69,7 +69,7 @@ def quadratic(dimension: int, curvature: float) -> Callable[[Tensor], Tensor]:
     return bends.mul
 
 
-def component_settings(law: PrincipalComponent, **changed: object) -> GaussPsgd:
+def component_settings(law: PrincipalComponent, **changed: object) -> GaussPsgdPlan:
     """Return 7.C's figures."""
     told = law.smoothness()
     figures: dict[str, object] = {
@@ -88,10 +88,10 @@ def component_settings(law: PrincipalComponent, **changed: object) -> GaussPsgd:
         "radius": FAR,
         "start": tuple(law.stationary(1).tolist()),
     }
-    return GaussPsgd.model_validate(figures | changed).plan(facts_of(law), mu_of())
+    return GaussPsgd.model_validate(figures | changed).with_rounds(facts_of(law), mu_of())
 
 
-def carton_settings(law: EggCarton, start: Tensor, **changed: object) -> GaussPsgd:
+def carton_settings(law: EggCarton, start: Tensor, **changed: object) -> GaussPsgdPlan:
     """Return 7.D's figures: planned as strict, from what is known of the law's spread."""
     told = law.smoothness()
     figures: dict[str, object] = {
@@ -107,17 +107,17 @@ def carton_settings(law: EggCarton, start: Tensor, **changed: object) -> GaussPs
         "radius": FAR,
         "start": tuple(start.tolist()),
     }
-    return GaussPsgd.model_validate(figures | changed).plan(facts_of(law), mu_of())
+    return GaussPsgd.model_validate(figures | changed).with_rounds(facts_of(law), mu_of())
 
 
-def run(law: SaddlePopulation, settings: GaussPsgd, seed: int) -> Seen:
+def run(law: SaddlePopulation, settings: GaussPsgdPlan, seed: int) -> Seen:
     """Run once on fresh records."""
     facts = facts_of(law)
     oracle = Simulation(law, facts, SimulationGenerator(seed), sampling=settings.sampling(facts))
     return judged(law, settings, gauss_psgd.iterate(settings, oracle)[0])
 
 
-def judged(law: SaddlePopulation, settings: GaussPsgd, estimate: Estimate) -> Seen:
+def judged(law: SaddlePopulation, settings: GaussPsgdPlan, estimate: Estimate) -> Seen:
     """Return what a run claims of the point it returned, and what is true of it."""
     assert estimate.certificate is not None, "there are rounds"
     found = estimate.certificate.second_order

@@ -17,8 +17,8 @@ from core.losses.robust import Huber
 from core.losses.weights import Mallows
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.mechanisms.sampling import public_order
-from core.methods.second_order.ada_spider import AdaSpider, nothing_known
-from core.methods.second_order.gauss_psgd.spec import GaussPsgd
+from core.methods.second_order.ada_spider import AdaSpider, no_estimate
+from core.methods.second_order.gauss_psgd.spec import GaussPsgdPlan
 from core.oracle.filters import UnlimitedFilter
 from core.oracle.samples import StreamOracle
 from core.privacy.conversions import gdp_mu
@@ -45,7 +45,7 @@ class ScalingPoint:
     multiplier: float = 1e-6
     """z."""
 
-    def settings(self) -> GaussPsgd:
+    def settings(self) -> GaussPsgdPlan:
         """Return the estimator's settings."""
         return level_settings(
             mu=1 / self.multiplier,
@@ -92,7 +92,7 @@ def squared_error(point: ScalingPoint, runs: int, generator: SystemGenerator) ->
     total = 0.0
     for run in range(runs):
         oracle = StreamOracle(problem, known, UnlimitedFilter(), generator, public_order(f"scaling {run}", UNITS))
-        estimator = AdaSpider(settings, oracle, nothing_known(path[0]))
+        estimator = AdaSpider(settings, oracle, no_estimate(path[0]))
         for at in path:
             found = estimator.query(at)
         assert found is not None, "there are units for a path"

@@ -82,11 +82,16 @@ def test_a_method_s_old_setting_is_told_the_present_one(admin: httpx.Client, dat
     assert (answer.status_code, wrong["detail"]) == (422, "there is no such field here; give sites in its place")
 
 
-def test_a_method_s_old_kind_is_refused_with_the_present_one(admin: httpx.Client, dataset: str) -> None:
-    answer = admin.post("/v1/estimates", json=job(dataset, optimizer={"kind": "certified_clipped_sgd"}))
+@pytest.mark.parametrize(
+    ("old", "present"), [("certified_clipped_sgd", "one_pass_clipped_sgd"), ("certify", "check_bound")]
+)
+def test_a_method_s_old_kind_is_refused_with_the_present_one(
+    admin: httpx.Client, dataset: str, old: str, present: str
+) -> None:
+    answer = admin.post("/v1/estimates", json=job(dataset, optimizer={"kind": old}))
     (wrong,) = answer.json()["errors"]
     assert (answer.status_code, wrong["pointer"]) == (422, "/optimizer/kind")
-    assert wrong["detail"] == "there is no such kind; give one_pass_clipped_sgd in its place"
+    assert wrong["detail"] == f"there is no such kind; give {present} in its place"
 
 
 def test_a_columns_old_field_is_refused_with_the_present_one(admin: httpx.Client) -> None:
@@ -121,4 +126,6 @@ def test_a_stored_method_and_a_stored_code_are_shown_by_present_names() -> None:
     assert told["optimizer"] == {"kind": "gauss_psgd", "sites": 2}
     told = present_names({"privacy": {"mu": "1"}, "optimizer": {"kind": "certified_clipped_sgd", "steps": 1}})
     assert told["optimizer"] == {"kind": "one_pass_clipped_sgd", "steps": 1}
+    told = present_names({"privacy": {"mu": "1"}, "optimizer": {"kind": "certify"}})
+    assert told["optimizer"] == {"kind": "check_bound"}
     assert (failure_code("client-lost"), failure_code("diverged")) == ("site-lost", "diverged")

@@ -20,7 +20,7 @@ def test_datasets_take_the_place_of_a_dataset() -> None:
 
 
 def test_models_take_the_place_of_models() -> None:
-    job = {"dataset": "ds_1", "models": ["mdl_0"], "optimizer": {"kind": "certify"}}
+    job = {"dataset": "ds_1", "models": ["mdl_0"], "optimizer": {"kind": "check_bound"}}
     assert federated.over(job, None, models=["mdl_1"]) == {**job, "models": ["mdl_1"]}
     assert federated.over(job, None) == job
     several = federated.over(job, ["ds_2", "ds_3"], 2, ["mdl_1"])

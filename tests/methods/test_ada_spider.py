@@ -17,9 +17,9 @@ from core.losses.robust import Huber
 from core.losses.weights import Mallows
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.methods.second_order import ada_spider
-from core.methods.second_order.ada_spider import AdaSpider, nothing_known
+from core.methods.second_order.ada_spider import AdaSpider, no_estimate
 from core.methods.second_order.gauss_psgd.fit import beginning, iterate, walk
-from core.methods.second_order.gauss_psgd.spec import GaussPsgd
+from core.methods.second_order.gauss_psgd.spec import GaussPsgdPlan
 from core.oracle import EVERYTHING, Answer
 from core.oracle.cursor import StreamCursor
 from core.oracle.filters import CountingFilter, UnlimitedFilter
@@ -30,7 +30,7 @@ from core.queries.gradients import Gradient, GradientDifference, Question
 from core.queries.sampling import StreamSampling
 from core.queries.sums.linear import LinearProblem
 from tests.support.problems import facts, problem, repeatable_generator, rows
-from tests.support.second_order import CountedRecords, Deaf, StillRecords, facts_of, failed, given, planted
+from tests.support.second_order import CountedRecords, Deaf, StillRecords, facts_of, failed, given, planted, settings_of
 
 MODES = ("fresh", "rewind", "continue")
 
@@ -60,7 +60,7 @@ class Zeros:
 def kinds(points: list[Tensor], module: Any = ada_spider, **options: Any) -> str:
     """Return which question each point of a path asks: 1 fresh, 2 a change, 0 none."""
     oracle = Zeros(len(points[0]))
-    estimator, told = module.AdaSpider(given(**options), oracle, nothing_known(points[0])), ""
+    estimator, told = module.AdaSpider(settings_of(options), oracle, no_estimate(points[0])), ""
     for at in points:
         before = len(oracle.asked)
         estimator.query(at)
@@ -84,12 +84,12 @@ def check_way_back(module: Any) -> None:
 
 CHECKS: tuple[Callable[[Any], None], ...] = (check_restarts, check_way_back)
 BUGS = {
-    "the boundary is below": ("return drift >= self", "return drift > self"),
+    "the boundary is below": ("starts_again(drift,", "starts_again(drift * (1 - 1e-12),"),
     "moves are forgotten": ("drift += distance**2", "drift = distance**2"),
     "lengths are added up": ("drift += distance**2", "drift += distance"),
     "the move to this point counts later": (
-        "if not known or self._starts_again(drift):",
-        "if not known or self._starts_again(float(last.drift)):",
+        "if not known or settings.starts_again(drift, int(now.queries)):",
+        "if not known or settings.starts_again(float(last.drift), int(now.queries)):",
     ),
     "nothing is asked for a short move": ("if change is not None:", "if change is not None and distance > 2:"),
 }  # fmt: skip
@@ -113,7 +113,7 @@ def test_diff2_starts_again_by_number_alone() -> None:
 def test_no_distance_takes_no_record_and_returns_the_same_estimate() -> None:
     records = CountedRecords(1000)
     oracle = StreamOracle(records, facts(1000, 3), UnlimitedFilter(), SystemGenerator(), np.arange(1000))
-    estimator = AdaSpider(given(batch=50, difference_batch=20), oracle, nothing_known(point(dimension=3)))
+    estimator = AdaSpider(given(batch=50, difference_batch=20), oracle, no_estimate(point(dimension=3)))
     first, again = estimator.query(point(dimension=3)), estimator.query(point(dimension=3))
     assert first is not None
     assert again is not None
@@ -121,7 +121,7 @@ def test_no_distance_takes_no_record_and_returns_the_same_estimate() -> None:
     assert records.sizes == [("gradient", 50)]
 
 
-def drawn(settings: GaussPsgd, path: list[Tensor], runs: int, dimension: int = 50) -> Tensor:
+def drawn(settings: GaussPsgdPlan, path: list[Tensor], runs: int, dimension: int = 50) -> Tensor:
     """Return the errors of the estimate at the end of a path, over many runs through a real oracle, the truth e1."""
     units = runs * (10 + 2 * len(path))
     public = facts_of(units, dimension)
@@ -130,7 +130,7 @@ def drawn(settings: GaussPsgd, path: list[Tensor], runs: int, dimension: int = 5
     )
     found = []
     for _ in range(runs):
-        estimator = AdaSpider(settings, oracle, nothing_known(path[0]))
+        estimator = AdaSpider(settings, oracle, no_estimate(path[0]))
         for at in path:
             last = estimator.query(at)
         assert last is not None
@@ -168,7 +168,7 @@ class TestNoise:
     def test_a_change_without_noise_where_the_way_is_short_is_seen(self) -> None:
         """Planted: noise is left out below a distance of 0.001."""
 
-        class Silent(GaussPsgd):
+        class Silent(GaussPsgdPlan):
             def change(self, distance: float) -> GradientDifference | None:
                 return super().change(distance) if distance > 1e-3 else None
 
@@ -184,7 +184,7 @@ class TestNoise:
         assert float(errors.var()) == pytest.approx(expected, rel=0.03)
 
 
-def _changes(distance: float, runs: int, settings: GaussPsgd | None = None) -> Tensor:
+def _changes(distance: float, runs: int, settings: GaussPsgdPlan | None = None) -> Tensor:
     """Return what the estimate moves by over a distance, of records whose gradients do not."""
     settings = given(smoothness=0.7, restart_drift=1e9) if settings is None else settings
     units = runs * 12
@@ -193,7 +193,7 @@ def _changes(distance: float, runs: int, settings: GaussPsgd | None = None) -> T
     )
     found = []
     for _ in range(runs):
-        estimator = AdaSpider(settings, oracle, nothing_known(point(dimension=50)))
+        estimator = AdaSpider(settings, oracle, no_estimate(point(dimension=50)))
         before, after = estimator.query(point(dimension=50)), estimator.query(point(distance, dimension=50))
         assert before is not None
         assert after is not None
@@ -238,7 +238,7 @@ class TestRecords:
         sampling = StreamSampling(batches=(30, 10))
         oracle = Simulation(data, public, SimulationGenerator(1), noiseless=True, sampling=sampling)
         estimator = AdaSpider(
-            given(batch=30, difference_batch=10, restart_drift=1e9), oracle, nothing_known(point(dimension=3))
+            given(batch=30, difference_batch=10, restart_drift=1e9), oracle, no_estimate(point(dimension=3))
         )
         first, second = estimator.query(point(dimension=3)), estimator.query(point(0.1, dimension=3))
         assert first is not None
@@ -310,7 +310,7 @@ class TestSingleUse:
         records, settings = CountedRecords(units), given(**SIZES | {"steps": 60, "escape_distance": 1e9})
         oracle = StreamOracle(records, facts(units, 3), CountingFilter(), SystemGenerator(), np.arange(units))
         start = torch.zeros(3, dtype=torch.float64)
-        walk(settings, oracle.facts, Rewound(settings, oracle, nothing_known(start)), beginning(start), lambda _: None)
+        walk(settings, oracle.facts, Rewound(settings, oracle, no_estimate(start)), beginning(start), lambda _: None)
         with pytest.raises(AssertionError, match="read twice"):
             check_single_use(records)
 

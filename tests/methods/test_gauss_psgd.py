@@ -8,12 +8,24 @@ import torch
 from core.methods.lifecycle import tensors_of
 from core.methods.second_order.gauss_psgd import fit as gauss_psgd
 from core.oracle import Answer
-from tests.support.second_order import LONG, SHORT, STILL, Deaf, Scripted, facts_of, failed, given, planted, walk
+from tests.support.second_order import (
+    LONG,
+    SHORT,
+    STILL,
+    Deaf,
+    Scripted,
+    facts_of,
+    failed,
+    given,
+    planted,
+    settings_of,
+    walk,
+)
 
 
 def walked(slopes: list[list[float]], module: Any = gauss_psgd, **options: Any) -> tuple[dict[str, Any], Scripted]:
     """Walk along scripted estimates from zero; return the last state, with the point returned, and the script."""
-    state, outcome, script = walk(module, given(**options), slopes, start=0.0)
+    state, outcome, script = walk(module, settings_of(options), slopes, start=0.0)
     point = state.anchor if module.is_anchored(state) else state.theta
     return {**tensors_of(state), "outcome": outcome, "point": point.tolist()}, script
 
@@ -74,8 +86,8 @@ BUGS = {
         ">= plan.escape_distance) and int(state.taken) == plan.round_steps:",
     ),
     "the trigger makes the first step": (
-        "state = _with_phase(plan, estimator, state, before)",
-        "state = _moved(plan, facts, _with_phase(plan, estimator, state, before), slope)",
+        "state = _with_phase(rounds, estimator, state, before)",
+        "state = _moved(plan, facts, _with_phase(rounds, estimator, state, before), slope)",
     ),
     "failed rounds are kept": ("theta=state.anchor, round=", "round="),
     "the last iterate is returned": (_LAST, _LAST.replace("theta=state.anchor", "anchor=state.theta")),

@@ -14,7 +14,7 @@ from core.inference.estimate import Estimate
 from core.mechanisms.generator import SimulationGenerator
 from core.methods.lifecycle import tensors_of
 from core.methods.second_order.perturbed_spider import fit as perturbed_spider
-from core.methods.second_order.perturbed_spider.spec import PerturbedSpider
+from core.methods.second_order.perturbed_spider.spec import PerturbedSpiderPlan
 from core.oracle import Answer, Oracle
 from core.oracle.filters import CountingFilter
 from core.oracle.samples import StreamOracle
@@ -28,7 +28,7 @@ FACTS = facts_of(1000, 2)
 LONG, SHORT = [4.0, 0.0], [3.0, 0.0]
 
 
-def settings(**options: Any) -> PerturbedSpider:
+def settings(**options: Any) -> PerturbedSpiderPlan:
     """Return steps of 0.1 g, disturbed at lengths of at most 3 and no sooner than after 3 further steps."""
     usual: dict[str, Any] = {
         "mu": 1.0,
@@ -45,7 +45,7 @@ def settings(**options: Any) -> PerturbedSpider:
         "sites": 1,
         "start": "zeros",
     }
-    return PerturbedSpider.model_validate(usual | options)
+    return PerturbedSpiderPlan.model_validate(usual | options)
 
 
 class PublicRandomness:

@@ -19,7 +19,7 @@ from core.losses.robust import Huber
 from core.losses.weights import Mallows
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.methods.second_order import ada_spider
-from core.methods.second_order.ada_spider import nothing_known
+from core.methods.second_order.ada_spider import no_estimate
 from core.methods.second_order.gauss_psgd import fit as gauss_psgd
 from core.oracle import Answer
 from core.oracle.filters import CountingFilter, UnlimitedFilter
@@ -105,7 +105,7 @@ def check_same_records(module: Any) -> None:
     oracle = Simulation(data, public, SimulationGenerator(1), noiseless=True, sampling=StreamSampling(batches=(30, 10)))
     at = torch.zeros(3, dtype=torch.float64)
     settings = given(batch=30, difference_batch=10, restart_drift=1e9)
-    estimator = module.AdaSpider(settings, oracle, nothing_known(at))
+    estimator = module.AdaSpider(settings, oracle, no_estimate(at))
     assert torch.equal(estimator.query(at), estimator.query(at + 0.1))
 
 

@@ -39,8 +39,8 @@ MODEL: dict[str, Any] = {
     "loss": {"kind": "brier"},
     "weights": {"kind": "clip"},
 }
-CERTIFY: dict[str, Any] = {
-    "kind": "certify",
+CHECK_BOUND: dict[str, Any] = {
+    "kind": "check_bound",
     "mode": "given",
     "hessian_smoothness": 0.001,
     "batch": 10,
@@ -66,7 +66,7 @@ def spec(dataset: str, *named: str, model: dict[str, Any] = MODEL, **optimizer: 
             "dataset": dataset,
             "model": model,
             "models": named,
-            "optimizer": optimizer or CERTIFY,
+            "optimizer": optimizer or CHECK_BOUND,
             "privacy": {"mu": "0.05"},
             "inference": {"intervals": False},
         }
@@ -220,18 +220,18 @@ def test_one_dataset_makes_no_claim_as_if_others_had_answered_too(house: House) 
     seen, fresh = house.dataset(), house.dataset()
     named = house.model(seen)
     select = {"kind": "select_model", "alpha": 0.02, "gamma_star": 0.1, "smoothness": 1.0}
-    for optimizer in (CERTIFY, select):
+    for optimizer in (CHECK_BOUND, select):
         ((pointer, detail),) = house.faults(spec(fresh, named, **optimizer, sites=100))
         assert pointer == "/optimizer/sites"
         assert "one dataset" in detail
-    assert house.submit(spec(fresh, named, **CERTIFY, sites=1))
+    assert house.submit(spec(fresh, named, **CHECK_BOUND, sites=1))
 
 
 @on_one_database
 def test_models_that_are_no_points_of_the_job_are_refused_by_their_pointers(house: House, someone: Someone) -> None:
     seen, fresh = house.dataset(), house.dataset()
     named = house.model(seen)
-    assert house.faults(spec(fresh)) == [("/models", "names 0: certify is about 1 released models")]
+    assert house.faults(spec(fresh)) == [("/models", "names 0: check_bound is about 1 released models")]
     assert house.faults(spec(fresh, named, **PLAIN)) == [("/models", "names 1: noisy_gd is about no released models")]
     assert house.faults(spec(fresh, named, named))[0][0] == "/models"
     assert "does not exist" in house.faults(spec(fresh, "mdl_0"))[0][1]
@@ -250,7 +250,7 @@ def test_models_that_are_no_points_of_the_job_are_refused_by_their_pointers(hous
         assert said in detail, detail
     wider = [{**DECLARED[0], "upper": 120}, *DECLARED[1:]]
     assert "column age is declared otherwise" in house.faults(spec(house.dataset(wider), named))[0][1]
-    ((pointer, detail),) = house.faults(spec(fresh, named, **CERTIFY, radius=0.3))
+    ((pointer, detail),) = house.faults(spec(fresh, named, **CHECK_BOUND, radius=0.3))
     assert "outside the radius" in detail
     stranger = someone("owner")
     own = house.dataset(owner=stranger)
@@ -268,7 +268,7 @@ def test_a_released_scale_may_be_taken_for_known(house: House) -> None:
     theta = (0.25, -0.5, 0.125, 0.3)
     trained = spec(seen, model=JOINT | {"loss": LOSS}, **PLAIN)
     named = house.finish(house.submit(trained), theta=theta)
-    gradient = {"kind": "certify", "claims": "gradient"}
+    gradient = {"kind": "check_bound", "claims": "gradient"}
     scale = 0.3 * (95 - 18) / 2
 
     def points(loss: dict[str, Any]) -> Any:

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from core.methods.second_order.ada_spider import LastEstimate
-from core.methods.second_order.claims import AbstractEscape
+from core.methods.second_order.check_bound.spec import CheckBoundPlan
 from core.methods.second_order.figures import RoundMode
 from core.methods.second_order.gauss_psgd.fit import SearchWalk
-from core.methods.second_order.gauss_psgd.spec import GaussPsgd
+from core.methods.second_order.gauss_psgd.spec import GaussPsgdPlan, PeriodPlan
 from core.oracle import Answer
 from core.privacy.facts import Adjacency, Facts
 from core.queries.gradients import Question
@@ -25,7 +25,7 @@ LONG, SHORT, STILL = [4.0, 0.0], [3.0, 0.0], [0.0, 0.0]
 """Estimates: longer than three radii of `given`, exactly so long, and none."""
 
 
-def given(**options: Any) -> GaussPsgd:
+def given(**options: Any) -> GaussPsgdPlan:
     """Return settings with every figure by hand: descent by 0.1 g, rounds of 4 steps, 3 of them, away at 1."""
     usual: dict[str, Any] = {
         "mode": "given",
@@ -46,7 +46,12 @@ def given(**options: Any) -> GaussPsgd:
         "radius": 1000.0,
         "sites": 1,
     }
-    return GaussPsgd.model_validate(usual | options)
+    return GaussPsgdPlan.model_validate(usual | options)
+
+
+def settings_of(options: dict[str, Any]) -> GaussPsgdPlan | PeriodPlan:
+    """Return the same with these options; DIFF2's where they name a period."""
+    return given(**options) if "period" not in options else PeriodPlan.model_validate(given().model_dump() | options)
 
 
 def facts_of(units: int, dimension: int, adjacency: Adjacency = Adjacency.REPLACE_ONE, **more: Any) -> Facts:
@@ -154,7 +159,7 @@ class Deaf:
 
 
 def walk(
-    module: Any, settings: AbstractEscape, slopes: Sequence[Sequence[float]], start: float
+    module: Any, settings: GaussPsgdPlan | PeriodPlan | CheckBoundPlan, slopes: Sequence[Sequence[float]], start: float
 ) -> tuple[SearchWalk, str, Scripted]:
     """Walk along scripted estimates from (start, start); return the last state, the outcome, and the script."""
     script = Scripted(slopes)

@@ -24,7 +24,7 @@ from core.ledger.witness.witness import Witness
 from core.mechanisms.generator import SystemGenerator
 from core.mechanisms.sampling import public_order
 from core.methods.fits import fit
-from core.methods.second_order.gauss_psgd.spec import GaussPsgd
+from core.methods.second_order.gauss_psgd.spec import GaussPsgdPlan
 from core.oracle import Release
 from core.oracle.samples import StreamOracle
 from core.privacy.events import compose
@@ -40,7 +40,7 @@ from tests.training.test_streaming import ORDERS, Lost, Paper, Recorder, lose, p
 UNITS = 1000
 
 
-def settings(epochs: int) -> GaussPsgd:
+def settings(epochs: int) -> GaussPsgdPlan:
     return given(
         epochs=epochs,
         mu=2.0,
@@ -55,7 +55,7 @@ def settings(epochs: int) -> GaussPsgd:
     )
 
 
-def attempt(writer: Paper, recorder: Recorder, asked: GaussPsgd) -> Release[Estimate]:
+def attempt(writer: Paper, recorder: Recorder, asked: GaussPsgdPlan) -> Release[Estimate]:
     """Run the method on what is left; raises Lost."""
     public = facts(UNITS, 3)
     schedule = list(asked.schedule(public))
@@ -84,7 +84,7 @@ def attempt(writer: Paper, recorder: Recorder, asked: GaussPsgd) -> Release[Esti
     return released
 
 
-def check(writer: Paper, recorder: Recorder, asked: GaussPsgd) -> None:
+def check(writer: Paper, recorder: Recorder, asked: GaussPsgdPlan) -> None:
     """Fail unless each record was read once a pass at most, after its chunks were paid, which they were once."""
     orders = [public_order(f"job/{number}", UNITS) for number in range(asked.epochs)]
     counts, paid = np.zeros((asked.epochs, UNITS), dtype=int), len(writer.spent)

@@ -1,4 +1,4 @@
-"""`certify` and `select_model` through real processes that are killed: the next attempt ends what the first began.
+"""`check_bound` and `select_model` through real processes that are killed: the next attempt ends what the first began.
 
 The quick variants are `tests/training/test_two_batch_sizes.py` and `tests/workers/test_resume.py`: the same filters.
 """
@@ -19,7 +19,13 @@ pytestmark = pytest.mark.slow
 
 MODEL = brier("age", "duration", "campaign", "housing", "loan", "contact")
 BODY: dict[str, Any] = {"model": MODEL, "inference": {"intervals": False}, "privacy": {"mu": "0.5"}}
-CERTIFY = {"kind": "certify", "hessian_smoothness": 0.1, "preset": "fast", "escape_distance": 0.4, "spread": 0.2}
+CHECK_BOUND = {
+    "kind": "check_bound",
+    "hessian_smoothness": 0.1,
+    "preset": "fast",
+    "escape_distance": 0.4,
+    "spread": 0.2,
+}
 SELECT = {"kind": "select_model", "alpha": 0.02, "gamma_star": 0.05}
 
 
@@ -53,7 +59,7 @@ def rows_read(service: Embedded, job: str) -> Counter[int]:
 def test_a_killed_certificate_reads_no_record_twice_and_pays_once(
     service: Embedded, models: list[str], held_out: str, place: str
 ) -> None:
-    ended = service.lose_worker(place, held_out, **BODY, optimizer=CERTIFY, models=models[1:])
+    ended = service.lose_worker(place, held_out, **BODY, optimizer=CHECK_BOUND, models=models[1:])
     job = ended["id"]
     assert (ended["state"], ended["attempt"]) == ("succeeded", 2), ended
     assert ended["cost"]["spent"]["mu"] == ended["cost"]["reserved"]["mu"] == "0.5", "one price, whoever was lost"

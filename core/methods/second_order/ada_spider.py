@@ -68,7 +68,7 @@ class AdaSpider:
     Args:
         settings: filled.
         oracle: the only way to the records: a stream whose questions read batches of two sizes.
-        state: of an earlier attempt, or `nothing_known`.
+        state: of an earlier attempt, or `no_estimate`.
     """
 
     def __init__(self, settings: SpiderFigures, oracle: Oracle, state: EstimatorState) -> None:
@@ -83,7 +83,7 @@ class AdaSpider:
         if known:
             distance = float(torch.linalg.vector_norm(theta - last.before, dim=-1))
             drift += distance**2
-        if not known or self._starts_again(drift):
+        if not known or settings.starts_again(drift, int(now.queries)):
             fresh = settings.fresh()
             if not self._oracle.affords(fresh):
                 return None
@@ -106,13 +106,6 @@ class AdaSpider:
         )
         self._state = now._replace(last=made, queries=now.queries + 1)
         return penalised_gradient(self._oracle.facts, slope, theta)
-
-    def _starts_again(self, drift: float) -> bool:
-        """Say whether the next estimate is a fresh one: of public figures and displacements alone."""
-        if self._settings.every is not None:
-            return int(self._state.queries) % self._settings.every == 0
-        assert self._settings.restart_drift is not None, "plan first"
-        return drift >= self._settings.restart_drift
 
     def _forget(self) -> None:
         """Make the next query a fresh gradient's."""
@@ -148,7 +141,7 @@ def is_of_these(state: EstimatorState, oracle: Oracle) -> bool:
     return int(state.units) == oracle.facts.units
 
 
-def nothing_known(start: Tensor) -> EstimatorState:
+def no_estimate(start: Tensor) -> EstimatorState:
     """Return the state of an estimator before its first answer."""
     zero, nothing = torch.tensor(0), torch.tensor(0.0, dtype=torch.float64)
     last = LastEstimate(torch.zeros_like(start), before=start, drift=nothing, known=torch.tensor(data=False))

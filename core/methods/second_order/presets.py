@@ -73,6 +73,11 @@ def gamma_star(error_radius: float, hessian_smoothness: float) -> float:
     return sqrt(4 * hessian_smoothness * error_radius)
 
 
+def kept_part(preset: str) -> float:
+    """Return the part of gamma_star that is left within the escape distance; all of it where that is by hand."""
+    return 1.0 if preset == "fast" else 1 - THETA
+
+
 def round_chance(errors: Errors, step_size: float, escape_distance: float, round_steps: int, curvature: float) -> float:
     """Return the chance that one round, with the noise of its own fresh gradient alone, moves so far."""
     if curvature <= 0:

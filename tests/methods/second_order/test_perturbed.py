@@ -47,7 +47,6 @@ def test_planned_settings_stay_as_they_are_and_cost_one_answer_a_pass(
 def test_what_is_open_follows_from_the_error_of_an_estimate() -> None:
     known = facts()
     filled = PerturbedSpider().plan(known, 0.27)
-    assert filled.restart_drift is not None
     error = filled.errors(known).size(filled.restart_drift)
     assert filled.step_size == pytest.approx(1 / 1.5)
     assert filled.error_radius == pytest.approx(1.5 * error)

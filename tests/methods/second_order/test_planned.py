@@ -7,6 +7,7 @@ import pytest
 
 from core.base.errors import Invalid
 from core.methods.registry import PLANS
+from core.methods.second_order.figures import MOST_ROUNDS
 from core.methods.second_order.gauss_psgd.spec import GaussPsgd
 from core.privacy.events import NOTHING, Gaussian, compose
 from core.privacy.facts import Adjacency, Facts, UnknownScale
@@ -75,10 +76,6 @@ def test_the_price_is_one_answer_a_pass(case: str) -> None:
 
 def test_planned_batches_leave_room_for_descent() -> None:
     filled = settings().plan(facts(), 0.27)
-    assert filled.batch is not None
-    assert filled.rounds is not None
-    assert filled.round_steps is not None
-    assert filled.difference_batch is not None
     assert 4 * filled.rounds * (filled.batch + filled.round_steps * filled.difference_batch) <= 10_000_000
     assert filled.phase_units() == filled.rounds * (filled.batch + (filled.round_steps - 1) * filled.difference_batch)
     figures = filled.figures(facts())
@@ -146,5 +143,10 @@ def test_an_explicit_radius_bounds_the_gradient_and_nothing_more() -> None:
     counts = dict.fromkeys(("phases", "rounds", "escapes", "restarts", "differences"), 1)
     claim = filled.claim(known, filled.ended(known, "certified", counts), strayed=False)
     assert (claim.quantity, claim.confidence) == ("gradient_norm", pytest.approx(0.975))
-    assert claim.value == pytest.approx(4 * (filled.error_radius or 0))
+    assert claim.value == pytest.approx(4 * filled.error_radius)
     assert filled.bound(known).confidence is None
+
+
+def test_a_chance_that_vanishes_is_passed_over() -> None:
+    known = facts(units=50_000_000, start_gap=None)
+    assert settings(restart_drift=1e-3, round_steps=30).plan(known, 0.27).rounds <= MOST_ROUNDS

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from core.mechanisms.generator import SimulationGenerator
 from core.methods.fits import iterate
+from core.methods.second_order.claims import EscapePlan
 from core.methods.second_order.figures import SpiderFigures
 from core.methods.second_order.gauss_psgd import fit as gauss_psgd
 from core.methods.second_order.gauss_psgd.spec import GaussPsgd
@@ -57,7 +58,7 @@ def test_settings_are_those_of_the_appendix(method: Method) -> None:
     assert planned.multiplier == pytest.approx(1.9938, abs=1e-4), "z of epsilon 2, one pass"
     assert planned.step_size == (1.0 if method == "perturbed_spider" else 0.01)
     assert (planned.batch, planned.difference_batch) == (50, 5)
-    if isinstance(planned, GaussPsgd) and planned.escapes:
+    if isinstance(planned, EscapePlan):
         assert (planned.error_radius, planned.round_steps, planned.rounds) == (0.01, 10, 3)
 
 

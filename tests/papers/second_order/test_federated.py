@@ -15,9 +15,9 @@ from torch import Tensor
 
 from core.base.errors import PeerLost
 from core.mechanisms.generator import SimulationGenerator
-from core.methods.second_order.ada_spider import AdaSpider, nothing_known
+from core.methods.second_order.ada_spider import AdaSpider, no_estimate
 from core.methods.second_order.gauss_psgd import fit as gauss_psgd
-from core.methods.second_order.gauss_psgd.spec import GaussPsgd
+from core.methods.second_order.gauss_psgd.spec import GaussPsgdPlan
 from core.oracle import Oracle
 from core.oracle.federation import FederatedOracle, MessageRounds, SiteFilter
 from core.oracle.filters import CountingFilter, UnlimitedFilter
@@ -153,7 +153,7 @@ class TestHeterogeneity:
         def work(peers: PeerGroup) -> list[Tensor]:
             found: list[Tensor] = []
             oracle = federation(peers, lambda place, _: clients[place])
-            estimator = AdaSpider(settings, oracle, nothing_known(start))
+            estimator = AdaSpider(settings, oracle, no_estimate(start))
             gauss_psgd.walk(
                 settings, oracle.facts, estimator, gauss_psgd.beginning(start), lambda at: found.append(at.theta)
             )
@@ -182,7 +182,7 @@ class TestHeterogeneity:
 class TestClientsCount:
     """H6: the certified outcome and its sharpness, by the number of sites."""
 
-    def check(self, clients: int, settings: GaussPsgd, oracle: Oracle) -> None:
+    def check(self, clients: int, settings: GaussPsgdPlan, oracle: Oracle) -> None:
         """Fail unless a run certifies a minimum at the stated sharpness."""
         outcome, gradient, curvature, _ = found_by(oracle, settings)
         assert settings.error_radius is not None
@@ -227,12 +227,12 @@ def scripted(dimension: int) -> list[Tensor]:
 
 
 def squared_error(
-    size: int, built: Built, settings: GaussPsgd, path: Sequence[Tensor], exact: Callable[[Tensor], Tensor]
+    size: int, built: Built, settings: GaussPsgdPlan, path: Sequence[Tensor], exact: Callable[[Tensor], Tensor]
 ) -> float:
     """Return the mean squared error of the federation's estimates along a path."""
 
     def work(peers: PeerGroup) -> float:
-        estimator = AdaSpider(settings, federation(peers, built), nothing_known(path[0]))
+        estimator = AdaSpider(settings, federation(peers, built), no_estimate(path[0]))
         slopes = [estimator.query(at) for at in path]
         errors = [
             (slope - exact(at)).square().sum() for slope, at in zip(slopes, path, strict=True) if slope is not None

@@ -97,7 +97,7 @@ class KlSpider(Spec):
             Invalid: the loss has no known smoothness, no condition is known, kappa is above 2, no better excess than
                 the start's is certified, or there would be too many rounds. With the figures and the ways out.
         """
-        condition, smoothness = self._known(facts)
+        condition, smoothness = self._constants(facts)
         mean_smoothness = smoothness + facts.ridge if self.mean_smoothness is None else self.mean_smoothness
         gap = known_gap(self.start_gap, condition, self._clip(facts), self._away(), facts)
         ground = self._ground(facts, condition, smoothness, mean_smoothness, gap)
@@ -127,7 +127,7 @@ class KlSpider(Spec):
             radius=course.travel * (1 + SLACK),  # the slack: rounding of a walk's sums must not count as leaving
         )
 
-    def _known(self, facts: Facts) -> tuple[KlCondition, float]:
+    def _constants(self, facts: Facts) -> tuple[KlCondition, float]:
         """Return the condition and one unit's smoothness, as given or as the facts imply them.
 
         Raises:

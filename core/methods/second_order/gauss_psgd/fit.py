@@ -23,11 +23,11 @@ from core.methods.second_order.ada_spider import (
     GradientEstimator,
     LastEstimate,
     is_of_these,
-    nothing_known,
+    no_estimate,
 )
-from core.methods.second_order.claims import AbstractEscape
-from core.methods.second_order.figures import EscapeFigures
-from core.methods.second_order.gauss_psgd.spec import GaussPsgd
+from core.methods.second_order.claims import EscapePlan
+from core.methods.second_order.figures import SpiderFigures
+from core.methods.second_order.gauss_psgd.spec import GaussPsgdPlan, PeriodPlan
 from core.oracle import Oracle, Status
 from core.privacy.facts import Facts
 
@@ -76,7 +76,7 @@ class SearchState(NamedTuple):
     estimator: EstimatorState
 
 
-def iterate(plan: GaussPsgd, oracle: Oracle) -> tuple[Estimate, Status]:
+def iterate(plan: GaussPsgdPlan | PeriodPlan, oracle: Oracle) -> tuple[Estimate, Status]:
     """Look for a second-order stationary point.
 
     Args:
@@ -94,7 +94,7 @@ def iterate(plan: GaussPsgd, oracle: Oracle) -> tuple[Estimate, Status]:
     return search(plan, oracle, resumed(plan.start, oracle, first_state(start)))
 
 
-def search(plan: AbstractEscape, oracle: Oracle, begun: SearchState) -> tuple[Estimate, Status]:
+def search(plan: EscapePlan | PeriodPlan, oracle: Oracle, begun: SearchState) -> tuple[Estimate, Status]:
     """Go on from a state, and return the point with what is claimed of it.
 
     Args:
@@ -113,7 +113,7 @@ def search(plan: AbstractEscape, oracle: Oracle, begun: SearchState) -> tuple[Es
 
     state = walk(plan, oracle.facts, estimator, state, keep)
     counted, claim, outcome = estimator.state(), None, OUTCOMES[int(state.ended)]
-    if plan.escapes:
+    if isinstance(plan, EscapePlan):
         found = plan.ended(
             oracle.facts,
             outcome,
@@ -126,7 +126,6 @@ def search(plan: AbstractEscape, oracle: Oracle, begun: SearchState) -> tuple[Es
             },
         )
         claim = plan.claim(oracle.facts, found, strayed=bool(state.strayed))
-    assert plan.step_size is not None, "plan first"
     if not plan.descends:  # the point is as good as it was, wherever a round has gone
         state = state._replace(theta=state.start, left=torch.tensor(data=False))
     estimate = Estimate(
@@ -149,7 +148,7 @@ def is_anchored(state: SearchWalk) -> bool:
 
 
 def walk(
-    plan: EscapeFigures,
+    plan: EscapePlan | PeriodPlan,
     facts: Facts,
     estimator: GradientEstimator,
     state: SearchWalk,
@@ -164,7 +163,7 @@ def walk(
         state: to begin with; see `beginning`.
         keep: is given each state that is made of one more estimate.
     """
-    assert plan.steps is not None, "plan first"
+    rounds = plan if isinstance(plan, EscapePlan) else None
     while int(state.ended) == 0:
         if int(state.step) >= plan.steps:
             return _ended(state, "step_cap")
@@ -173,10 +172,10 @@ def walk(
         if slope is None:
             return _ended(state, "data_exhausted")
         state = state._replace(step=state.step + 1)
-        if int(state.round) > 0:
-            state = _escaping(plan, facts, estimator, state, slope)
-        elif plan.escapes and is_short(plan, slope):
-            state = _with_phase(plan, estimator, state, before)
+        if rounds is not None and int(state.round) > 0:
+            state = _escaping(rounds, facts, estimator, state, slope)
+        elif rounds is not None and is_short(rounds, slope):
+            state = _with_phase(rounds, estimator, state, before)
         elif plan.descends:
             state = _moved(plan, facts, state, slope)
         else:
@@ -185,23 +184,18 @@ def walk(
     return state
 
 
-def is_short(plan: EscapeFigures, slope: Tensor) -> bool:
+def is_short(plan: EscapePlan, slope: Tensor) -> bool:
     """Say whether a noised gradient is at most three times its error long: then rounds of escape begin."""
-    assert plan.error_radius is not None, "plan first"
     return bool(torch.linalg.vector_norm(slope, dim=-1) <= 3 * plan.error_radius)
 
 
-def _moved(plan: EscapeFigures, facts: Facts, state: SearchWalk, slope: Tensor) -> SearchWalk:
+def _moved(plan: SpiderFigures, facts: Facts, state: SearchWalk, slope: Tensor) -> SearchWalk:
     """Take one step."""
-    assert plan.step_size is not None, "plan first"
-    assert plan.radius is not None, "plan first"
     theta, left, _ = arrived(facts, torch.sub(state.theta, slope, alpha=plan.step_size), plan.radius)
     return state._replace(theta=theta, left=left, strayed=state.strayed | left.any())
 
 
-def _with_phase(
-    plan: EscapeFigures, estimator: GradientEstimator, state: SearchWalk, before: LastEstimate
-) -> SearchWalk:
+def _with_phase(plan: EscapePlan, estimator: GradientEstimator, state: SearchWalk, before: LastEstimate) -> SearchWalk:
     """Begin a phase here; the estimate that says so makes no step."""
     state = state._replace(
         anchor=state.theta, phases=state.phases + 1, round=torch.tensor(0), held=HeldEstimate(*before)
@@ -209,7 +203,7 @@ def _with_phase(
     return _with_round(plan, estimator, state)
 
 
-def _with_round(plan: EscapeFigures, estimator: GradientEstimator, state: SearchWalk) -> SearchWalk:
+def _with_round(plan: EscapePlan, estimator: GradientEstimator, state: SearchWalk) -> SearchWalk:
     """Begin the next round where the phase began."""
     estimator.begin_round(plan.round_mode, LastEstimate(*state.held))
     return state._replace(theta=state.anchor, round=state.round + 1, rounds=state.rounds + 1, taken=torch.tensor(0))
@@ -222,12 +216,9 @@ def _out_of_phase(state: SearchWalk) -> SearchWalk:
 
 
 def _escaping(
-    plan: EscapeFigures, facts: Facts, estimator: GradientEstimator, state: SearchWalk, slope: Tensor
+    plan: EscapePlan, facts: Facts, estimator: GradientEstimator, state: SearchWalk, slope: Tensor
 ) -> SearchWalk:
     """Take a step of a round; look after each one whether it has moved away."""
-    assert plan.escape_distance is not None, "plan first"
-    assert plan.round_steps is not None, "plan first"
-    assert plan.rounds is not None, "plan first"
     state = _moved(plan, facts, state, slope)
     state = state._replace(taken=state.taken + 1)
     if bool(torch.linalg.vector_norm(state.theta - state.anchor, dim=-1) >= plan.escape_distance):
@@ -262,10 +253,10 @@ def beginning(start: Tensor) -> SearchWalk:
         escapes=zero,
         round=zero,
         taken=zero,
-        held=HeldEstimate(*nothing_known(start).last),
+        held=HeldEstimate(*no_estimate(start).last),
     )
 
 
 def first_state(start: Tensor) -> SearchState:
     """Return the state of a run before the first estimate."""
-    return SearchState(beginning(start), nothing_known(start))
+    return SearchState(beginning(start), no_estimate(start))

@@ -21,9 +21,9 @@ from core.methods.second_order.ada_spider import (
     EstimatorState,
     GradientEstimator,
     is_of_these,
-    nothing_known,
+    no_estimate,
 )
-from core.methods.second_order.perturbed_spider.spec import PerturbedSpider
+from core.methods.second_order.perturbed_spider.spec import PerturbedSpiderPlan
 from core.oracle import Oracle, PublicRandomness, Status
 from core.privacy.facts import Facts
 
@@ -73,7 +73,7 @@ class DisturbedEstimator(GradientEstimator, Protocol):
         """Add to the last estimate."""
 
 
-def iterate(plan: PerturbedSpider, oracle: Oracle) -> tuple[Estimate, Status]:
+def iterate(plan: PerturbedSpiderPlan, oracle: Oracle) -> tuple[Estimate, Status]:
     """Go down, and away from where estimates are short.
 
     Args:
@@ -88,7 +88,7 @@ def iterate(plan: PerturbedSpider, oracle: Oracle) -> tuple[Estimate, Status]:
         Diverged: an iterate left the public radius at the last step.
     """
     start = starting_point(plan.start, oracle)
-    begun = resumed(plan.start, oracle, _State(beginning(plan, start), nothing_known(start)))
+    begun = resumed(plan.start, oracle, _State(beginning(plan, start), no_estimate(start)))
     estimator, own = AdaSpider(plan, oracle, begun.estimator), begun.walk
 
     def keep(walked: _Walk) -> None:
@@ -98,7 +98,6 @@ def iterate(plan: PerturbedSpider, oracle: Oracle) -> tuple[Estimate, Status]:
         # Whether to disturb is asked of no estimate with a lost client in it.
         own = own._replace(slope_told=torch.full_like(own.slope_told, torch.inf))
     state = walk(plan, oracle.facts, oracle.randomness, estimator, own, keep)
-    assert plan.step_size is not None, "plan first"
     estimate = Estimate(
         theta=state.theta,
         start=state.start,
@@ -114,7 +113,7 @@ def iterate(plan: PerturbedSpider, oracle: Oracle) -> tuple[Estimate, Status]:
 
 
 def walk(
-    plan: PerturbedSpider,
+    plan: PerturbedSpiderPlan,
     facts: Facts,
     randomness: PublicRandomness,
     estimator: DisturbedEstimator,
@@ -131,7 +130,6 @@ def walk(
         state: to begin with; see `beginning`.
         keep: is given each state that is made of one more estimate.
     """
-    assert plan.steps is not None, "plan first"
     while int(state.ended) == 0:
         if int(state.step) >= plan.steps:
             return state._replace(ended=torch.tensor(OUTCOMES.index("steps")))
@@ -150,9 +148,8 @@ def walk(
     return state
 
 
-def is_due(plan: PerturbedSpider, state: _Walk) -> bool:
+def is_due(plan: PerturbedSpiderPlan, state: _Walk) -> bool:
     """Say whether the last estimate was short, and none was disturbed lately."""
-    assert plan.error_radius is not None, "plan first"
     # Before the first step no estimate is known: the zero in its place would look short.
     if int(state.step) == 0 or int(state.frozen) > 0:
         return False
@@ -160,7 +157,7 @@ def is_due(plan: PerturbedSpider, state: _Walk) -> bool:
 
 
 def _disturbed(
-    plan: PerturbedSpider,
+    plan: PerturbedSpiderPlan,
     facts: Facts,
     randomness: PublicRandomness,
     estimator: DisturbedEstimator,
@@ -168,18 +165,14 @@ def _disturbed(
     slope: Tensor,
 ) -> tuple[Tensor, _Walk]:
     """Return a fresh gradient with noise on top, which later estimates carry along."""
-    assert plan.extra_noise is not None, "plan first"
-    assert plan.frozen_steps is not None, "plan first"
     extra = plan.extra_noise * randomness.normal(facts.dimension)
     estimator.disturb(extra)
     counted = state._replace(frozen=torch.tensor(plan.frozen_steps), disturbed=state.disturbed + 1)
     return slope + extra, counted
 
 
-def _moved(plan: PerturbedSpider, facts: Facts, state: _Walk, slope: Tensor) -> _Walk:
+def _moved(plan: PerturbedSpiderPlan, facts: Facts, state: _Walk, slope: Tensor) -> _Walk:
     """Take one step, and keep where it leads if it is one that is kept."""
-    assert plan.step_size is not None, "plan first"
-    assert plan.radius is not None, "plan first"
     theta, left, _ = arrived(facts, torch.sub(state.theta, slope, alpha=plan.step_size), plan.radius)
     moved = state._replace(theta=theta, left=left, step=state.step + 1, slope_told=slope)
     return moved if moved.kept is None else moved._replace(kept=_with_iterate(moved.kept, moved))
@@ -214,7 +207,7 @@ def kept_iterates(state: _Walk) -> Tensor | None:
     return held if count * int(state.kept.stride) == step else torch.cat((held, last))
 
 
-def beginning(plan: PerturbedSpider, start: Tensor) -> _Walk:
+def beginning(plan: PerturbedSpiderPlan, start: Tensor) -> _Walk:
     """Return the state before the first estimate, shape (p,) for points."""
     zero, kept = torch.tensor(0), None
     if plan.keep_iterates is not None:

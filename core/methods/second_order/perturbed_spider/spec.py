@@ -17,7 +17,7 @@ convergence in private stochastic non-convex optimization. Gradients, prices and
 """
 
 from math import sqrt
-from typing import Annotated, ClassVar, Final, Literal, Self
+from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field
 
@@ -26,10 +26,10 @@ from core.inference.error_bound import ErrorBound
 from core.losses.assumption import Assumption
 from core.methods.base import Card
 from core.methods.second_order.claims import ASKED_ONCE, CLIPPED, INDEPENDENT
-from core.methods.second_order.figures import Positive, SpiderFigures, known
-from core.methods.second_order.planned import refuse_unfit, with_even_batches
+from core.methods.second_order.figures import DriftFigures, Positive, SpiderSettings
+from core.methods.second_order.planned import even_batches, refusal, smoothness_of, unfit
 from core.methods.second_order.presets import ABOVE_SIZE
-from core.privacy.arithmetic import PLANNED_RADIUS, fill
+from core.privacy.arithmetic import PLANNED_RADIUS
 from core.privacy.facts import Adjacency, Facts
 from farthing.schemas.estimates import Bound
 
@@ -41,7 +41,7 @@ PLANNED_FROZEN: Final = 100
 RECONSTRUCTION: Final = "our reconstruction from prose"
 
 
-class PerturbedSpider(SpiderFigures):
+class PerturbedSpider(SpiderSettings):
     """theta <- theta - step_size * (estimate of the mean gradient), disturbed where that is short; a reconstruction.
 
     Returns the last iterate, and as many of those before it as are asked for. Nothing is claimed of any. A batch that
@@ -68,26 +68,39 @@ class PerturbedSpider(SpiderFigures):
         "null: none",
     )
 
-    def plan(self, facts: Facts, mu: float) -> Self:
+    def plan(self, facts: Facts, mu: float) -> "PerturbedSpiderPlan":
         """Fill what is open.
 
         Raises:
             Invalid: the smoothness is missing, a figure contradicts what is known, an estimate's error is so large
                 that every gradient is short, or more is to be kept than a model holds; with the figures.
         """
-        settings = fill(self, mu=mu, smoothness=facts.smoothness, radius=PLANNED_RADIUS, sites=1, start="zeros")
-        refuse_unfit(settings, facts, *settings.too_many(facts))
-        settings = with_even_batches(settings, facts, PLANNED_CHANGES)
-        settings = fill(
-            settings,
-            restart_drift=settings.errors(facts).balanced_drift(),
-            step_size=1 / settings.bent_by(facts),
+        smoothness, wrong = smoothness_of(self, facts), unfit(self, facts, *self.too_many(facts))
+        if smoothness is None or wrong:
+            raise refusal(self, wrong)
+        batch, difference_batch, steps = even_batches(self, facts, PLANNED_CHANGES)
+        mu = mu if self.mu is None else self.mu
+        errors = self.errors_with(facts, mu, smoothness, batch, difference_batch)
+        drift = self.restart_drift or errors.balanced_drift()
+        size = errors.size(drift)
+        plan = self.closed(
+            PerturbedSpiderPlan,
+            mu=mu,
+            smoothness=smoothness,
+            radius=PLANNED_RADIUS,
+            sites=1,
+            start="zeros",
+            batch=batch,
+            difference_batch=difference_batch,
+            steps=steps,
+            restart_drift=drift,
+            step_size=1 / (smoothness + facts.ridge),
             frozen_steps=PLANNED_FROZEN,
+            error_radius=ABOVE_SIZE * size,
+            extra_noise=size / sqrt(facts.dimension),
         )
-        size = settings.errors(facts).size(known(settings.restart_drift))
-        settings = fill(settings, error_radius=ABOVE_SIZE * size, extra_noise=size / sqrt(facts.dimension))
-        _refuse_blind(settings, facts, size)
-        return settings
+        _refuse_blind(plan, facts, size)
+        return plan
 
     def too_many(self, facts: Facts) -> tuple[FieldError, ...]:
         """Return what is wrong with how many iterates are to be kept."""
@@ -96,35 +109,6 @@ class PerturbedSpider(SpiderFigures):
         most = MOST_KEPT_NUMBERS // facts.dimension
         detail = f"times {facts.dimension} parameters is above {MOST_KEPT_NUMBERS:,} numbers; keep at most {most}"
         return (FieldError("/optimizer/keep_iterates", detail),)
-
-    def figures(self, facts: Facts) -> dict[str, float | int | None]:
-        """Return what an estimate shows of these filled settings, beside themselves."""
-        errors = self.errors(facts)
-        return {
-            "gradient_noise": errors.noise,
-            "difference_noise_per_distance": errors.difference_noise,
-            "units_at_most": self.epochs * facts.units,
-            "error": errors.size(known(self.restart_drift)),
-            "trigger": 3 * known(self.error_radius),
-            "trigger_trivial": self.clip_at(facts),
-        }
-
-    def bound(self, facts: Facts) -> Bound:
-        """Return that there is none, beside what every point satisfies untrained."""
-        return Bound(
-            quantity="norm of the mean gradient, in encoded units",
-            value=None,
-            confidence=None,
-            trivial=self.clip_at(facts),
-            vacuous=True,
-            source=f"none: {RECONSTRUCTION}, whose theorem says that one of all iterates is good, not which",
-        )
-
-    def claim(self, outcome: str) -> ErrorBound:
-        """Return that nothing is claimed, and how the method ended."""
-        return ErrorBound(
-            ended_by=outcome, quantity="gradient_norm", value=None, confidence=None, variant=RECONSTRUCTION
-        )
 
     @classmethod
     def card(cls) -> Card:
@@ -145,13 +129,47 @@ class PerturbedSpider(SpiderFigures):
         )
 
 
-def _refuse_blind(settings: PerturbedSpider, facts: Facts, size: float) -> None:
+class PerturbedSpiderPlan(DriftFigures, PerturbedSpider):
+    """Perturbed SPIDER with nothing open but what only an analyst can declare."""
+
+    error_radius: Positive
+    extra_noise: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    frozen_steps: Annotated[int, Field(ge=0, le=1_000_000)]
+
+    def figures(self, facts: Facts) -> dict[str, float | int | None]:
+        """Return what an estimate shows of these filled settings, beside themselves."""
+        return {
+            **super().figures(facts),
+            "error": self.errors(facts).size(self.restart_drift),
+            "trigger": 3 * self.error_radius,
+            "trigger_trivial": self.clip_at(facts),
+        }
+
+    def bound(self, facts: Facts) -> Bound:
+        """Return that there is none, beside what every point satisfies untrained."""
+        return Bound(
+            quantity="norm of the mean gradient, in encoded units",
+            value=None,
+            confidence=None,
+            trivial=self.clip_at(facts),
+            vacuous=True,
+            source=f"none: {RECONSTRUCTION}, whose theorem says that one of all iterates is good, not which",
+        )
+
+    def claim(self, outcome: str) -> ErrorBound:
+        """Return that nothing is claimed, and how the method ended."""
+        return ErrorBound(
+            ended_by=outcome, quantity="gradient_norm", value=None, confidence=None, variant=RECONSTRUCTION
+        )
+
+
+def _refuse_blind(plan: PerturbedSpiderPlan, facts: Facts, size: float) -> None:
     """Refuse where every gradient there is would be taken for a short one.
 
     Raises:
         Invalid: with the figures.
     """
-    trigger, steepest = 3 * known(settings.error_radius), settings.clip_at(facts)
+    trigger, steepest = 3 * plan.error_radius, plan.clip_at(facts)
     if trigger > steepest:
         raise Invalid(
             f"Every gradient would be taken for a short one: 3 chi = {trigger:.4g} is above {steepest:.4g}, which none "

@@ -18,7 +18,7 @@ from tests.support.bank_jobs import release_of, succeed, succeed_together
 from tests.support.embedded import KEY, Embedded
 
 pytestmark = pytest.mark.slow
-"""The quick variants: `tests/methods/test_certify.py` and `tests/service/test_about.py`."""
+"""The quick variants: `tests/methods/test_check_bound.py` and `tests/service/test_about.py`."""
 
 UNITS = 200_000
 ROOT = 0.95
@@ -36,7 +36,7 @@ FIGURES = {
     "spread": 0.3,
     "difference_spread": 2.0,
 }
-CERTIFY = {"kind": "certify", **FIGURES}
+CHECK_BOUND = {"kind": "check_bound", **FIGURES}
 
 
 def squares(units: int, seed: int) -> bytes:
@@ -89,7 +89,7 @@ def saddle(service: Embedded, trained_on: str) -> str:
 
 def certified(client: Client, service: Embedded, dataset: str, model: str) -> dict[str, Any]:
     """Return the release of a job about a model."""
-    asked = {"dataset": dataset, **BODY, "optimizer": CERTIFY}
+    asked = {"dataset": dataset, **BODY, "optimizer": CHECK_BOUND}
     quoted = client.estimate(asked, models=[model])
     done = client.wait(client.submit(asked, models=[model]).id)
     assert done.models == [model]
@@ -134,7 +134,7 @@ def test_a_slope_begins_no_round(client: Client, service: Embedded, trained_on: 
 
 
 def test_the_records_that_a_model_has_seen_are_refused(service: Embedded, trained_on: str, minimum: str) -> None:
-    answer = service.try_submit(trained_on, **BODY, optimizer=CERTIFY, models=[minimum])
+    answer = service.try_submit(trained_on, **BODY, optimizer=CHECK_BOUND, models=[minimum])
     assert answer.status_code == 422, answer.text
     assert answer.json()["errors"][0]["pointer"] == "/models/0"
     assert "has not seen" in answer.json()["errors"][0]["detail"]
@@ -142,7 +142,7 @@ def test_the_records_that_a_model_has_seen_are_refused(service: Embedded, traine
 
 def test_two_clients_certify_together(service: Embedded, minimum: str) -> None:
     clients = [upload(service, UNITS // 2, seed) for seed in (3, 4)]
-    done = succeed_together(service, clients, **BODY, optimizer=CERTIFY, models=[minimum])
+    done = succeed_together(service, clients, **BODY, optimizer=CHECK_BOUND, models=[minimum])
     assert done["models"] == [minimum]
     release = release_of(service, done)
     assert release["certificate"]["ended_by"] == "no_escape_observed"

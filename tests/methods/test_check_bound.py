@@ -1,4 +1,4 @@
-"""Certify: rounds at a given point and no descent; its claims on minima and saddles, and those it never makes."""
+"""check_bound: rounds at a given point and no descent; its claims on minima and saddles, and those it never makes."""
 
 from collections import Counter
 from typing import Any
@@ -11,7 +11,7 @@ from core.inference.error_bound import SEEN, ErrorBound
 from core.mechanisms.generator import SimulationGenerator
 from core.methods.fits import fit
 from core.methods.registry import PLANS
-from core.methods.second_order.certify.spec import APART, Certify
+from core.methods.second_order.check_bound.spec import APART, CheckBound, CheckBoundPlan
 from core.methods.second_order.gauss_psgd import fit as gauss_psgd
 from core.methods.second_order.gauss_psgd.spec import GaussPsgd
 from core.oracle.filters import ORDERS, CountingFilter
@@ -29,10 +29,10 @@ LAW = component(2_300_000)
 EGGS = EggCarton(10, 3_000_000, 0.5, 0.3)
 
 
-def certifying(settings: Any, **changed: object) -> Certify:
-    """Return certify with the figures of a Gauss-PSGD job."""
+def certifying(settings: Any, **changed: object) -> CheckBoundPlan:
+    """Return check_bound with the figures of a Gauss-PSGD job."""
     shared = settings.model_dump(exclude={"kind", "estimator", "period", "start", "steps", "epochs"})
-    return Certify.model_validate({**shared, "steps": 1 + settings.rounds * settings.round_steps, **changed})
+    return CheckBoundPlan.model_validate({**shared, "steps": 1 + settings.rounds * settings.round_steps, **changed})
 
 
 def walked(slopes: list[list[float]], module: Any = gauss_psgd) -> tuple[str, dict[str, int], Scripted]:
@@ -76,7 +76,7 @@ BUGS = {
         "if not plan.descends:\n            state = _ended",
         "if False:\n            state = _ended",
     ),
-    "a long gradient begins rounds": ("plan.escapes and is_short(plan, slope)", "plan.escapes"),
+    "a long gradient begins rounds": ("rounds is not None and is_short(rounds, slope)", "rounds is not None"),
     "a round that leaves is forgotten": (
         "escapes=state.escapes + 1)",
         "escapes=state.escapes + 1, ended=UNDER_WAY)",
@@ -94,7 +94,7 @@ def test_every_shortcut_is_seen(bug: str) -> None:
     assert failed(CHECKS, planted(gauss_psgd, *BUGS[bug]))
 
 
-def looked_at(law: SaddlePopulation, settings: Certify, point: torch.Tensor, seed: int) -> ErrorBound:
+def looked_at(law: SaddlePopulation, settings: CheckBoundPlan, point: torch.Tensor, seed: int) -> ErrorBound:
     """Certify a point on fresh records, within the price; the release is the point itself."""
     facts = facts_of(law)
     price = compose(Counter(settings.schedule(facts)))
@@ -183,12 +183,12 @@ def test_it_survives_the_wire() -> None:
 @pytest.mark.parametrize("changed", [{"epochs": 2}, {"start": "random"}, {"estimator": "period"}])
 def test_what_it_has_not_cannot_be_said(changed: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(changed))):
-        Certify.model_validate(changed)
+        CheckBound.model_validate(changed)
 
 
 def test_a_plan_leaves_room_for_one_phase_and_says_what_it_takes() -> None:
     told = LAW.smoothness()
-    asked = Certify(
+    asked = CheckBound(
         smoothness=told.smoothness,
         hessian_smoothness=told.hessian_smoothness,
         spread=0.8,
@@ -199,7 +199,7 @@ def test_a_plan_leaves_room_for_one_phase_and_says_what_it_takes() -> None:
     planned = asked.plan(facts_of(LAW), mu_of())
     units, words = planned.needed()
     assert units <= LAW.units < 2 * units, "as much for each answer as there is"
-    assert planned.steps == 1 + (planned.rounds or 0) * (planned.round_steps or 0)
+    assert planned.steps == 1 + planned.rounds * planned.round_steps
     assert planned.plan(facts_of(LAW), mu_of()) == planned
     assert f"= {units:.0f} units" in words
     few = facts_of(component(2000))
@@ -222,7 +222,9 @@ def planned_alone(point: list[float], units: int = 200_000, **figures: float) ->
     """Certify a point with figures that are planned, one level above records; return how, and the units it takes."""
     asked = {"smoothness": 8.53, "hessian_smoothness": 12.0, "spread": 0.3, "difference_spread": 2.0}
     facts = level_facts(2, 2**0.5).model_copy(update={"units": units})
-    settings = Certify.model_validate({**asked, "preset": "fast", "escape_distance": 0.1, **figures}).plan(facts, 2.0)
+    settings = CheckBound.model_validate({**asked, "preset": "fast", "escape_distance": 0.1, **figures}).plan(
+        facts, 2.0
+    )
     told, drift = settings.errors(facts), 1e-9
     fresh = told.size(0.0) / 2**0.5
     change = ((told.size(drift) ** 2 - told.size(0.0) ** 2) / (2 * drift)) ** 0.5
@@ -231,8 +233,6 @@ def planned_alone(point: list[float], units: int = 200_000, **figures: float) ->
     assert claim is not None
     found = claim.second_order
     assert found is not None
-    assert settings.batch is not None
-    assert settings.difference_batch is not None
     return found.outcome, found.restarts * settings.batch + found.differences * settings.difference_batch
 
 
@@ -253,7 +253,7 @@ def test_planning_alone_gives_figures_that_certify_where_sampling_dominates() ->
 KNOWN = {"smoothness": 6.03, "hessian_smoothness": 6.6, "spread": 0.77, "difference_spread": 2.4}
 
 
-def alpha_of(settings: type[Certify | GaussPsgd], units: int, **figures: Any) -> float:
+def alpha_of(settings: type[CheckBound | GaussPsgd], units: int, **figures: Any) -> float:
     """Plan at epsilon 1 and delta 1e-5 in 20 dimensions; return the alpha that is bounded."""
     facts = Facts(units=units, dimension=20, adjacency=Adjacency.REPLACE_ONE, gradient_bound=3.971)
     value = settings.model_validate(figures).plan(facts, gdp_mu(1, 1e-5)).bound(facts).value
@@ -264,14 +264,14 @@ def alpha_of(settings: type[Certify | GaussPsgd], units: int, **figures: Any) ->
 @pytest.mark.parametrize(
     ("settings", "units", "alpha", "figures"),
     [
-        (Certify, 6_613_994, 0.1, KNOWN),
+        (CheckBound, 6_613_994, 0.1, KNOWN),
         (GaussPsgd, 43_406_235, 0.1, KNOWN),
-        (Certify, 944_985, 0.01, {"claims": "gradient"}),
+        (CheckBound, 944_985, 0.01, {"claims": "gradient"}),
     ],
     ids=["certificate", "descent to it", "gradient"],
 )
 def test_the_units_that_an_alpha_takes(
-    settings: type[Certify | GaussPsgd], units: int, alpha: float, figures: dict[str, Any]
+    settings: type[CheckBound | GaussPsgd], units: int, alpha: float, figures: dict[str, Any]
 ) -> None:
     """As the pages about second-order points and certificates have it."""
     assert 0.995 * alpha < alpha_of(settings, units, **figures) <= alpha

@@ -1,4 +1,4 @@
-"""Certify: a certificate of a released model's unchanged point, from held-out records; by rounds, or by its gradient.
+"""The method check_bound: bounds a released model's error from held-out records, by rounds or by its gradient.
 
 `claims: gradient` asks one noised number, and bounds the gradient's length from above at a stated level; see `norms`.
 It needs no constant of the loss, so it is for every model. `claims: second_order`, the default, goes on to curvature.
@@ -20,7 +20,7 @@ private stochastic non-convex optimization, without its descent. No new argument
 
 from collections.abc import Sequence
 from math import sqrt
-from typing import Annotated, ClassVar, Final, Literal, Self
+from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field
 
@@ -29,35 +29,37 @@ from core.inference.error_bound import ErrorBound, SecondOrder
 from core.losses.assumption import Assumption
 from core.methods.base import Card
 from core.methods.second_order import norms
-from core.methods.second_order.claims import AFFORDABLE, CLIPPED, INDEPENDENT, PAPER, SMOOTH, AbstractEscape
-from core.methods.second_order.figures import known
+from core.methods.second_order.claims import AFFORDABLE, CLIPPED, INDEPENDENT, PAPER, SMOOTH, EscapePlan
+from core.methods.second_order.figures import AtSmallest, Count, EscapeSettings, RoundFigures
 from core.methods.second_order.norms import APART, Tolerance
-from core.privacy.arithmetic import fill
+from core.methods.second_order.planned import with_rounds
+from core.privacy.arithmetic import Mu
 from core.privacy.events import Event, Gaussian
 from core.privacy.facts import Adjacency, Facts
-from core.queries.gradients import Gradient, GradientDifference, GradientNorm
-from core.queries.sampling import FullSampling, Sampling
+from core.queries.gradients import Gradient, GradientNorm
 from farthing.schemas.estimates import Bound
 
 OF_A_GRADIENT: Final = frozenset({"kind", "claims", "mu", "clip", "spread", "failure", "sites", "units", "steps"})
 """Settings that `claims: gradient` reads; all others are about rounds."""
 
 
-class Certify(AbstractEscape):
+class CheckBound(EscapeSettings):
     """Certificate of a released model's point from held-out records: by rounds of escape, or of its gradient alone."""
 
     about: ClassVar = (1, 1)
     given: ClassVar = ("points",)
     needs_apart: ClassVar = True
+    bounds_models: ClassVar = True
     rooms: ClassVar = (1.5, 1.0)
     descends: ClassVar = False
 
     cited: ClassVar = (
         "Tao, Zhang, Yu, Cheng, Dressler and Wang, preprint; rounds of escape alone, or ours, of the gradient"
     )
+    plans_by: ClassVar = "claims"
     free_of_constants: ClassVar = "claims: gradient"
     of_networks: ClassVar = ("smoothness", "hessian_smoothness")
-    kind: Literal["certify"] = "certify"
+    kind: Literal["check_bound"] = "check_bound"
     claims: Literal["second_order", "gradient"] = Field(
         default="second_order",
         description="second_order: by rounds of escape, gradient and curvature; gradient: its length alone, by one "
@@ -75,8 +77,8 @@ class Certify(AbstractEscape):
         """Return none for the gradient alone, whose length is of every loss."""
         return super().declared_of_networks() if self.escapes else ()
 
-    def plan(self, facts: Facts, mu: float) -> Self:
-        """Fill what is open; see `core.methods.second_order.planned`.
+    def plan(self, facts: Facts, mu: float) -> "CheckBoundPlan | NormPlan":
+        """Fill what is open.
 
         Raises:
             Invalid: a constant is missing, or the figures allow no certificate; with the figures and what to change.
@@ -85,26 +87,27 @@ class Certify(AbstractEscape):
             return self._with_norm(facts, mu)
         if self.units is not None:
             raise _wrong("/optimizer/units", "is for claims: gradient; rounds read batches: leave it out")
-        return super().plan(facts.model_copy(update={"start_gap": None}), mu)  # that of the point is not known
+        # The gap of the point is not known.
+        return with_rounds(self, CheckBoundPlan, facts.model_copy(update={"start_gap": None}), mu)
 
-    def _with_norm(self, facts: Facts, mu: float) -> Self:
-        """Fill what one question about the gradient's norm needs.
+    def _with_norm(self, facts: Facts, mu: float) -> "NormPlan":
+        """Return the plan of one question about the gradient's norm.
 
         Raises:
             Invalid: as `refuse_rounds`; or the units are too few to claim anything, with how many would do.
         """
         self.refuse_rounds(facts)
-        # `fill` would keep a given number of steps, and one question is one step.
-        settings = fill(self, mu=mu, sites=1, units=facts.units).model_copy(update={"steps": 1})
-        if known(settings.units) > facts.units:
-            detail = f"is {settings.units}, and there are {facts.units}: nothing is claimed by more; leave it out"
+        # One question is one step, whatever number of steps is given.
+        plan = self.model_copy(update={"steps": 1}).closed(NormPlan, mu=mu, sites=1, units=facts.units)
+        if plan.units > facts.units:
+            detail = f"is {plan.units}, and there are {facts.units}: nothing is claimed by more; leave it out"
             raise _wrong("/optimizer/units", detail)
-        if settings.bound(facts).vacuous:
+        if plan.bound(facts).vacuous:
             raise Invalid(
-                f"These {facts.units} units allow no claim about the gradient: {settings.shortfall(facts)}.",
-                FieldError("/optimizer/failure", f"{settings.shortfall(facts)}; bring more, or raise failure"),
+                f"These {facts.units} units allow no claim about the gradient: {plan.shortfall(facts)}.",
+                FieldError("/optimizer/failure", f"{plan.shortfall(facts)}; bring more, or raise failure"),
             )
-        return settings
+        return plan
 
     def refuse_rounds(self, facts: Facts) -> None:
         """Refuse figures that one question about a gradient's norm has no use for.
@@ -127,50 +130,104 @@ class Certify(AbstractEscape):
         """Whether there are rounds."""
         return self.claims == "second_order"
 
-    def questions(self) -> tuple[Gradient | GradientDifference | GradientNorm, ...]:
-        """Return those of the rounds, or the one about the gradient's norm."""
-        return super().questions() if self.escapes else (self.length_question(),)
+    def most_steps(self, facts: Facts, figures: RoundFigures) -> int:
+        """Return all steps of all rounds, and the gradient before them."""
+        del facts  # there is no descent
+        return 1 + figures.rounds * figures.round_steps
+
+    @classmethod
+    def card(cls) -> Card:
+        """Return the catalogue entry."""
+        return Card(
+            kind="check_bound",
+            title="A certificate for a released model, by rounds of escape or of its gradient alone",
+            paper=PAPER,
+            native="mu-GDP",
+            adjacency=tuple(Adjacency),
+            assumptions=(
+                CLIPPED,
+                Assumption(text="each unit is read by one question at most", checked="runtime"),
+                Assumption(text="the model was not made of the dataset that is read", checked="static"),
+                Assumption(text="the model was not made of the units that are read", checked="declared"),
+                SMOOTH.model_copy(update={"text": f"for rounds: {SMOOTH.text}"}),
+                INDEPENDENT,
+                AFFORDABLE.model_copy(update={"text": f"for rounds: {AFFORDABLE.text}"}),
+            ),
+            returns="the model's own point with what is claimed of it; no intervals",
+        )
+
+
+class CheckBoundPlan(EscapePlan, CheckBound):
+    """A certificate by rounds of escape, with nothing open but what only an analyst can declare."""
+
+    claims: Literal["second_order"] = "second_order"
+    epochs: Literal[1] = 1
+    start: Literal["zeros"] = "zeros"
+
+    def needed(self) -> tuple[float, str]:
+        """Return the units of the gradient before the rounds and of all rounds, each without a restart."""
+        batch = self.batch
+        units = float(batch + self.phase_units())
+        return units, (
+            f"a certificate takes b1 + Q (b1 + (Gamma - 1) b2) = {batch} + {self.rounds} * ({batch} + "
+            f"{self.round_steps - 1} * {self.difference_batch}) = {units:.0f} units"
+        )
+
+    def claim(self, facts: Facts, ended: SecondOrder, *, strayed: bool) -> ErrorBound:
+        """Return what is claimed of the point; see `EscapePlan.claim`."""
+        made = super().claim(facts, ended, strayed=strayed)
+        return made.model_copy(update={"conditions": (*made.conditions, APART)}) if made.conditions else made
+
+
+class NormPlan(CheckBound, AtSmallest):
+    """A certificate of the gradient alone, with nothing open of what it has."""
+
+    claims: Literal["gradient"]
+    mu: Mu
+    sites: Count
+    units: Count
+    steps: Literal[1]
+
+    def questions(self) -> tuple[GradientNorm | Gradient]:
+        """Return the one about the gradient's norm."""
+        return (self.length_question(),)
+
+    @property
+    def multiplier(self) -> float:
+        """z, the noise over the sensitivity."""
+        return self.noise_multiplier(self.mu)
 
     def length_question(self) -> GradientNorm | Gradient:
         """Return the question about the gradient's norm; of several clients the one for all of it.
 
         A mean of norms is no norm of a mean, and where clients differ it stays long.
         """
-        kind = GradientNorm if self.sites in {None, 1} else Gradient
+        kind = GradientNorm if self.sites == 1 else Gradient
         return kind(sigma=self.multiplier, clip=self.clip)
 
-    def sampling(self, facts: Facts) -> Sampling:
-        """Return that batches are disjoint, of two sizes; or that one question reads all units."""
-        return super().sampling(facts) if self.escapes else FullSampling()
-
     def schedule(self, facts: Facts) -> Sequence[Event]:
-        """Return the price: that of a single answer in either case."""
-        return super().schedule(facts) if self.escapes else [Gaussian(sigma=self.multiplier)]
-
-    def passes(self, facts: Facts) -> int:
-        """Return four products for rounds, and two for a gradient."""
-        return super().passes(facts) if self.escapes else 2
+        """Return the price of a single answer."""
+        del facts  # the same for every scope
+        return [Gaussian(sigma=self.multiplier)]
 
     def tolerance(self, facts: Facts) -> Tolerance:
         """Return the amount added to a noised norm."""
         apart = Gradient(sigma=self.multiplier, clip=self.clip).diameter(facts) / 2
         return Tolerance(
             reach=apart if self.spread is None else min(apart, self.spread),
-            units=known(self.units),
-            clients=known(self.sites),
+            units=self.units,
+            clients=self.sites,
             failure=self.failure,
             entries=1 if self.sites == 1 else facts.dimension,
         )
 
     def norm_noise(self, facts: Facts) -> float:
         """Return the noise on the norm, or on each entry, of the lattice's own part before it is drawn."""
-        alone = facts.model_copy(update={"units": known(self.units)})
-        return self.multiplier * self.length_question().sensitivity(alone) / sqrt(known(self.sites))
+        alone = facts.model_copy(update={"units": self.units})
+        return self.multiplier * self.length_question().sensitivity(alone) / sqrt(self.sites)
 
     def bound(self, facts: Facts) -> Bound:
-        """Return alpha, or the amount added to a noised norm, beside the value that every untrained point satisfies."""
-        if self.escapes:
-            return super().bound(facts)
+        """Return the amount added to a noised norm, beside the value that every untrained point satisfies."""
         added, trivial = self.tolerance(facts).at(self.norm_noise(facts)), self.clip_at(facts)
         return Bound(
             quantity="the margin that is added to the measured norm of the mean gradient in its "
@@ -193,8 +250,6 @@ class Certify(AbstractEscape):
 
     def figures(self, facts: Facts) -> dict[str, float | int | None]:
         """Return what an estimate shows beside the settings."""
-        if self.escapes:
-            return super().figures(facts)
         noise, tolerance = self.norm_noise(facts), self.tolerance(facts)
         return {
             "norm_noise": noise,
@@ -202,25 +257,6 @@ class Certify(AbstractEscape):
             "tolerance_of_sampling_alone": tolerance.at(0.0),
             "alpha_trivial": self.clip_at(facts),
         }
-
-    def needed(self) -> tuple[float, str]:
-        """Return the units of the gradient before the rounds and of all rounds, each without a restart."""
-        batch, changes = known(self.batch), known(self.difference_batch)
-        units = float(batch + self.phase_units())
-        return units, (
-            f"a certificate takes b1 + Q (b1 + (Gamma - 1) b2) = {batch} + {self.rounds} * ({batch} + "
-            f"{known(self.round_steps) - 1} * {changes}) = {units:.0f} units"
-        )
-
-    def most_steps(self, facts: Facts) -> int:
-        """Return all steps of all rounds, and the gradient before them."""
-        del facts  # there is no descent
-        return 1 + known(self.rounds) * known(self.round_steps)
-
-    def claim(self, facts: Facts, ended: SecondOrder, *, strayed: bool) -> ErrorBound:
-        """Return what is claimed of the point; see `AbstractEscape.claim`."""
-        made = super().claim(facts, ended, strayed=strayed)
-        return made.model_copy(update={"conditions": (*made.conditions, APART)}) if made.conditions else made
 
     def claim_of_norm(self, facts: Facts, norm: float, noise: float, penalty: float) -> ErrorBound:
         """Return what is claimed of the gradient.
@@ -234,27 +270,6 @@ class Certify(AbstractEscape):
         received = norms.ReceivedNorm(norm, noise, self.clip_at(facts), penalty)
         declared = self.spread is not None
         return norms.claim(facts, self.tolerance(facts), received, declared=declared)
-
-    @classmethod
-    def card(cls) -> Card:
-        """Return the catalogue entry."""
-        return Card(
-            kind="certify",
-            title="A certificate for a released model, by rounds of escape or of its gradient alone",
-            paper=PAPER,
-            native="mu-GDP",
-            adjacency=tuple(Adjacency),
-            assumptions=(
-                CLIPPED,
-                Assumption(text="each unit is read by one question at most", checked="runtime"),
-                Assumption(text="the model was not made of the dataset that is read", checked="static"),
-                Assumption(text="the model was not made of the units that are read", checked="declared"),
-                SMOOTH.model_copy(update={"text": f"for rounds: {SMOOTH.text}"}),
-                INDEPENDENT,
-                AFFORDABLE.model_copy(update={"text": f"for rounds: {AFFORDABLE.text}"}),
-            ),
-            returns="the model's own point with what is claimed of it; no intervals",
-        )
 
 
 def _wrong(pointer: str, detail: str) -> Invalid:

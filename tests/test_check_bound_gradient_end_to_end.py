@@ -20,7 +20,7 @@ from tests.support.embedded import KEY, Embedded
 
 pytestmark = pytest.mark.slow
 """Trainers are processes: a dozen jobs take a minute or two. The quick variant is
-`tests/methods/test_certify_gradient.py`, the same settings, oracles and method."""
+`tests/methods/test_check_bound_gradient.py`, the same settings, oracles and method."""
 
 UNITS = 4000
 COLUMNS = [
@@ -30,7 +30,7 @@ COLUMNS = [
     {"name": "y", "type": "number", "lower": 0, "upper": 4},
 ]
 NONE: dict[str, Any] = {"inference": {"intervals": False}, "privacy": {"mu": "1"}}
-GRADIENT = {"kind": "certify", "claims": "gradient"}
+GRADIENT = {"kind": "check_bound", "claims": "gradient"}
 FEATURES = {"features": ["a", "b"]}
 SGD = {"kind": "clipped_sgd", "batch": 400, "steps": 60}
 JOINT = {"kind": "linear", "target": "y", **FEATURES, "loss": {"kind": "huber", "joint": True}}

@@ -1,4 +1,4 @@
-"""Certify by the gradient alone: of every kind of model, at the price of one answer, and true as often as it says."""
+"""check_bound by the gradient alone: of every model, at the price of one answer, and true as often as it says."""
 
 from collections import Counter
 from decimal import Decimal
@@ -20,7 +20,7 @@ from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.methods.fits import fit
 from core.methods.registry import PLANS
 from core.methods.second_order import norms
-from core.methods.second_order.certify.spec import Certify
+from core.methods.second_order.check_bound.spec import CheckBound, NormPlan
 from core.oracle.federation import FederatedOracle, MessageRounds, SiteFilter
 from core.oracle.filters import CountingFilter, UnlimitedFilter
 from core.oracle.full import FullOracle
@@ -46,7 +46,7 @@ COLUMNS: tuple[Column, ...] = (
     BinaryColumn(name="b", values=("no", "yes")),
     CategoryColumn(name="c", values=("a", "b", "c")),
 )
-GRADIENT: dict[str, Any] = {"kind": "certify", "claims": "gradient"}
+GRADIENT: dict[str, Any] = {"kind": "check_bound", "claims": "gradient"}
 UNITS = 500
 LAYERS = [{"kind": "linear", "units": 3}, {"kind": "activation", "of": "tanh"}, {"kind": "linear", "units": 2}]
 KINDS: dict[str, tuple[dict[str, Any], str]] = {
@@ -96,8 +96,8 @@ def records(job: PlannedJob, seed: int = 0) -> Encoded:
     return Encoded(features=features, target=target.astype(codes), present=np.ones(UNITS, dtype=bool))
 
 
-def settings_of(job: PlannedJob) -> Certify:
-    assert isinstance(job.spec.optimizer, Certify)
+def settings_of(job: PlannedJob) -> NormPlan:
+    assert isinstance(job.spec.optimizer, NormPlan)
     return job.spec.optimizer
 
 
@@ -153,10 +153,11 @@ def test_rounds_at_low_rank_changes_move_the_trained_numbers() -> None:
     job = planned(KINDS["low rank"][0], **ROUNDS)
     public, problem = job.facts, make_problem(job, records(job), {})
     assert isinstance(problem, NetworkProblem)
-    sampling = settings_of(job).sampling(public)
+    plan = job.spec.optimizer
+    sampling = plan.sampling(public)
     oracle = Simulation(problem, public, SimulationGenerator(1), noiseless=True, sampling=sampling)
     point = torch.linspace(0.3, 0.7, public.dimension, dtype=torch.float64)
-    estimate = fit(settings_of(job), oracle, point.unsqueeze(0)).value
+    estimate = fit(plan, oracle, point.unsqueeze(0)).value
     assert torch.equal(estimate.theta, point)
     assert estimate.certificate is not None
     found = estimate.certificate.second_order
@@ -179,7 +180,7 @@ def misses(tolerance: Any = norms.Tolerance) -> float:
     """
     weights = Mallows(bound=1.0)
     public = facts(DRAWN, 1, weights=weights)
-    settings = Certify(claims="gradient", spread=SPREAD).plan(public, 1 / (0.3 * SPREAD * sqrt(DRAWN)))
+    settings = CheckBound(claims="gradient", spread=SPREAD).plan(public, 1 / (0.3 * SPREAD * sqrt(DRAWN)))
     target = torch.from_numpy(np.random.default_rng(7).integers(0, 2, (RUNS, DRAWN)).astype(np.float64))
     ones = torch.ones(RUNS, DRAWN, 1, dtype=torch.float64)
     drawn = LinearProblem(ones, target, torch.ones(RUNS, DRAWN).bool(), LOGISTIC, weights)
@@ -305,8 +306,9 @@ def test_rounds_that_a_loss_has_no_constants_for_name_the_claim_that_needs_none(
 def test_clients_tell_their_gradients_for_a_mean_of_norms_is_no_norm_of_a_mean() -> None:
     """Two clients whose gradients point opposite ways, each about a half long: their mean is next to nothing."""
     model = KINDS["logistic"][0]
-    spec = planned(model).spec.model_copy(update={"dataset": None, "optimizer": Certify(claims="gradient")})
-    spec = JobSpec.model_validate(spec.model_dump() | {"federation": {"datasets": ["ds_0", "ds_1"]}})
+    asked = {"dataset": None, "optimizer": {"kind": "check_bound", "claims": "gradient"}}
+    asked |= {"federation": {"datasets": ["ds_0", "ds_1"]}}
+    spec = JobSpec.model_validate(planned(model).spec.model_dump() | asked)
     clients = [
         PublicSite(f"ds_{place}", COLUMNS, UNITS + place * 100, "record", Adjacency.ZERO_OUT, TERMS)
         for place in range(2)

@@ -1,4 +1,4 @@
-"""Certify: rounds of escape at a given point; the same controller as Gauss-PSGD's, which ends where that would descend.
+"""Rounds of escape at a given point: the same controller as Gauss-PSGD's, which ends where that would descend.
 
 Or the norm of the gradient there, answered once; a claim about the gradient alone takes no more.
 
@@ -15,13 +15,13 @@ from torch import Tensor
 from core.inference.estimate import Estimate
 from core.inference.parameters import penalised_gradient
 from core.methods.lifecycle import resumed
-from core.methods.second_order.certify.spec import Certify
+from core.methods.second_order.check_bound.spec import CheckBoundPlan, NormPlan
 from core.methods.second_order.gauss_psgd.fit import first_state, search
 from core.oracle import Oracle, Status
 from core.queries.gradients import Gradient
 
 
-def iterate(plan: Certify, oracle: Oracle, points: Tensor) -> tuple[Estimate, Status]:
+def iterate(plan: CheckBoundPlan | NormPlan, oracle: Oracle, points: Tensor) -> tuple[Estimate, Status]:
     """Look whether a point is an approximate second-order stationary one.
 
     Args:
@@ -36,12 +36,12 @@ def iterate(plan: Certify, oracle: Oracle, points: Tensor) -> tuple[Estimate, St
         Diverged: an iterate left the public radius at the last step.
     """
     point = points[-1]
-    if not plan.escapes:
+    if isinstance(plan, NormPlan):
         return _received(plan, oracle, point)
     return search(plan, oracle, resumed(plan.start, oracle, first_state(point)))
 
 
-def _received(plan: Certify, oracle: Oracle, point: Tensor) -> tuple[Estimate, Status]:
+def _received(plan: NormPlan, oracle: Oracle, point: Tensor) -> tuple[Estimate, Status]:
     """Ask for the norm of the gradient at a point, shape (p,), or for all of it, and claim what follows from it."""
     facts, question = oracle.facts, plan.length_question()
     answer = oracle.ask(question, point)

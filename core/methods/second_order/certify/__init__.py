@@ -1,1 +1,0 @@
-"""Certify: rounds of escape at a released point, which stays as it is."""

@@ -1,0 +1,1 @@
+"""Rounds of escape at a released point, which stays as it is."""
