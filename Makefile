@@ -35,13 +35,19 @@ demo: setup ## the main job, end to end, on the bank data (KEEP=1 leaves the con
 serve: setup ## the service on http://127.0.0.1:8000, its home in .farthing (FARTHING_HOME, FARTHING_PORT: others)
 	$(BIN)/farthing up --home "$${FARTHING_HOME:-.farthing}"
 
-stack: $(SECRETS) ## the whole service in containers: PostgreSQL, Redis, API, worker (docs/guides/operator/run-in-containers.md)
+stack: $(SECRETS) .stack/tls ## the whole service in containers: PostgreSQL, Redis, API, proxy, worker (docs/guides/operator/run-in-containers.md)
 	DOCKER_BUILDKIT=1 COMPOSE_DOCKER_CLI_BUILD=1 $(COMPOSE) up --detach --build
-	@echo "Farthing answers on http://127.0.0.1:$${FARTHING_PORT:-8000}; the first admin key is in .stack/admin_key"
+	@echo "Farthing answers on https://localhost:$${FARTHING_PORT:-8443}; the first admin key is in .stack/admin_key"
 
 $(SECRETS): # made once; the folder keeps others out, the files are read by the containers' own users
 	@mkdir -p -m 0700 .stack
 	@head -c 32 /dev/urandom | base64 > $@.new && chmod 0444 $@.new && mv $@.new $@
+
+.stack/tls: # signed by itself: put your own certificate and key there for a name of your own
+	@mkdir -p -m 0700 .stack
+	@openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 365 -subj /CN=localhost \
+		-addext subjectAltName=DNS:localhost,IP:127.0.0.1 -keyout $@.key -out $@.crt 2>/dev/null
+	@cat $@.crt $@.key > $@.new && rm $@.key && chmod 0444 $@.new && mv $@.new $@
 
 stack-stop: ## stop the containers; their volumes stay
 	$(COMPOSE) --profile gpu down

@@ -9,18 +9,19 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
+import structlog
 import uvicorn
 
 from api.app import create_app
-from api.connections import BoundedProtocol
 from core.base.errors import Refusal
 from core.base.logs import configure
 from core.base.settings import ServiceSettings
 
+log = structlog.get_logger("farthing.api")
+
 _IDLE_SECONDS: Final = 5
 _BACKLOG: Final = 512
-_SPARE_CONNECTIONS: Final = 64
-"""Above the limit at which idle connections are closed for new ones: where none is idle, uvicorn answers 503."""
+_MOST_HEAD_BYTES: Final = 16 * 1024
 _SPARE_FILES: Final = 512
 _SWITCH_SECONDS: Final = 0.0005
 """Seconds that a computing thread keeps the interpreter while others wait for it; Python's default is 5 ms."""
@@ -67,24 +68,28 @@ def main(arguments: list[str] | None = None) -> None:
         server_header=False,
         timeout_graceful_shutdown=10,
         timeout_keep_alive=_IDLE_SECONDS,
-        limit_concurrency=settings.max_connections + _SPARE_CONNECTIONS,
+        limit_concurrency=settings.max_connections,
         backlog=_BACKLOG,
-        http=_bounded(settings),
+        http="h11",  # its parser refuses what two servers could read in two ways
+        h11_max_incomplete_event_size=_MOST_HEAD_BYTES,
         ws="none",
+        # Nobody else's X-Forwarded-For is believed: addresses without a key have a rate of their own.
+        proxy_headers=bool(settings.proxy),
+        forwarded_allow_ips=settings.proxy,
     )
+    _allow_files(settings.max_connections)
+    if settings.is_exposed:
+        log.warning("listens-without-proxy", host=settings.host)
     Server(config).run()
 
 
-def _bounded(settings: ServiceSettings) -> type[BoundedProtocol]:
-    """Return the protocol with the limits of these settings, and have the system allow as many open files."""
+def _allow_files(connections: int) -> None:
+    """Have the system allow so many connections, and the files beside them."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 2 * settings.max_connections + _SPARE_FILES
+    wanted = 2 * connections + _SPARE_FILES
     if soft != resource.RLIM_INFINITY and soft < wanted:
         most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-    # uvicorn makes a protocol for each connection itself, so the limits are attributes of a class.
-    limits = {"head_seconds": settings.head_seconds, "max_connections": settings.max_connections}
-    return type("Protocol", (BoundedProtocol,), limits)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from api.audit_log import AuditLog
 from api.authenticator import Authenticator
 from api.batcher import Batcher
 from api.deps import REQUIRED
-from api.gate import Gate
+from api.limits import Limits
 from api.metrics import Metrics
 from api.middleware import Envelope
 from api.pages import approvals as approval_pages
@@ -160,15 +160,15 @@ def create_app(settings: ServiceSettings | None = None) -> FastAPI:
     app.state.context = context
     app.state.metrics = Metrics()
     authenticator = Authenticator(context, Rate(settings.requests_per_minute, settings.broker_url))
-    app.state.gate = Gate(context, authenticator)
+    app.state.limits = Limits(context, authenticator)
     app.state.watcher = Watcher(context)
     app.state.audit_log = AuditLog(context)
-    app.state.intake = Batcher(partial(intake.store, context), "intake", authenticator.batcher)
+    app.state.intake = Batcher(partial(intake.store, context), "intake")
     app.state.witness = Batcher(partial(intake.confirm, context), "witness")
     app.state.openapi = None
     app.state.ready = Batcher(lambda asked: [health.Ready(**readiness.check(context))] * len(asked), "ready")
     app.state.existing = Batcher(partial(job_cases.exist_all, context), "existing")
-    app.state.jobs = Batcher(partial(job_cases.get_all, context), "jobs", authenticator.batcher)
+    app.state.jobs = Batcher(partial(job_cases.get_all, context), "jobs")
     data, work = (datasets, access_routes, scopes, pretrained), (jobs, estimates, models, certificates)
     others = (
         drafts,

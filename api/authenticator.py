@@ -1,12 +1,17 @@
 """Authentication: finds the holder of a key and counts its use, for all waiting requests at once."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+from starlette.requests import Request
 
 from api.batcher import Batcher
 from api.rate import Hit, Rate
 from core.service import keys, sign_ins
 from core.service.context import Caller, Context
+
+_BEARER: Final = "bearer"
+SESSION_COOKIE: Final = "farthing_session"
 
 
 class Credentials(NamedTuple):
@@ -52,3 +57,17 @@ class Authenticator:
             return by_key
         by_session = sign_ins.callers(self._context, [one.secret if one.is_session else None for one in batch])
         return [found or signed_in for found, signed_in in zip(by_key, by_session, strict=True)]
+
+
+def credentials_of(request: Request) -> Credentials:
+    """Return the credentials of a request: a page takes its session alone, everything else its key alone."""
+    address = address_of(request)
+    if getattr(request.state, "is_page", False):
+        return Credentials(request.cookies.get(SESSION_COOKIE), address, is_session=True)
+    scheme, _, secret = request.headers.get("authorization", "").partition(" ")
+    return Credentials(secret.strip() or None if scheme.lower() == _BEARER else None, address)
+
+
+def address_of(request: Request) -> str:
+    """Return the address that a request came from, as the front proxy says where there is one."""
+    return request.client.host if request.client else "?"

@@ -1,4 +1,4 @@
-"""The cost that a request may cause, declared beside each endpoint. The gate (`api.gate`) enforces it.
+"""The cost that a request may cause, declared beside each endpoint. `api.limits` enforces it.
 
 An endpoint without a declaration is refused when its route is made, so that none can be forgotten.
 """

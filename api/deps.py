@@ -27,7 +27,7 @@ Db = Annotated[Context, Depends(_context)]
 async def _caller(
     request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Security(bearer)]
 ) -> Principal:
-    """Return the principal whom the gate has let in (`api.gate`)."""
+    """Return the principal that was let in (`api.limits`)."""
     del credentials  # the OpenAPI document names the scheme by them
     found: Principal = request.state.caller
     return found

@@ -1,10 +1,8 @@
 """The envelope of every request: an id, headers, the access log, metrics, and a problem when something broke."""
 
-import asyncio
 import errno
 import re
 from collections.abc import Sequence
-from contextlib import suppress
 from http import HTTPStatus
 from time import perf_counter
 from typing import Any
@@ -27,14 +25,6 @@ log = structlog.get_logger("farthing.api")
 JOB_ID = re.compile(r"job_[0-9a-z]{26}")
 MOST_PARAMETERS = 100
 """Of a query; parsing each takes as long as a small request."""
-KEPT_BACK = "farthing.kept_back"
-"""In the scope of a request whose refusal waits."""
-GONE = "farthing.gone"
-"""In the scope of a request: an event that is set when its connection ends.
-
-Without this, each connection that ends early would leave an unread refusal behind. A server with too many of them
-answers nobody.
-"""
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
@@ -105,7 +95,8 @@ class Envelope:
                 begun = True
                 # Taken before the delay below, which would make refusals look slow in the metrics.
                 seconds = perf_counter() - started
-                await _keep_back(request, message["status"])
+                if HTTPStatus.BAD_REQUEST <= message["status"] != HTTPStatus.INTERNAL_SERVER_ERROR:
+                    await request.app.state.limits.delay(request)
                 await self._answered(request, message, seconds)
             await send(message)
 
@@ -173,18 +164,6 @@ class Envelope:
         if (job := _job_of(request, headers)) is not None:
             fields["job"] = job
         log.info("request", **fields)
-
-
-async def _keep_back(request: Request, status: int) -> None:
-    """Let a refusal wait a while for who gets them without a pause, as long as there is somebody to be refused."""
-    if status < HTTPStatus.BAD_REQUEST or status == HTTPStatus.INTERNAL_SERVER_ERROR:
-        return
-    seconds = request.app.state.gate.late(request)
-    if seconds > 0:
-        request.scope[KEPT_BACK] = True
-        gone: asyncio.Event = request.scope.get(GONE) or asyncio.Event()
-        with suppress(TimeoutError):
-            await asyncio.wait_for(gone.wait(), seconds)
 
 
 def _job_of(request: Request, headers: MutableHeaders) -> str | None:

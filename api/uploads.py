@@ -17,7 +17,7 @@ from core.base.errors import FieldError, Invalid, TooLarge
 
 T = TypeVar("T")
 MOST_THREADS: Final = 512
-"""Of uploads; the gate lets fewer in, so that none waits here with its connection open."""
+"""Of uploads; `api.limits` lets fewer in, so that none waits here with its connection open."""
 _MAX_HEADER_BYTES: Final = 8192
 
 

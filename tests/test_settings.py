@@ -54,3 +54,17 @@ def test_a_setting_with_a_file_of_its_own_is_left_to_it(tmp_path: Path, monkeypa
     monkeypatch.setenv("FARTHING_MASTER_KEY_FILE", str(tmp_path / "key"))
     settings = ServiceSettings()
     assert (settings.master_key, settings.master_key_file) == (None, tmp_path / "key")
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "10.8.0.1", "::", "data.example"])
+def test_an_address_that_others_reach_needs_a_proxy_or_a_word(host: str) -> None:
+    with pytest.raises(ValueError, match="FARTHING_PROXY") as refused:
+        ServiceSettings(host=host, admin_key="a secret")
+    assert "a secret" not in str(refused.value)
+    assert ServiceSettings(host=host, without_proxy=True).is_exposed
+    assert not ServiceSettings(host=host, proxy="10.8.0.0/24").is_exposed
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])
+def test_an_address_of_this_machine_needs_neither(host: str) -> None:
+    assert not ServiceSettings(host=host).is_exposed

@@ -130,6 +130,8 @@ class Embedded:
                 would look like this one, and the first key would open nothing.
         """
         check_port(self._settings.host, self._settings.port)
+        if self._settings.is_exposed:
+            say(f"Warning: {self._settings.host} is reached from other machines, without TLS and a proxy.", error=True)
         prepare(self._settings)
         for service in self._services:
             service.start()

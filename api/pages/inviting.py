@@ -6,10 +6,10 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Path, Request, Response
 from pydantic import ValidationError
 
+from api.authenticator import SESSION_COOKIE
 from api.cost import OWNERS, Cost
 from api.deps import After, Caller, Db
 from api.errors import status_of
-from api.gate import SESSION_COOKIE
 from api.pages.letting_in import budget_cap
 from api.pages.rendering import ROLES, render
 from api.pages.routes import Form, FormFields, PageRoute, page, see_other, value_of

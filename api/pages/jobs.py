@@ -119,7 +119,7 @@ def cancel_job(job_id: JobId, caller: Caller, db: Db) -> Response:
 async def follow_job(job_id: JobId, request: Request, caller: Caller, db: Db) -> Response:
     """Send the changing part of a job's page at each change, until the job has ended and nobody has to approve it."""
     state = request.app.state
-    async with state.gate.short(request):
+    async with state.limits.short(request):
         if not await state.existing.ask((caller, job_id)):
             raise NotFound("There is no such job.")
     # Else nginx would collect the stream, and send it late.
@@ -140,7 +140,7 @@ async def _changes(request: Request, context: Context, caller: Principal, job_id
             head = feed.head
             if head != shown:
                 try:
-                    async with state.gate.short(request):
+                    async with state.limits.short(request):
                         job = await asks.ask((caller, job_id))
                         draw = partial(_part, request, context, caller, job)
                         yield _message("job", await to_thread.run_sync(draw))
@@ -151,7 +151,7 @@ async def _changes(request: Request, context: Context, caller: Principal, job_id
                     yield _message("end", "")
                     return
             await feed.wait(_HOLD_SECONDS)
-            if not await state.gate.holds(request):
+            if not await state.limits.holds(request):
                 return
             if time.monotonic() - said_at >= _KEEP_ALIVE_SECONDS:
                 yield ": still here\n\n"

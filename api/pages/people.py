@@ -4,10 +4,10 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Path, Request, Response
 
+from api.authenticator import SESSION_COOKIE
 from api.cost import Cost, by
 from api.deps import After, Caller, Db
 from api.errors import status_of
-from api.gate import SESSION_COOKIE
 from api.pages.rendering import ROLES, render
 from api.pages.routes import FormFields, PageRoute, page, see_other, value_of
 from api.pages.sign_in import with_session

@@ -13,7 +13,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from api.gate import SESSION_COOKIE
+from api.authenticator import SESSION_COOKIE
 from api.pages import assets, charts
 from api.pages.routes import csrf_token, own_path
 from core.service import overview

@@ -12,9 +12,9 @@ from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from starlette.types import Receive, Scope, Send
 
+from api.authenticator import SESSION_COOKIE
 from api.body import StrictRoute, operation_of, read_small
 from api.cost import Cost, costs
-from api.gate import SESSION_COOKIE
 from core.base.errors import FieldError, Forbidden, Invalid
 
 FORM_BYTES: Final = 256_000
@@ -101,7 +101,7 @@ class PageRoute(StrictRoute):
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request whose path is this page's."""
         request = Request(scope, receive)
-        # Set before the gate looks: it takes the session's cookie of a page, and else a key alone.
+        # Set before the limits are checked: they take the session's cookie of a page, and else a key alone.
         request.state.is_page = True
         deed = _DEEDS.get(self.endpoint)
         if deed is not None:

@@ -7,10 +7,10 @@ from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Request, Response
 
+from api.authenticator import SESSION_COOKIE
 from api.cost import CHANGE, PUBLIC, READ
 from api.deps import Db
 from api.errors import status_of
-from api.gate import SESSION_COOKIE
 from api.pages.rendering import THEME_COOKIE, THEMES, render
 from api.pages.routes import FormFields, PageRoute, own_path, page, see_other, value_of
 from core.access.audit import Line

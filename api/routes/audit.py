@@ -53,7 +53,7 @@ def export_audit(
     lines = _csv(batches) if kind == "csv" else _jsonl(batches)
     media = "text/csv" if kind == "csv" else "application/x-ndjson"
     headers = {"Content-Disposition": f'attachment; filename="audit.{kind}"'}
-    pieces = resting(lines, partial(request.app.state.gate.pause, caller.id))
+    pieces = resting(lines, partial(request.app.state.limits.pause, caller.id))
     return StreamingResponse(pieces, media_type=media, headers=headers)
 
 

@@ -125,7 +125,7 @@ async def accept(
     state = request.app.state
     asked: Submission | StoredAnswer | None = intake.known(caller, spec, key, route)
     if asked is None:
-        async with state.gate.planning(request):
+        async with state.limits.planning(request):
             asked = await to_thread.run_sync(intake.planned, state.context, caller, spec, key, route)
     if isinstance(asked, Submission):
         submission = replace(asked, line=state.audit_log.line(request, intake.ACCEPTED), clone_of=clone_of)
@@ -185,14 +185,14 @@ async def get_job(
     """Show a job; with `Prefer: wait=30`, wait for its end."""
     state = request.app.state
     asks: Batcher[tuple[Principal, str], JobView] = state.jobs
-    async with state.gate.short(request):
+    async with state.limits.short(request):
         view = await asks.ask((caller, job_id))
     headers: dict[str, str] = {}
     seconds = _wait_of(prefer)
     if seconds >= 0:
         headers["Preference-Applied"] = f"wait={seconds}"
-    if seconds > 0 and await _ended(state.watcher, job_id, seconds, partial(state.gate.holds, request)):
-        async with state.gate.short(request):
+    if seconds > 0 and await _ended(state.watcher, job_id, seconds, partial(state.limits.holds, request)):
+        async with state.limits.short(request):
             view = await asks.ask((caller, job_id))
     if view.finished_at is None:
         headers["Retry-After"] = "1"
@@ -264,10 +264,10 @@ async def list_events(
         found = await to_thread.run_sync(service.events, db, caller, job_id, after, most + 1)
         return Response(page(found, most, "seq").model_dump_json(), media_type="application/json")
     state = request.app.state
-    async with state.gate.short(request):
+    async with state.limits.short(request):
         if not await state.existing.ask((caller, job_id)):
             raise NotFound("There is no such job.")
-    follower = _Follower(db, caller, job_id, partial(state.gate.holds, request), partial(state.gate.short, request))
+    follower = _Follower(db, caller, job_id, partial(state.limits.holds, request), partial(state.limits.short, request))
     lines = follower.lines(state.watcher, _resume_after(last_event_id, after))
     return StreamingResponse(lines, media_type=_STREAM, headers={"X-Accel-Buffering": "no"})
 

@@ -6,7 +6,7 @@ FARTHING_..._FILE names a file that holds the setting instead, so that no secret
 import os
 import sys
 from functools import cached_property
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 from urllib.parse import quote, urlsplit
@@ -65,11 +65,18 @@ def _read_place(value: object) -> object:
 class ServiceSettings(BaseSettings):
     """The settings of every process. Times are in seconds, sizes in bytes."""
 
-    model_config = SettingsConfigDict(env_prefix=_PREFIX, extra="ignore", frozen=True)
+    # Errors show no input: it has the admin key and passwords in it.
+    model_config = SettingsConfigDict(env_prefix=_PREFIX, extra="ignore", frozen=True, hide_input_in_errors=True)
 
     home: Path = Path(".farthing")
     host: str = "127.0.0.1"
     port: int = Field(default=8000, ge=0, le=65535)
+    proxy: Annotated[str, AfterValidator(_networks)] = Field(
+        default="", description="addresses of the front proxy, whose X-Forwarded-For counts: 127.0.0.1,10.1.0.0/16"
+    )
+    without_proxy: bool = Field(
+        default=False, description="listens beyond this machine although no proxy stands before it, and warns"
+    )
     workers: int = Field(default=1, ge=0, le=64, description="trainer processes at a time on this machine")
     database_url: str | None = Field(default=None, description="SQLAlchemy URL; default: SQLite under home")
     database_password: str | None = Field(default=None, description="put into database_url, which need not name it")
@@ -147,10 +154,9 @@ class ServiceSettings(BaseSettings):
     body_seconds: float = Field(default=30.0, gt=0, description="for a JSON body, and for a pause in any body")
     upload_seconds: float = Field(default=3600.0, gt=0, description="for the body of an upload")
     upload_bytes_per_second: int = Field(default=4096, ge=0, description="least mean rate of an upload's body")
-    head_seconds: float = Field(default=20.0, gt=0, description="until a connection has sent the head of a request")
     stream_seconds: float = Field(default=3600.0, gt=0, description="then an event stream ends; clients go on after it")
     place_seconds: float = Field(default=20.0, ge=0, description="the most seconds that a request waits for a place")
-    max_connections: int = Field(default=1000, ge=8, description="open at a time; above it, idle ones are closed")
+    max_connections: int = Field(default=1000, ge=8, description="open at a time; further ones get 503")
     max_requests: int = Field(default=64, ge=1, description="short requests that are answered at a time")
     max_requests_per_principal: int = Field(default=24, ge=1, description="the same, of one principal or address")
     max_heavy: int = Field(default=4, ge=1, description="long computations that are made at a time")
@@ -230,6 +236,16 @@ class ServiceSettings(BaseSettings):
         return self
 
     @model_validator(mode="after")
+    def _stand_behind_a_proxy(self) -> Self:
+        """Refuse an address that other machines reach without a proxy, unless the operator wants that."""
+        if self.is_exposed and not self.without_proxy:
+            raise ValueError(
+                f"FARTHING_HOST={self.host} is reached from other machines. Put a proxy before the service and name "
+                "its address in FARTHING_PROXY, or set FARTHING_WITHOUT_PROXY=true (docs/guides/operator/operate.md)."
+            )
+        return self
+
+    @model_validator(mode="after")
     def _share_the_ledger(self) -> Self:
         """Refuse a site without a database that several machines can share."""
         if self.site and not (self.cluster and self.url.startswith("postgresql")):
@@ -254,6 +270,15 @@ class ServiceSettings(BaseSettings):
             if url and password:
                 values[f"{name}_url"] = with_password(url, password)  # now, for the model is frozen once made
         return values
+
+    @property
+    def is_exposed(self) -> bool:
+        """Whether other machines reach the API with no proxy between."""
+        try:
+            local = ip_address(self.host).is_loopback
+        except ValueError:
+            local = self.host == "localhost"
+        return not (local or self.proxy)
 
     @cached_property
     def url(self) -> str:

@@ -2,12 +2,10 @@
 
 import asyncio
 import threading
-import time
 from collections.abc import Sequence
 
 import pytest
 
-from api import batcher
 from api.batcher import MOST, Batcher
 from core.base.errors import LedgerBusy
 
@@ -70,98 +68,6 @@ def test_the_first_goes_at_once_and_the_next_round_has_those_who_came_meanwhile(
 
     assert asyncio.run(come_one_after_the_other()) == [2, 4, 6]
     assert scribe.rounds == [[1], [2, 3]]
-
-
-class Hasty(Batcher[int, int]):
-    """The planted bug, as it was: the first goes at once, though others are about to ask."""
-
-    async def _let_others_come(self) -> None:
-        pass
-
-
-LAST_SECONDS = 2.0
-
-
-async def come_through_a_door(kind: type[Batcher[int, int]], held_seconds: float) -> tuple[list[list[int]], float]:
-    """Ask once alone; then again while two others stand at a door, for so long, and ask after that.
-
-    Returns:
-        The rounds, and how long the second one was waited for.
-    """
-    held, scribe = threading.Event(), Scribe()
-
-    def slow(numbers: Sequence[int]) -> list[int | Exception]:
-        time.sleep(LAST_SECONDS if len(scribe.rounds) == 0 else 0)
-        return scribe(numbers)
-
-    def open_late(numbers: Sequence[int]) -> list[int | Exception]:
-        assert held.wait(10)
-        return list(numbers)
-
-    door: Batcher[int, int] = Batcher(open_late, "door")
-    room = kind(slow, "room", door)
-    await room.ask(1)
-    late = [asyncio.create_task(door.ask(number)) for number in (3, 4)]
-
-    async def follow(task: asyncio.Task[int]) -> int:
-        return await room.ask(await task)
-
-    others = asyncio.gather(*map(follow, late))
-    asyncio.get_running_loop().call_later(held_seconds, held.set)
-    started = time.monotonic()
-    await room.ask(2)
-    seconds = time.monotonic() - started
-    await others
-    return scribe.rounds, seconds
-
-
-@pytest.fixture
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have half of the last round be the shorter of the two bounds, so that a busy machine changes nothing here."""
-    monkeypatch.setattr(batcher, "LONGEST_SECONDS", 10 * LAST_SECONDS)
-
-
-@pytest.mark.usefixtures("patient")
-def test_who_is_about_to_ask_is_in_the_same_round() -> None:
-    assert asyncio.run(come_through_a_door(Batcher, 0.05))[0] == [[1], [2, 3, 4]]
-
-
-def test_a_round_that_waits_for_nobody_would_be_seen() -> None:
-    assert asyncio.run(come_through_a_door(Hasty, 0.05))[0] == [[1], [2], [3, 4]]
-
-
-@pytest.mark.timing
-@pytest.mark.usefixtures("patient")
-def test_a_round_waits_half_as_long_as_the_last_one_took_at_most() -> None:
-    rounds, seconds = asyncio.run(come_through_a_door(Batcher, 3 * LAST_SECONDS))
-    assert rounds == [[1], [2], [3, 4]]
-    assert LAST_SECONDS / 2 <= seconds < 2 * LAST_SECONDS
-
-
-@pytest.mark.timing
-def test_a_round_waits_for_a_moment_after_one_that_waited_for_a_lock() -> None:
-    rounds, seconds = asyncio.run(come_through_a_door(Batcher, 3 * LAST_SECONDS))
-    assert rounds == [[1], [2], [3, 4]]
-    assert batcher.LONGEST_SECONDS <= seconds < LAST_SECONDS / 2
-
-
-@pytest.mark.timing
-def test_where_nobody_else_comes_a_question_goes_at_once_after_a_long_round() -> None:
-    async def ask_alone() -> float:
-        held = threading.Event()
-
-        def slow(numbers: Sequence[int]) -> list[int | Exception]:
-            held.wait(LAST_SECONDS)
-            return list(numbers)
-
-        batcher: Batcher[int, int] = Batcher(slow, "alone")
-        await batcher.ask(1)
-        held.set()
-        started = time.monotonic()
-        await batcher.ask(2)
-        return time.monotonic() - started
-
-    assert min(asyncio.run(ask_alone()) for _ in range(3)) < LAST_SECONDS / 8
 
 
 def test_a_round_has_a_bound() -> None:

@@ -171,6 +171,7 @@ def an_analyst_asks_and_watches(story: Story) -> None:
         assert seen.page.get_by_label("How much", exact=True).input_value() == "3"
         button.wait_for()
         seen.refuse_violations()
+        seen.page.wait_for_load_state("networkidle")  # a forecast under way would be aborted, which htmx reports
         button.focus()
         button.press("Enter")
         seen.page.wait_for_url(re.compile("/jobs/job_"))

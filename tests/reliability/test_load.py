@@ -189,22 +189,9 @@ def wrong_predictions(place: Place) -> AbstractContextManager[None]:
     return repeated(post(place, path, wrong_cells(), place.key), threads=4, pause_seconds=0.05)
 
 
-def many_lines(place: Place) -> AbstractContextManager[None]:
-    lines = b"".join(b"%x:\r\n" % number for number in range(8000))
-    return repeated(send(place, head("/v1/jobs", None, 0)[:-2] + lines + b"\r\n"), threads=4, pause_seconds=0.02)
-
-
 def many_parameters(place: Place) -> AbstractContextManager[None]:
     path = "/v1/optimizers?" + "&".join("a" * 8000)
     return repeated(send(place, head(path, None, 0, method="GET")), threads=4, pause_seconds=0.02)
-
-
-def tiny_chunks(place: Place) -> AbstractContextManager[None]:
-    return repeated(send(place, chunked(None)), threads=4, pause_seconds=0.02)
-
-
-def tiny_chunks_of_a_key(place: Place) -> AbstractContextManager[None]:
-    return repeated(send(place, chunked(place.key)), threads=4, pause_seconds=0.02)
 
 
 def long_lists(place: Place) -> AbstractContextManager[None]:
@@ -285,12 +272,6 @@ def plans_of_estimates(place: Place) -> AbstractContextManager[None]:
     return hammered(place.service, planned(place, "/v1/estimates"), 16)
 
 
-def chunked(key: str | None) -> bytes:
-    """Return a request whose body comes in 50,000 chunks of one byte."""
-    sent = head("/v1/jobs", key, 0).replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
-    return sent + b"1\r\nx\r\n" * 50_000
-
-
 def send(place: Place, sent: bytes) -> Callable[[], None]:
     """Return what sends bytes on a connection of its own, as far as the service takes them, and hangs up."""
 
@@ -311,10 +292,7 @@ ATTACKS: list[Callable[[Place], AbstractContextManager[None]]] = [
     mock_cells,
     many_cells,
     wrong_predictions,
-    many_lines,
     many_parameters,
-    tiny_chunks,
-    tiny_chunks_of_a_key,
     long_lists,
     decoders,
     exports,

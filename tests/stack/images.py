@@ -13,6 +13,7 @@ ORDINARY: Final = {
     "PYTHON_IMAGE": "python:3.11-slim-bookworm",
     "POSTGRES_IMAGE": "postgres:17-bookworm",
     "REDIS_IMAGE": "redis:7.2-bookworm",
+    "PROXY_IMAGE": "haproxy:3.0-bookworm",
 }
 BASE: Final = ("ca-certificates", "python3", "python3-venv", "python3-pip")
 PULL_SECONDS: Final = 600
@@ -65,7 +66,7 @@ def _standins(engine: Engine) -> tuple[dict[str, str], list[str]]:
     except (subprocess.CalledProcessError, FileNotFoundError) as error:
         raise NoEngineError(f"no image registry answers, and debootstrap made no base: {error}") from error
     compiler = f"{OURS}-compiler"
-    tags = {"postgres": names["POSTGRES_IMAGE"], "redis": names["REDIS_IMAGE"], "compiler": compiler}
+    tags = {name: names[f"{name.upper()}_IMAGE"] for name in ("postgres", "redis", "proxy")} | {"compiler": compiler}
     for target, tag in tags.items():
         say(f"building a stand-in: {target}")
         options = ["--network", "host", "--build-arg", f"PYTHON_IMAGE={base}", "--target", target]

@@ -3,7 +3,9 @@
 import base64
 import json
 import os
+import shutil
 import socket
+import ssl
 import subprocess
 import time
 import urllib.error
@@ -42,6 +44,7 @@ class Stack:
             "FARTHING_STACK_SECRETS": str(self.secrets),
             "FARTHING_STACK_DOCKER": engine.client,
             "FARTHING_STACK_COMPOSES": json.dumps(composes),
+            "SSL_CERT_FILE": str(self.secrets / "tls"),
         }
 
 
@@ -63,9 +66,9 @@ def stack(engine: Engine, images: Mapping[str, str], compose: list[str]) -> Iter
         say(f"starting, with {' '.join(compose)}")
         ask("up", "--detach", "--no-build")
         ask("run", "--detach", "--no-deps", f"--publish=127.0.0.1:{replica_port}:8000", "--name", "replica", "api")
-        made = Stack(f"http://127.0.0.1:{port}", f"http://127.0.0.1:{replica_port}", key, secrets)
+        made = Stack(f"https://127.0.0.1:{port}", f"http://127.0.0.1:{replica_port}", key, secrets)
         for url in (made.url, made.replica_url):
-            _wait(url)
+            _wait(url, secrets / "tls")
         yield made
     except BaseException:
         say(ask("ps", check=False) + ask("logs", "--no-color", "--tail=60", check=False))
@@ -79,6 +82,9 @@ def stack(engine: Engine, images: Mapping[str, str], compose: list[str]) -> Iter
 def _make_secrets(folder: Path) -> str:
     """Make the secrets as `make stack` does; return the admin key."""
     folder.mkdir(mode=0o700)
+    run(["make", "--silent", "--file", str(ROOT / "Makefile"), ".stack/tls"], cwd=folder)
+    (folder / ".stack/tls").rename(folder / "tls")
+    shutil.rmtree(folder / ".stack")
     for name in SECRETS:
         path = folder / name
         path.write_text(base64.b64encode(os.urandom(32)).decode() + "\n")
@@ -93,12 +99,13 @@ def _free_ports() -> tuple[int, int]:
         return first.getsockname()[1], second.getsockname()[1]
 
 
-def _wait(url: str) -> None:
+def _wait(url: str, certificate: Path) -> None:
     """Wait until a service is ready."""
+    trusting = ssl.create_default_context(cafile=str(certificate))
     deadline = time.monotonic() + READY_SECONDS
     while time.monotonic() < deadline:
         try:
-            with urllib.request.urlopen(f"{url}/readyz", timeout=5):
+            with urllib.request.urlopen(f"{url}/readyz", timeout=5, context=trusting):
                 return
         except (OSError, urllib.error.URLError):
             time.sleep(0.5)

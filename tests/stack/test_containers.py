@@ -16,7 +16,7 @@ from tests.stack.containers import container, docker, inspected
 from tests.support.targets import TARGETS, Target
 
 ROOT = Path(__file__).resolve().parents[2]
-SERVICES = ("postgres", "redis", "api", "worker")
+SERVICES = ("postgres", "redis", "api", "proxy", "worker")
 LONGER: dict[str, Any] = {"optimizer": {"kind": "noisy_gd", "steps": 4_000}}
 """A job that lasts long enough to be in the middle of it."""
 
@@ -66,7 +66,7 @@ def test_an_image_has_compiled_kernels_and_no_compiler(name: str) -> None:
 @pytest.mark.parametrize("name", SERVICES)
 def test_no_secret_is_in_an_image_an_environment_an_argument_or_a_log(name: str) -> None:
     secrets = [path.read_text().strip() for path in Path(os.environ["FARTHING_STACK_SECRETS"]).iterdir()]
-    assert len(secrets) == 5
+    assert len(secrets) == 6
     found = container(name)
     said = docker("logs", found)
     processes = "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null"

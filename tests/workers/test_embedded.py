@@ -64,6 +64,16 @@ def test_a_port_that_is_taken_is_said_before_anything_is_made(tmp_path: Path) ->
     assert {path.name for path in (tmp_path / "home").iterdir()} == {"lock"}  # no first key was made, and lost
 
 
+def test_an_address_without_a_proxy_is_warned_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FARTHING_WITHOUT_PROXY", "true")
+    monkeypatch.setenv("FARTHING_ADMIN_KEY", "weak")  # ends the start just after
+    with pytest.raises(SystemExit):
+        main(["--home", str(tmp_path / "home"), "--host", "0.0.0.0", "--port", "0"])
+    assert "without TLS and a proxy" in capsys.readouterr().err
+
+
 def test_a_key_that_comes_too_late_is_said_and_a_lost_one_is_replaced(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

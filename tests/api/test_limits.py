@@ -1,10 +1,7 @@
-"""The front gate: nothing is read, computed or kept open for who may not have it, and for nobody without a bound."""
+"""Limits: nothing is read, computed or kept open without a right to it, and nothing without a bound."""
 
 import asyncio
-import contextlib
 import json
-import select
-import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -18,31 +15,21 @@ from fastapi import APIRouter
 from fastapi.routing import APIRoute
 
 from api.app import create_app
-from api.body import StrictRoute, parse_json
+from api.body import MAX_DEPTH, StrictRoute, parse_json
 from api.cost import Work, cost_of
-from api.framing import Parsing
-from api.scan import MAX_DEPTH, scan
-from api.slots import Slots
+from api.limits import Places, Presence, Shares
 from core.base.errors import Invalid, ServiceBusy, TooLarge, TooManyAtOnce
 from core.base.settings import ServiceSettings
-from tests.support.api import Service, csv, job, metadata, running, submit, upload
-from tests.support.load import address_of, head, is_open, many_values, opened, status_of, wrong_cells
+from tests.support.api import Service, job, metadata, running, submit, upload
+from tests.support.load import head, is_open, many_values, opened, status_of, wrong_cells
 
 BODY_SECONDS = 2.0
-HEAD_SECONDS = 2.0
-LINGER_SECONDS = 10.0
-"""As `api.connections` has it."""
 
 
 @pytest.fixture(scope="module")
 def hurried(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A service with short deadlines and few connections."""
-    limits = {
-        "FARTHING_BODY_SECONDS": str(BODY_SECONDS),
-        "FARTHING_HEAD_SECONDS": str(HEAD_SECONDS),
-        "FARTHING_MAX_CONNECTIONS": "400",
-    }
-    with running(tmp_path_factory.mktemp("hurried"), **limits) as found:
+    """A service with short deadlines."""
+    with running(tmp_path_factory.mktemp("hurried"), FARTHING_BODY_SECONDS=str(BODY_SECONDS)) as found:
         yield found
 
 
@@ -89,43 +76,26 @@ class TestCosts:
             def new() -> None: ...
 
 
-class TestScan:
+class TestJson:
     @pytest.mark.parametrize(
         ("raw", "values"),
-        [(b"1", 1), (b"[1,2,3]", 4), (b'{"a":1,"b":[2]}', 6), (b'["a,b","[[[","\\"]"]', 4), (b'{"a\\\\":{}}', 4)],
+        [(b"1", 1), (b"[1,2,3]", 4), (b'{"a":1,"b":[2]}', 6), (b'["a,b","[[[","\\"]"]', 4), (b'{"a\\\\":{}}', 3)],
     )
-    def test_counts_values_as_they_stand(self, raw: bytes, values: int) -> None:
-        scan(raw, values)
-        if values > 1:
-            with pytest.raises(TooLarge):
-                scan(raw, values - 1)
-
-    def test_never_lets_more_through_than_it_says(self) -> None:
-        for raw in (
-            many_values(20_000, 100),
-            wrong_cells(20_000),
-            json.dumps([[{"a": [None, "x,:[{"]}]] * 300).encode(),
-        ):
-            found = json.loads(raw)
-            with pytest.raises(TooLarge):
-                scan(raw, _count(found) - 1)
-
-    def test_depth_is_seen_across_pieces_and_texts(self) -> None:
-        padding = b'"' + b"x[" * 40_000 + b'",'
-        scan(b"[" * MAX_DEPTH + padding + b"1" + b"]" * MAX_DEPTH, 1000)
-        with pytest.raises(Invalid):
-            scan(b"[" * MAX_DEPTH + padding + b"[1" + b"]" * (MAX_DEPTH + 1), 1000)
-
-    def test_many_texts_without_commas_are_no_way_around(self) -> None:
+    def test_values_are_counted_as_they_stand(self, raw: bytes, values: int) -> None:
+        assert parse_json(raw, values) == json.loads(raw)
         with pytest.raises(TooLarge):
-            scan(b'""' * 1000, 100)
+            parse_json(raw, values - 1)
 
-    @pytest.mark.parametrize("raw", [b'"' + b"x" * 10**6, b'"' + b"\\" * 10**6, b"[" + b'"\\"' * 200_000])
-    def test_takes_time_of_the_length_alone(self, raw: bytes) -> None:
-        started = time.perf_counter()
-        with contextlib.suppress(TooLarge):
-            scan(raw, 10**6)
-        assert time.perf_counter() - started < 5, "linear: a few milliseconds alone"
+    def test_no_more_is_let_through_than_is_said(self) -> None:
+        for raw in (many_values(20_000, 100), wrong_cells(20_000)):
+            with pytest.raises(TooLarge):
+                parse_json(raw, _count(json.loads(raw)) - 1)
+
+    @pytest.mark.parametrize("levels", [MAX_DEPTH + 1, 400_000])
+    def test_depth_has_a_bound(self, levels: int) -> None:
+        parse_json(b"[" * MAX_DEPTH + b"1" + b"]" * MAX_DEPTH, 1000)
+        with pytest.raises(Invalid):
+            parse_json(b"[" * levels + b"]" * levels, 10**6)
 
     def test_a_wrong_text_is_named_and_nothing_else_is_written_out(self) -> None:
         body = json.dumps({"k" * 30_000: [0] * 3000 + ["\0"]}).encode()
@@ -144,64 +114,83 @@ def _count(value: Any) -> int:
     return 1
 
 
-class TestSlots:
-    async def _hold(self, slots: Slots, *principals: str) -> list[Any]:
-        held = [slots.held(one) for one in principals]
+class TestPlaces:
+    async def _hold(self, places: Places, *principals: str) -> list[Any]:
+        held = [places.held(one) for one in principals]
         for one in held:
             await one.__aenter__()
         return held
 
     @pytest.mark.anyio
-    async def test_one_principal_has_so_many(self) -> None:
-        slots = Slots("things", 8, 2)
-        held = await self._hold(slots, "a", "a", "b")
+    async def test_one_principal_has_so_many_and_leaves_room_for_others(self) -> None:
+        places = Places("things", 3, 2)
+        held = await self._hold(places, "a", "a", "b")
         with pytest.raises(TooManyAtOnce):
-            await self._hold(slots, "a")
-        await held[0].__aexit__(None, None, None)
-        await self._hold(slots, "a")
-
-    @pytest.mark.anyio
-    async def test_the_last_places_go_to_who_has_few(self) -> None:
-        slots = Slots("things", 8, 8)
-        await self._hold(slots, *"aaaaaa")
-        with pytest.raises(TooManyAtOnce):
-            await self._hold(slots, *"aaa")
-        await self._hold(slots, "b")
-
-    @pytest.mark.anyio
-    async def test_all_are_refused_when_all_places_are_taken(self) -> None:
-        slots = Slots("things", 3, 1)
-        await self._hold(slots, "a", "b", "c")
+            await self._hold(places, "a")
         with pytest.raises(ServiceBusy) as refused:
-            await self._hold(slots, "d")
+            await self._hold(places, "c")
         assert refused.value.retry_after_seconds
+        await held[0].__aexit__(None, None, None)
+        await self._hold(places, "a")
 
     @pytest.mark.anyio
-    async def test_who_holds_the_fewest_is_next(self) -> None:
-        slots = Slots("things", 2, 2, wait_seconds=5, queued=2)
-        held = await self._hold(slots, "a", "a")
-        order: list[str] = []
-
-        async def wait(name: str) -> None:
-            async with slots.held(name):
-                order.append(name)
-
-        waiting = [asyncio.create_task(wait(name)) for name in ("a", "a", "b")]
+    async def test_no_queue_of_one_delays_another(self) -> None:
+        places = Places("things", 3, 2, wait_seconds=5, queued=20)
+        held = await self._hold(places, "a", "a")
+        queue = [asyncio.create_task(places.held("a").__aenter__()) for _ in range(20)]
         await asyncio.sleep(0.05)
-        assert order == []
+        with pytest.raises(TooManyAtOnce):
+            await self._hold(places, "a")
+        await self._hold(places, "b")
+        assert not any(one.done() for one in queue)
         await held[0].__aexit__(None, None, None)
-        await asyncio.gather(*waiting)
-        assert order[0] == "b"
+        await asyncio.wait(queue, timeout=1, return_when=asyncio.FIRST_COMPLETED)
+        assert sum(one.done() for one in queue) == 1
+        for one in queue:
+            one.cancel()
 
     @pytest.mark.anyio
     async def test_a_wait_that_ends_leaves_nothing_behind(self) -> None:
-        slots = Slots("things", 1, 1, wait_seconds=0.05, queued=1)
-        held = await self._hold(slots, "a")
+        places = Places("things", 1, 1, wait_seconds=0.05, queued=1)
+        held = await self._hold(places, "a")
         with pytest.raises(ServiceBusy):
-            await self._hold(slots, "b")
+            await self._hold(places, "b")
+        waiting = asyncio.create_task(places.held("b").__aenter__())
+        await asyncio.sleep(0.01)
+        waiting.cancel()
+        await asyncio.wait([waiting])
         await held[0].__aexit__(None, None, None)
-        assert not slots._queues
-        await self._hold(slots, "b")
+        assert not places._own
+        await self._hold(places, "b")
+
+    @pytest.mark.anyio
+    async def test_a_place_rests_after_work_beyond_a_share_while_others_ask(self) -> None:
+        here = Presence()
+        shares = Shares(here.is_alone, share=0.5, free_seconds=0.01)
+        places = Places("things", 2, 1, shares)
+        here.note("a")
+        for seconds, others in ((0.05, ()), (0.05, ("b",))):
+            for one in others:
+                here.note(one)
+            async with places.held("a"):
+                await asyncio.sleep(seconds)
+        with pytest.raises(TooManyAtOnce):
+            await self._hold(places, "a")
+        await self._hold(places, "b")
+        assert shares.rest("c", 0.005) == 0
+        assert shares.rest("c", 100) <= 10
+
+    def test_of_two_that_ask_neither_is_alone(self) -> None:
+        here = Presence()
+        for name in "aba":
+            here.note(name)
+        assert not here.is_alone("a")
+        assert not here.is_alone("b")
+        assert not here.is_alone("c")
+        lone = Presence()
+        lone.note("a")
+        assert lone.is_alone("a")
+        assert not lone.is_alone("b")
 
     @pytest.fixture
     def anyio_backend(self) -> str:
@@ -226,37 +215,9 @@ class TestBodies:
         with opened(service, head("/v1/keys", service.key, 2**20 + 1)) as connection:
             assert status_of(connection, 5) == 413
 
-    def test_three_hundred_that_never_come_are_ended(self, hurried: Service) -> None:
-        """At 9f63d67 all 300 were open after 15 seconds, and after any time."""
-        _, made = hurried.someone("analyst")
-        keys = [None, made["key"]]
-        held = [opened(hurried, head("/v1/jobs", keys[place % 2], 1000) + b"{") for place in range(300)]
-        try:
-            deadline = time.monotonic() + BODY_SECONDS + LINGER_SECONDS + 25
-            while (left := sum(map(is_open, held))) and time.monotonic() < deadline:
-                time.sleep(0.5)
-            assert left == 0
-        finally:
-            for connection in held:
-                connection.close()
-
     def test_one_that_stops_is_answered_408(self, hurried: Service) -> None:
         with opened(hurried, head("/v1/keys", hurried.key, 1000) + b'{"name"') as connection:
             assert status_of(connection, BODY_SECONDS + 10) == 408
-
-    def test_heads_that_never_come_are_ended(self, hurried: Service) -> None:
-        with opened(hurried, b"GET /healthz HTTP/1.1\r\nHost:") as connection:
-            readable, _, _ = select.select([connection], [], [], HEAD_SECONDS + 10)
-            assert readable
-            assert not is_open(connection)
-
-    def test_idle_connections_make_room_for_new_ones(self, hurried: Service) -> None:
-        held = [socket.create_connection(address_of(hurried), timeout=5) for _ in range(450)]
-        try:
-            assert httpx.get(f"{hurried.url}/healthz", timeout=10).status_code == 200
-        finally:
-            for connection in held:
-                connection.close()
 
     def test_two_ends_of_one_body_are_refused(self, service: Service) -> None:
         both = b"POST /v1/keys HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
@@ -294,65 +255,11 @@ class TestBodies:
                 connection.close()
 
 
-def answer_to(service: Service, sent: bytes) -> tuple[int, dict[str, Any]]:
-    """Return status and JSON of the answer to some bytes; the connection is read to its end."""
-    with opened(service, b"") as connection:
-        with contextlib.suppress(OSError):  # it may be refused before all of it is sent
-            connection.sendall(sent)
-        connection.settimeout(20)
-        answer = b""
-        with contextlib.suppress(OSError):
-            while piece := connection.recv(65536):
-                answer += piece
-    top, _, body = answer.partition(b"\r\n\r\n")
-    return int(top.split(b" ", 2)[1]), json.loads(body)
-
-
 class TestParsing:
-    """Requests are parsed before their keys are checked; `tests.reliability.test_load` has the times."""
-
-    def test_a_head_has_so_many_lines_and_bytes(self, service: Service) -> None:
-        for lines in (b"".join(b"%x:\r\n" % number for number in range(200)), b"x: " + b"y" * 20_000 + b"\r\n"):
-            status, told = answer_to(service, head("/v1/jobs", None, 0)[:-2] + lines + b"\r\n")
-            assert (status, told["code"]) == (400, "invalid-request")
-            assert "lines at most" in told["detail"]
-            assert told["request_id"].startswith("req_")
-        more = [f"x{number}: y" for number in range(100)]
-        assert httpx.get(f"{service.url}/healthz", headers=[tuple(one.split(": ")) for one in more]).status_code == 200
-
-    def test_so_have_trailers(self, service: Service) -> None:
-        sent = head("/v1/jobs", service.key, 0).replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
-        status, _ = answer_to(service, sent + b"2\r\n{}\r\n0\r\n" + b"a: b\r\n" * 200 + b"\r\n")
-        assert status == 400
-
     @pytest.mark.parametrize("path", ["/v1/jobs", "/v1/optimizers", "/nowhere"])
     def test_a_query_has_so_many_parameters(self, service: Service, path: str) -> None:
         refused = service.client().get(f"{path}?" + "&".join(["a"] * 2000))
         assert (refused.status_code, refused.json()["code"]) == (422, "invalid-request")
-
-    @pytest.mark.parametrize("keyed", [True, False])
-    def test_chunks_of_a_byte_are_refused(self, service: Service, keyed: bool) -> None:
-        sent = head("/v1/jobs", service.key if keyed else None, 0)
-        sent = sent.replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
-        status, told = answer_to(service, sent + b"1\r\nx\r\n" * 20_000)
-        assert (status, told["code"]) == (400, "invalid-request")
-        assert "256 bytes" in told["detail"]
-
-    def test_some_small_chunks_and_many_larger_ones_are_taken(self, service: Service) -> None:
-        """Those who write a body as it comes: a line of it at a time where it is short."""
-        owner, _ = service.someone("owner")
-        rows = csv(3000, shift=77).splitlines(keepends=True)
-        top = (
-            '--x\r\nContent-Disposition: form-data; name="metadata"\r\n\r\n'
-            f'{json.dumps(metadata())}\r\n--x\r\nContent-Disposition: form-data; name="file"; filename="p.csv"\r\n'
-            "Content-Type: text/csv\r\n\r\n"
-        )
-        kind = {"Content-Type": "multipart/form-data; boundary=x"}
-        for rows_each, status in ((1, 400), (16, 201)):
-            pieces = [b"".join(rows[start : start + rows_each]) for start in range(0, len(rows), rows_each)]
-            with contextlib.suppress(httpx.WriteError):  # refused while it is still being sent
-                made = owner.post("/v1/datasets", content=iter([top.encode(), *pieces, b"\r\n--x--\r\n"]), headers=kind)
-                assert made.status_code == status, made.text
 
     def test_who_hangs_up_in_the_middle_is_no_fault_of_ours(self, service: Service) -> None:
         before = (service.home / "api.log").read_text().count('"unhandled"')
@@ -360,23 +267,6 @@ class TestParsing:
             time.sleep(0.5)
         time.sleep(1)
         assert (service.home / "api.log").read_text().count('"unhandled"') == before
-
-    def test_parsing_has_a_share_of_the_time(self) -> None:
-        parsing = Parsing()
-        assert parsing.rest(0.0001) == 0
-        assert parsing.rest(0.01) == pytest.approx(0.03, abs=0.005)
-        assert parsing.rest(0.01) == pytest.approx(0.06, abs=0.01), "all connections together"
-        assert parsing.rest(100) <= 10
-
-    def test_a_burst_of_new_connections_ends_as_many_idle_ones(self, hurried: Service) -> None:
-        """All of a burst were made before the first that it replaced was gone, so one made room for all: 503."""
-        for _ in range(3):
-            held = [socket.create_connection(address_of(hurried), timeout=5) for _ in range(600)]
-            try:
-                assert httpx.get(f"{hurried.url}/version", timeout=20).status_code == 200
-            finally:
-                for connection in held:
-                    connection.close()
 
 
 class TestErrors:
