@@ -19,13 +19,12 @@ if TYPE_CHECKING:
 S = TypeVar("S", bound=NamedTuple)
 
 
-def starting_point(start: AnyStart | None, oracle: Oracle) -> Tensor:
+def starting_point(start: AnyStart, oracle: Oracle) -> Tensor:
     """Return the start, float64, shape (p,); an unknown scale starts where the facts say.
 
     A random one is drawn anew at each call, so it is called for an initial state and nowhere else (see `resumed`).
     """
     facts = oracle.facts
-    assert start is not None, "plan first"
     if isinstance(start, str):
         point = torch.zeros(facts.dimension, dtype=torch.float64)
         if start == "random":
@@ -42,7 +41,7 @@ def starting_point(start: AnyStart | None, oracle: Oracle) -> Tensor:
     return point
 
 
-def resumed(start: AnyStart | None, oracle: Oracle, initial: S) -> S:
+def resumed(start: AnyStart, oracle: Oracle, initial: S) -> S:
     """Return the state to continue from: the one that an earlier attempt kept, or the initial one.
 
     Draws are not repeated after a loss. Their result is therefore kept before the first question, so that answers which

@@ -101,7 +101,7 @@ def walk(course: SpiderSchedule, start: Tensor, radius: float, oracle: Oracle, c
         step=torch.tensor(0),
         scale=torch.tensor(0.0, dtype=torch.float64),
     )
-    state = resumed(None, oracle, first)  # a start that is given is never drawn
+    state = resumed("zeros", oracle, first)  # the start is given: nothing is drawn
     for number in range(int(state.round), len(course.rounds)):
         if bool(state.left.all()):
             break
