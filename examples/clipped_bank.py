@@ -44,7 +44,7 @@ def row(name: str, quoted: EstimateView, job: JobView, release: dict[str, Any], 
     plan = quoted.plan
     sampling = plan.get("sampling") or {"kind": "full"}
     read = {"full": "all", "poisson": f"q = {sampling.get('rate', 0):.3f}", "stream": f"{sampling.get('batch')} each"}
-    claim = release.get("certificate") or {"value": None}
+    claim = release.get("error_bound") or {"value": None}
     claims = "nothing"
     if claim["value"] is not None:
         assert quoted.bound is not None, "a claim has a bound"

@@ -59,7 +59,7 @@ def row(name: str, quoted: EstimateView, job: JobView, release: dict[str, Any], 
     reserved, spent = (float(part.rho or "nan") for part in (job.cost.reserved, job.cost.spent))
     assert quoted.bound is not None, "every method has one"
     bound = "-" if quoted.excess is None or quoted.bound.value is None else f"{quoted.bound.value:.3g}"
-    claim = release.get("certificate") or {"ended_by": "-", "quantity": "nothing", "value": None}
+    claim = release.get("error_bound") or {"ended_by": "-", "quantity": "nothing", "value": None}
     value = "" if claim["value"] is None else f" <= {claim['value']:.3g}"
     said = f"{claim['quantity']}{value}".replace("_", " ")
     figures = f"{reserved:>9.4f}{spent:>9.4f}{reserved - spent:>9.4f}{bound:>10}{release['steps']:>7}"

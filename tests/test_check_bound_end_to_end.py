@@ -97,7 +97,7 @@ def certified(client: Client, service: Embedded, dataset: str, model: str) -> di
     shown = service.get(f"/v1/models/{done.released}")
     assert shown["models"] == [model]
     release: dict[str, Any] = shown["release"]
-    assert release["certificate"]["models"] == [model]
+    assert release["error_bound"]["models"] == [model]
     assert release["theta"] == service.get(f"/v1/models/{model}")["release"]["theta"], "the very point"
     return release
 
@@ -107,7 +107,7 @@ def test_what_plain_private_steps_found_is_certified_on_records_of_others(
 ) -> None:
     release = certified(client, service, held_out, minimum)
     assert np.hypot(*release["theta"]) == pytest.approx(ROOT, abs=0.05)
-    claim = release["certificate"]
+    claim = release["error_bound"]
     assert claim["ended_by"] == "no_escape_observed", "no theorem covers calibrated figures"
     assert (claim["value"], claim["confidence"]) == (None, None)
     assert "the model was made without the units that were read here" in claim["conditions"]
@@ -121,16 +121,16 @@ def test_the_saddle_is_left_and_nothing_is_claimed_of_it(
     client: Client, service: Embedded, held_out: str, saddle: str
 ) -> None:
     release = certified(client, service, held_out, saddle)
-    assert release["certificate"]["ended_by"] == "escaped"
-    assert release["certificate"]["second_order"]["escapes"] == 1
-    assert release["certificate"]["conditions"] == []
+    assert release["error_bound"]["ended_by"] == "escaped"
+    assert release["error_bound"]["second_order"]["escapes"] == 1
+    assert release["error_bound"]["conditions"] == []
 
 
 def test_a_slope_begins_no_round(client: Client, service: Embedded, trained_on: str, held_out: str) -> None:
     slope = released(service, trained_on, start=[0.4, 0.2], steps=1, step_size=1e-9)
     release = certified(client, service, held_out, slope)
-    assert release["certificate"]["ended_by"] == "gradient_not_short"
-    assert release["certificate"]["second_order"]["rounds"] == 0
+    assert release["error_bound"]["ended_by"] == "gradient_not_short"
+    assert release["error_bound"]["second_order"]["rounds"] == 0
 
 
 def test_the_records_that_a_model_has_seen_are_refused(service: Embedded, trained_on: str, minimum: str) -> None:
@@ -145,8 +145,8 @@ def test_two_clients_certify_together(service: Embedded, minimum: str) -> None:
     done = succeed_together(service, clients, **BODY, optimizer=CHECK_BOUND, models=[minimum])
     assert done["models"] == [minimum]
     release = release_of(service, done)
-    assert release["certificate"]["ended_by"] == "no_escape_observed"
-    assert release["certificate"]["models"] == [minimum]
+    assert release["error_bound"]["ended_by"] == "no_escape_observed"
+    assert release["error_bound"]["models"] == [minimum]
     assert release["units"] == UNITS
 
 
@@ -161,9 +161,9 @@ def test_gauss_psgd_finds_and_certifies_a_point_from_nothing_but_the_model_and_t
     done = succeed(service, dataset, **asked, optimizer={"kind": "gauss_psgd"})
     assert (done["optimizer"]["preset"], done["optimizer"]["start"]) == ("curved", "random")
     release = release_of(service, done)
-    found = release["certificate"]["second_order"]
+    found = release["error_bound"]["second_order"]
     assert found["outcome"] == "no_escape_observed", found
-    assert release["certificate"]["variant"] == "calibrated, curved"
+    assert release["error_bound"]["variant"] == "calibrated, curved"
     theta = np.array(release["theta"])
     slope = theta * (theta**2 + 3 * theta[::-1] ** 2 - ROOT**2)
     bend = np.diag(3 * (theta**2).sum() - ROOT**2 * np.ones(2)) + 6 * theta[0] * theta[1] * (1 - np.eye(2))

@@ -102,13 +102,13 @@ def test_models_of_every_kind_are_certified_by_their_gradient(
     named = str(succeed(service, trained_on, model=model, optimizer=optimizer, **NONE)["result"]["model"])
     found = certified(client, held_out, model, named)
     shown, before = (service.get(f"/v1/models/{one}") for one in (found, named))
-    release, claim = shown["release"], shown["release"]["certificate"]
+    release, claim = shown["release"], shown["release"]["error_bound"]
     told = claim["norm"]
     assert (shown["models"], claim["models"], claim["ended_by"]) == ([named], [named], "answered")
     assert claim["value"] == pytest.approx(max(0.0, told["told"]) + told["tolerance"])
     assert claim["confidence"] == 0.95
     assert claim["value"] < told["trivial"], "something is claimed"
-    assert [one["quantity"] for one in before["certificates"]] == ["gradient_norm"]
+    assert [one["quantity"] for one in before["error_bounds"]] == ["gradient_norm"]
     assert "Of curvature nothing is said" in " ".join(client.summary_text(found).split())
     if kind == "low rank":
         files = [load(client.export(one, "safetensors")) for one in (named, found)]
@@ -150,8 +150,8 @@ def test_a_released_scale_is_taken_for_known(client: Client, service: Embedded, 
     found = certified(client, held_out, known, named)
     release = service.get(f"/v1/models/{found}")["release"]
     assert release["theta"] == theta[:-1], "the coefficients"
-    assert release["certificate"]["norm"]["of"] == "coefficients"
-    assert any("scale" in one for one in release["certificate"]["conditions"])
+    assert release["error_bound"]["norm"]["of"] == "coefficients"
+    assert any("scale" in one for one in release["error_bound"]["conditions"])
 
 
 def test_clients_certify_a_gradient_together(service: Embedded, trained_on: str) -> None:
@@ -159,7 +159,7 @@ def test_clients_certify_a_gradient_together(service: Embedded, trained_on: str)
     named = str(succeed(service, trained_on, model=model, optimizer=optimizer, **NONE)["result"]["model"])
     clients = [upload(service, seed) for seed in (3, 4)]
     done = succeed_together(service, clients, model=model, optimizer=GRADIENT, models=[named], **NONE)
-    claim = release_of(service, done)["certificate"]
+    claim = release_of(service, done)["error_bound"]
     assert claim["value"] == pytest.approx(claim["norm"]["left"] + claim["norm"]["tolerance"])
     assert "each site's units" in claim["conditions"][0]
 
@@ -172,8 +172,8 @@ def test_selection_by_gradients_alone(service: Embedded, trained_on: str, held_o
     select = {"kind": "select_model", "mode": "gradient", "alpha": 0.05}
     done = succeed(service, held_out, model=model, optimizer=select, models=named, **NONE)
     release = release_of(service, done)
-    assert release["certificate"]["selection"]["chosen"] in {0, 1}
-    assert release["certificate"]["value"] > 0.05
+    assert release["error_bound"]["selection"]["chosen"] in {0, 1}
+    assert release["error_bound"]["value"] > 0.05
     answer = service.try_submit(
         held_out, model=model, optimizer=select | {"mode": "sound", "gamma_star": 0.1}, models=named, **NONE
     )

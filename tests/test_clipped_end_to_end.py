@@ -90,7 +90,7 @@ class TestPractical:
         assert reserved["budget_share"] == quoted["cost"]["budget_share"]
         assert (spent["mu"], quoted["cost"]["mu"]) == (None, None), "samples have no mu"
         assert quoted["bound"]["value"] is None
-        assert release["certificate"] is None, "nothing is claimed"
+        assert release["error_bound"] is None, "nothing is claimed"
         assert release["covariance"] is None
         assert loss_of(service, job, rows) < 0.92 * UNTRAINED
 
@@ -155,7 +155,7 @@ class TestCertified:
         assert job["cost"]["retry_allowance"] is None or job["cost"]["retry_allowance"]["budget_share"] == "0"
         assert release["steps"] == 226
         assert "not declared" in quoted["bound"]["source"]
-        assert release["certificate"]["value"] is None
+        assert release["error_bound"]["value"] is None
         assert readings(service.home)[job["id"]] == {Gaussian(sigma=2.0): 226}, "each unit is read once at most"
         assert loss_of(service, job, rows) < 0.97 * UNTRAINED
 
@@ -163,7 +163,7 @@ class TestCertified:
     def test_with_declared_constants_it_claims_what_the_plan_did(self, service: Embedded, data: str) -> None:
         optimizer = {"kind": "one_pass_clipped_sgd", **DECLARED}
         quoted, job, release = run(service, data, optimizer=optimizer, privacy={"mu": "0.5"})
-        bound, claim = quoted["bound"], release["certificate"]
+        bound, claim = quoted["bound"], release["error_bound"]
         assert bound["trivial"] == 0.5
         assert bound["vacuous"] == (bound["value"] >= 0.5)
         assert "refined certificate of Farthing" in bound["source"]
@@ -179,7 +179,7 @@ class TestCertified:
         job = kill_where(service, "paid 4", data, optimizer=CERTIFIED, privacy={"mu": "0.5"})
         release = service.get(f"/v1/models/{job['result']['model']}")["release"]
         assert release["steps"] == 223
-        assert release["certificate"]["ended_by"] == "lost_batches"
+        assert release["error_bound"]["ended_by"] == "lost_batches"
         assert sum(readings(service.home)[job["id"]].values()) == 223
         assert job["cost"]["spent"]["mu"] == "0.5"
         scope = service.get(f"/v1/datasets/{data}/budget")["scope"]

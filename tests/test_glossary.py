@@ -52,6 +52,7 @@ RETIRED = (
     "CommonCoins",
     "core.catalogue",
     "core.optimizers",
+    "core.methods.second_order.certify",
     "core.oracle.meters",
     "core.problems",
     "core.service.bell",
@@ -144,10 +145,10 @@ RETIRED = (
 
 Prose words are here only where they mean nothing else.
 """
-RETIRED_FIELDS = frozenset({"percent", "client", "clients", "grant", "grants", "pace", "typical"})
+RETIRED_FIELDS = frozenset({"percent", "certificates", "client", "clients", "grant", "grants", "pace", "typical"})
 """Names that fields of requests and answers no longer have. Each part of a budget is a `budget_share`, and each party
-to a federated job one of its `sites`. The most that a principal may use is a `budget_cap`. A column declares its
-`centre`.
+to a federated job one of its `sites`; the bounds of a model are `error_bounds`. The most that a principal may use is a
+`budget_cap`. A column declares its `centre`.
 """
 SIGNED = {"farthing.certificate_forms", "farthing.certificates"}
 """Modules that read signed documents, whose names never change."""

@@ -60,7 +60,7 @@ def test_an_adaptive_job_reserves_the_worst_case_and_gives_back_what_it_did_not_
     assert spent(job) + spent(job, "returned") == pytest.approx(spent(job, "reserved"), rel=1e-3), (
         "figures are rounded up"
     )
-    certificate = release["certificate"]
+    certificate = release["error_bound"]
     assert certificate["ended_by"] in ("small_gradient", "budget"), "its noise decides"
     assert certificate["quantity"] == "gradient_norm"
     assert 0 <= certificate["value"] < quoted["bound"]["trivial"]
@@ -90,7 +90,7 @@ def test_kl_spider_takes_its_condition_from_the_ridge(service: Embedded) -> None
     assert quoted["bound"]["value"] < quoted["bound"]["trivial"]
     assert not quoted["bound"]["vacuous"]
     assert 0 < spent(job) <= spent(job, "reserved")
-    certificate = release["certificate"]
+    certificate = release["error_bound"]
     assert (certificate["quantity"], certificate["ended_by"]) == ("excess_risk", "rounds")
     assert certificate["value"] == pytest.approx(quoted["bound"]["value"])
     assert (certificate["variant"], certificate["conditions"]) == ("calibrated", []), "all of it is proved of the loss"
@@ -105,7 +105,7 @@ def test_kl_spider_asks_for_differences_where_the_condition_is_flatter(service: 
     quoted, job, release = run(service, dataset, model=RIDGE, optimizer=optimizer)
     assert "gradient_difference" in quoted["plan"]["sigma"]
     assert 0 < spent(job) <= spent(job, "reserved") <= 8
-    assert any("KL" in condition for condition in release["certificate"]["conditions"])
+    assert any("KL" in condition for condition in release["error_bound"]["conditions"])
 
 
 @pytest.mark.slow
@@ -123,7 +123,7 @@ def test_several_processes_answer_differences_norms_and_choices_together(
     dataset = service.upload(budget=WEAK)
     _, job, release = run(service, dataset, model=model, optimizer=optimizer, resources={"processes": 2})
     assert 0 < spent(job) <= spent(job, "reserved")
-    assert release["certificate"]["ended_by"] in {"rounds", "small_gradient", "budget"}
+    assert release["error_bound"]["ended_by"] in {"rounds", "small_gradient", "budget"}
     assert job["attempt"] == 1
 
 
@@ -135,8 +135,8 @@ def test_a_proximal_point_job_spends_what_its_rounds_ask(service: Embedded) -> N
     assert quoted["bound"]["value"] is None, "no theorem covers what is practical"
     assert spent(job) == spent(job, "reserved")
     assert spent(job, "returned") == 0
-    assert release["certificate"]["value"] is None
-    assert "practical rounds" in release["certificate"]["variant"]
+    assert release["error_bound"]["value"] is None
+    assert "practical rounds" in release["error_bound"]["variant"]
     assert release["steps"] == quoted["steps"]
 
 
@@ -152,7 +152,7 @@ def test_phase_retrieval_starts_at_random_and_finds_one_of_two_answers(service: 
         assert job["cost"]["spent"]["mu"] is None
         table = service.get(f"/v1/models/{job['result']['model']}/summary")["coefficients"]
         found.append([line["estimate"] for line in table])
-        assert release["certificate"]["quantity"] == "gradient_norm"
+        assert release["error_bound"]["quantity"] == "gradient_norm"
     for estimate in found:
         sign = 1 if estimate[0] > 0 else -1
         assert np.allclose([sign * value for value in estimate], TRUTH, atol=0.2), estimate
@@ -235,7 +235,7 @@ def test_a_network_is_trained_under_declared_constants(service: Embedded, kind: 
     assert 0 < spent(job) <= spent(job, "reserved")
     told, held = spent(job) + spent(job, "returned"), spent(job, "reserved")
     assert told == pytest.approx(held, rel=1e-3), "figures are rounded up"
-    certificate = release["certificate"]
+    certificate = release["error_bound"]
     if kind == "adaptive_gd":
         assert certificate["quantity"] == "gradient_norm"
         assert certificate["ended_by"] in {"small_gradient", "budget", "step_cap"}

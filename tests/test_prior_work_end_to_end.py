@@ -39,8 +39,8 @@ def test_a_killed_job_pays_once_and_its_model_has_the_iterates(service: Embedded
     assert iterates[-1] == release["theta"], "the last one is returned"
     assert {len(one) for one in iterates} == {len(release["theta"])}
     assert len({tuple(one) for one in iterates}) == len(iterates)
-    assert release["certificate"]["variant"] == "our reconstruction from prose"
-    assert release["certificate"]["value"] is None
+    assert release["error_bound"]["variant"] == "our reconstruction from prose"
+    assert release["error_bound"]["value"] is None
     with Client(service.url, KEY) as client:
         assert client.model(model).iterates() == iterates
     assert "our reconstruction from prose" in summary_of(service, done)
@@ -52,7 +52,7 @@ def test_a_selection_takes_one_of_the_iterates_of_a_model(service: Embedded, don
     asked |= {"candidates": len(iterates)}
     selected = succeed(service, upload(service), **BODY, models=[done["result"]["model"]], optimizer=asked)
     release = release_of(service, selected)
-    found = release["certificate"]["selection"]
+    found = release["error_bound"]["selection"]
     assert found["candidates"] == len(iterates)
     assert release["theta"] == iterates[found["chosen"]]
 

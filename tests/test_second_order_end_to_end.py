@@ -86,7 +86,7 @@ def test_a_killed_job_reads_nothing_twice_pays_once_and_shows_its_claim(service:
     assert (done["state"], done["attempt"]) == ("succeeded", 2), done
     assert done["cost"]["spent"]["mu"] == done["cost"]["reserved"]["mu"] == "0.5", "one price, whoever was lost"
     release = release_of(service, done)
-    ended = release["certificate"]["second_order"]
+    ended = release["error_bound"]["second_order"]
     asked = sum(readings(service.home)[done["id"]].values())
     assert ended["restarts"] + ended["differences"] <= asked, "some answers were lost with the worker"
     assert set(readings(service.home)[done["id"]]) == {Gaussian(sigma=2.0)}
@@ -94,7 +94,7 @@ def test_a_killed_job_reads_nothing_twice_pays_once_and_shows_its_claim(service:
     assert ended["restarts"] * sizes[0] + ended["differences"] * sizes[1] <= 45211, "each unit once at most"
     assert ended["outcome"] in {"no_escape_observed", "data_exhausted"}
     assert ended["phases"] >= 1
-    assert release["certificate"]["confidence"] is None, "no theorem covers calibrated figures"
+    assert release["error_bound"]["confidence"] is None, "no theorem covers calibrated figures"
     assert "of escape" in summary_of(service, done)
 
 

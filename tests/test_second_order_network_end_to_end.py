@@ -65,7 +65,7 @@ def test_a_network_is_trained_with_rounds_and_looked_at_by_others_records(client
     assert done.cost.spent.mu == client.estimate(asked).cost.mu == "4", "one answer's price"
     release = service.get(f"/v1/models/{done.released}")["release"]
     assert release["trained_parameters"] == 64 * 16 + 16 + 16 * 10 + 10
-    found = release["certificate"]["second_order"]
+    found = release["error_bound"]["second_order"]
     assert found["restarts"] * 120 + found["differences"] * 6 <= len(images) - HELD_OUT, "each digit once at most"
     assert release["steps"] > 10
     assert found["outcome"] in {"no_escape_observed", "data_exhausted"}
@@ -73,7 +73,7 @@ def test_a_network_is_trained_with_rounds_and_looked_at_by_others_records(client
     held_out = upload(client, images[:HELD_OUT], labels[:HELD_OUT])
     about = job(held_out, "check_bound", batch=100, difference_batch=6)
     seen = client.wait(client.submit(about, models=[str(done.released)]).id)
-    shown = service.get(f"/v1/models/{seen.released}")["release"]["certificate"]
+    shown = service.get(f"/v1/models/{seen.released}")["release"]["error_bound"]
     assert shown["models"] == [done.released]
     assert shown["ended_by"] in {"no_escape_observed", "escaped", "gradient_not_short", "data_exhausted"}
     assert shown["second_order"]["phases"] == (shown["ended_by"] != "gradient_not_short")

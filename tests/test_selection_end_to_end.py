@@ -56,12 +56,12 @@ def test_a_candidate_is_returned_unchanged_and_charged_as_quoted(
     spent, reserved = (done["cost"][name]["budget_share"] for name in ("spent", "reserved"))
     assert 0 < float(spent) <= float(reserved) == pytest.approx(float(quoted["cost"]["budget_share"]))
     release = release_of(service, done)
-    found = release["certificate"]["selection"]
+    found = release["error_bound"]["selection"]
     assert found["chosen"] in {1, 2}, found
     chosen = service.get(f"/v1/models/{models[found['chosen']]}")["release"]
     assert release["theta"] == chosen["theta"]
-    assert release["certificate"]["models"] == models
-    assert (release["certificate"]["value"] is None) == (mode in {"printed", "exponential"})
+    assert release["error_bound"]["models"] == models
+    assert (release["error_bound"]["value"] is None) == (mode in {"printed", "exponential"})
     assert f"number {found['chosen']}, counted from 0, was selected" in summary_of(service, done)
 
 
@@ -69,7 +69,7 @@ def test_none_passes_and_the_release_says_so(service: Embedded, held_out: str, m
     done = succeed(service, held_out, **COMMON, models=models[:1], optimizer=SELECT)
     release = release_of(service, done)
     assert release["status"] == "none"
-    assert release["certificate"]["selection"]["chosen"] is None
+    assert release["error_bound"]["selection"]["chosen"] is None
     assert not any(release["theta"])
     assert float(done["cost"]["spent"]["budget_share"]) < float(done["cost"]["reserved"]["budget_share"]), (
         "one gradient alone"
@@ -114,7 +114,7 @@ def test_clients_select_together_and_scores_are_for_one_of_them(
     assert "from one side only" in refused.text
     done = succeed_together(service, datasets, **COMMON, models=models, optimizer=SELECT)
     release = release_of(service, done)
-    found = release["certificate"]["selection"]
+    found = release["error_bound"]["selection"]
     assert found["chosen"] in {1, 2}
     assert release["theta"] == service.get(f"/v1/models/{models[found['chosen']]}")["release"]["theta"]
     assert release["optimizer"] == "select_model"

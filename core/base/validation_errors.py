@@ -33,7 +33,7 @@ _RENAMED: Final[Mapping[str, str]] = {
     "pace": "learning_rate_schedule (of clipped_sgd) or round_schedule (of proximal_point)",
 }
 """New names of renamed fields, by their names in 0.1.0."""
-_RENAMED_KINDS: Final[Mapping[str, str]] = {
+RENAMED_KINDS: Final[Mapping[str, str]] = {
     "certified_clipped_sgd": "one_pass_clipped_sgd",
     "certify": "check_bound",
 }
@@ -80,8 +80,8 @@ def said(error: Mapping[str, Any]) -> str:
     kind = error["type"]
     if kind == "extra_forbidden" and error["loc"][-1] in _RENAMED:
         return f"there is no such field here; give {_RENAMED[error['loc'][-1]]} in its place"
-    if kind == "union_tag_invalid" and error["ctx"]["tag"] in _RENAMED_KINDS:
-        return f"there is no such kind; give {_RENAMED_KINDS[error['ctx']['tag']]} in its place"
+    if kind == "union_tag_invalid" and error["ctx"]["tag"] in RENAMED_KINDS:
+        return f"there is no such kind; give {RENAMED_KINDS[error['ctx']['tag']]} in its place"
     if kind in _FORMED:
         return _FORMED[kind](error["ctx"])
     return _SAID.get(kind, error["msg"].removeprefix("Value error, "))

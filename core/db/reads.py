@@ -270,7 +270,7 @@ def models_of(session: Session, job_ids: Sequence[str]) -> dict[str, Model]:
     return {model.job_id: model for model in session.execute(select(Model).where(Model.job_id.in_(job_ids))).scalars()}
 
 
-def certificates(session: Session, viewer: Viewer, model_id: str) -> list[tuple[Model, Job]]:
+def error_bounds(session: Session, viewer: Viewer, model_id: str) -> list[tuple[Model, Job]]:
     """Return what jobs that check models, and exist for the viewer, released about one, each with its job."""
     about = (Job.optimizer.in_(CHECKERS), cast(Job.spec, String).contains(model_id), sees_job(viewer))
     found = select(Model, Job).join(Job, Job.id == Model.job_id).where(*about).order_by(Model.id)

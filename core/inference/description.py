@@ -85,7 +85,7 @@ class ReleasedDescription(Frozen):
     shares: dict[str, float] = Field(description="of mu^2, by statistic")
     answers: Answers
     privacy: Report
-    certificate: None = None
+    error_bound: None = None
 
     def place(self, name: str) -> int | None:
         """Return the place of a column that was described."""

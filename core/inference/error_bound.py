@@ -80,7 +80,7 @@ class ErrorBound(Frozen):
     variant: str = Field(description="which form of the method made it, as `printed`, `calibrated` or `scheduled`")
     second_order: SecondOrder | None = Field(default=None, description="of methods that look for such a point")
     selection: Selection | None = Field(default=None, description="of one among released points")
-    norm: NoisedNorm | None = Field(default=None, description="of a certificate of the gradient alone")
+    norm: NoisedNorm | None = Field(default=None, description="of a bound of the gradient alone")
     models: tuple[str, ...] = Field(default=(), description="released before, that the claim is about")
     untrained: float | None = Field(
         default=None, description="bound of this quantity at the start, without any training; null: unknown"

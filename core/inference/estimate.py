@@ -83,7 +83,7 @@ class Estimate:
     """Standard deviation of the noise on each entry of the last noised Hessian."""
     late: LateSteps | None = None
     """Where gradient steps with the matrix `hessian` came last."""
-    certificate: ErrorBound | None = None
+    error_bound: ErrorBound | None = None
     """The method's claims about this point; a simulation in replicates makes none."""
     sandwich: Sandwich | None = None
     """Its covariance, of methods that make their own."""

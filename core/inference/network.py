@@ -6,6 +6,7 @@ about this very point. Nothing else of the training is in a row: no moments of t
 """
 
 import base64
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Final, Literal
 
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from pydantic import Field, TypeAdapter
 
 from core.base.errors import FieldError, Invalid
+from core.base.validation_errors import RENAMED_KINDS
 from core.inference.description import ReleasedDescription
 from core.inference.error_bound import ErrorBound
 from core.inference.network_graph import Single, make_graph, split
@@ -56,7 +58,7 @@ class ReleasedNetwork(Frozen):
     adapters: str | None = Field(
         default=None, repr=False, description="the same of the low-rank changes that are merged into them; null: none"
     )
-    certificate: ErrorBound | None = Field(default=None, description="the method's claim about this network")
+    error_bound: ErrorBound | None = Field(default=None, description="the method's claim about this network")
 
     @property
     def shape(self) -> Shape:
@@ -114,15 +116,24 @@ def pack_parameters(flat: NDArray[np.floating[Any]]) -> str:
     return base64.b64encode(single.tobytes()).decode()
 
 
-def read_released(row: Any) -> AnyReleased:  # noqa: ANN401 - a row's JSON
+def present_release(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a stored release by its present names: 0.1.0 called an error bound `certificate`."""
+    found = {"error_bound" if name == "certificate" else name: value for name, value in row.items()}
+    if "optimizer" in found:
+        found["optimizer"] = RENAMED_KINDS.get(found["optimizer"], found["optimizer"])
+    return found
+
+
+def read_released(row: Mapping[str, Any]) -> AnyReleased:
     """Return a model's row."""
     kinds: dict[str, type[AnyReleased]] = {"network": ReleasedNetwork, "description": ReleasedDescription}
     # Each regression has a kind of its own; all of them are `Released`.
-    return kinds.get(row["kind"], Released).model_validate(row)
+    return kinds.get(row["kind"], Released).model_validate(present_release(row))
 
 
 def shown(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row as people see it: of a network all but the parameters themselves, with how many there are."""
+    row = present_release(row)
     if row.get("kind") != "network":
         return row
     released = ReleasedNetwork.model_validate(row)

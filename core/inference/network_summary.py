@@ -71,8 +71,8 @@ def notes(released: ReleasedNetwork) -> list[str]:
             f"Training started from {released.model.pretrained}, which whoever uploaded it says is public: the promise "
             "is about this job's records alone, and not about those that the weights were made of."
         )
-    if released.certificate is not None:
-        said.append(claim(released.certificate))
+    if released.error_bound is not None:
+        said.append(claim(released.error_bound))
     elif released.status == "stopped":
         said.append("The job was stopped before its last step.")
     return said

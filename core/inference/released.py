@@ -71,7 +71,7 @@ class Released(Frozen):
     weights: Weights
     """As the model was filled."""
     ridge: float = 0.0
-    certificate: ErrorBound | None = None
+    error_bound: ErrorBound | None = None
     """The method's claims about this very point; None: it claims nothing."""
     checks: Checks | None = None
     """The method's checks of its own estimate, and its encoding of the records; None: it does not check."""

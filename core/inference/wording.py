@@ -62,8 +62,8 @@ def notes(released: Released) -> list[str]:
     if released.covariance is None:
         said.append(_why_none(released))
     said += checked(released)
-    if released.certificate is not None:
-        said.append(claim(released.certificate))
+    if released.error_bound is not None:
+        said.append(claim(released.error_bound))
     if flags.eigenvalues_floored:
         said.append(
             f"{_count(flags.eigenvalues_floored, 'eigenvalue')} of the covariance's noised matrices fell below a "
@@ -108,16 +108,16 @@ _NOTHING_FOUND: Final = {
 }
 
 
-def _second_order(certificate: ErrorBound, found: SecondOrder) -> str:
+def _second_order(bound: ErrorBound, found: SecondOrder) -> str:
     """Say how a search for a second-order stationary point ended, and what it is worth."""
     outcome = found.outcome.replace("_", " ")
     searched = (
-        f"The method ended by {outcome} ({certificate.variant}) after {_count(found.phases, 'phase')} with "
+        f"The method ended by {outcome} ({bound.variant}) after {_count(found.phases, 'phase')} with "
         f"{_count(found.rounds, 'round')} of escape, {_count(found.escapes, 'escape')} and "
         f"{_count(found.restarts, 'restart')} of the gradient estimate"
     )
-    if certificate.models:
-        about = f"It is about {', '.join(certificate.models)}, released before; its privacy is that of the certificate"
+    if bound.models:
+        about = f"It is about {', '.join(bound.models)}, released before; its privacy is that of the check"
         searched = f"{about}. {searched}"
     if found.outcome in _NOTHING_FOUND:
         return f"{searched}: {_NOTHING_FOUND[found.outcome]}, and nothing is claimed of this point."
@@ -129,36 +129,36 @@ def _second_order(certificate: ErrorBound, found: SecondOrder) -> str:
         f"; a round leaves a saddle so curved with probability {found.chance:.3g}, linearised, all of them stay with "
         f"{found.missed:.3g}"
     )  # fmt: skip
-    what, sure = certificate.quantity.replace("_", " "), "no confidence is claimed"
-    if certificate.value is not None:
-        most, confidence = f"{certificate.value:.4g}", f"{certificate.confidence:.4g}"
+    what, sure = bound.quantity.replace("_", " "), "no confidence is claimed"
+    if bound.value is not None:
+        most, confidence = f"{bound.value:.4g}", f"{bound.confidence:.4g}"
         sure = f"{_article(what)} of at most {most} is claimed with confidence {confidence}"
-    resting = "; ".join(certificate.conditions)
+    resting = "; ".join(bound.conditions)
     return f"{searched}: {looked}{chance}; {sure}. It rests on what nobody has checked: {resting}."
 
 
-def _norm(certificate: ErrorBound, found: NoisedNorm) -> str:
+def _norm(bound: ErrorBound, found: NoisedNorm) -> str:
     """Return the noised norm of a gradient in words, and the bound for the population's."""
-    about = f"It is about {', '.join(certificate.models)}, released before; its privacy is that of the certificate"
+    about = f"It is about {', '.join(bound.models)}, released before; its privacy is that of the check"
     sentence = (
         f"{about}. The norm of the mean gradient in its {found.of} was measured once, as {found.told:.4g} "
         "with noise of "
         f"{found.noise:.2g}, in encoded units; {found.left:.4g} is left of it once noise is allowed for"
     )
-    if certificate.value is None or certificate.confidence is None:
+    if bound.value is None or bound.confidence is None:
         return f"{sentence}; nothing is claimed of the population's."
-    resting = "; ".join(certificate.conditions)
+    resting = "; ".join(bound.conditions)
     said = (
         f"{sentence}. With {found.tolerance:.4g} added for noise and sampling, a mean gradient of at most "
-        f"{certificate.value:.4g} is claimed with confidence {certificate.confidence:.4g}, if all of this holds, which "
+        f"{bound.value:.4g} is claimed with confidence {bound.confidence:.4g}, if all of this holds, which "
         f"nobody has checked: {resting}. Of curvature nothing is said."
     )
-    if certificate.is_vacuous:
+    if bound.is_vacuous:
         said += f" No gradient is longer than {found.trivial:.4g}: the claim says nothing."
     return said
 
 
-def _selection(certificate: ErrorBound, found: Selection) -> str:
+def _selection(bound: ErrorBound, found: Selection) -> str:
     """Say which candidate was selected, if any, and what it is worth."""
     bent = "of any curvature" if found.gamma_star is None else f"no curvature below -{found.gamma_star:.4g}"
     looked = f"{_count(found.candidates, 'candidate')} ({found.mode}; gradients up to {found.alpha:.4g}, {bent}, in "
@@ -166,38 +166,38 @@ def _selection(certificate: ErrorBound, found: Selection) -> str:
     if found.chosen is None:
         return f"{looked}: none passed, none is returned, and the coefficients shown are zeros."
     selected = f"{looked}: number {found.chosen}, counted from 0, was selected and is returned unchanged"
-    if certificate.value is None or certificate.confidence is None:
+    if bound.value is None or bound.confidence is None:
         return f"{selected}; nothing is claimed of it."
     turned = "" if found.curvature is None else f" and no curvature below -{found.curvature:.4g}"
-    resting = "; ".join(certificate.conditions)
+    resting = "; ".join(bound.conditions)
     return (
-        f"{selected}; a gradient of at most {certificate.value:.4g}{turned} is claimed with confidence "
-        f"{certificate.confidence:.4g}, if all of this holds, which nobody has checked: {resting}."
+        f"{selected}; a gradient of at most {bound.value:.4g}{turned} is claimed with confidence "
+        f"{bound.confidence:.4g}, if all of this holds, which nobody has checked: {resting}."
     )
 
 
-def claim(certificate: ErrorBound) -> str:
+def claim(bound: ErrorBound) -> str:
     """Say what a method claims of its estimate, how it ended, and what the claim rests on."""
-    if certificate.second_order is not None:
-        return _second_order(certificate, certificate.second_order)
-    if certificate.selection is not None:
-        return _selection(certificate, certificate.selection)
-    if certificate.norm is not None:
-        return _norm(certificate, certificate.norm)
-    what = certificate.quantity.replace("_", " ")
-    ending = f"The method ended by {certificate.ended_by.replace('_', ' ')} ({certificate.variant})"
-    if certificate.value is None or certificate.confidence is None:
+    if bound.second_order is not None:
+        return _second_order(bound, bound.second_order)
+    if bound.selection is not None:
+        return _selection(bound, bound.selection)
+    if bound.norm is not None:
+        return _norm(bound, bound.norm)
+    what = bound.quantity.replace("_", " ")
+    ending = f"The method ended by {bound.ended_by.replace('_', ' ')} ({bound.variant})"
+    if bound.value is None or bound.confidence is None:
         return f"{ending}; it claims nothing of the {what} here."
-    if not certificate.conditions:
+    if not bound.conditions:
         resting = ""
     else:
-        resting = f", if all of this holds, which nobody has checked: {'; '.join(certificate.conditions)}"
+        resting = f", if all of this holds, which nobody has checked: {'; '.join(bound.conditions)}"
     said = (
-        f"{ending}; it claims {_article(what)} of at most {certificate.value:.4g} in encoded units, with confidence "
-        f"{certificate.confidence:.4g}{resting}."
+        f"{ending}; it claims {_article(what)} of at most {bound.value:.4g} in encoded units, with confidence "
+        f"{bound.confidence:.4g}{resting}."
     )
-    if certificate.is_vacuous:
-        said += f" The start satisfies {certificate.untrained:.4g} without any training: the claim says nothing."
+    if bound.is_vacuous:
+        said += f" The start satisfies {bound.untrained:.4g} without any training: the claim says nothing."
     return said
 
 

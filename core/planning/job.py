@@ -12,6 +12,7 @@ from pydantic import (
 )
 
 from core.base.patterns import Pattern, identifier
+from core.base.validation_errors import RENAMED_KINDS
 from core.inference.settings import Inference, PlannedInference
 from core.methods.registry import AnyPlan, AnySpec, default_method
 from core.models.assumed import Assumed
@@ -135,8 +136,6 @@ class PlannedSpec(JobSpec):
         return cls.model_validate(present_names(stored))
 
 
-_RENAMED_METHODS: Final = {"certified_clipped_sgd": "one_pass_clipped_sgd", "certify": "check_bound"}
-"""Present kinds of methods, by the kinds that 0.1.0 stored."""
 _RENAMED_PACES: Final = {"clipped_sgd": "learning_rate_schedule", "proximal_point": "round_schedule"}
 """Present names of the setting `pace`, by the methods that had it in 0.1.0."""
 
@@ -147,8 +146,8 @@ def present_names(stored: Mapping[str, Any]) -> dict[str, Any]:
     0.1.0 said `percent`, `clients` and `pace`, and named methods otherwise.
     """
     privacy, optimizer = dict(stored["privacy"]), dict(stored["optimizer"])
-    if optimizer.get("kind") in _RENAMED_METHODS:
-        optimizer["kind"] = _RENAMED_METHODS[optimizer["kind"]]
+    if "kind" in optimizer:
+        optimizer["kind"] = RENAMED_KINDS.get(optimizer["kind"], optimizer["kind"])
     if "percent" in privacy:
         privacy["budget_share"] = write_share(Decimal(privacy.pop("percent")))
     if "clients" in optimizer:

@@ -13,7 +13,15 @@ from core.db import reads as queries
 from core.db.model_reads import OPEN
 from core.db.tables import Job, Model, Scope
 from core.inference.exports import export_of
-from core.inference.network import AnyReleased, ReleasedNetwork, make_onnx, read_released, shown, with_coefficients
+from core.inference.network import (
+    AnyReleased,
+    ReleasedNetwork,
+    make_onnx,
+    present_release,
+    read_released,
+    shown,
+    with_coefficients,
+)
 from core.inference.released import Released, declared
 from core.jobs import approvals, subjects
 from core.ledger import releases
@@ -92,10 +100,12 @@ def get(context: Context, caller: Caller, model_id: str) -> ModelView:
 
 def _view(session: Session, context: Context, caller: Caller, model: Model, job: Job) -> ModelView:
     until = queries.grid_time(session, context.settings.visible_grid_seconds)
-    certificates = [
-        {"model": one.id, "job": by.id, **one.release["certificate"]}
-        for one, by in queries.certificates(session, viewer(caller), model.id)
-        if one.approval in OPEN and one.created_at <= until and one.release["certificate"] is not None
+    error_bounds = [
+        {"model": one.id, "job": by.id, **bound}
+        for one, by in queries.error_bounds(session, viewer(caller), model.id)
+        if one.approval in OPEN
+        and one.created_at <= until
+        and (bound := present_release(one.release)["error_bound"]) is not None
     ]
     said = None if job.is_federated else releases.decisions(session, [job.id]).get(job.id)
     return ModelView(
@@ -106,7 +116,7 @@ def _view(session: Session, context: Context, caller: Caller, model: Model, job:
         approval=model.approval,
         decision=None if said is None else decision_of(*said),
         release=shown(model.release),
-        certificates=certificates,
+        error_bounds=error_bounds,
         created_at=rfc3339(queries.on_grid(model.created_at, context.settings.visible_grid_seconds)),
     )
 

@@ -5,6 +5,7 @@ and all that leaves is the release, through the attempt's fence. An exception te
 whatever raised it may depend on the records.
 """
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -17,7 +18,7 @@ from core.base.settings import ServiceSettings
 from core.base.version import software
 from core.data.columns import Column
 from core.db.database import Database
-from core.inference.network import RELEASED, AnyReleased
+from core.inference.network import AnyReleased, read_released
 from core.jobs import jobs
 from core.ledger.claims import Claim
 from core.ledger.witness.trusting import mark_keys
@@ -131,7 +132,7 @@ def unpack_release(kept: bytes | None) -> AnyReleased | None:
     if kept is None:
         return None
     state = load(kept)
-    return RELEASED.validate_json(state[RELEASE].numpy().tobytes()) if RELEASE in state else None
+    return read_released(json.loads(state[RELEASE].numpy().tobytes())) if RELEASE in state else None
 
 
 @contextmanager

@@ -286,8 +286,8 @@ def blaming(teller: int | None, filters: Sequence[SiteFilter]) -> Iterator[None]
 
 def of_all(released: AnyReleased, seat: SiteConnection, units: int) -> AnyReleased:
     """Return a release as one of so many units; nothing is claimed of one that a lost client has a part in."""
-    claim = released.certificate if seat.size == seat.asked else None
-    whole = released.model_copy(update={"units": units, "certificate": claim})
+    claim = released.error_bound if seat.size == seat.asked else None
+    whole = released.model_copy(update={"units": units, "error_bound": claim})
     if not isinstance(whole, Released) or whole.checks is None:
         return whole
     return whole.model_copy(update={"checks": whole.checks.model_copy(update={"foreseen": ()})})  # of one client alone

@@ -137,9 +137,9 @@ def _train_network(
 
 def _claim(planned: PlannedJob, order: AttemptInput, estimate: Estimate) -> ErrorBound | None:
     """Return what the method claims, of the models that the job is about where it is about some."""
-    if estimate.certificate is None or order.subjects is None:
-        return estimate.certificate
-    claim = estimate.certificate
+    if estimate.error_bound is None or order.subjects is None:
+        return estimate.error_bound
+    claim = estimate.error_bound
     if claim.conditions and any(_takes_scale(planned, row) for row in order.subjects.releases):
         claim = claim.model_copy(update={"conditions": (*claim.conditions, KNOWN_SCALE)})
     return claim.about(planned.spec.models, order.subjects.records)
@@ -191,7 +191,7 @@ def describe(planned: PlannedJob, order: AttemptInput, fitted: Release[Fitted], 
         loss=loss,
         weights=model.weights,
         ridge=model.ridge,
-        certificate=_claim(planned, order, estimate),
+        error_bound=_claim(planned, order, estimate),
         checks=_shown(checks, planned, order.units, theta),
         iterates=_iterates(estimate),
     )

@@ -167,5 +167,5 @@ def describe_network(
         privacy=privacy,
         parameters=pack_parameters(parameters),
         adapters=None if adapters is None else pack_parameters(adapters),
-        certificate=claim,
+        error_bound=claim,
     )

@@ -63,7 +63,7 @@ class TrainedModel(View):
 class ModelView(View):
     """A released model; a federated job's is of no one dataset. `models` are those that its job was about.
 
-    `certificates` are what jobs of the kind `check_bound` said of it, as far as the caller may see these jobs.
+    `error_bounds` are what jobs of the kind `check_bound` said of it, as far as the caller may see these jobs.
     """
 
     id: Drawn[str]
@@ -81,7 +81,7 @@ class ModelView(View):
     """The owner's comment on the release; null without one. Sites of a federated job have their own."""
     release: Paid[dict[str, Any]]
     """The whole release; of a network without the parameters themselves."""
-    certificates: Paid[list[dict[str, Any]]]
+    error_bounds: Paid[list[dict[str, Any]]]
     """Newest last, each with its model and job."""
     created_at: Timed[str]
     """When it was released, on a coarse grid of time."""

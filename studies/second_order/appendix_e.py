@@ -193,7 +193,7 @@ def run(cell: Cell, method: Method, seed: int) -> Run:
     watched.look(watched.last)
     assert all(np.isfinite(value) for point in watched.curve for value in point), "all that is shown is finite"
     picked = score(images, flat, estimate.theta) if method == "dp_sgd" else None
-    certificate = estimate.certificate
+    certificate = estimate.error_bound
     counts = {name: int(watched.last[name]) for name in COUNTED if name in watched.last}
     return Run(
         cell,

@@ -162,8 +162,8 @@ def level_clients(clients: int, seed: int, spread: float = 0.0, units: int = UNI
 def found_by(oracle: Oracle, settings: GaussPsgdPlan) -> tuple[str, float, float, list[int]]:
     """Run the method; return how it ended, the gradient's length and least curvature there, phases and restarts."""
     estimate, _ = gauss_psgd.iterate(settings, oracle)
-    assert estimate.certificate is not None, "there are rounds"
-    ended = estimate.certificate.second_order
+    assert estimate.error_bound is not None, "there are rounds"
+    ended = estimate.error_bound.second_order
     assert ended is not None, "it is told"
     theta = estimate.theta
     law = PrincipalComponent(COMPONENT_SPECTRUM, 1, radius=1.1)

@@ -222,8 +222,8 @@ QUIET = "no_escape_observed"
 
 def _found(estimate: Estimate) -> tuple[str, int, int, int]:
     """Return how a run ended, its phases, its fresh gradients, and its changes."""
-    assert estimate.certificate is not None, "there are rounds"
-    told = estimate.certificate.second_order
+    assert estimate.error_bound is not None, "there are rounds"
+    told = estimate.error_bound.second_order
     assert told is not None, "it is told"
     return told.outcome, told.phases, told.restarts, told.differences
 

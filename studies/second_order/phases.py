@@ -102,7 +102,7 @@ def run(job: PlannedJob, how: str, seed: int) -> Ended:
     )
     oracle = Simulation(problem, facts, SimulationGenerator(seed), sampling=settings.sampling(facts))
     estimate, _ = gauss_psgd.iterate(settings, oracle)
-    claim = estimate.certificate
+    claim = estimate.error_bound
     assert claim is not None, "rounds tell one"
     assert claim.second_order is not None, "and how they ended"
     told = claim.second_order

@@ -119,8 +119,8 @@ def run(law: SaddlePopulation, settings: GaussPsgdPlan, seed: int) -> Seen:
 
 def judged(law: SaddlePopulation, settings: GaussPsgdPlan, estimate: Estimate) -> Seen:
     """Return what a run claims of the point it returned, and what is true of it."""
-    assert estimate.certificate is not None, "there are rounds"
-    found = estimate.certificate.second_order
+    assert estimate.error_bound is not None, "there are rounds"
+    found = estimate.error_bound.second_order
     assert found is not None, "it is told"
     theta = estimate.theta.reshape(-1)
     assert settings.batch is not None, "planned"

@@ -90,9 +90,9 @@ def selected(
     ]
     oracle = oracles[0] if len(oracles) == 1 else Clients(oracles, seed, lambda _: None)
     estimate, _ = select_model.iterate(settings, oracle, candidates.points)
-    assert estimate.certificate is not None, "a selection tells one"
-    assert estimate.certificate.selection is not None, "and what it selected"
-    return candidates, estimate.certificate.selection.chosen
+    assert estimate.error_bound is not None, "a selection tells one"
+    assert estimate.error_bound.selection is not None, "and what it selected"
+    return candidates, estimate.error_bound.selection.chosen
 
 
 def correctness(*, full: bool) -> Result:

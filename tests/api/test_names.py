@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from core.data.columns import Column, centre_of
 from core.db.tables import Job
+from core.inference.network import present_release
 from core.planning.job import present_names
 from core.service.failure_messages import failure_code
 from tests.support.api import job, running, submit, upload
@@ -119,6 +120,12 @@ def test_a_stored_column_is_read_under_its_present_name(kind: str) -> None:
 def test_a_stored_pace_is_shown_by_its_present_name(method: str, present: str) -> None:
     shown = present_names({"privacy": {"mu": "1"}, "optimizer": {"kind": method, "pace": "cosine"}})
     assert shown["optimizer"] == {"kind": method, present: "cosine"}
+
+
+def test_a_stored_release_is_read_by_present_names() -> None:
+    told = present_release({"kind": "linear", "optimizer": "certify", "certificate": None})
+    assert told == {"kind": "linear", "optimizer": "check_bound", "error_bound": None}
+    assert present_release(told) == told
 
 
 def test_a_stored_method_and_a_stored_code_are_shown_by_present_names() -> None:

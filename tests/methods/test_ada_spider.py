@@ -288,7 +288,7 @@ class TestSingleUse:
         """A6: whole runs, with rounds in them, until the records are used up."""
         records, event, estimate = run(mode, epochs=epochs)
         check_single_use(records, epochs)
-        assert estimate.certificate.second_order.rounds > 2
+        assert estimate.error_bound.second_order.rounds > 2
         sigma, read = sqrt(epochs) / 5.0, int(records.counts.sum())
         assert read > 400, "whole phases were read"
         one = Gaussian(sigma=sigma)
@@ -344,11 +344,11 @@ def test_a_transcript_alone_repeats_a_run_bit_for_bit(mode: str) -> None:
     real, _ = iterate(settings, oracle)
     deaf, _ = iterate(settings, Deaf(oracle.facts, oracle.told))  # type: ignore[arg-type]
     assert torch.equal(real.theta, deaf.theta)
-    assert real.certificate == deaf.certificate
+    assert real.error_bound == deaf.error_bound
     assert real.steps == deaf.steps
-    assert real.certificate is not None
-    assert real.certificate.second_order is not None
-    assert real.certificate.second_order.rounds > 0
+    assert real.error_bound is not None
+    assert real.error_bound.second_order is not None
+    assert real.error_bound.second_order.rounds > 0
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -376,7 +376,7 @@ def test_an_attempt_goes_on_exactly_where_another_kept(mode: str) -> None:
         assert int(state["step"]) == step
         going_on, _ = iterate(settings, Keeping(oracle.told[len(oracle.told) - left :], state))  # type: ignore[arg-type]
         assert torch.equal(going_on.theta, whole.theta)
-        assert going_on.certificate == whole.certificate
+        assert going_on.error_bound == whole.error_bound
 
 
 def test_replicates_are_a_mistake_that_is_heard() -> None:

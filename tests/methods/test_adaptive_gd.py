@@ -77,15 +77,15 @@ class TestARun:
     def test_a_small_norm_ends_it_where_it_was_told(self) -> None:
         estimate, oracle = run(1)
         last = oracle.releases[-1]
-        assert estimate.certificate is not None
-        assert estimate.certificate.ended_by == "small_gradient"
+        assert estimate.error_bound is not None
+        assert estimate.error_bound.ended_by == "small_gradient"
         assert torch.equal(estimate.theta, last.theta), "nothing is spent on one more step"
         settled, facts, _ = planned(2.0, 10_000, 3)
         assert settled.gradient_question(float(last.answer.value), facts) is None
         expected = max(0.0, float(last.answer.value) + settled.norm_slack() * last.answer.scale)
-        assert estimate.certificate.value == pytest.approx(expected)
-        assert estimate.certificate.confidence == 0.975
-        assert estimate.certificate.variant == "corrected"
+        assert estimate.error_bound.value == pytest.approx(expected)
+        assert estimate.error_bound.confidence == 0.975
+        assert estimate.error_bound.variant == "corrected"
 
     def test_steps_are_those_of_the_recursion(self) -> None:
         _, oracle = run(2, exponent=3.0)
@@ -103,8 +103,8 @@ class TestARun:
         }
         for variant, options in named.items():
             estimate, _ = run(3, **options)
-            assert estimate.certificate is not None
-            assert estimate.certificate.variant == variant
+            assert estimate.error_bound is not None
+            assert estimate.error_bound.variant == variant
 
     def test_leaving_the_public_radius_is_a_failure(self) -> None:
         with pytest.raises(Diverged):
@@ -125,7 +125,7 @@ class TestARun:
         estimate, status = iterate(poor, Scripted(PUBLIC, payments, [1.0]))
         assert (payments.totals, status) == ([], Status.FINISHED)
         assert torch.equal(estimate.theta, estimate.start)
-        certificate = estimate.certificate
+        certificate = estimate.error_bound
         assert certificate is not None
         assert (certificate.ended_by, certificate.value, certificate.confidence) == ("budget_too_small", None, None)
 
@@ -133,9 +133,9 @@ class TestARun:
         monkeypatch.setattr("core.methods.kl.adaptive_gd.spec.MOST_STEPS", 5)
         assert MOST_STEPS > 5
         estimate, _ = iterate(method(), Scripted(PUBLIC, CountingFilter(), [1.0]))
-        assert estimate.certificate is not None
-        assert (int(estimate.steps), estimate.certificate.ended_by) == (5, "step_cap")
-        assert estimate.certificate.value is None, "no norm was told where it ended"
+        assert estimate.error_bound is not None
+        assert (int(estimate.steps), estimate.error_bound.ended_by) == (5, "step_cap")
+        assert estimate.error_bound.value is None, "no norm was told where it ended"
 
 
 class Counted(LinearProblem):
@@ -160,7 +160,7 @@ def test_behind_a_oracle_a_step_reads_the_records_once_and_what_is_drawn_is_with
     estimate, status = iterate(settled, oracle)
     steps = int(estimate.steps)
     assert steps > 2
-    told = steps + (estimate.certificate is not None and estimate.certificate.ended_by == "small_gradient")
+    told = steps + (estimate.error_bound is not None and estimate.error_bound.ended_by == "small_gradient")
     read = records.sums if select == "last" else records.sums / 2  # the choice reads them once for each candidate
     assert told - 1 < read <= told + 1
     drawn = oracle.release(estimate, status).event
@@ -199,8 +199,8 @@ class TestARidge:
         records = LinearProblem(*rows(20_000, 3), LOGISTIC, WEIGHTS)
         estimate, _ = iterate(settled, Simulation(records, self.public, SimulationGenerator(1), noiseless=True))
         assert float(self.slope(estimate.theta).norm()) < 0.01
-        assert estimate.certificate is not None
-        assert estimate.certificate.ended_by == "small_gradient"
+        assert estimate.error_bound is not None
+        assert estimate.error_bound.ended_by == "small_gradient"
 
     def test_is_shortened_where_integers_end_and_moves_no_difference(self) -> None:
         far = torch.tensor([1e9, 0.0, 0.0], dtype=torch.float64)
@@ -364,8 +364,8 @@ class TestTheBudget:
         budget = Counter(settled.schedule(PUBLIC))
         assert within(ledger.drawn, budget)
         assert within(ledger.drawn, ledger.charged)
-        assert estimate.certificate is not None
-        if estimate.certificate.ended_by != "budget":
+        assert estimate.error_bound is not None
+        if estimate.error_bound.ended_by != "budget":
             return
         norm = norms[int(estimate.steps) % len(norms)]
         following = (
@@ -389,8 +389,8 @@ class TestTheBudget:
         assert sum(ledger.charged.values()) <= len(ledger.schedule) + ledger.deaths, (
             "a loss is paid by one chunk at most"
         )
-        assert estimate.certificate is not None
-        assert estimate.certificate.ended_by in {"small_gradient", "budget", "budget_too_small"}
+        assert estimate.error_bound is not None
+        assert estimate.error_bound.ended_by in {"small_gradient", "budget", "budget_too_small"}
 
 
 def test_a_lost_worker_that_had_paid_many_slices_leaves_less_to_spend() -> None:
@@ -404,8 +404,8 @@ def test_a_lost_worker_that_had_paid_many_slices_leaves_less_to_spend() -> None:
     before_answer = 2 * 1 + 1 + 2 * 40 + 1  # moments: a norm's payment and reading, then 40 payments, then the reading
     second, lossy = through_kills(settled, norms, [before_answer])
     assert int(second.steps) == 1, "what is left pays for one such answer"
-    assert second.certificate is not None
-    assert second.certificate.ended_by == "budget"
+    assert second.error_bound is not None
+    assert second.error_bound.ended_by == "budget"
     assert sum(lossy.charged.values()) <= len(lossy.schedule) + 1
     assert slices <= 97
 
@@ -422,8 +422,8 @@ def test_a_worker_may_die_at_any_moment(select: str) -> None:
         resumed, ledger = through_kills(settled, norms, [moment])
         dead += ledger.deaths
         assert int(resumed.steps) in {4, 5}  # the second worker's noise is another: a place later in the list
-        assert resumed.certificate is not None
-        assert resumed.certificate.ended_by == "small_gradient"
+        assert resumed.error_bound is not None
+        assert resumed.error_bound.ended_by == "small_gradient"
         assert within(ledger.drawn, ledger.charged)
     assert dead == whole.moments
 
@@ -519,8 +519,8 @@ class TestTheChoice:
         assert float(estimate.theta[0]) == 5.0
         estimate, ledger = through_kills(method(select="least_norm"), norms[:5], [])
         assert float(estimate.theta[0]) == 3.0
-        assert estimate.certificate is not None
-        assert estimate.certificate.value == pytest.approx(0.15 + 0.01 * method().norm_slack())
+        assert estimate.error_bound is not None
+        assert estimate.error_bound.value == pytest.approx(0.15 + 0.01 * method().norm_slack())
         assert not any(event.kind == "bounded_range" for event in ledger.drawn)
 
     def test_by_an_exponential_mechanism_is_paid_and_shown_the_least_norms_in_order(self) -> None:
@@ -552,10 +552,10 @@ class TestTheChoice:
             float(problem.mean_gradient(one.theta).norm()) for one in oracle.releases if one.question.places != "list"
         ]
         reached = float(problem.mean_gradient(estimate.theta).norm())
-        assert estimate.certificate is not None
-        assert estimate.certificate.value is not None
+        assert estimate.error_bound is not None
+        assert estimate.error_bound.value is not None
         assert reached <= min(slopes) + 2 * 5 * facts.gradient_bound / sqrt(10_000)
-        assert reached <= estimate.certificate.value
+        assert reached <= estimate.error_bound.value
 
     def test_is_paid_however_often_it_was_lost(self) -> None:
         """The questions before it never take more than all slices, and its own chunk is the last."""
@@ -565,6 +565,6 @@ class TestTheChoice:
         estimate, ledger = through_kills(settled, norms, [plain.moments, 4, 4])
         assert ledger.deaths == 3
         assert float(estimate.theta[0]) in {0.0, 1.0, 2.0}
-        assert estimate.certificate is not None
-        assert estimate.certificate.value is not None
+        assert estimate.error_bound is not None
+        assert estimate.error_bound.value is not None
         assert within(ledger.drawn, ledger.charged)

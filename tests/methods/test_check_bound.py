@@ -105,7 +105,7 @@ def looked_at(law: SaddlePopulation, settings: CheckBoundPlan, point: torch.Tens
     assert torch.equal(released.value.theta.reshape(-1), point)
     drawn, most = cost_nano(released.event, ORDERS), cost_nano(price, ORDERS)
     assert all(one <= other for one, other in zip(drawn, most, strict=True))
-    claim = released.value.certificate
+    claim = released.value.error_bound
     assert claim is not None
     assert claim.second_order is not None
     return claim
@@ -159,7 +159,7 @@ def rate_at(point: torch.Tensor, runs: int) -> float:
     found = 0
     for seed in range(runs):
         oracle = Level(EGGS.mean_gradient, noise, facts, SimulationGenerator(seed))
-        claim = fit(settings, oracle, point.unsqueeze(0)).value.certificate
+        claim = fit(settings, oracle, point.unsqueeze(0)).value.error_bound
         assert claim is not None
         found += outcome_of(claim) == "no_escape_observed"
     return found / runs
@@ -229,7 +229,7 @@ def planned_alone(point: list[float], units: int = 200_000, **figures: float) ->
     fresh = told.size(0.0) / 2**0.5
     change = ((told.size(drift) ** 2 - told.size(0.0) ** 2) / (2 * drift)) ** 0.5
     oracle = Level(squares, Noise(fresh, change), level_facts(2), SimulationGenerator(3))
-    claim = fit(settings, oracle, torch.tensor([point]).double()).value.certificate
+    claim = fit(settings, oracle, torch.tensor([point]).double()).value.error_bound
     assert claim is not None
     found = claim.second_order
     assert found is not None

@@ -118,7 +118,7 @@ def test_every_kind_of_model_is_told_its_gradients_length_at_the_price_of_one_an
     estimate = fit(settings, oracle, point.unsqueeze(0)).value
     assert torch.equal(estimate.theta, point), "the very point"
     assert [payments.totals[-1]] == [compose(Counter(job.schedule))] == [Gaussian(sigma=2.0)]
-    claim = claimed(estimate.certificate)
+    claim = claimed(estimate.error_bound)
     assert claim.norm is not None
     beside = FullOracle(make_problem(job, records(job), {}), public, UnlimitedFilter(), SystemGenerator())
     exact = penalised_gradient(public, beside.ask(Gradient(sigma=1e-5), point).value, point)
@@ -159,8 +159,8 @@ def test_rounds_at_low_rank_changes_move_the_trained_numbers() -> None:
     point = torch.linspace(0.3, 0.7, public.dimension, dtype=torch.float64)
     estimate = fit(plan, oracle, point.unsqueeze(0)).value
     assert torch.equal(estimate.theta, point)
-    assert estimate.certificate is not None
-    found = estimate.certificate.second_order
+    assert estimate.error_bound is not None
+    found = estimate.error_bound.second_order
     assert found is not None
     assert (found.outcome, found.rounds, found.escapes) == ("no_escape_observed", 2, 0)
 
@@ -325,7 +325,7 @@ def test_clients_tell_their_gradients_for_a_mean_of_norms_is_no_norm_of_a_mean()
         held.target[:] = peers.place
         own = FullOracle(make_problem(job, held, {}), job.facts, paying, SystemGenerator())
         estimate = fit(settings, FederatedOracle(own, paying, "fed_test"), point.unsqueeze(0)).value
-        return estimate.theta, claimed(estimate.certificate)
+        return estimate.theta, claimed(estimate.error_bound)
 
     (theta, claim), (_, second) = together(Mail(2), work)
     assert claim == second

@@ -43,8 +43,8 @@ def plain(returns: str, data: LinearProblem, known: Facts, seed: int) -> tuple[T
     oracle = Simulation(data, known, SimulationGenerator(seed), sampling=asked.sampling(known), payments=payments)
     found, _ = one_pass_clipped_sgd.iterate(asked, oracle)
     assert asked.bound(known).value is None
-    assert found.certificate is not None
-    assert found.certificate.value is None
+    assert found.error_bound is not None
+    assert found.error_bound.value is None
     return found.theta, [torch.zeros_like(found.theta), *path.points]
 
 
@@ -79,4 +79,4 @@ def test_diff2_asks_for_a_fresh_gradient_every_period_and_for_changes_between() 
     assert len(fresh) > 2
     assert dict(records.sizes) == {"gradient": 40, "gradient_difference": 10}
     assert int(records.counts.max()) == 1
-    assert found.certificate is None, "without rounds there is nothing to claim"
+    assert found.error_bound is None, "without rounds there is nothing to claim"

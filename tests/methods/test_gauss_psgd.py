@@ -136,8 +136,8 @@ def test_at_the_cap_a_round_s_beginning_is_returned() -> None:
     answers = [(question, Answer(torch.tensor(slope).double(), 0.1)) for question, slope in told]
     estimate, _ = gauss_psgd.iterate(settings, Deaf(facts_of(1000, 2), answers))  # type: ignore[arg-type] # one in all that is asked
     assert estimate.theta.tolist() == [0, 0]
-    assert estimate.certificate is not None
-    assert estimate.certificate.ended_by == "step_cap"
+    assert estimate.error_bound is not None
+    assert estimate.error_bound.ended_by == "step_cap"
 
 
 def test_no_distance_certifies_saddles_and_an_empty_one_nothing() -> None:

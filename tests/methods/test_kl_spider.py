@@ -238,7 +238,7 @@ class TestNoise:
         settings, facts = planned(CUBE)
         oracle = Recording(Simulation(CUBE, facts, SimulationGenerator(3), replicates=6))
         replicates, _ = iterate(settings, oracle)
-        assert replicates.certificate is None
+        assert replicates.error_bound is None
         assert len(set(replicates.steps.tolist())) > 1
         for replicate in range(6):
             single, _ = iterate(settings, OneReplicate(oracle, replicate))
@@ -378,7 +378,7 @@ class TestOutcome:
     def test_a_certificate_says_what_is_certified(self) -> None:
         settings, facts = planned(CUBE)
         estimate, _ = iterate(settings, Simulation(CUBE, facts, SimulationGenerator(1)))
-        certificate = estimate.certificate
+        certificate = estimate.error_bound
         assert certificate is not None
         assert certificate.ended_by == "rounds"
         assert certificate.quantity == "excess_risk"
@@ -405,9 +405,9 @@ class TestOutcome:
         )
         estimate, status = iterate(settings, oracle)
         assert torch.equal(estimate.theta, START)
-        assert estimate.certificate is not None
-        assert estimate.certificate.ended_by == "trivial_regime"
-        assert estimate.certificate.value == pytest.approx(1.0)
+        assert estimate.error_bound is not None
+        assert estimate.error_bound.ended_by == "trivial_regime"
+        assert estimate.error_bound.value == pytest.approx(1.0)
         assert oracle.release(estimate, status).event == NOTHING
 
     def test_a_forced_run_claims_nothing(self) -> None:
@@ -415,7 +415,7 @@ class TestOutcome:
         facts = public(few)
         settings = KlSpider(condition=few.constants.condition, force=True).plan(facts, sqrt(2))
         estimate, _ = iterate(settings, Simulation(few, facts, SimulationGenerator(1)))
-        certificate = estimate.certificate
+        certificate = estimate.error_bound
         assert certificate is not None
         assert certificate.ended_by == "rounds"
         assert certificate.value is None
@@ -434,11 +434,11 @@ class TestOutcome:
             oracle = Recording(real)
             estimate, _ = iterate(settings, oracle)
             assert ("d" in kinds(oracle)) == (condition is not None)
-            assert estimate.certificate is not None
-            assert estimate.certificate.value is not None
+            assert estimate.error_bound is not None
+            assert estimate.error_bound.value is not None
             # strong convexity: excess >= (ridge/2) |theta - exact|^2
-            assert 0.1 * float((estimate.theta - exact).square().sum()) <= estimate.certificate.value
-            assert (estimate.certificate.conditions == ()) == (condition is None)
+            assert 0.1 * float((estimate.theta - exact).square().sum()) <= estimate.error_bound.value
+            assert (estimate.error_bound.conditions == ()) == (condition is None)
 
 
 def _minimiser(facts: Facts) -> Tensor:

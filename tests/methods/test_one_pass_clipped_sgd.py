@@ -179,8 +179,8 @@ class TestPrice:
             oracle.ask(question, torch.zeros(DIMENSION).double())
         estimate, _ = iterate(settings(), oracle)
         assert estimate.steps == 7
-        assert estimate.certificate is not None
-        assert estimate.certificate.ended_by == "lost_batches"
+        assert estimate.error_bound is not None
+        assert estimate.error_bound.ended_by == "lost_batches"
 
 
 DECLARED = {"smoothness": 1.0, "distance": 1.0, "moment": Moment(order=1.5, size=0.1)}
@@ -275,7 +275,7 @@ class TestCertificate:
         asked = settings()
         estimate, _ = iterate(asked, simulate(asked, data, known, replicates=3))
         assert estimate.theta.shape == (3, DIMENSION)
-        assert estimate.certificate is None
+        assert estimate.error_bound is None
 
 
 @pytest.mark.parametrize(

@@ -216,8 +216,8 @@ def test_every_record_is_read_once_and_a_run_costs_one_answer() -> None:
     assert int(records.counts.max()) == 1
     assert int(records.counts.sum()) > 1900
     assert set(payments.totals) == {Gaussian(sigma=1.0)}
-    assert estimate.certificate is not None
-    assert (estimate.certificate.value, estimate.certificate.variant) == (None, "our reconstruction from prose")
+    assert estimate.error_bound is not None
+    assert (estimate.error_bound.value, estimate.error_bound.variant) == (None, "our reconstruction from prose")
 
 
 def test_a_transcript_and_the_coins_are_all_that_a_run_is_made_of() -> None:

@@ -202,7 +202,7 @@ def test_replicates_are_runs_of_their_own() -> None:
     silent, _ = iterate(settings, simulation(facts, noiseless=True, replicates=3))
     assert torch.allclose(silent.theta, alone.theta.expand(3, -1), rtol=0, atol=1e-14)
     assert silent.left.shape == (3,)
-    assert silent.certificate is None
+    assert silent.error_bound is None
     noisy, _ = iterate(settings, simulation(facts, replicates=REPLICATES))
     assert noisy.theta.shape == (REPLICATES, DIMENSION)
     spread = noisy.theta.std(0)
@@ -253,17 +253,17 @@ def test_where_nothing_is_promised_the_start_is_returned_and_nothing_asked() -> 
     estimate, status = iterate(settings, oracle)
     assert oracle.release(estimate, status).event == NOTHING
     assert estimate.theta.tolist() == [0.5, 0.0, 0.0]
-    assert estimate.certificate is not None
-    assert estimate.certificate.ended_by == "trivial_regime"
-    assert (estimate.certificate.value, estimate.certificate.confidence) == (1.0, 1.0)
+    assert estimate.error_bound is not None
+    assert estimate.error_bound.ended_by == "trivial_regime"
+    assert (estimate.error_bound.value, estimate.error_bound.confidence) == (1.0, 1.0)
 
 
 def test_a_run_tells_which_form_made_it_and_what_is_proved_of_it() -> None:
     facts = public()
     estimate, _ = iterate(PRACTICAL.plan(facts, MU), simulation(facts))
-    assert estimate.certificate is not None
-    assert estimate.certificate.value is None
-    assert estimate.certificate.variant == "scheduled, practical rounds, practical inner steps"
+    assert estimate.error_bound is not None
+    assert estimate.error_bound.value is None
+    assert estimate.error_bound.variant == "scheduled, practical rounds, practical inner steps"
 
 
 def test_a_real_oracle_says_the_same_and_is_paid_what_was_priced() -> None:

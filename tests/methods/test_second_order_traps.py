@@ -66,7 +66,7 @@ def check_replay(module: Any) -> None:
     real, _ = module.iterate(settings, oracle)
     deaf, _ = module.iterate(settings, Deaf(oracle.facts, oracle.told))
     assert torch.equal(real.theta, deaf.theta)
-    assert real.certificate == deaf.certificate
+    assert real.error_bound == deaf.error_bound
 
 
 def check_noise(make: Callable[[Any], Any]) -> None:

@@ -79,9 +79,9 @@ class TestSelection:
         estimate, status = select_model.iterate(settings, silent(), CANDIDATES)
         assert torch.equal(estimate.theta, CANDIDATES[3])
         assert status is Status.FINISHED
-        assert estimate.certificate is not None
-        assert estimate.certificate.selection is not None
-        assert estimate.certificate.selection.chosen == 3
+        assert estimate.error_bound is not None
+        assert estimate.error_bound.selection is not None
+        assert estimate.error_bound.selection.chosen == 3
 
     @pytest.mark.parametrize("past", [1e-6, -1e-6])
     @pytest.mark.parametrize("by", ["slope", "bend"])
@@ -107,7 +107,7 @@ class TestSelection:
         )
         assert status is Status.NONE
         assert not estimate.theta.any()
-        claim = estimate.certificate
+        claim = estimate.error_bound
         assert claim is not None
         assert claim.selection is not None
         assert (claim.ended_by, claim.value, claim.selection.chosen, claim.selection.curvature) == (
@@ -121,8 +121,8 @@ class TestSelection:
         oracle = FullOracle(records(), FACTS, UnlimitedFilter(), SystemGenerator())
         estimate, _ = select_model.iterate(planned("exponential"), oracle, CANDIDATES)
         assert any(torch.equal(estimate.theta, one) for one in CANDIDATES[3:])
-        assert estimate.certificate is not None
-        assert estimate.certificate.value is None
+        assert estimate.error_bound is not None
+        assert estimate.error_bound.value is None
 
     @pytest.mark.parametrize("mode", MODES)
     def test_what_is_drawn_is_at_most_what_is_priced(self, mode: str) -> None:
@@ -147,7 +147,7 @@ class TestSelection:
         oracle = Simulation(records(), FACTS, SimulationGenerator(1), noiseless=True, payments=payments)
         estimate, status = select_model.iterate(settings, oracle, CANDIDATES)
         assert (status, len(payments.totals)) == (Status.FINISHED, 2)
-        claim = estimate.certificate
+        claim = estimate.error_bound
         assert claim is not None
         assert claim.selection is not None
         assert (claim.quantity, claim.selection.chosen, claim.selection.curvature) == ("gradient_norm", 1, None)
@@ -185,9 +185,9 @@ class TestSelection:
         for mode in ("sound", "hessian_products", "above_threshold"):
             oracle = Simulation(records(), bent, SimulationGenerator(1), noiseless=True)
             estimate, _ = select_model.iterate(narrow(planned(mode, mu=1e4)), oracle, CANDIDATES)
-            assert estimate.certificate is not None
-            assert estimate.certificate.selection is not None
-            assert estimate.certificate.selection.chosen == 1
+            assert estimate.error_bound is not None
+            assert estimate.error_bound.selection is not None
+            assert estimate.error_bound.selection.chosen == 1
 
 
 class TestClients:
@@ -202,9 +202,9 @@ class TestClients:
             paying = SiteFilter(payments, MessageRounds(peers))
             own = FullOracle(records(seed=peers.place), FACTS, paying, SystemGenerator())
             estimate, _ = select_model.iterate(settings, FederatedOracle(own, paying, "fed_test"), CANDIDATES)
-            assert estimate.certificate is not None
-            assert estimate.certificate.selection is not None
-            chosen = estimate.certificate.selection.chosen
+            assert estimate.error_bound is not None
+            assert estimate.error_bound.selection is not None
+            chosen = estimate.error_bound.selection.chosen
             return estimate.theta, -1 if chosen is None else chosen, len(payments.totals)
 
         (theta, chosen, asked), other = together(Mail(2), work)
@@ -223,7 +223,7 @@ class TestClaims:
     def test_a_sound_claim_is_twice_what_the_test_allows_for(self) -> None:
         settings, oracle = planned("sound", mu=0.5), FullOracle(records(), FACTS, UnlimitedFilter(), SystemGenerator())
         estimate, _ = select_model.iterate(settings, oracle, CANDIDATES)
-        claim = estimate.certificate
+        claim = estimate.error_bound
         assert claim is not None
         found = claim.selection
         assert found is not None

@@ -122,9 +122,9 @@ def test_a_phase_is_left_with_the_mean_that_began_it(round_mode: str) -> None:
     check(5, round_mode=round_mode, **ROUNDS)
     going_on = round_mode == "continue"  # a rewound one goes back to knowing nothing
     assert asked[:2] == ["gradient", "gradient_difference" if going_on else "gradient"]
-    assert estimate.certificate is not None
-    assert estimate.certificate.second_order is not None
-    assert estimate.certificate.second_order.phases == 2
+    assert estimate.error_bound is not None
+    assert estimate.error_bound.second_order is not None
+    assert estimate.error_bound.second_order.phases == 2
 
 
 def test_a_loss_that_loses_nobody_restarts_nothing() -> None:

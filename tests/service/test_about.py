@@ -191,11 +191,11 @@ def test_a_job_says_what_it_is_about_and_its_trainer_gets_the_points(house: Hous
     points = points_of(planned, subjects, {})
     assert points is not None
     assert points.tolist() == [[0.5, 0.5], list(THETA)], "a model with iterates stands for all of them"
-    model = house.finish(job, certificate=certificate_of(named))
+    model = house.finish(job, error_bound=certificate_of(named))
     assert models.get(house.context, house.owner, model).models == [named]
-    (listed,) = models.get(house.context, house.owner, named).certificates
+    (listed,) = models.get(house.context, house.owner, named).error_bounds
     assert (listed["model"], listed["job"], listed["ended_by"]) == (model, job, "escaped")
-    assert models.get(house.context, house.owner, model).certificates == []
+    assert models.get(house.context, house.owner, model).error_bounds == []
 
 
 def certificate_of(model: str) -> ErrorBound:
@@ -209,9 +209,9 @@ def test_a_certificate_stands_with_the_model_that_it_is_about_and_with_no_other(
     seen, fresh = house.dataset(), house.dataset()
     first, second = house.model(seen), house.model(seen)
     asked = spec(fresh, first).model_copy(update={"labels": {"beside": second}})
-    house.finish(house.submit(asked), certificate=certificate_of(first))
-    assert len(models.get(house.context, house.owner, first).certificates) == 1
-    assert models.get(house.context, house.owner, second).certificates == []
+    house.finish(house.submit(asked), error_bound=certificate_of(first))
+    assert len(models.get(house.context, house.owner, first).error_bounds) == 1
+    assert models.get(house.context, house.owner, second).error_bounds == []
 
 
 @on_one_database

@@ -314,6 +314,6 @@ def test_nothing_is_claimed_once_a_client_is_lost(size: int, is_claimed: bool) -
     seat = SiteConnection(
         federation="job", number=0, size=size, asked=3, meeting=None, key="", patience_seconds=1, dataset_key=None
     )
-    found = of_all(released(certificate=claim), seat, 70)
+    found = of_all(released(error_bound=claim), seat, 70)
     assert found.units == 70
-    assert found.certificate == (claim if is_claimed else None)
+    assert found.error_bound == (claim if is_claimed else None)

@@ -312,8 +312,8 @@ class TestLedger:
         lost = 200 - steps
         assert 2 <= len(recorder.read) - steps <= lost, "some batches were read and their answers lost"
         assert 4 <= lost <= 4 * SETTINGS.chunk
-        assert released.value.certificate is not None
-        assert released.value.certificate.ended_by == "lost_batches"
+        assert released.value.error_bound is not None
+        assert released.value.error_bound.ended_by == "lost_batches"
 
     def test_a_stream_that_was_paid_to_its_end_ends_where_it_was_kept(
         self, database: Database, place: Place, tmp_path: Path

@@ -122,8 +122,8 @@ def test_whatever_is_lost_no_record_is_read_twice_in_a_pass_or_unpaid(
             continue
     assert released is not None
     check(writer, recorder, asked)
-    assert released.value.certificate is not None
-    ended = released.value.certificate.second_order
+    assert released.value.error_bound is not None
+    ended = released.value.error_bound.second_order
     assert ended is not None
     assert ended.restarts + ended.differences <= len(recorder.read)
 

@@ -203,7 +203,7 @@ def test_a_stream_goes_on_without_reading_twice(service: Embedded) -> None:
     read = readings(service.home)
     assert all(sum(read[name].values()) <= STEPS for name in job.clients), "no batch is read twice"
     model = service.get(f"/v1/models/{ended['result']['model']}")
-    assert model["release"].get("certificate") is None, "nothing is claimed of a mean that has lost a client"
+    assert model["release"].get("error_bound") is None, "nothing is claimed of a mean that has lost a client"
 
 
 @pytest.mark.slow
@@ -235,7 +235,7 @@ def test_a_search_for_a_second_order_point_is_federated(service: Embedded) -> No
     counted = [sum(readings(service.home)[name].values()) for name in job.clients]
     assert counted[0] == counted[1] > 0, "both answer every question"
     model = service.get(f"/v1/models/{ended['result']['model']}")
-    assert model["release"]["certificate"] is not None
+    assert model["release"]["error_bound"] is not None
 
 
 @pytest.mark.slow
@@ -298,7 +298,7 @@ def test_a_search_that_loses_a_client_begins_its_estimate_anew(tmp_path: Path) -
         ended = job.wait(240)
         assert (ended["state"], ended["attempt"]) == ("succeeded", 2), ended
         model = service.get(f"/v1/models/{ended['result']['model']}")
-        assert model["release"].get("certificate") is None
+        assert model["release"].get("error_bound") is None
         for place in (0, 2):
             before, after = asked_by_attempts(service.home, job.clients[place])
             assert before[0] == after[0] == "gradient"

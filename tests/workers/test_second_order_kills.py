@@ -69,7 +69,7 @@ def test_a_killed_certificate_reads_no_record_twice_and_pays_once(
     read = rows_read(service, job)
     assert read, "each reading was written down"
     assert set(read.values()) == {1}, "what was lost is not read again"
-    claim = release_of(service, ended)["certificate"]
+    claim = release_of(service, ended)["error_bound"]
     assert claim["models"] == models[1:]
     assert claim["ended_by"] in {"no_escape_observed", "data_exhausted"}
 
@@ -103,5 +103,5 @@ def test_a_killed_selection_pays_again_for_the_lost_answer_alone(
     else:  # an answer is of scores, each made of a gradient and a Hessian, which are summed and written down
         check_ledger(service, [job])
         assert sum(read.values()) == 2 * len(models) * answers
-    found = release_of(service, ended)["certificate"]["selection"]
+    found = release_of(service, ended)["error_bound"]["selection"]
     assert found["chosen"] == 1, found

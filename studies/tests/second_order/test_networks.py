@@ -21,9 +21,9 @@ def moved(known: Learnt, epsilon: float, epochs: int) -> tuple[torch.Tensor, int
     """Run Gauss-PSGD on digits; return where it ended and how many phases it had."""
     settings = digits_settings(known, mu_of(epsilon), epochs)
     estimate, _ = gauss_psgd.iterate(settings, known.oracle(settings, 0))
-    assert estimate.certificate is not None
-    assert estimate.certificate.second_order is not None
-    return estimate.theta, estimate.certificate.second_order.phases
+    assert estimate.error_bound is not None
+    assert estimate.error_bound.second_order is not None
+    return estimate.theta, estimate.error_bound.second_order.phases
 
 
 def test_zero_is_a_saddle_that_exact_descent_never_leaves(zero: Learnt) -> None:
@@ -35,9 +35,9 @@ def test_zero_is_a_saddle_that_exact_descent_never_leaves(zero: Learnt) -> None:
 def test_rounds_leave_it_and_so_do_plain_private_gradients(zero: Learnt) -> None:
     settings = at_zero_settings(zero, rounds=2)
     estimate, _ = gauss_psgd.iterate(settings, zero.oracle(settings, 0))
-    assert estimate.certificate is not None
-    assert estimate.certificate.second_order is not None
-    assert estimate.certificate.second_order.escapes >= 1
+    assert estimate.error_bound is not None
+    assert estimate.error_bound.second_order is not None
+    assert estimate.error_bound.second_order.escapes >= 1
     assert zero.least_curvature(estimate.theta) > -0.5, "of -0.69, until the records are used up"
     assert zero.least_curvature(zero.plain(1 / mu_of(), 1000, 1, 0.25, 0)) > -0.2
 

@@ -189,7 +189,7 @@ def test_whatever_is_declared_is_planned_or_refused(
     except Invalid:
         return
     assert planned.rho <= mu**2 / 2
-    assert planned.certificate(FACTS).variant.startswith(weight)
+    assert planned.error_bound(FACTS).variant.startswith(weight)
     assert planned.bound(FACTS).trivial <= gap
 
 
@@ -207,7 +207,7 @@ class TestClaims:
     def test_the_last_target_is_certified_where_the_theorem_covers_everything(self) -> None:
         planned = COVERED.plan(SMALL, MU)
         course = planned.arithmetic(SMALL)
-        certificate, bound = planned.certificate(SMALL), planned.bound(SMALL)
+        certificate, bound = planned.error_bound(SMALL), planned.bound(SMALL)
         assert planned.uncovered(SMALL) == ()
         assert certificate.value == bound.value == course.target
         assert certificate.confidence == bound.confidence == 0.95
@@ -231,7 +231,7 @@ class TestClaims:
         planned = COVERED.model_copy(update=changes).plan(SMALL, MU)
         (uncovered,) = planned.uncovered(SMALL)
         assert named in uncovered
-        certificate, bound = planned.certificate(SMALL), planned.bound(SMALL)
+        certificate, bound = planned.error_bound(SMALL), planned.bound(SMALL)
         assert certificate.value is None
         assert certificate.confidence is None
         assert bound.value is None
@@ -250,16 +250,16 @@ class TestClaims:
         square = COVERED.model_copy(update={"condition": KlCondition(gamma=2 / 3, kappa=2), "prox_weight": "paper"})
         planned = square.plan(SMALL, MU)
         assert planned.uncovered(SMALL) == ()
-        assert planned.certificate(SMALL).variant == "paper"
-        assert planned.certificate(SMALL).value == planned.arithmetic(SMALL).target
+        assert planned.error_bound(SMALL).variant == "paper"
+        assert planned.error_bound(SMALL).value == planned.arithmetic(SMALL).target
 
     def test_only_what_the_loss_does_not_say_is_declared(self) -> None:
         facts = SMALL.model_copy(update={"ridge": 1.0})
         planned = ProximalPoint(max_inner=10_000_000, constant=0.01).plan(facts, MU)
-        assert [text.split(" ")[:3] for text in planned.certificate(facts).conditions] == [["the", "inner", "solver's"]]
+        assert [text.split(" ")[:3] for text in planned.error_bound(facts).conditions] == [["the", "inner", "solver's"]]
         bold = COVERED.model_copy(update={"clip": 1.2, "start_gap": 0.3, "weak_convexity": 0.0})
         rough = FACTS.model_copy(update={"units": 200})
-        conditions = " ".join(bold.plan(rough, MU).certificate(rough).conditions)
+        conditions = " ".join(bold.plan(rough, MU).error_bound(rough).conditions)
         for part in ("0-weakly convex", "longer than 1.2", "at most 0.3 above"):
             assert part in conditions
 

@@ -75,8 +75,8 @@ class TestPlan:
         assert settings.smoothness == 0.5
         assert settings.start_gap == log(2)
         assert settings.ground(facts).replaced == 1
-        assert settings.certificate(facts).conditions == ()
-        assert settings.certificate(facts).value == settings.bound(facts).value
+        assert settings.error_bound(facts).conditions == ()
+        assert settings.error_bound(facts).value == settings.bound(facts).value
 
     def test_the_gap_is_the_least_that_is_known(self) -> None:
         assert planned(cube(start_gap=None)).start_gap == pytest.approx(1.0)
@@ -166,7 +166,7 @@ class TestRefusals:
         bound = settings.bound(cube(5000))
         assert bound.value is None
         assert bound.vacuous
-        assert settings.certificate(cube(5000)).value is None
+        assert settings.error_bound(cube(5000)).value is None
         detail, _ = refused(cube(2), KlSpider(condition=CUBE.condition, force=True), mu=0.05)
         assert "target_above_F0" in detail
 
@@ -187,10 +187,10 @@ class TestRefusals:
 
 class TestConditions:
     def test_what_is_declared_is_told_and_what_the_loss_says_is_not(self) -> None:
-        (only,) = planned().certificate(cube()).conditions
+        (only,) = planned().error_bound(cube()).conditions
         assert "KL within 42.2154 of the start" in only
         told = " / ".join(
-            planned(clip=2.5, smoothness=5.9, mean_smoothness=5.5, start_gap=0.5).certificate(cube()).conditions
+            planned(clip=2.5, smoothness=5.9, mean_smoothness=5.5, start_gap=0.5).error_bound(cube()).conditions
         )
         assert "nothing is clipped" in told
         assert "each unit's loss is 5.9-smooth" in told
@@ -198,9 +198,9 @@ class TestConditions:
         assert "at most 0.5 above" in told
 
     def test_constants_that_contradict_each_other_are_told(self) -> None:
-        told = planned(smoothness=3.0).certificate(cube()).conditions
+        told = planned(smoothness=3.0).error_bound(cube()).conditions
         assert any("contradict" in one for one in told)
-        assert not any("contradict" in one for one in planned().certificate(cube()).conditions)
+        assert not any("contradict" in one for one in planned().error_bound(cube()).conditions)
 
     def test_every_assumption_says_how_it_is_checked(self) -> None:
         card = KlSpider.card()

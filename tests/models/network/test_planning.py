@@ -85,7 +85,7 @@ SPIDER = {
 def test_methods_under_the_kl_condition_take_networks_whose_constants_are_declared() -> None:
     planned = plan(FLAT, privacy={"mu": "40"}, asked={**SPIDER, "steps": None})
     assert planned.bound.value is not None
-    claimed = planned.spec.optimizer.certificate(planned.facts)  # type: ignore[union-attr] # KL-Spider makes one
+    claimed = planned.spec.optimizer.error_bound(planned.facts)  # type: ignore[union-attr] # KL-Spider makes one
     assert sum("nothing is clipped" in condition for condition in claimed.conditions) == 1, "a network's clip may cut"
     assert sum("-smooth" in condition for condition in claimed.conditions) == 2
 

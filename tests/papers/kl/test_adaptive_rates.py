@@ -214,7 +214,7 @@ def selected(select: str, units: int, runs: int, *, noiseless: bool = False) -> 
         estimate, _ = iterate(settings, oracle)
         points = [one.theta for one in oracle.releases if one.question.kind == "gradient_norm"]
         slope = float(problem.mean_gradient(estimate.theta).norm())
-        certificate = estimate.certificate
+        certificate = estimate.error_bound
         assert certificate is not None
         assert certificate.value is not None
         assert bound.value is not None

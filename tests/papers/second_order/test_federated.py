@@ -86,10 +86,10 @@ class TestOneClient:
         alone, status = gauss_psgd.iterate(settings, stream(0, CountingFilter()))
         one, other = gauss_psgd.iterate(settings, federation(Alone(), stream))
         assert torch.equal(alone.theta, one.theta)
-        assert (alone.certificate, alone.scale, status) == (one.certificate, one.scale, other)
-        assert alone.certificate is not None
-        assert alone.certificate.second_order is not None
-        assert alone.certificate.second_order.rounds > 2
+        assert (alone.error_bound, alone.scale, status) == (one.error_bound, one.scale, other)
+        assert alone.error_bound is not None
+        assert alone.error_bound.second_order is not None
+        assert alone.error_bound.second_order.rounds > 2
 
 
 class TestOneAlone:

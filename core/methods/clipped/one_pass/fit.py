@@ -77,7 +77,7 @@ def iterate(plan: OnePassClippedSgdPlan, oracle: Oracle) -> tuple[Estimate, Stat
         step=plan.step_size,
         steps=steps,
         scale_floored=state.raised,
-        certificate=claim,
+        error_bound=claim,
     )
     return ended(estimate, Status.FINISHED)
 

@@ -91,7 +91,7 @@ def iterate(plan: AdaptiveGradientDescentPlan, oracle: Oracle) -> tuple[Estimate
         scale=float(state.scale),
         step=1 / (2 * plan.smoothness),
         steps=state.step,
-        certificate=_error_bound(plan, ended_by, norm, float(state.norm_scale)),
+        error_bound=_error_bound(plan, ended_by, norm, float(state.norm_scale)),
     )
     return ended(estimate, Status.STOPPED if ended_by == _SMALL_GRADIENT else Status.FINISHED)
 

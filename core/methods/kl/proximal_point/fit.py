@@ -102,5 +102,5 @@ def _estimate(plan: ProximalPointPlan, oracle: Oracle, state: _State, steps: int
         scale=float(state.scale),
         step=rate,
         steps=steps,
-        certificate=plan.certificate(oracle.facts) if theta.ndim == 1 else None,
+        error_bound=plan.error_bound(oracle.facts) if theta.ndim == 1 else None,
     )

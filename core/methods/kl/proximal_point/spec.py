@@ -318,7 +318,7 @@ class ProximalPointPlan(ProximalPoint, Plan):
             noise=gradient.sigma * gradient.sensitivity(facts),
         )
 
-    def certificate(self, facts: Facts) -> ErrorBound:
+    def error_bound(self, facts: Facts) -> ErrorBound:
         """Return what is claimed of the estimate once all rounds are over, and what the claim rests on."""
         course = self.arithmetic(facts)
         # Without rounds no noise was drawn: the start's own gap holds for certain.

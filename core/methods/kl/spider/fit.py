@@ -72,7 +72,7 @@ def iterate(plan: KlSpiderPlan, oracle: Oracle) -> tuple[Estimate, Status]:
         scale=float(state.scale),
         step=2 / (7 * plan.mean_smoothness),  # a round's step over its threshold: at most so much of an estimate
         steps=state.taken,
-        certificate=plan.certificate(oracle.facts) if state.theta.ndim == 1 else None,
+        error_bound=plan.error_bound(oracle.facts) if state.theta.ndim == 1 else None,
     )
     return ended(estimate, Status.FINISHED)
 

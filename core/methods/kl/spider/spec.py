@@ -268,7 +268,7 @@ class KlSpiderPlan(KlSpider, Plan):
             noise=gradient.sigma * gradient.sensitivity(facts),
         )
 
-    def certificate(self, facts: Facts) -> ErrorBound:
+    def error_bound(self, facts: Facts) -> ErrorBound:
         """Return what is claimed of the estimate once all rounds are over, and what the claim rests on."""
         course, gap = self.course(facts), self.ground(facts).start_gap
         value, sure = course.certified, 1 - self.beta

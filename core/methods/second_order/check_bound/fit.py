@@ -58,6 +58,6 @@ def _received(plan: NormPlan, oracle: Oracle, point: Tensor) -> tuple[Estimate, 
         scale=answer.scale,
         step=0.0,
         steps=1,
-        certificate=plan.claim_of_norm(facts, float(length), answer.scale, float(penalty)),
+        error_bound=plan.claim_of_norm(facts, float(length), answer.scale, float(penalty)),
     )
     return estimate, Status.FINISHED

@@ -136,7 +136,7 @@ def search(plan: EscapePlan | PeriodPlan, oracle: Oracle, begun: SearchState) ->
         scale=float(counted.scale),
         step=plan.step_size,
         steps=int(state.step),
-        certificate=claim,
+        error_bound=claim,
     )
     return ended(estimate, Status.STOPPED if outcome == "certified" else Status.FINISHED)
 

@@ -106,7 +106,7 @@ def iterate(plan: PerturbedSpiderPlan, oracle: Oracle) -> tuple[Estimate, Status
         scale=float(estimator.state().scale),
         step=plan.step_size,
         steps=int(state.step),
-        certificate=plan.claim(OUTCOMES[int(state.ended)]),
+        error_bound=plan.claim(OUTCOMES[int(state.ended)]),
         iterates=kept_iterates(state),
     )
     return ended(estimate, Status.FINISHED)

@@ -69,7 +69,7 @@ def iterate(plan: SelectModelPlan, oracle: Oracle, points: Tensor) -> tuple[Esti
         step=0.0,
         steps=int(state.place),
         # Without a Hessian that was asked, nothing is known of the noise on curvature.
-        certificate=plan.certificate(oracle.facts, chosen, noises if noises[1] or plan.curvature is None else None),
+        error_bound=plan.error_bound(oracle.facts, chosen, noises if noises[1] or plan.curvature is None else None),
     )
     return estimate, Status.NONE if chosen is None else Status.FINISHED
 

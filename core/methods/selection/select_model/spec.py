@@ -182,7 +182,7 @@ class SelectModelPlan(SelectModelFigures, SelectModel):
         """Return the same of the mean of all clients: everything counts the units of the one with fewest."""
         return self.bound(min((facts for _, facts in clients), key=lambda facts: facts.units))
 
-    def certificate(self, facts: Facts, chosen: int | None, noises: tuple[float, float] | None) -> ErrorBound:
+    def error_bound(self, facts: Facts, chosen: int | None, noises: tuple[float, float] | None) -> ErrorBound:
         """Return what is claimed of the candidate that was chosen, nothing where none was.
 
         Args:
