@@ -19,13 +19,12 @@ if TYPE_CHECKING:
 S = TypeVar("S", bound=NamedTuple)
 
 
-def starting_point(start: AnyStart | None, oracle: Oracle) -> Tensor:
+def starting_point(start: AnyStart, oracle: Oracle) -> Tensor:
     """Return the start, float64, shape (p,); an unknown scale starts where the facts say.
 
     A random one is drawn anew at each call, so it is called for an initial state and nowhere else (see `resumed`).
     """
     facts = oracle.facts
-    assert start is not None, "plan first"
     if isinstance(start, str):
         point = torch.zeros(facts.dimension, dtype=torch.float64)
         if start == "random":
