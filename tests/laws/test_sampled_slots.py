@@ -6,6 +6,8 @@ in one of them, the slots hold the same as with x absent, and sums are functions
 """
 
 from collections import Counter
+from itertools import cycle
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -31,18 +33,28 @@ LENGTH = 4
 """Two places for padding, or one beside x; 24 orders."""
 
 SMALL, LARGE = cases(8), cases(400)
+ALTERNATING = [
+    case
+    for name, kind in zip(NETWORKS, cycle(("gradient", "gradient_difference")), strict=False)
+    for case in LARGE
+    if case.name == f"{name}, {kind}"
+]
+"""Of each network one question: a pass over all of it is hundreds of parts."""
 RATE = sampling.rate_parts(0.05)
-by_both = pytest.mark.parametrize("kernels", KERNELS, ids=["compiled", "numpy"])
-large_by_both = pytest.mark.parametrize(
-    ("case", "kernels"),
-    [
-        pytest.param(case, kernels, id=f"{case}-{name}")
-        for case in LARGE
-        for kernels, name in zip(KERNELS, ("compiled", "numpy"), strict=True)
+by_both = pytest.mark.parametrize("kernels", KERNELS, ids=lambda kernels: "compiled" if kernels else "numpy")
+
+
+def asked_by_both(cases: list[Case]) -> Any:
+    """Run a test for each case, compiled and in NumPy; networks have no kernels."""
+    both = [
+        (case, kernels)
+        for case in cases
+        for kernels in KERNELS
         if kernels is None or case.name.split(",")[0] not in NETWORKS
-    ],
-)
-"""Networks have no kernels."""
+    ]
+    return pytest.mark.parametrize(
+        "case, kernels", both, ids=lambda one: "compiled" if isinstance(one, ListKernels) else str(one)
+    )
 
 
 def tensors(listed: ListedSample) -> tuple[torch.Tensor, torch.Tensor]:
@@ -73,15 +85,14 @@ def test_slots_hold_the_same_as_often(kernels: ListKernels | None) -> None:
     check_slots(kernels)
 
 
-@by_both
-@pytest.mark.parametrize("case", SMALL, ids=str)
+@asked_by_both(SMALL)
 def test_sums_have_the_same_law(case: Case, kernels: ListKernels | None, monkeypatch: pytest.MonkeyPatch) -> None:
     if kernels is None:
         monkeypatch.setattr(compiled, "KERNELS", None)
     check_sums(case, kernels)
 
 
-@large_by_both
+@asked_by_both(LARGE)
 def test_what_is_left_out_may_be_anything(
     case: Case, kernels: ListKernels | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,7 +112,7 @@ def test_what_is_left_out_may_be_anything(
     assert zeroed == case.sum(held, rows, absent)
 
 
-@large_by_both
+@asked_by_both([case for case in LARGE if case.name.split(",")[0] not in NETWORKS] + ALTERNATING)
 def test_full_passes_add_up_the_same_with_x_zeroed_or_left_out(
     case: Case, kernels: ListKernels | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
