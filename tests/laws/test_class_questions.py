@@ -278,7 +278,7 @@ def test_what_counts_as_null_adds_nothing(row: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "case, adjacency", list(zip(_of(3), cycle(Adjacency), strict=False)), ids=lambda one: getattr(one, "name", one)
+    ("case", "adjacency"), list(zip(_of(3), cycle(Adjacency), strict=False)), ids=lambda one: getattr(one, "name", one)
 )
 def test_noise_law(case: Case, adjacency: Adjacency) -> None:
     """The deviation is the priced one on every coordinate: false alarm 1 in 150,000 each, the generator forced."""

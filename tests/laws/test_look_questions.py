@@ -266,7 +266,7 @@ def test_neighbours_differ_in_integer_sums_alone(adjacency: Adjacency) -> None:
 
 
 @pytest.mark.parametrize(
-    "case, adjacency",
+    ("case", "adjacency"),
     list(zip(CASES[:5] + CASES[-8:], cycle(Adjacency), strict=False)),
     ids=lambda one: getattr(one, "name", one),
 )

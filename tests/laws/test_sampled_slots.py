@@ -53,7 +53,7 @@ def asked_by_both(cases: list[Case]) -> Any:
         if kernels is None or case.name.split(",")[0] not in NETWORKS
     ]
     return pytest.mark.parametrize(
-        "case, kernels", both, ids=lambda one: "compiled" if isinstance(one, ListKernels) else str(one)
+        ("case", "kernels"), both, ids=lambda one: "compiled" if isinstance(one, ListKernels) else str(one)
     )
 
 

@@ -238,7 +238,7 @@ def test_neighbours_differ_in_integer_sums_alone(adjacency: Adjacency) -> None:
 
 
 @pytest.mark.parametrize(
-    "case, adjacency", list(zip(CASES, cycle(Adjacency), strict=False)), ids=lambda one: getattr(one, "name", one)
+    ("case", "adjacency"), list(zip(CASES, cycle(Adjacency), strict=False)), ids=lambda one: getattr(one, "name", one)
 )
 def test_noise_law(case: Case, adjacency: Adjacency) -> None:
     """The deviation is the priced one, never zero: false alarm 1 in 150,000 each, the generator forced."""

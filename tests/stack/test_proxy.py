@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from tests.stack.containers import run_python
+from tests.stack.containers import container, docker, run_python
+from tests.support.api import job, submit, upload
 from tests.support.load import head, ratio, repeated
 from tests.support.targets import TARGETS, Target
 
@@ -118,6 +119,19 @@ def test_one_address_has_so_many_connections_and_another_is_answered(proxy: Targ
             assert client.get("/healthz").status_code == 200
             return
     raise AssertionError("the address was not let in again")
+
+
+def test_a_long_poll_outlasts_the_deadline_of_a_silent_client(proxy: Target) -> None:
+    docker("pause", container("worker"))
+    try:
+        with proxy.http() as client:
+            queued = submit(client, job(upload(client)["id"])).json()["id"]
+            begun = time.monotonic()
+            answered = client.get(f"/v1/jobs/{queued}", headers={"Prefer": f"wait={IDLE_SECONDS + 5:.0f}"})
+            assert (answered.status_code, answered.json()["state"]) == (200, "queued")
+            assert time.monotonic() - begun > IDLE_SECONDS
+    finally:
+        docker("unpause", container("worker"))
 
 
 def test_a_body_that_says_to_be_larger_than_any_is_refused_unread(proxy: Target) -> None:
