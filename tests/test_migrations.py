@@ -16,6 +16,7 @@ from core.db.base import Base
 from core.db.database import Database
 from core.db.revisions import REVISION_TABLE, alembic_config
 from core.db.tables import Job, Model, Scope
+from core.inference.exports import export_of
 from core.ledger import ledger
 from examples import verify_ledger
 from farthing import Client, certificates
@@ -165,6 +166,8 @@ def test_a_database_of_the_first_release_is_upgraded_and_its_ledger_verifies(
         names = set(inspect(connection).get_table_names()) - {REVISION_TABLE}
         filled = {name for name in names if connection.execute(text(f"SELECT 1 FROM {name} LIMIT 1")).first()}
         assert names - filled == EMPTY, "it has rows of every other table"
+        signed = {one: json.loads(row) for one, row in connection.execute(text("SELECT id, release FROM models"))}
+        assert len(signed) == 3
     if database.is_sqlite:
         tested = stored
     else:
@@ -180,7 +183,9 @@ def test_a_database_of_the_first_release_is_upgraded_and_its_ledger_verifies(
             assert found.ok, found
         states = set(session.execute(select(Job.state)).scalars())
         assert states == {"succeeded", "cancelled"}
-        assert len(session.execute(select(Model)).scalars().all()) == 3
+        models = session.execute(select(Model)).scalars().all()
+        # Certificates that 0.1.0 signed name the digest of these very members.
+        assert {one.id: export_of(one.release, one.id, one.job_id)["released"] for one in models} == signed
         for table in Base.metadata.sorted_tables:
             session.execute(select(table)).all()  # each column is of a type that this code reads
     stored.dispose()

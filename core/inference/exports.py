@@ -4,6 +4,7 @@ Certificates name a digest of the whole file. Coefficients and covariance in dec
 exactly rounded sums, in place of a library's, whose last digits depend on the processor.
 """
 
+from collections.abc import Mapping
 from math import fsum
 from typing import Any
 
@@ -11,17 +12,23 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import block_diag
 
-from core.inference.network import AnyReleased
+from core.inference.network import read_released
 from core.inference.released import Released, residual_scale
 
 Rows = list[list[tuple[int, float]]]
 """Of a matrix, the places and values of what is not zero, by row."""
 
 
-def export_of(released: AnyReleased, model: str, job: str) -> dict[str, Any]:
-    """Return a model as JSON, under the names of the model and its job."""
-    made: dict[str, Any] = {"format": "farthing-model", "version": 1, "model": model, "job": job}
-    made["released"] = released.model_dump(mode="json")
+def export_of(row: Mapping[str, Any], model: str, job: str) -> dict[str, Any]:
+    """Return a model as JSON, under the names of the model and its job.
+
+    Args:
+        row: the stored release. It is exported as it is: certificates of earlier versions name its digest.
+        model: its identifier.
+        job: the identifier of its job.
+    """
+    made: dict[str, Any] = {"format": "farthing-model", "version": 1, "model": model, "job": job, "released": {**row}}
+    released = read_released(row)
     if not isinstance(released, Released):
         return made
     one, start = released.design.to_declared()

@@ -22,7 +22,6 @@ from core.db import reads as queries
 from core.db.model_reads import OPEN
 from core.db.tables import TERMINAL_STATES, Account, Dataset, Job, Model, Scope
 from core.inference.exports import export_of
-from core.inference.network import read_released
 from core.jobs import federations
 from core.ledger.accounts import terms_of
 from core.ledger.schedules import runs_of
@@ -123,7 +122,7 @@ def _result(model: Model | None) -> dict[str, Any] | None:
     shown = model.approval in OPEN
     if not shown:
         return {"model": None, "digest": None, "export": None, "approval": model.approval}
-    exported = export_of(read_released(model.release), model.id, model.job_id)
+    exported = export_of(model.release, model.id, model.job_id)
     digests = {"digest": _digest(exported["released"]), "export": _digest(exported)}
     return {"model": model.id, **digests, "approval": model.approval}
 

@@ -158,8 +158,9 @@ def export_json(context: Context, caller: Caller, model_id: str) -> dict[str, An
     Raises:
         NotFound: it does not exist for the caller.
     """
-    released, job = released_by(context, caller, model_id)
-    return export_of(released, model_id, job.id)
+    with context.database.read() as session:
+        model, job, _ = find(session, context, caller, model_id)
+        return export_of(model.release, model_id, job.id)
 
 
 def export_safetensors(context: Context, caller: Caller, model_id: str) -> bytes:
