@@ -115,8 +115,9 @@ _ASKED: Final = ("model", "models", "optimizer", "privacy", "inference", "resour
 class JobView(View):
     """A training job; a federated one has sites in place of a dataset and a cost.
 
-    `models` are the released ones that it is about; of most jobs none. `waits_for` says, in words, why a queued job
-    cannot start now; `failed_for` why a failed one has, and what to do: from its code and what it asked for.
+    `models` are the released ones that it is about; of most jobs none. `waits_for` says, in words, which worker a
+    queued job lacks; null: one is alive, perhaps busy. `failed_for` says why a failed one has, and what to do: from its
+    code and what it asked for.
     """
 
     id: Drawn[str]

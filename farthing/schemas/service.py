@@ -40,7 +40,7 @@ class WaitingView(View):
     device: Operational[str]
     """Device that it asks for."""
     waits_for: Operational[str | None]
-    """Reason in words; null: a worker that could take it is there."""
+    """Worker that it lacks, in words; null: one is alive, perhaps busy."""
     since: Timed[str]
     """Time of its submission."""
 
