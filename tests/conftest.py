@@ -63,6 +63,7 @@ SERVICE = (
     "audits/test_access",
     "audits/test_federation",
     "audits/test_keys",
+    "console/",
     "farthing/",
     "ledger/test_marks",
     "ledger/test_state_machine",
