@@ -15,7 +15,7 @@ from workers.incident import Incident, hear, tell
 from workers.outcome import Outcome
 from workers.trainer import fail
 
-SECRET = "row 17 holds 42"
+SECRET = "row 17 holds 42.7"
 
 
 def fails_in_a_phase() -> None:
@@ -63,13 +63,13 @@ def test_the_class_and_the_places_of_what_was_wrong_are_told(act: object, outcom
     assert heard is not None
     assert heard.error == error
     assert heard.at[-1].startswith(f"{__name__}:")
-    assert "42" not in written.replace(heard.at[-1], "")
+    assert "42.7" not in written.replace(heard.at[-1], "")
     assert "row" not in written
 
 
 @pytest.mark.parametrize("kind", [Drained, Diverged])
 def test_who_ends_as_one_may_tells_nothing(kind: type[Exception]) -> None:
-    _, written, heard = heard_of(kind("at 42"))
+    _, written, heard = heard_of(kind("at 42.7"))
     assert (written, heard) == ("", None)
 
 
@@ -78,9 +78,9 @@ def test_who_ends_as_one_may_tells_nothing(kind: type[Exception]) -> None:
     [
         b"",
         SECRET.encode(),
-        b'{"error": "ValueError: row 17 holds 42", "at": []}',
-        b'{"error": "ValueError", "at": ["core.oracle:1", "row 17 holds 42"]}',
-        b'{"error": "ValueError", "at": [], "text": "row 17 holds 42"}',
+        b'{"error": "ValueError: row 17 holds 42.7", "at": []}',
+        b'{"error": "ValueError", "at": ["core.oracle:1", "row 17 holds 42.7"]}',
+        b'{"error": "ValueError", "at": [], "text": "row 17 holds 42.7"}',
         b'{"error": "ValueError", "at": [' + b",".join([b'"core.oracle:1"'] * 100) + b"]}",
         b"x" * 60_000,
     ],
