@@ -129,8 +129,9 @@ def plan_job(spec: JobSpec, *, columns: Sequence[Column], units: int, adjacency:
     check_lattice(optimizer.questions(), facts, pointer)
     matrices = () if optimizer.has_covariance else inference.questions()
     check_lattice(matrices, facts, f"/privacy/{target}" if spec.inference.shares is None else "/inference/shares")
-    sampling, payments = optimizer.sampling(facts), chunks(optimizer.schedule(facts))
-    skipped = isinstance(sampling, StreamSampling) and sampling.skips(len(payments))  # what is lost is never read again
+    sampling = optimizer.sampling(facts)
+    # What a stream loses is never read again.
+    skipped = isinstance(sampling, StreamSampling) and sampling.skips(len(chunks(optimizer.schedule(facts))))
     closed = {
         "model": model,
         "optimizer": optimizer,
