@@ -273,7 +273,7 @@ class ServiceSettings(BaseSettings):
 
     @property
     def is_exposed(self) -> bool:
-        """Whether other machines reach the API with no proxy between."""
+        """True where other machines reach the API with no proxy between."""
         try:
             local = ip_address(self.host).is_loopback
         except ValueError:
