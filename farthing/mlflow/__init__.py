@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from importlib.resources import files
 from math import isfinite
-from os import environ
 from typing import Any, Final
 
 from farthing.client import Client
@@ -55,7 +54,7 @@ def log(job: JobView | str, *, client: Client | None = None, name: str = "model"
     """
     with ExitStack() as stack:
         if client is None:
-            client = stack.enter_context(from_environment())
+            client = stack.enter_context(Client.from_environment())
         done = client.wait(job if isinstance(job, str) else job.id)
         if done.released is None:
             raise ReleaseWithheld(done.id, str(done.approval), str(done.withheld))
@@ -68,11 +67,6 @@ def log(job: JobView | str, *, client: Client | None = None, name: str = "model"
         if done.model["kind"] != DESCRIPTION:
             _log_model(client, done, model, name)
         return str(run.info.run_id)
-
-
-def from_environment(url: str = "http://127.0.0.1:8000") -> Client:
-    """Return a client by FARTHING_URL and FARTHING_KEY; the former may be left out where the address is known."""
-    return Client(environ.get("FARTHING_URL", url), environ.get("FARTHING_KEY", ""))
 
 
 def _log_cost(job: JobView) -> None:

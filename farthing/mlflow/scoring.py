@@ -8,7 +8,7 @@ from typing import Any
 import mlflow
 import pandas as pd
 
-from farthing.mlflow import from_environment
+from farthing.client import Client
 
 
 class Released(mlflow.pyfunc.PythonModel):  # type: ignore[misc] # MLflow is not checked
@@ -17,7 +17,7 @@ class Released(mlflow.pyfunc.PythonModel):  # type: ignore[misc] # MLflow is not
     def load_context(self, context: Any) -> None:  # noqa: ANN401 - MLflow's own
         """Remember the model and where the service listens; the key comes from FARTHING_KEY."""
         config = context.model_config
-        self._model = from_environment(config["url"]).model(config["model"])
+        self._model = Client.from_environment(config["url"]).model(config["model"])
 
     # MLflow reads a schema from types here, and warns of those that are none.
     def predict(self, context, model_input, params=None):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN201, ARG002
