@@ -12,9 +12,11 @@ from farthing import federated
 from farthing.descriptions import describing
 from farthing.drafts import DraftResources
 from farthing.errors import FarthingError, JobFailed
+from farthing.handles import Levels
+from farthing.hypotheses import Hypotheses
 from farthing.ledger_calls import LedgerCalls
 from farthing.model_calls import ModelCalls
-from farthing.models import Levels, Model
+from farthing.models import Model
 from farthing.networks import Pretrained
 from farthing.notices import NoticeResources
 from farthing.oversight import OversightCalls, declaring
@@ -295,7 +297,7 @@ class Client(
 
     def intervals(self, model: str, *, level: Levels = None) -> list[Interval]:
         """Return each coefficient's interval."""
-        return self.model(model).conf_int(level)
+        return self.model(model).intervals(level)
 
     def odds_ratios(self, model: str, *, level: Levels = None) -> list[OddsRatio]:
         """Return a logistic model's odds ratios with their intervals."""
@@ -305,14 +307,9 @@ class Client(
         """Return a linear combination of coefficients with its interval."""
         return self.model(model).contrast(weights, level=level)
 
-    def test(
-        self,
-        model: str,
-        hypotheses: str | Mapping[str, float] | Sequence[str | Mapping[str, float]],
-        values: Iterable[float] | None = None,
-    ) -> WaldTest:
-        """Test jointly that coefficients, or linear combinations of them, equal given values; as `Model.test`."""
-        return self.model(model).test(hypotheses, values)
+    def wald_test(self, model: str, hypotheses: Hypotheses, values: Iterable[float] | None = None) -> WaldTest:
+        """Test jointly that coefficients, or linear combinations of them, equal given values; as `Model.wald_test`."""
+        return self.model(model).wald_test(hypotheses, values)
 
     def methods(self, model: str) -> str:
         """Return a paragraph that a paper's methods section may quote."""
