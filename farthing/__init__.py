@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         Unreachable,
         WrongInput,
     )
+    from farthing.formulas import formula
     from farthing.models import Model
     from farthing.networks import network
     from farthing.results import (
@@ -55,6 +56,7 @@ __all__ = [
     "WaldTest",
     "WrongInput",
     "describing",
+    "formula",
     "network",
 ]
 
@@ -79,6 +81,7 @@ _HOMES: Final = {
     "WaldTest": "farthing.results",
     "WrongInput": "farthing.errors",
     "describing": "farthing.descriptions",
+    "formula": "farthing.formulas",
     "network": "farthing.networks",
 }
 
