@@ -8,10 +8,11 @@ from uuid import uuid4
 
 import httpx
 
-from farthing import federated
+from farthing.asking import declaring, over
 from farthing.descriptions import describing
 from farthing.drafts import DraftResources
 from farthing.errors import FarthingError, JobFailed
+from farthing.figures import exact
 from farthing.handles import Levels
 from farthing.hypotheses import Hypotheses
 from farthing.ledger_calls import LedgerCalls
@@ -19,7 +20,7 @@ from farthing.model_calls import ModelCalls
 from farthing.models import Model
 from farthing.networks import Pretrained
 from farthing.notices import NoticeResources
-from farthing.oversight import OversightCalls, declaring
+from farthing.oversight import OversightCalls
 from farthing.parts import UploadResources
 from farthing.people import PeopleResources
 from farthing.reporting import ReportResources
@@ -108,7 +109,7 @@ class Client(
         return list(self._wire.get(f"/v1/datasets/{dataset}/mock", rows=rows)["data"])
 
     def share(
-        self, dataset: str, principal: str, budget_cap: str | Mapping[str, str], *, version: str | None = None
+        self, dataset: str, principal: str, budget_cap: str | Mapping[str, Any], *, version: str | None = None
     ) -> AccessView:
         """Let another principal see a dataset and use its budget up to a cap, or change the cap.
 
@@ -121,7 +122,7 @@ class Client(
             version: of the cap that is to be changed, as `accesses` tells it; None: there is none, or it is this one.
         """
         headers = {} if version is None else {"If-Match": f'"{version}"'}
-        body = {"budget_cap": budget_cap if isinstance(budget_cap, str) else dict(budget_cap)}
+        body = exact({"budget_cap": budget_cap})
         answer = self._wire.send("PUT", f"/v1/datasets/{dataset}/access/{principal}", json=body, headers=headers)
         return AccessView.model_validate(answer.json())
 
@@ -161,7 +162,7 @@ class Client(
             models: as for `submit`.
             declaration: of data that are not uploaded yet: the metadata of the upload, with a budget and `rows`.
         """
-        asked = declaring(federated.over(job, datasets, models=models), declaration)
+        asked = declaring(over(job, datasets, models=models), declaration)
         return EstimateView.model_validate(self._wire.post("/v1/estimates", asked))
 
     def power(self, job: Spec, coefficient: str, size: float, power: float = 0.8) -> EstimateView:
@@ -194,7 +195,7 @@ class Client(
             models: released ones that the job is about, for methods that take some.
             key: idempotency key; the same key and job again return the same job. Made here unless given.
         """
-        asked = federated.over(job, datasets, quorum, models)
+        asked = over(job, datasets, quorum, models)
         return JobView.model_validate(self._wire.post("/v1/jobs", asked, key=key or str(uuid4())))
 
     def job(self, job: str, *, wait_seconds: int = 0) -> JobView:

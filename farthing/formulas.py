@@ -40,7 +40,7 @@ def formula(
         kind: of the model, such as `logistic`.
         columns: the dataset's, as `client.dataset(id).columns`. With them a category without its baseline's term, and
             `C(x)` of a number, are refused; without them `C(x)` means `x`, and products need all their main effects.
-        settings: what else the model takes, such as `ridge=1`, `offset="x"` or `weights={...}`.
+        settings: other fields of the model, such as `ridge=1`, `offset="x"` or `weights={...}`.
 
     Raises:
         MissingExtra: formulaic is not installed.
