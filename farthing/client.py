@@ -65,7 +65,11 @@ class Client(
         """Open a connection pool; nothing is sent yet."""
         self._wire = Wire(url, key, timeout_seconds)
         self.pretrained = Pretrained(self._wire)
-        self.url = self._wire.url
+
+    @property
+    def url(self) -> str:
+        """The address of the service."""
+        return self._wire.url
 
     def __enter__(self) -> Self:
         return self

@@ -1,7 +1,7 @@
 """A released model's handle: its id, and its requests below `/v1/models/{id}`."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol, Self
 
 from httpx import Response
 
@@ -22,6 +22,12 @@ class Text(str):
         return str(self)
 
 
+class Connected(Protocol):
+    """A client, or another handle."""
+
+    _wire: Wire
+
+
 class Handle:
     """Asks the service about one model; nothing is asked before a method is called.
 
@@ -33,6 +39,15 @@ class Handle:
     def __init__(self, wire: Wire, model: str) -> None:
         self._wire = wire
         self.id = model
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Figures that were read stay here: the release may be retracted before the pickle is opened.
+        return {"id": self.id, "_wire": self._wire}
+
+    def connect(self, client: Connected) -> Self:
+        """Read by a client's connections and key from now on, such as after unpickling; return the handle itself."""
+        self._wire = client._wire  # noqa: SLF001 - a client and its handles share it
+        return self
 
     def _path(self, part: str) -> str:
         return f"/v1/models/{self.id}/{part}"
