@@ -222,16 +222,30 @@ class Client(
                 return
             time.sleep(every_seconds)
 
-    def wait(self, job: str, *, progress: Callable[[JobView], None] | None = None) -> JobView:
-        """Wait until a job has succeeded.
+    def wait(self, job: str, *, progress: Callable[[JobView], None] | bool = False) -> JobView:
+        """Wait until a job has succeeded. An interrupt ends the wait, and the job goes on.
 
         Args:
             job: its id.
-            progress: called with the job about once a second.
+            progress: True: show a bar with the time left, on a terminal or in a notebook; a function is called with the
+                job about once a second.
 
         Raises:
             JobFailed: it ended without a result.
         """
+        if progress is True:
+            # A script without bars does not wait for rich.
+            from farthing.bars import following  # noqa: PLC0415
+
+            with following() as look:
+                return self.wait(job, progress=look)
+        try:
+            return self._waited(job, progress or None)
+        except KeyboardInterrupt as interrupt:
+            interrupt.add_note(f"{job} goes on: client.wait({job!r}) waits again, client.cancel({job!r}) ends it")
+            raise
+
+    def _waited(self, job: str, progress: Callable[[JobView], None] | None) -> JobView:
         wait_seconds = 0 if progress else LONG_POLL_SECONDS
         while not (seen := self.job(job, wait_seconds=wait_seconds)).ended:
             if progress is not None:
@@ -243,20 +257,27 @@ class Client(
             raise JobFailed(seen.id, seen.state, seen.error.code if seen.error else None, seen.failed_for)
         return seen
 
-    def train(self, job: Spec, *, wait_for_approval_seconds: float | None = None) -> Model:
+    def train(
+        self,
+        job: Spec,
+        *,
+        wait_for_approval_seconds: float | None = None,
+        progress: Callable[[JobView], None] | bool = False,
+    ) -> Model:
         """Submit a job, wait until it has succeeded, and return its model.
 
         Args:
             job: as for `submit`.
             wait_for_approval_seconds: the longest wait for the owner's word where the dataset asks for it; None: no
                 wait. The job is paid for in any case, and `released` waits again.
+            progress: as for `wait`.
 
         Raises:
             FarthingError: as of `submit`; nothing was paid.
             JobFailed: as of `wait`.
             ReleaseWithheld: the job succeeded, and its release waits for the owner's approval or was rejected.
         """
-        return self.released(self.wait(self.submit(job).id), wait_for_approval_seconds)
+        return self.released(self.wait(self.submit(job).id, progress=progress), wait_for_approval_seconds)
 
     def describe(
         self, dataset: str, privacy: Spec, what: Spec | None = None, *, shares: Mapping[str, float] | None = None

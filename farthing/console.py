@@ -10,7 +10,6 @@ from typing import Annotated, Any, Final
 
 import typer
 from rich.console import Console, Group, RenderableType
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -61,12 +60,6 @@ def say(text: str) -> None:
 def line(text: str) -> None:
     """Print one line that a program may read: no colours, no wrapping."""
     out.print(text, markup=False, highlight=False, soft_wrap=True)
-
-
-def bar() -> Progress:
-    """Return a progress bar on standard error, gone when it is done."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    return Progress(*columns, console=err, transient=True)
 
 
 def site_name(site: str | None) -> str:

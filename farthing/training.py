@@ -7,8 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from farthing import estimate_tables, federated, job_tables
+from farthing.bars import following
 from farthing.client import Client
-from farthing.console import DEFAULT_URL, WRONG_INPUT, Json, Secret, Url, app, bar, complain, line, out, say
+from farthing.console import DEFAULT_URL, WRONG_INPUT, Json, Secret, Url, app, complain, err, line, out, say
 from farthing.console import read_json as read
 from farthing.descriptions import describing
 from farthing.errors import JobFailed
@@ -249,13 +250,10 @@ def report(
 def _follow(client: Client, job: JobView) -> None:
     """Show steps, and what a queued job waits for, until the job has ended; then its table and its cost."""
     looks: list[JobView] = []
-    with bar() as progress:
-        task = progress.add_task(job.state, total=job.progress.steps)
+    with following(err) as moved:
 
         def look(seen: JobView) -> None:
-            progress.update(task, description=seen.state, completed=seen.progress.step, total=seen.progress.steps)
-            if seen.waits_for and (not looks or seen.waits_for != looks[-1].waits_for):
-                say(f"{seen.id} waits for {seen.waits_for}")
+            moved(seen)
             looks.append(seen)
 
         try:
