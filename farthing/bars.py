@@ -34,7 +34,7 @@ def following(console: Console | None = None) -> Iterator[Look]:
         def look(seen: JobView) -> None:
             words, step, steps = f"{seen.id} {seen.state}", seen.progress.step, seen.progress.steps
             # Without a number of steps the bar only moves to and fro.
-            shown.update(task, description=words, completed=step, total=steps or None)
+            shown.update(task, description=words, completed=step, total=steps or None, refresh=True)
             if seen.waits_for and seen.waits_for not in said:
                 said.add(seen.waits_for)
                 text = f"{seen.id} waits for {seen.waits_for}"

@@ -4,6 +4,8 @@ import io
 from typing import Any
 
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
 from rich.console import Console
 
 from farthing import Client
@@ -39,8 +41,14 @@ def test_steps_and_the_time_left_are_shown_and_then_gone(released: Released) -> 
 
 def test_a_notebook_shows_it_in_a_widget(released: Released) -> None:
     """Warnings are errors here, and rich warns where it has no widgets."""
-    with following(Console(force_jupyter=True)) as look:
-        look(at(released.job, 4))
+    InteractiveShell.instance()
+    try:
+        with capture_output() as captured, following(Console(force_jupyter=True)) as look:
+            look(at(released.job, 4))
+    finally:
+        InteractiveShell.clear_instance()
+    shown = "".join(str(one.data) for one in captured.outputs)
+    assert f"{released.job.id} running" in shown
 
 
 def test_train_shows_a_bar_where_it_is_wanted(
