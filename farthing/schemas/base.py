@@ -29,6 +29,20 @@ class View(BaseModel):
         return found
 
 
+class Shown(View):
+    """An answer that people look at: tables in notebooks and on terminals of rich, one line elsewhere."""
+
+    def __rich__(self) -> Any:  # noqa: ANN401 - rich is loaded by those who print with it
+        from farthing.showing import tables_of  # noqa: PLC0415 - the service has no use for it
+
+        return tables_of(self)
+
+    def _repr_html_(self) -> str:
+        from farthing.showing import html_of  # noqa: PLC0415 - as above
+
+        return html_of(self)
+
+
 @cache
 def _docstrings(module: str) -> dict[str, dict[str, str]]:
     """Return the docstrings below the fields of each class of a module."""

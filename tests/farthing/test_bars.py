@@ -1,4 +1,4 @@
-"""Progress bars: what they show on a terminal and in a notebook, and what an interrupt leaves behind."""
+"""Progress bars on a terminal and in a notebook, and the words after an interrupt."""
 
 import io
 from typing import Any
