@@ -12,7 +12,6 @@ from typing import Annotated, Any, Final
 import typer
 from pydantic import BaseModel
 from rich.console import Console, Group, RenderableType
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -85,12 +84,6 @@ def answer(found: BaseModel | Mapping[str, Any] | Sequence[BaseModel], shown: Re
         line(shown)
     else:
         out.print(shown)
-
-
-def bar() -> Progress:
-    """Return a progress bar on standard error, gone when it is done."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    return Progress(*columns, console=err, transient=True)
 
 
 def site_name(site: str | None) -> str:

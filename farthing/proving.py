@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from rich.console import RenderableType
 
+from farthing.bars import bar
 from farthing.certificate_forms import Event, FederatedCertificate, Head, Software
 from farthing.client import Client
 from farthing.console import (
@@ -21,8 +22,8 @@ from farthing.console import (
     Url,
     answer,
     app,
-    bar,
     complain,
+    err,
     plain_table,
     read_json,
     say,
@@ -121,7 +122,7 @@ def _waited(ask: Callable[[Callable[[int], None]], str]) -> str:
             # The bar begins with the first figure, since most answers come without any.
             if not task:
                 say("The service verifies the ledger first.")
-                found = until_it_comes.enter_context(bar())
+                found = until_it_comes.enter_context(bar(err))
                 number = found.add_task("verified, %", total=100)
                 task.append(lambda done: found.update(number, completed=done))
             task[0](percent)

@@ -23,7 +23,7 @@ from farthing.console import (
     out,
 )
 from farthing.console import read_json as read
-from farthing.restrictions import RestrictionError
+from farthing.errors import WrongInput
 
 ModelId = Annotated[str, typer.Argument(help="mdl_...")]
 OneLevel = Annotated[float | None, typer.Option("--level", help="of the intervals; default: the job's own")]
@@ -126,7 +126,7 @@ def intervals(
 ) -> None:
     """Print intervals of coefficients. One by one, or such that all hold at once."""
     with Client(url, secret) as client:
-        found = client.model(model).conf_int(level, method=method, coefficients=coefficient or None)
+        found = client.model(model).intervals(level, method=method, coefficients=coefficient or None)
     answer(found, tables.intervals(found, level or []), as_json=as_json)
 
 
@@ -163,9 +163,12 @@ def wald(
 ) -> None:
     """Test coefficients, or equations between them, jointly. A Wald test."""
     with Client(url, secret) as client:
+        read_from = client.model(model)
+        # Names alone need no parser, which is an extra.
+        plain = set(hypotheses) <= set(read_from.names)
         try:
-            found = client.model(model).test(", ".join(hypotheses))
-        except RestrictionError as wrong:
+            found = read_from.wald_test(hypotheses if plain else ", ".join(hypotheses))
+        except WrongInput as wrong:
             complain(str(wrong))
             raise typer.Exit(WRONG_INPUT) from wrong
     freedom = f"{found.degrees_of_freedom} degrees of freedom"

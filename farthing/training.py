@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from farthing import estimate_tables, federated, job_tables
+from farthing.bars import following
 from farthing.client import Client
 from farthing.console import (
     DEFAULT_URL,
@@ -18,8 +19,8 @@ from farthing.console import (
     Url,
     answer,
     app,
-    bar,
     complain,
+    err,
     line,
     out,
     say,
@@ -264,13 +265,10 @@ def report(
 def _follow(client: Client, job: JobView, *, as_json: bool) -> None:
     """Show steps, and what a queued job waits for, until the job has ended; then its table and its cost."""
     looks: list[JobView] = []
-    with bar() as progress:
-        task = progress.add_task(job.state, total=job.progress.steps)
+    with following(err) as moved:
 
         def look(seen: JobView) -> None:
-            progress.update(task, description=seen.state, completed=seen.progress.step, total=seen.progress.steps)
-            if seen.waits_for and (not looks or seen.waits_for != looks[-1].waits_for):
-                say(f"{seen.id} waits for {seen.waits_for}")
+            moved(seen)
             looks.append(seen)
 
         try:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from farthing import tables
+from farthing.bars import bar
 from farthing.client import Client
 from farthing.console import (
     DEFAULT_URL,
@@ -18,7 +19,6 @@ from farthing.console import (
     Url,
     answer,
     app,
-    bar,
     complain,
     err,
     line,
@@ -160,7 +160,7 @@ def _send(client: Client, dataset: str, file: Path) -> None:
 def _progress(file: Path) -> Iterator[Progress]:
     """Show how much of a file has arrived; where the service does not answer any more, say how to go on."""
     size = file.stat().st_size
-    with bar() as shown:
+    with bar(err) as shown:
         task = shown.add_task("upload", total=size)
         try:
             yield lambda there, _: shown.update(task, completed=there)

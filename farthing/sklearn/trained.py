@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from decimal import Decimal
 from typing import Any, Final
 
 import numpy as np
@@ -63,7 +62,7 @@ class Trained(BaseEstimator):  # type: ignore[misc] # scikit-learn ships no type
         asked: dict[str, Any] = {
             "dataset": dataset,
             "model": dict(model),
-            "privacy": {"epsilon": _figure(self.epsilon)},
+            "privacy": {"epsilon": self.epsilon},
         }
         if whole:
             # An allowance for lost workers would have to fit beside it.
@@ -97,9 +96,7 @@ class Trained(BaseEstimator):  # type: ignore[misc] # scikit-learn ships no type
         """
         names = [str(column["name"]) for column in columns]
         arrays = dict(zip(names, [*X.T, y], strict=True))
-        dataset = _uploaded(
-            client, arrays, list(columns), self.scope, self.budget or {"epsilon": _figure(self.epsilon)}
-        )
+        dataset = _uploaded(client, arrays, columns, self.scope, self.budget or {"epsilon": self.epsilon})
         model = {"kind": kind, "target": names[-1], "intercept": self.fit_intercept}
         released = self._train(client, dataset.id, model, whole=self.budget is None and self.scope is None)
         estimates = np.array([one.estimate for one in released.table().coefficients], dtype=float)
@@ -151,11 +148,6 @@ class Trained(BaseEstimator):  # type: ignore[misc] # scikit-learn ships no type
 def opened(estimator: Trained) -> AbstractContextManager[Client]:
     """Open the estimator's client for a block; one of the environment's is closed after it."""
     return Client.from_environment() if estimator.client is None else nullcontext(estimator.client)
-
-
-def _figure(value: float) -> str:
-    """Return a privacy figure in its shortest decimal form."""
-    return format(Decimal(str(value)), "f")
 
 
 def free_name(name: str, columns: Sequence[Mapping[str, Any]]) -> str:
