@@ -10,6 +10,7 @@ from farthing.handles import Handle, Levels, level_at, levels_of
 from farthing.hypotheses import Hypotheses, in_words, restrictions
 from farthing.inference import TTests
 from farthing.labelled import series, table
+from farthing.plots import plot_coefficients
 from farthing.results import Coefficient, Contrast, Ellipsoid, Interval, OddsRatio, RateRatio, Summary, WaldTest
 from farthing.schemas.models import CovarianceView
 
@@ -103,6 +104,27 @@ class Coefficients(Handle):
         index = pandas.Index([one.name for one in found], name="coefficient")
         # As floats, None is NaN, also in a column that has nothing else.
         return pandas.DataFrame(rows, index=index, dtype="float64")
+
+    def plot(self, coefficients: Sequence[str] | None = None, *, level: float | None = None, axes: Any = None) -> Any:  # noqa: ANN401 - matplotlib's
+        """Draw estimates and intervals with matplotlib, and return the axes.
+
+        Args:
+            coefficients: names; None: all but intercepts.
+            level: of the intervals; None: the job's own.
+            axes: to draw on; None: new ones.
+
+        Raises:
+            MissingExtra: matplotlib is not installed.
+            WrongInput: a name is unknown, or there is nothing to draw.
+        """
+        found = {one.name: one for one in self.table(level).coefficients}
+        wanted = (
+            [name for name in found if name.split(": ")[-1] != "intercept"] if coefficients is None else coefficients
+        )
+        unknown = next((name for name in wanted if name not in found), None)
+        if unknown is not None:
+            raise WrongInput(f"There is no coefficient {unknown!r}.", "/coefficients", f"one of {', '.join(found)}")
+        return plot_coefficients([found[name] for name in wanted], level or self._own.level or 0.95, axes)
 
     def intervals(
         self, level: Levels = None, *, method: str = "pointwise", coefficients: Sequence[str] | None = None

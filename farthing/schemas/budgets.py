@@ -122,6 +122,12 @@ class BudgetView(Shown):
     cap: CapView | None = None
     """The caller's own cap here; null: the budget is its own, or it has no access."""
 
+    def plot(self, axes: Any = None) -> Any:  # noqa: ANN401 - matplotlib's
+        """Draw it with matplotlib, on given axes or new ones, and return them."""
+        from farthing.plots import plot_budget  # noqa: PLC0415 - the service has no use for it
+
+        return plot_budget(self, axes)
+
     def __repr_args__(self) -> Iterator[tuple[str, Any]]:
         yield from (("scope", self.scope), ("spent", self.epsilon.spent), ("remaining", self.epsilon.remaining))
         yield from (("total", self.epsilon.total), ("delta", self.delta), ("frozen", self.frozen))

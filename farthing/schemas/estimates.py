@@ -216,6 +216,12 @@ class EstimateView(Shown):
     notes: Declared[list[str]] = Field(default_factory=list)
     """Effects of interactions, an offset or sampling weights on the meaning of coefficients; a sentence each."""
 
+    def plot(self, axes: Any = None) -> Any:  # noqa: ANN401 - matplotlib's
+        """Draw the widths that it predicts with matplotlib, on given axes or new ones, and return them."""
+        from farthing.plots import plot_estimate  # noqa: PLC0415 - the service has no use for it
+
+        return plot_estimate(self, axes)
+
     def __repr_args__(self) -> Iterator[tuple[str, Any]]:
         yield "method", self.plan.get("kind")
         if self.cost is not None:
