@@ -9,6 +9,7 @@ from core.base.errors import FieldError, Invalid
 from core.base.patterns import identifier
 from core.base.validation_errors import field_errors
 from core.data.columns import Columns, Unit
+from core.data.reading import FileReading
 from core.privacy.amounts import BudgetRequest
 from core.privacy.budget import Terms
 from core.privacy.facts import Adjacency, Frozen
@@ -76,6 +77,11 @@ class Metadata(DeclaredColumns):
     )
     rows: Annotated[int, Field(strict=True, gt=0)] | None = Field(
         default=None, description="number of records in the file; a file with another number is refused"
+    )
+    reading: FileReading | None = Field(
+        default=None,
+        description="the form of a CSV file; without it UTF-8 with commas and decimal points",
+        exclude_if=lambda given: given is None,  # as declarations were before there was any
     )
     approval: bool = Field(default=False, description="the owner approves each release before anybody else sees it")
     distinct_because: Statement | None = Field(

@@ -175,7 +175,8 @@ def mend(context: Context, caller: Caller, dataset_id: str, changes: object) -> 
         refuse_changed(session, dataset_id, declared)
         request = published(metadata)
         gone = None
-        if request["columns"] != dataset.columns:  # by which the cells of its file were read
+        # by which the cells of its file were read
+        if (request["columns"], request.get("reading")) != (dataset.columns, dataset.request.get("reading")):
             gone = dataset.location
             rows.forget_records(session, dataset)
             draft.sealed = None

@@ -26,6 +26,7 @@ from core.data.columns import (
     bounds_of,
     number_of,
 )
+from core.data.reading import PLAIN, FileReading, marks_of, number_pattern
 from core.records.decoding.validation import ColumnReport
 
 Floats = npt.NDArray[np.float64]
@@ -47,19 +48,22 @@ class RawCells(Protocol):
         """Take texts: row i has `texts[places[i]]`, or none where `places[i]` is their number."""
 
 
-def convert(column: Scalar, cells: pa.Array, raw: RawCells | None = None) -> tuple[npt.NDArray[Any], ColumnReport]:
+def convert(
+    column: Scalar, cells: pa.Array, raw: RawCells | None = None, reading: FileReading = PLAIN
+) -> tuple[npt.NDArray[Any], ColumnReport]:
     """Return a column's canonical values, shape (rows,), and counts of the cells that were changed or missing.
 
     Args:
         column: the declaration.
         cells: an Arrow array of a type that `core.records.decoding.checks` lets through for this column.
         raw: receives the cells as they were read.
+        reading: the form of texts that are numbers.
     """
     if pa.types.is_string_view(cells.type):
         cells = cells.cast(pa.string())  # few functions take views
     if isinstance(column, Coded):
-        return _codes(column, cells, raw)
-    return _numbers(column, cells, raw)
+        return _codes(column, cells, raw, reading)
+    return _numbers(column, cells, raw, reading)
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -67,10 +71,12 @@ def is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
-def _numbers(column: Ordered, cells: pa.Array, raw: RawCells | None) -> tuple[Floats, ColumnReport]:
+def _numbers(
+    column: Ordered, cells: pa.Array, raw: RawCells | None, reading: FileReading
+) -> tuple[Floats, ColumnReport]:
     if pa.types.is_dictionary(cells.type):
         cells = cells.dictionary_decode()
-    values = _days(column, cells) if isinstance(column, DateColumn) else _floats(cells)
+    values = _days(column, cells) if isinstance(column, DateColumn) else _floats(cells, reading)
     if raw is not None:
         if isinstance(column, DateColumn):
             # Counted from year 1, so that another declared lower bound gives the same hash.
@@ -78,7 +84,7 @@ def _numbers(column: Ordered, cells: pa.Array, raw: RawCells | None) -> tuple[Fl
         else:
             raw.numbers(values)
     empty = _empty(column, cells, values)
-    coded = _missing_numbers(column)
+    coded = _missing_numbers(column, reading)
     absent = empty | np.isin(values, coded) if coded else empty
     missing = absent | np.isnan(values)
     lower, upper = bounds_of(column)
@@ -103,7 +109,7 @@ def _numbers(column: Ordered, cells: pa.Array, raw: RawCells | None) -> tuple[Fl
     )
 
 
-def _codes(column: Coded, cells: pa.Array, raw: RawCells | None) -> tuple[Codes, ColumnReport]:
+def _codes(column: Coded, cells: pa.Array, raw: RawCells | None, reading: FileReading) -> tuple[Codes, ColumnReport]:
     if not pa.types.is_dictionary(cells.type):
         cells = _texts(cells).dictionary_encode()
     # each distinct text is looked at once, however often it comes
@@ -112,7 +118,7 @@ def _codes(column: Coded, cells: pa.Array, raw: RawCells | None) -> tuple[Codes,
     lookup = np.array([*_places(column, texts), _ABSENT], dtype=np.int32)
     places = cells.indices.cast(pa.int64()).fill_null(len(lookup) - 1).to_numpy(zero_copy_only=False)
     if raw is not None:
-        raw.codes(texts, places)
+        raw.codes(_with_points(texts, reading), places)
     found = lookup[places]
     unknown, absent = found == _UNKNOWN, found == _ABSENT
     missing = absent
@@ -172,10 +178,10 @@ def _mask(cells: pa.Array) -> npt.NDArray[np.bool_]:
     return mask
 
 
-def _floats(cells: pa.Array) -> Floats:
+def _floats(cells: pa.Array, reading: FileReading = PLAIN) -> Floats:
     """Return numbers, or texts of numbers, as float64; NaN for everything else."""
     if is_text(cells.type):
-        cells = _parsed(cells)
+        cells = _parsed(cells if reading.writes_points else _pointed(cells, reading))
     elif pa.types.is_boolean(cells.type):
         cells = cells.cast(pa.int8())
     values = cells.cast(pa.float64(), safe=False).fill_null(np.nan).to_numpy(zero_copy_only=False)
@@ -193,6 +199,23 @@ def _parsed(texts: pa.Array) -> pa.Array:
     except pa.ArrowInvalid:
         trimmed = pc.utf8_trim_whitespace(filled)
         return pc.if_else(pc.match_substring_regex(trimmed, _DECIMAL), trimmed, None).cast(pa.float64())
+
+
+def _pointed(texts: pa.Array, reading: FileReading) -> pa.Array:
+    """Return numbers as this reading writes them as those with a point, null for everything else."""
+    trimmed = pc.utf8_trim_whitespace(texts)
+    kept = pc.if_else(pc.match_substring_regex(trimmed, number_pattern(reading)), trimmed, None)
+    if reading.thousands is not None:
+        kept = pc.replace_substring_regex(kept, f"[{marks_of(reading.thousands)}]", "")
+    return pc.replace_substring(kept, reading.decimal, ".")
+
+
+def _with_points(texts: Sequence[str | None], reading: FileReading) -> Sequence[str | None]:
+    """Return texts, those of numbers with a point: a category's "1,5" is the number that it is in a column of such."""
+    if reading.writes_points:
+        return texts
+    pointed = _pointed(pa.array(texts, pa.string()), reading).to_pylist()
+    return [text if point is None else point for text, point in zip(texts, pointed, strict=True)]
 
 
 def _days(column: DateColumn, cells: pa.Array) -> Floats:
@@ -222,8 +245,12 @@ _TICKS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _EPOCH_ORDINAL = 719_163  # of 1970-01-01
 
 
-def _missing_numbers(column: Ordered) -> list[float]:
-    """Return the missing codes that are numbers (or dates) of the column's kind, unclamped."""
+def _missing_numbers(column: Ordered, reading: FileReading) -> list[float]:
+    """Return the missing codes that are numbers (or dates) of the column's kind, unclamped: as JSON or the file has."""
     texts = pa.array(column.missing, pa.string())
-    values = _days(column, texts) if isinstance(column, DateColumn) else _floats(texts)
+    if isinstance(column, DateColumn):
+        values = _days(column, texts)
+    else:
+        values, written = _floats(texts), _floats(texts, reading)
+        values = np.where(np.isnan(values), written, values)
     return [float(value) for value in values if not np.isnan(value)]
