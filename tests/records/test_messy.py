@@ -1,15 +1,25 @@
 """Messy files: each mess is read as declared, or refused with the field and the fix; nothing is guessed in silence."""
 
 import math
+import random
+import re
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from core.base.errors import Invalid
+from core.data.cells import code_of_cell, number_of_cell
+from core.data.columns import Coded, DateColumn, plain
 from core.data.datasets import Metadata, parse_metadata
+from core.data.dates import MONTHS, parse_date
+from core.records.decoding.cells import days_of_texts
 from core.records.decoding.decode import Decoded, Limits, decode
+from core.records.decoding.likeness import are_same
 from core.records.encryption import SealedFile
 from tests.support.sealed import seal
 
@@ -205,3 +215,276 @@ class TestPlainlyOtherwise:
 
     def test_a_handful_of_cells_is_no_sign(self, tmp_path: Path) -> None:
         assert read(tmp_path, b'age\n"4,5"\n"5,5"\n', AGE)[1]["age"] == [None, None]
+
+
+VISIT = {"type": "date", "name": "visit", "lower": "2020-01-01", "upper": "2024-12-31"}
+WARD = {"type": "category", "name": "ward", "values": ["surgery", "cardiology", "unknown"], "missing": ["?", "N/A"]}
+
+
+class TestAliases:
+    def test_case_and_aliases_and_codes(self, tmp_path: Path) -> None:
+        sex = SEX | {"fold_case": True, "aliases": {"male": ["m", "Mann"], "female": ["f", "w"]}}
+        ward = WARD | {"fold_case": True, "aliases": {"surgery": ["surgry", "Chirurgie"]}, "fill": "unknown"}
+        lines = ["MALE,Surgery", "m, CHIRURGIE ", "mann,surgry", "W,n/a", "Frau,", "female,?"]
+        decoded, rows = read(tmp_path, "\n".join(["sex,ward", *lines, ""]).encode(), sex, ward)
+        assert rows == {"sex": [1, 1, 1, 0, -1, 0], "ward": [0, 0, 0, 2, 2, 2]}
+        assert [one.unreadable for one in decoded.report.columns] == [1, 0]
+        columns = metadata(sex, ward).columns
+        for place, line in enumerate(lines):
+            for column, text in zip(columns, line.split(","), strict=True):
+                assert isinstance(column, Coded)
+                code = code_of_cell(column, text)
+                assert rows[column.name][place] == (-1 if code is None else code), (column.name, text)
+
+    def test_without_case_to_fold_only_the_alias_counts(self, tmp_path: Path) -> None:
+        ward = WARD | {"aliases": {"surgery": ["surg."]}, "other": "unknown"}
+        _, rows = read(tmp_path, b"ward\nsurg.\nSurg.\nSurgery\n?\n", ward)
+        assert rows == {"ward": [0, 2, 2, -1]}
+        (column,) = metadata(ward).columns
+        assert isinstance(column, Coded)
+        assert [code_of_cell(column, text) for text in ("surg.", "Surg.", "Surgery", "?")] == [0, 2, 2, None]
+
+    def test_a_missing_value_may_be_a_category_of_its_own(self, tmp_path: Path) -> None:
+        _, rows = read(tmp_path, b"x,ward\n1,\n2,N/A\n3,dermatology\n", WARD | {"fill": "unknown"})
+        assert rows == {"ward": [2, 2, 2]}
+
+    @pytest.mark.parametrize(
+        ("changes", "field", "said"),
+        [
+            ({"aliases": {"surgery": ["cardiology"]}}, "aliases", "means `cardiology` already"),
+            ({"aliases": {"surgery": ["surgery"]}}, "aliases", "means `surgery` already"),
+            ({"aliases": {"surgery": ["?"]}}, "aliases", "`not known`"),
+            ({"aliases": {"surgery": [""]}}, "aliases", "`not known`"),
+            ({"aliases": {"surgery": ["s"], "unknown": ["s"]}}, "aliases", "means `surgery` already"),
+            ({"aliases": {"surgery": ["S"], "unknown": ["s"]}, "fold_case": True}, "aliases", "means `surgery`"),
+            ({"aliases": {"surgery": ["n/a"]}, "fold_case": True}, "aliases", "`not known`"),
+            ({"aliases": {"surgery": ["CARDIOLOGY"]}, "fold_case": True}, "aliases", "means `cardiology`"),
+            ({"aliases": {"dermatology": ["d"]}}, "aliases", "not one of the declared values"),
+            ({"aliases": {"surgery": [" s"]}}, "aliases/surgery/0", "blanks"),
+            ({"aliases": {"surgery": []}}, "aliases/surgery", "at least 1 item"),
+            ({"aliases": {"surgery": "s"}}, "aliases/surgery", "a list"),
+            ({"aliases": {"surgery": [1]}}, "aliases/surgery/0", "a text"),
+            ({"aliases": ["s"]}, "aliases", "an object"),
+            ({"aliases": {"surgery": [f"s{n}" for n in range(5_001)]}}, "aliases", "5000 aliases at most"),
+            ({"values": ["a", "A"], "fold_case": True}, "fold_case", "`a` and `A` are one text"),
+            ({"values": ["a", "b"], "missing": ["B"], "fold_case": True}, "fold_case", "`b` and `B` are one text"),
+            ({"fold_case": "yes"}, "fold_case", "true or false"),
+        ],
+    )
+    def test_an_alias_means_one_value(self, changes: dict[str, Any], field: str, said: str) -> None:
+        found = undeclarable(WARD | changes)
+        assert list(found) == [f"/columns/0/{field}"]
+        assert said in found[f"/columns/0/{field}"]
+
+    def test_an_alias_by_case_alone_is_no_fault(self) -> None:
+        metadata(WARD | {"fold_case": True, "aliases": {"surgery": ["Surgery", "SURGERY"]}, "missing": ["na", "NA"]})
+
+
+class TestDates:
+    def test_several_forms_in_one_column(self, tmp_path: Path) -> None:
+        visit = VISIT | {"formats": ["%d.%m.%Y", "%m/%d/%Y", "%Y%m%d", "%d%b%Y"], "missing": ["01.01.2024"]}
+        cells = ["3.1.2020", "03.01.2020 14:30", "1/3/2020", "20200103", "03JAN2020", "2020-01-03T00:00"]
+        wrong = ["31.02.2020", "13/13/2020", "2020013", "3JAN2020", "1.1.20", "2020/01/03", "32.01.2020", "0.1.2020"]
+        gone = ["01.01.2024", "2024-01-01", ""]
+        decoded, rows = read(
+            tmp_path, "\n".join(["i,visit", *(f"1,{c}" for c in cells + wrong + gone)]).encode(), visit
+        )
+        assert rows["visit"] == [2.0] * len(cells) + [None] * len(wrong + gone)
+        assert decoded.report.columns[0].unreadable == len(wrong)
+        (column,) = metadata(visit).columns
+        assert isinstance(column, DateColumn)
+        assert [number_of_cell(column, cell) for cell in cells + wrong + gone] == rows["visit"]
+
+    @settings(max_examples=300, deadline=None)
+    @given(
+        form=st.sampled_from(["%d.%m.%Y", "%d/%b/%Y", "%Y%m%d", "%b %d, %Y", "%m-%d-%Y"]),
+        day=st.dates(min_value=date(1, 1, 1)) | st.just(date(2000, 2, 29)),
+        spoil=st.none() | st.text("0123456789./- TJa", max_size=14),
+    )
+    def test_one_cell_and_whole_columns_read_alike(self, form: str, day: date, spoil: str | None) -> None:
+        text = form
+        for part, shown in (("%d", f"{day.day:02}"), ("%m", f"{day.month:02}"), ("%Y", f"{day.year:04}")):
+            text = text.replace(part, shown)
+        text = text.replace("%b", MONTHS[day.month - 1].capitalize()) if spoil is None else spoil
+        (found,) = days_of_texts(pa.array([text.strip()]), [form])
+        one = parse_date(text.strip(), (form,))
+        assert one == (None if math.isnan(found) else date.fromordinal(int(found) + date(1970, 1, 1).toordinal()))
+        assert spoil is not None or one == day
+
+    @pytest.mark.parametrize(
+        ("formats", "pointer", "said"),
+        [
+            (["%d/%m/%Y", "%m/%d/%Y"], "formats", "may be one of `%d/%m/%Y` too"),
+            (["%Y-%d-%m"], "formats", "`%Y-%m-%d`"),
+            (["%Y%m%d", "%d%m%Y"], "formats", "may be one of"),
+            (["%Y%m/%d", "%m%Y/%d"], "formats", "may be one of"),
+            (["%d.%m.%Y", "%d.%m.%Y"], "formats", "once"),
+            (["%d.%m.%y"], "formats/0", "must be made of"),
+            (["%d.%m"], "formats/0", "%Y, once each"),
+            (["%d.%m.%Y.%d"], "formats/0", "once each"),
+            (["%d %B %Y"], "formats/0", "must be made of"),
+            (["%d.%m.%Y "], "formats/0", "blanks"),
+            (["(%d+)+%m%Y"], "formats/0", "must be made of"),
+            (["%d\n%m\n%Y"], "formats/0", "must be made of"),
+            ([""], "formats/0", "must be made of"),
+            (["%d" + "." * 50 + "%m.%Y"], "formats/0", "30 characters"),
+            ([f"%d{'.' * n}%m.%Y" for n in range(1, 10)], "formats", "at most 8"),
+            ("%d.%m.%Y", "formats", "a list"),
+            ([1], "formats/0", "a text"),
+        ],
+    )
+    def test_forms_that_are_none_or_ambiguous(self, formats: object, pointer: str, said: str) -> None:
+        found = undeclarable(VISIT | {"formats": formats})
+        assert list(found) == [f"/columns/0/{pointer}"]
+        assert said in found[f"/columns/0/{pointer}"]
+
+    def test_another_form_of_dates_is_refused_with_the_forms_that_fit(self, tmp_path: Path) -> None:
+        found = refused(tmp_path, often("visit", "31.01.2020", "1.2.2020"), VISIT)
+        assert found == {"/columns/0/formats": 'most dates of `visit` are not written as declared; declare "%d.%m.%Y"'}
+        both = refused(tmp_path, often("visit", "01/02/2020"), VISIT)["/columns/0/formats"]
+        assert '"%d/%m/%Y" or "%m/%d/%Y"' in both
+
+
+class TestStoredForms:
+    def test_columns_without_any_of_it_are_stored_as_before(self) -> None:
+        columns = metadata(VISIT, WARD, SEX).model_dump(mode="json")["columns"]
+        assert not {"aliases", "fold_case", "formats"}.intersection(*(one.keys() for one in columns))
+        assert all({"aliases", "fold_case", "formats"}.isdisjoint(one) for one in columns)
+
+    def test_sites_of_a_federation_may_write_their_cells_otherwise(self) -> None:
+        bare = metadata(VISIT, WARD, SEX).columns
+        messy = metadata(
+            VISIT | {"formats": ["%d.%m.%Y"]},
+            WARD | {"fold_case": True, "aliases": {"surgery": ["s"]}},
+            SEX | {"aliases": {"male": ["m"]}},
+        ).columns
+        assert bare != messy
+        assert tuple(map(plain, messy)) == bare
+
+
+class TestTheSameRecords:
+    """Identity looks at cells before aliases and bounds, so that another declaration makes no new people."""
+
+    def test_another_declaration_of_the_same_rows(self, tmp_path: Path) -> None:
+        lines = [f"{place % 90},{'mf'[place % 2]},{'sS'[place % 3 == 0]}" for place in range(500)]
+        first = "\n".join(["age,sex,ward", *lines]).encode()
+        second = "\n".join(["age,sex,ward", *reversed(lines)]).encode()
+        plainly, _ = read(tmp_path, first, AGE, SEX | {"values": ["f", "m"]}, WARD | {"values": ["s", "S"]})
+        aliased, _ = read(
+            tmp_path,
+            second,
+            AGE,
+            SEX | {"aliases": {"male": ["m"], "female": ["f"]}},
+            WARD | {"fold_case": True, "aliases": {"surgery": ["s"]}},
+        )
+        assert plainly.records is not None
+        assert aliased.records is not None
+        assert are_same(plainly.records.summary, aliased.records.summary)
+
+    def test_the_same_rows_written_otherwise(self, tmp_path: Path) -> None:
+        days = [date(2020, 1, 1) + timedelta(days=place) for place in range(400)]
+        clean = "\n".join(["age,visit,dose", *(f"{n % 90 + 0.5},{day},{n / 4}" for n, day in enumerate(days))])
+        messy = "\n".join(
+            [
+                "age;visit;dose",
+                *(f"{n % 90},5;{day:%d.%m.%Y};{n / 4}".replace(".25", ",25") for n, day in enumerate(days)),
+            ]
+        )
+        messy = re.sub(r"\.(0|5|75)$", r",\1", messy, flags=re.MULTILINE)
+        dose = COST | {"name": "dose"}
+        first, rows = read(tmp_path, clean.encode(), AGE, VISIT, dose)
+        commas = {"separator": ";", "decimal": ","}
+        again, same = read(tmp_path, messy.encode(), AGE, VISIT | {"formats": ["%d.%m.%Y"]}, dose, reading=commas)
+        coded = {"type": "category", "name": "dose", "values": ["0,0", "0,25"], "other": "0,0"}
+        third, _ = read(tmp_path, messy.encode(), AGE, VISIT | {"formats": ["%d.%m.%Y"]}, coded, reading=commas)
+        assert rows == same
+        for other in (again, third):
+            assert first.records is not None
+            assert other.records is not None
+            assert are_same(first.records.summary, other.records.summary)
+
+
+VISITS = 8_000
+WARDS = ("surgery", "cardiology", "neurology", "unknown")
+TYPOS = {
+    "surgery": ("Surgery", "surgry", "SURGERY "),
+    "cardiology": ("Cardiology", "kardiology"),
+    "neurology": ("Neuro",),
+}
+HOSPITAL: tuple[dict[str, Any], ...] = (
+    {"type": "date", "name": "admitted", "lower": "2020-01-01", "upper": "2024-12-31"},
+    {"type": "number", "name": "weight", "lower": 30, "upper": 200, "missing": [-1]},
+    {"type": "number", "name": "cost", "lower": 0, "upper": 100_000},
+    {"type": "category", "name": "Abteilung für", "values": list(WARDS), "fill": "unknown"},
+    {"type": "binary", "name": "sex", "values": ["female", "male"]},
+)
+TOLD: tuple[dict[str, Any], ...] = (
+    HOSPITAL[0] | {"formats": ["%d.%m.%Y"]},
+    HOSPITAL[1] | {"fill": 75},
+    HOSPITAL[2],
+    HOSPITAL[3]
+    | {"fold_case": True, "aliases": {"surgery": ["surgry"], "cardiology": ["kardiology"], "neurology": ["neuro"]}},
+    HOSPITAL[4] | {"fold_case": True, "aliases": {"female": ["f", "w"], "male": ["m"]}},
+)
+WRITTEN: dict[str, Any] = {"separator": ";", "decimal": ",", "thousands": "."}
+
+
+def hospital(visits: int = VISITS, seed: int = 40) -> tuple[str, list[dict[str, Any]]]:
+    """Return an export as a hospital makes it, and the truth of each row."""
+    draw = random.Random(seed)
+    lines, truth = ["Nr;admitted;weight;cost;Abteilung für;sex;note"], []
+    for number in range(visits):
+        day = date(2020, 1, 1) + timedelta(days=draw.randrange(1800))
+        weight = None if draw.random() < 0.08 else draw.randrange(300, 2000) / 10
+        cost = draw.randrange(100, 9_999_999) / 100
+        ward, sex = draw.choice(WARDS[:3]), draw.choice(("female", "male"))
+        hidden = draw.random() < 0.05
+        cells = [
+            str(number),
+            f"{day:%d.%m.%Y}" if draw.random() < 0.7 else day.isoformat(),
+            draw.choice(("", "-1", " ")) if weight is None else f"{weight}".replace(".", ","),
+            f"{cost:,.2f}".translate(str.maketrans(",.", ".,")),
+            "" if hidden else draw.choice((ward, ward, *TYPOS[ward])),
+            draw.choice({"female": ("f", "F", "w", "Female"), "male": ("m", "M", "male", "MALE")}[sex]),
+            draw.choice(("", "stürzte; Röntgen", '"sagt ""gut""; geht\nheim"', "5,5 mg")).replace("e; R", "e, R"),
+        ]
+        lines.append(";".join(cells))
+        truth.append(
+            {"admitted": day, "weight": weight, "cost": cost, "ward": "unknown" if hidden else ward, "sex": sex}
+        )
+    return "\r\n".join([*lines, ""]), truth
+
+
+ENCODINGS = {"utf-8-sig": {}, "latin-1": {"encoding": "latin-1"}, "cp1252": {"encoding": "cp1252"}}
+
+
+class TestAHospital:
+    @pytest.mark.parametrize("encoding", ENCODINGS)
+    def test_it_is_read_by_its_declaration(self, tmp_path: Path, encoding: str) -> None:
+        text, truth = hospital()
+        decoded, rows = read(tmp_path, text.encode(encoding), *TOLD, reading=WRITTEN | ENCODINGS[encoding])
+        assert (decoded.rows, decoded.report.incomplete_rows) == (VISITS, 0)
+        assert rows["admitted"] == [(one["admitted"] - date(2020, 1, 1)).days for one in truth]
+        assert rows["weight"] == [75.0 if one["weight"] is None else one["weight"] for one in truth]
+        assert rows["cost"] == [one["cost"] for one in truth]
+        assert rows["Abteilung für"] == [WARDS.index(one["ward"]) for one in truth]
+        assert rows["sex"] == [one["sex"] == "male" for one in truth]
+        assert [(one.unreadable, one.unknown) for one in decoded.report.columns] == [(0, 0)] * len(TOLD)
+
+    def test_each_refusal_names_the_next_field(self, tmp_path: Path) -> None:
+        content = hospital()[0].encode("cp1252")
+        assert list(refused(tmp_path, content, *HOSPITAL)) == ["/reading/encoding"]
+        reading: dict[str, Any] = {"encoding": "cp1252"}
+        assert list(refused(tmp_path, content, *HOSPITAL, reading=reading)) == ["/reading/separator"]
+        reading["separator"] = ";"
+        found = refused(tmp_path, content, *HOSPITAL, reading=reading)
+        assert list(found) == ["/columns/0/formats", "/reading/decimal"]
+        assert 'reading.decimal ","' in found["/reading/decimal"]
+        assert '"%d.%m.%Y"' in found["/columns/0/formats"]
+        reading["decimal"] = ","
+        found = refused(tmp_path, content, TOLD[0], *HOSPITAL[1:], reading=reading)
+        assert 'reading.thousands "."' in found["/reading/thousands"]
+        reading["thousands"] = "."
+        decoded, _ = read(tmp_path, content, TOLD[0], *HOSPITAL[1:], reading=reading)
+        # What is left is counted cell by cell: its owner sees many rows excluded, and declares aliases and a filling.
+        assert decoded.report.incomplete_rows > VISITS / 2

@@ -13,9 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from core.data.column_fields import MAX_INTEGER
 from core.data.columns import (
-    ISO_DATE,
-    MAX_INTEGER,
     BinaryColumn,
     CategoryColumn,
     Coded,
@@ -24,8 +23,10 @@ from core.data.columns import (
     Ordered,
     Scalar,
     bounds_of,
+    key_of,
     number_of,
 )
+from core.data.dates import ISO_DATE, MONTHS, pattern_of
 from core.data.reading import PLAIN, FileReading, marks_of, number_pattern
 from core.records.decoding.validation import ColumnReport
 
@@ -144,11 +145,11 @@ _UNKNOWN, _ABSENT = -2, -1
 
 def _places(column: Coded, texts: Sequence[str | None]) -> list[int]:
     """Return each text's place among the declared values, _ABSENT or _UNKNOWN."""
-    known = {value: place for place, value in enumerate(column.values)}
+    known = column.places
     # An empty text that is declared as a value is not missing.
-    absent = {"", *column.missing} - set(known)
-    trimmed = [(text or "").strip() for text in texts]
-    return [known.get(text, _ABSENT if text in absent else _UNKNOWN) for text in trimmed]
+    absent = {"", *(key_of(column, code) for code in column.missing)} - set(known)
+    keys = [key_of(column, (text or "").strip()) for text in texts]
+    return [known.get(key, _ABSENT if key in absent else _UNKNOWN) for key in keys]
 
 
 def _texts(cells: pa.Array) -> pa.Array:
@@ -219,17 +220,12 @@ def _with_points(texts: Sequence[str | None], reading: FileReading) -> Sequence[
 
 
 def _days(column: DateColumn, cells: pa.Array) -> Floats:
-    """Return dates, or ISO texts of dates, as days since the column's lower bound; NaN for everything else."""
+    """Return dates, or texts of dates, as days since the column's lower bound; NaN for everything else."""
     if is_text(cells.type):
-        texts = pc.utf8_trim_whitespace(cells)
-        texts = pc.if_else(pc.match_substring_regex(texts, ISO_DATE), pc.utf8_slice_codeunits(texts, 0, 10), None)
-        parsed = pc.strptime(texts, format="%Y-%m-%d", unit="s", error_is_null=True)
-        # it takes February 30 for March 2
-        kept = pc.equal(pc.day(parsed), pc.utf8_slice_codeunits(texts, 8, 10).cast(pa.int64()))
-        cells = pc.if_else(kept, parsed, None)
+        days = days_of_texts(pc.utf8_trim_whitespace(cells), column.formats)
     elif pa.types.is_null(cells.type):
         return np.full(len(cells), np.nan)
-    if pa.types.is_date32(cells.type):
+    elif pa.types.is_date32(cells.type):
         days = cells.cast(pa.int32()).cast(pa.float64()).fill_null(np.nan).to_numpy(zero_copy_only=False)
     else:
         unit = "ms" if pa.types.is_date64(cells.type) else cells.type.unit
@@ -241,6 +237,39 @@ def _days(column: DateColumn, cells: pa.Array) -> Floats:
     return np.array(days, dtype=np.float64) - column.lower.toordinal() + _EPOCH_ORDINAL
 
 
+def days_of_texts(texts: pa.Array, forms: Sequence[str]) -> Floats:
+    """Return dates in texts, ISO or of the forms, as days since 1970; NaN for everything else."""
+    iso = pc.if_else(pc.match_substring_regex(texts, ISO_DATE), pc.utf8_slice_codeunits(texts, 0, 10), None)
+    parsed = pc.strptime(iso, format="%Y-%m-%d", unit="s", error_is_null=True)
+    # it takes February 30 for March 2
+    kept = pc.equal(pc.day(parsed), pc.utf8_slice_codeunits(iso, 8, 10).cast(pa.int64()))
+    seconds = pc.if_else(kept, parsed, None).cast(pa.int64())
+    days = np.array(seconds.fill_null(0).to_numpy(zero_copy_only=False) // _SECONDS_PER_DAY, dtype=np.float64)
+    days[seconds.is_null().to_numpy(zero_copy_only=False)] = np.nan
+    for form in forms:
+        left = np.flatnonzero(np.isnan(days))
+        days[left] = _days_of_form(texts.take(pa.array(left)), form)
+    return days
+
+
+def _days_of_form(texts: pa.Array, form: str) -> Floats:
+    """Return texts of one form as days since 1970; NaN for everything else."""
+    found = pc.extract_regex(texts, pattern=pattern_of(form))
+    parts = {field.name: pc.struct_field(found, field.name) for field in found.type}
+    if "name" in parts:
+        parts["month"] = pc.add(pc.index_in(pc.utf8_lower(parts.pop("name")), value_set=pa.array(MONTHS)), 1)
+    year, month, day = (
+        parts[name].cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False) for name in ("year", "month", "day")
+    )
+    months = (year - 1970) * 12 + month - 1
+    starts = months.astype("M8[M]").astype("M8[D]").astype(np.int64)
+    days = starts + day - 1
+    ends = (months + 1).astype("M8[M]").astype("M8[D]").astype(np.int64)
+    valid = (year > 0) & (month > 0) & (month <= _MONTHS) & (day > 0) & (days < ends)
+    return np.where(valid, days, np.nan)
+
+
+_MONTHS = 12
 _TICKS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _EPOCH_ORDINAL = 719_163  # of 1970-01-01
 

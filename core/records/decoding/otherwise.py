@@ -7,12 +7,14 @@ batch say that the reading is wrong.
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from core.base.errors import FieldError, Invalid
-from core.data.columns import Column, IntegerColumn, NumberColumn
+from core.data.columns import Column, DateColumn, IntegerColumn, NumberColumn, Ordered
 from core.data.reading import Decimal, FileReading, Thousands, number_pattern
+from core.records.decoding.cells import days_of_texts
 
 LEAST_CELLS: Final = 32
 """Fewer cells of a column are no sign of anything."""
@@ -21,6 +23,12 @@ NUMERALS: Final[tuple[tuple[Decimal, Thousands | None], ...]] = (
     *((",", "."), (".", ","), (",", " "), (".", " "), (".", "'"), (",", "'")),
 )
 """Decimal marks and marks of thousands: those that say least come first."""
+
+FORMS: Final = (
+    *("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d", "%Y%m%d"),
+    *("%d%b%Y", "%d-%b-%Y", "%d %b %Y", "%b %d, %Y"),
+)
+"""Forms of dates that files often have, beside ISO 8601."""
 
 
 def refuse(columns: Sequence[Column], batch: pa.RecordBatch, reading: FileReading) -> None:
@@ -31,7 +39,7 @@ def refuse(columns: Sequence[Column], batch: pa.RecordBatch, reading: FileReadin
     """
     fields: dict[str, FieldError] = {}
     for place, column in enumerate(columns):
-        for field in _misread(column, batch.column(place), reading):
+        for field in _misread(place, column, batch.column(place), reading):
             fields.setdefault(field.pointer, field)
     if fields:
         raise Invalid("The file is written otherwise than declared.", *fields.values())
@@ -44,6 +52,11 @@ def given_in(column: Column, cells: pa.Array) -> pa.Array:
     return texts.filter(pc.invert(pc.is_in(texts, value_set=absent)))
 
 
+def dates_in(texts: pa.Array, forms: Sequence[str]) -> int:
+    """Return how many texts are dates, ISO or of the forms."""
+    return int(np.count_nonzero(~np.isnan(days_of_texts(texts, forms))))
+
+
 def matching(texts: pa.Array, pattern: str) -> int:
     """Return how many texts match a regular expression."""
     return int(pc.sum(pc.match_substring_regex(texts, pattern)).as_py() or 0)
@@ -54,12 +67,23 @@ def with_numerals(reading: FileReading, decimal: Decimal, thousands: Thousands |
     return reading.model_copy(update={"decimal": decimal, "thousands": thousands})
 
 
-def _misread(column: Column, cells: pa.Array, reading: FileReading) -> Iterator[FieldError]:
-    if not isinstance(column, NumberColumn | IntegerColumn):
+def _misread(place: int, column: Column, cells: pa.Array, reading: FileReading) -> Iterator[FieldError]:
+    if not isinstance(column, Ordered) or len(texts := given_in(column, cells)) < LEAST_CELLS:
         return
-    texts = given_in(column, cells)
-    if len(texts) < LEAST_CELLS:
+    if isinstance(column, DateColumn):
+        read = dates_in(texts, column.formats)
+        counts = {form: dates_in(texts, (form,)) for form in FORMS}
+        if max(counts.values()) > read + len(texts) / 2:
+            named = " or ".join(f'"{form}"' for form, count in counts.items() if count == max(counts.values()))
+            fix = f"most dates of `{column.name}` are not written as declared; declare {named}"
+            yield FieldError(f"/columns/{place}/formats", fix)
         return
+    yield from _misread_numbers(column, texts, reading)
+
+
+def _misread_numbers(
+    column: NumberColumn | IntegerColumn, texts: pa.Array, reading: FileReading
+) -> Iterator[FieldError]:
     counts = {pair: matching(texts, number_pattern(with_numerals(reading, *pair))) for pair in NUMERALS}
     least = matching(texts, number_pattern(reading)) + len(texts) / 2
     most = max(counts.values())
