@@ -319,6 +319,14 @@ def _places(column: "CategoryColumn | BinaryColumn") -> dict[str, int]:
     return {key_of(column, text): place for text, place in means.items()}
 
 
+def with_formats(columns: Sequence[Column], formats: Sequence[tuple[str, ...]]) -> tuple[Column, ...]:
+    """Return columns, those of dates with these forms where there are any; a form has checks of its own before."""
+    return tuple(
+        column.model_copy(update={"formats": forms}) if forms else column
+        for column, forms in zip(columns, formats, strict=True)
+    )
+
+
 def find(columns: Sequence[Column], name: str) -> Column | None:
     """Return the column of that name, if it is declared."""
     return next((column for column in columns if column.name == name), None)

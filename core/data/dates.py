@@ -16,7 +16,7 @@ MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", 
 _ISO: Final = "%Y-%m-%d"
 _FORM: Final = re.compile(r"(%[Ymdb]|[-./, ])+")
 _PARTS: Final = {"%Y": "year", "%m": "month", "%d": "day", "%b": "name"}
-_MOST_FORMS: Final = 8
+MOST_FORMS: Final = 8
 
 
 def _readable(form: str) -> str:
@@ -45,6 +45,11 @@ def _tell_apart(forms: tuple[str, ...]) -> tuple[str, ...]:
     return forms
 
 
+def are_distinct(forms: tuple[str, ...]) -> bool:
+    """Tell whether no text can have two of these forms, or one of them and ISO 8601."""
+    return len({_shape(form) for form in (_ISO, *forms)}) > len(forms)
+
+
 def _shape(form: str) -> str:
     """Return the outline of a form's texts: two forms with one outline may share a text."""
     number = "99" if _is_packed(form) else "9"
@@ -59,7 +64,7 @@ def _is_packed(form: str) -> bool:
 DateForms = Annotated[
     tuple[Annotated[str, Field(max_length=30), AfterValidator(_readable)], ...],
     Field(
-        max_length=_MOST_FORMS,
+        max_length=MOST_FORMS,
         description="forms of dates in texts beside ISO 8601, such as %d.%m.%Y; %b is an English month, Jan to Dec",
         exclude_if=lambda given: not given,  # as columns were before there were any
     ),

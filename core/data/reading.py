@@ -5,9 +5,9 @@ and decimal points. Nothing is guessed: a file that plainly is otherwise is refu
 """
 
 import re
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator
 
 from core.privacy.facts import Frozen
 
@@ -31,7 +31,9 @@ class FileReading(Frozen):
     )
     encoding: Encoding = Field(default="utf-8", description="of its text; a byte order mark may be there or not")
     quote: Literal['"', "'"] | None = Field(
-        default='"', description="around cells that hold separators or line ends; null: no cell is quoted"
+        # A default in the OpenAPI document would be escaped, which generators of clients refuse.
+        default_factory=lambda: '"',
+        description="around cells that hold separators or line ends, without a word the double quote; null: none",
     )
 
     @field_validator("decimal")
@@ -67,6 +69,13 @@ class FileReading(Frozen):
         return self.decimal == "." and self.thousands is None
 
 
+SNIFF: Final = "sniff"
+"""In place of a reading: the file of a draft shall be looked at."""
+Reading = Annotated[
+    Annotated[FileReading, Tag("declared")] | Annotated[Literal["sniff"], Tag("sniffed")],
+    # By the kind alone, so that a problem is named once.
+    Discriminator(lambda given: "sniffed" if isinstance(given, str) else "declared"),
+]
 PLAIN: Final = FileReading()
 """The reading of a file whose owner declared none."""
 

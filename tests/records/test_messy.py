@@ -3,10 +3,12 @@
 import math
 import random
 import re
+from collections.abc import Iterator
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -17,10 +19,14 @@ from core.data.cells import code_of_cell, number_of_cell
 from core.data.columns import Coded, DateColumn, plain
 from core.data.datasets import Metadata, parse_metadata
 from core.data.dates import MONTHS, parse_date
+from core.data.reading import FileReading
+from core.db.tables import Dataset
 from core.records.decoding.cells import days_of_texts
 from core.records.decoding.decode import Decoded, Limits, decode
 from core.records.decoding.likeness import are_same
+from core.records.decoding.validation import Sniffed, seal_report
 from core.records.encryption import SealedFile
+from tests.support.api import Service, running
 from tests.support.sealed import seal
 
 KEY = bytes(32)
@@ -55,6 +61,12 @@ def refused(folder: Path, content: bytes, *columns: dict[str, Any], **more: Any)
     with pytest.raises(Invalid) as caught:
         read(folder, content, *columns, **more)
     return {field.pointer: field.detail for field in caught.value.fields}
+
+
+def sniffed(folder: Path, content: bytes, *columns: dict[str, Any]) -> Sniffed:
+    decoded, _ = read(folder, content, *columns, reading="sniff", seal=False)
+    assert decoded.report.sniffed is not None
+    return decoded.report.sniffed
 
 
 def undeclarable(*columns: dict[str, Any], **more: Any) -> dict[str, str]:
@@ -488,3 +500,160 @@ class TestAHospital:
         decoded, _ = read(tmp_path, content, TOLD[0], *HOSPITAL[1:], reading=reading)
         # What is left is counted cell by cell: its owner sees many rows excluded, and declares aliases and a filling.
         assert decoded.report.incomplete_rows > VISITS / 2
+
+
+def named(found: Sniffed) -> list[tuple[str, str, str]]:
+    return [(one.pointer, one.taken, one.other) for one in found.doubts]
+
+
+class TestSniffing:
+    @pytest.mark.parametrize("encoding", ENCODINGS)
+    def test_a_hospital_is_read_as_it_would_be_declared(self, tmp_path: Path, encoding: str) -> None:
+        content = hospital()[0].encode(encoding)
+        undated = (HOSPITAL[0], *TOLD[1:])
+        declared = read(tmp_path, content, *TOLD, reading=WRITTEN | ENCODINGS[encoding])
+        decoded, rows = read(tmp_path, content, *undated, reading="sniff", seal=False)
+        found = decoded.report.sniffed
+        assert found is not None
+        assert found.formats == (("%d.%m.%Y",), (), (), (), ())
+        assert (
+            found.reading.model_dump()
+            == FileReading(**WRITTEN, encoding="utf-8" if encoding == "utf-8-sig" else "cp1252").model_dump()
+        )
+        assert rows == declared[1]
+        assert decoded.report.columns == declared[0].report.columns
+        assert named(found) == ([] if encoding == "utf-8-sig" else [("/reading/encoding", "cp1252", "cp1251")])
+
+    def test_one_point_may_be_either(self, tmp_path: Path) -> None:
+        found = sniffed(tmp_path, often("age;cost", "40;1.234", "41;5.500"), AGE, COST)
+        assert (found.reading.decimal, found.reading.thousands) == (".", None)
+        other = 'decimal ",", thousands "."'
+        assert named(found) == [("/reading/decimal", 'decimal ".", thousands null', other)]
+        assert found.doubts[0].cells == 64
+
+    def test_one_cell_that_only_one_reading_has_ends_the_doubt(self, tmp_path: Path) -> None:
+        found = sniffed(tmp_path, often("age;cost", "40;1.234", "40,5;5.500"), AGE, COST)
+        assert (found.reading.decimal, found.reading.thousands, found.doubts) == (",", ".", ())
+
+    def test_whole_numbers_have_thousands_and_the_doubt_is_named(self, tmp_path: Path) -> None:
+        found = sniffed(tmp_path, often("stays;age", "1.234;3", "12;4", "17.120;5"), STAYS, AGE)
+        assert (found.reading.decimal, found.reading.thousands) == (",", ".")
+        assert named(found)[0][2] == 'decimal ".", thousands null'
+
+    def test_a_quoted_comma_beside_commas(self, tmp_path: Path) -> None:
+        found = sniffed(tmp_path, often("age,cost", '40,"1,234"'), AGE, COST)
+        assert (found.reading.separator, found.reading.decimal, found.reading.thousands) == (",", ".", ",")
+        assert named(found) == [("/reading/decimal", 'decimal ".", thousands ","', 'decimal ",", thousands null')]
+
+    def test_days_and_months_may_change_places(self, tmp_path: Path) -> None:
+        found = sniffed(tmp_path, often("age,visit", "1,01/02/2024", "2,03/04/2021", "3,2020-05-06"), AGE, VISIT)
+        assert found.formats == ((), ("%d/%m/%Y",))
+        assert named(found) == [("/columns/1/formats", "%d/%m/%Y", "%m/%d/%Y")]
+        assert found.doubts[0].cells == 64
+        sure = sniffed(tmp_path, often("age,visit", "1,01/02/2024", "2,03/14/2021"), AGE, VISIT)
+        assert (sure.formats, sure.doubts) == (((), ("%m/%d/%Y",)), ())
+
+    def test_declared_forms_stay_and_a_typing_mistake_makes_no_form(self, tmp_path: Path) -> None:
+        declared = VISIT | {"formats": ["%m/%d/%Y"]}
+        assert sniffed(tmp_path, often("visit", "01/02/2024", "01.02.2024"), declared).formats == ((),)
+        content = often("visit", *["01.02.2024"] * 10, "1.2.2024") + b"05/06/2024\n"
+        assert sniffed(tmp_path, content, VISIT).formats == (("%d.%m.%Y",),)
+
+    @pytest.mark.parametrize(
+        ("content", "reading"),
+        [
+            ("age\tcost\n1\t2\n".encode("utf-16"), {"separator": "\t", "encoding": "utf-16"}),
+            (b"age|cost\n'1'|'2,5'\n", {"separator": "|", "quote": "'", "decimal": ","}),
+            (b"age;cost\n1;2'000.5\n", {"separator": ";", "thousands": "'"}),
+            ("age;cost\n1;2\u202f000,5\n".encode(), {"separator": ";", "decimal": ",", "thousands": " "}),
+            (b"age,cost\n", {}),
+            (b"age,cost\n,\n", {}),
+        ],
+    )
+    def test_other_files(self, tmp_path: Path, content: bytes, reading: dict[str, Any]) -> None:
+        if content.endswith(b"cost\n"):
+            with pytest.raises(Invalid, match="no rows"):
+                sniffed(tmp_path, content, AGE, COST)
+        else:
+            assert sniffed(tmp_path, content, AGE, COST).reading.model_dump() == FileReading(**reading).model_dump()
+
+    def test_names_that_no_separator_finds_are_refused_as_ever(self, tmp_path: Path) -> None:
+        with pytest.raises(Invalid) as caught:
+            sniffed(tmp_path, b"alter;kosten\n1;2\n", AGE, COST)
+        assert [one.pointer for one in caught.value.fields] == ["/columns/0/name", "/columns/1/name"]
+
+    def test_only_drafts_are_sniffed(self) -> None:
+        assert list(undeclarable(AGE, reading="sniff")) == ["/reading"]
+        assert list(undeclarable(AGE, reading="guess", seal=False)) == ["/reading"]
+
+    def test_the_length_of_a_report_says_nothing_of_the_file(self, tmp_path: Path) -> None:
+        reports = [
+            read(tmp_path, content, AGE, VISIT, reading="sniff", seal=False)[0].report
+            for content in (often("age,visit", "1,2020-01-01"), often("age;visit", "1.234;01/02/2024", ";2JAN2020"))
+        ]
+        assert [len(report.sniffed.doubts) for report in reports if report.sniffed] == [0, 2]
+        assert len({len(seal_report(report, KEY, "ds_a")["sealed"]) for report in reports}) == 1
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with running(tmp_path_factory.mktemp("home")) as found:
+        yield found
+
+
+class TestOverHttp:
+    def declared(self, client: httpx.Client, columns: tuple[dict[str, Any], ...], **more: Any) -> httpx.Response:
+        body = {"name": "h", "budget": {"epsilon": "3", "delta": "1e-6"}, "columns": columns, "seal": False, **more}
+        return client.post("/v1/datasets", json=body)
+
+    def sent(self, client: httpx.Client, dataset: str, content: bytes) -> httpx.Response:
+        return client.put(f"/v1/datasets/{dataset}/content", content=content, headers={"Content-Type": "text/csv"})
+
+    def test_a_sniffed_draft_says_what_it_took_and_sealing_declares_it(self, service: Service) -> None:
+        client, made = service.someone("owner")
+        content = hospital()[0].encode("cp1252")
+        dataset = self.declared(client, (HOSPITAL[0], *TOLD[1:]), reading="sniff").json()["id"]
+        assert client.get(f"/v1/datasets/{dataset}/draft").json()["sniffed"] is None
+        assert self.sent(client, dataset, content).status_code == 200
+        seen = client.get(f"/v1/datasets/{dataset}/draft").json()
+        assert (seen["rows"], seen["excluded"], seen["declared"]["reading"]) == (VISITS, 0, "sniff")
+        assert seen["sniffed"]["reading"] == {**WRITTEN, "encoding": "cp1252", "quote": '"'}
+        assert seen["sniffed"]["formats"] == {"admitted": ["%d.%m.%Y"]}
+        assert [one["pointer"] for one in seen["sniffed"]["doubts"]] == ["/reading/encoding"]
+        page = service.window(made["key"]).get(f"/datasets/{dataset}/draft").text
+        assert "Form of the file, as it was found" in page
+        assert "Dates of admitted: %d.%m.%Y, and ISO 8601." in page
+        sealed = client.post(f"/v1/datasets/{dataset}/seal")
+        assert sealed.status_code == 200, sealed.text
+        assert sealed.json()["columns"][0]["formats"] == ["%d.%m.%Y"]
+        assert client.get(f"/v1/datasets/{dataset}").json() == sealed.json()
+        with service.database().read() as session:
+            stored = session.get_one(Dataset, dataset)
+            assert stored.request["reading"] == seen["sniffed"]["reading"]
+            assert stored.request["columns"] == stored.columns
+        again = self.declared(client, TOLD, reading=seen["sniffed"]["reading"]).json()["id"]
+        assert self.sent(client, again, content).status_code == 200
+        assert client.post(f"/v1/datasets/{again}/seal").status_code == 409  # the same records
+
+    def test_a_declared_draft_is_mended_field_by_field(self, service: Service) -> None:
+        client, _ = service.someone("owner")
+        content = hospital(400, seed=7)[0].encode("latin-1")
+        dataset = self.declared(client, HOSPITAL).json()["id"]
+        for reading in ({"encoding": "latin-1"}, {"separator": ";"}, {"decimal": ","}, {"thousands": "."}):
+            refusal = self.sent(client, dataset, content)
+            assert refusal.status_code == 422
+            ((field, value),) = reading.items()
+            assert f"/reading/{field}" in {one["pointer"] for one in refusal.json()["errors"]}
+            before = client.get(f"/v1/datasets/{dataset}/draft").json()["declared"].get("reading", {})
+            changes = {"reading": {**before, field: value}, "columns": TOLD}
+            assert client.patch(f"/v1/datasets/{dataset}", json=changes).status_code == 200
+        assert self.sent(client, dataset, content).status_code == 200
+        assert client.get(f"/v1/datasets/{dataset}/draft").json()["excluded"] == 0
+        # Another reading would read the cells otherwise, so that the file goes.
+        changed = client.patch(f"/v1/datasets/{dataset}", json={"reading": WRITTEN}).json()
+        assert (changed["rows"], changed["sniffed"]) == (None, None)
+
+    def test_a_sealed_upload_is_never_sniffed(self, service: Service) -> None:
+        client, _ = service.someone("owner")
+        refusal = self.declared(client, HOSPITAL, reading="sniff", seal=True)
+        assert [one["pointer"] for one in refusal.json()["errors"]] == ["/reading"]

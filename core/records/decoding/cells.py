@@ -77,7 +77,7 @@ def _numbers(
 ) -> tuple[Floats, ColumnReport]:
     if pa.types.is_dictionary(cells.type):
         cells = cells.dictionary_decode()
-    values = _days(column, cells) if isinstance(column, DateColumn) else _floats(cells, reading)
+    values = _days(column, cells) if isinstance(column, DateColumn) else floats_of(cells, reading)
     if raw is not None:
         if isinstance(column, DateColumn):
             # Counted from year 1, so that another declared lower bound gives the same hash.
@@ -179,7 +179,7 @@ def _mask(cells: pa.Array) -> npt.NDArray[np.bool_]:
     return mask
 
 
-def _floats(cells: pa.Array, reading: FileReading = PLAIN) -> Floats:
+def floats_of(cells: pa.Array, reading: FileReading = PLAIN) -> Floats:
     """Return numbers, or texts of numbers, as float64; NaN for everything else."""
     if is_text(cells.type):
         cells = _parsed(cells if reading.writes_points else _pointed(cells, reading))
@@ -280,6 +280,6 @@ def _missing_numbers(column: Ordered, reading: FileReading) -> list[float]:
     if isinstance(column, DateColumn):
         values = _days(column, texts)
     else:
-        values, written = _floats(texts), _floats(texts, reading)
+        values, written = floats_of(texts), floats_of(texts, reading)
         values = np.where(np.isnan(values), written, values)
     return [float(value) for value in values if not np.isnan(value)]

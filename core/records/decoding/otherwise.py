@@ -96,7 +96,7 @@ def _misread_numbers(
         ]
         fix = f"most numbers of `{column.name}` are not written as declared; declare {' or '.join(named)}"
         yield FieldError("/reading/decimal" if "decimal" in named[0] else "/reading/thousands", fix)
-    elif isinstance(column, IntegerColumn) and reading.thousands is None and _holds_thousands(texts, reading):
+    elif isinstance(column, IntegerColumn) and reading.thousands is None and holds_thousands(texts, reading):
         fix = (
             f"most whole numbers of `{column.name}` have groups of three digits; declare reading.thousands "
             f'"{reading.decimal}" and another reading.decimal, or the column as a number'
@@ -104,7 +104,7 @@ def _misread_numbers(
         yield FieldError("/reading/thousands", fix)
 
 
-def _holds_thousands(texts: pa.Array, reading: FileReading) -> bool:
+def holds_thousands(texts: pa.Array, reading: FileReading) -> bool:
     """Tell whether most texts have a decimal mark where thousands have theirs, and no zeros alone after it."""
     mark = "[.]" if reading.decimal == "." else ","
     groups = matching(texts, f"^[+-]?[0-9]{{1,3}}({mark}[0-9]{{3}})+$")
