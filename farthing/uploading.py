@@ -95,7 +95,7 @@ def mend(
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
-    """Change the declaration of a draft, its file, or both. Other columns need the file again."""
+    """Change the declaration of a draft, its file, or both. Other columns or another reading need the file again."""
     if metadata is None and file is None:
         complain("Say what to change: --metadata, --file, or both.")
         raise typer.Exit(WRONG_INPUT)

@@ -82,6 +82,7 @@ class Metadata(DeclaredColumns):
         default=None,
         description="the form of a CSV file; without it UTF-8 with commas and decimal points. Of a draft it may be "
         '"sniff": the file is looked at, the draft says what was taken, and sealing declares that',
+        examples=[{"separator": ";", "decimal": ",", "thousands": ".", "encoding": "cp1252"}],
         exclude_if=lambda given: given is None,  # as declarations were before there was any
     )
     approval: bool = Field(default=False, description="the owner approves each release before anybody else sees it")
@@ -117,7 +118,7 @@ class Metadata(DeclaredColumns):
         if self.reading == SNIFF and self.seal:
             raise PydanticCustomError(
                 "sniffed_by_owner",
-                "declare it, or give \"seal\" false: what is taken of a draft's file is its owner's to look at",
+                'declare it, or give "seal" false: only the owner of a draft can say that a found reading is right',
                 {"field": "reading"},
             )
         return self

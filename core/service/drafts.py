@@ -173,7 +173,7 @@ def _with_taken(metadata: Metadata, report: ValidationReport | None) -> Metadata
 
 
 def mend(context: Context, caller: Caller, dataset_id: str, changes: object) -> DraftView:
-    """Change the declaration of a draft; with other columns its file is erased and has to be sent again.
+    """Change the declaration of a draft; with other columns or another reading its file is erased.
 
     Args:
         context: the service.
