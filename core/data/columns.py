@@ -299,12 +299,10 @@ def numbers_in(column: Column) -> int:
 
 
 def plain(column: Column) -> Column:
-    """Return a column without what predictions alone are made of, and without how its file writes its cells."""
-    if isinstance(column, ArrayColumn):
+    """Return a column without what predictions of widths alone are made of."""
+    if not isinstance(column, Ordered) or column.deviation is None:
         return column
-    unset: dict[str, object] = {"deviation": None, "formats": (), "fold_case": False, "aliases": {}}
-    # Made anew: a copy would keep the places of the aliases.
-    return type(column)(**{name: unset.get(name, value) for name, value in column})
+    return column.model_copy(update={"deviation": None})
 
 
 def key_of(column: Coded, text: str) -> str:

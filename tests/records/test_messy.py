@@ -14,13 +14,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.base.errors import Invalid
+from core.base.errors import Invalid, Refusal
 from core.data.cells import code_of_cell, number_of_cell
-from core.data.columns import Coded, DateColumn, plain
+from core.data.columns import Coded, DateColumn
 from core.data.datasets import Metadata, parse_metadata
 from core.data.dates import MONTHS, parse_date
 from core.data.reading import FileReading
 from core.db.tables import Dataset
+from core.models.design import Design, make_design
+from core.models.kinds import LogisticModel
 from core.records.decoding.cells import days_of_texts
 from core.records.decoding.decode import Decoded, Limits, decode
 from core.records.decoding.likeness import are_same
@@ -363,15 +365,22 @@ class TestStoredForms:
         assert not {"aliases", "fold_case", "formats"}.intersection(*(one.keys() for one in columns))
         assert all({"aliases", "fold_case", "formats"}.isdisjoint(one) for one in columns)
 
-    def test_sites_of_a_federation_may_write_their_cells_otherwise(self) -> None:
-        bare = metadata(VISIT, WARD, SEX).columns
-        messy = metadata(
-            VISIT | {"formats": ["%d.%m.%Y"]},
-            WARD | {"fold_case": True, "aliases": {"surgery": ["s"]}},
-            SEX | {"aliases": {"male": ["m"]}},
-        ).columns
-        assert bare != messy
-        assert tuple(map(plain, messy)) == bare
+    def test_a_model_reads_rows_for_predictions_as_the_file_was_read(self) -> None:
+        ward = WARD | {"fold_case": True, "aliases": {"cardiology": ["kardiologie"]}}
+        sex = SEX | {"aliases": {"male": ["m"]}}
+        columns = metadata(AGE, VISIT | {"formats": ["%d.%m.%Y"]}, ward, sex).columns
+        design = make_design(columns, LogisticModel(target="sex", features=("visit", "ward")))
+        clean = design.encode_row({"visit": "2021-03-04", "ward": "cardiology"})
+        assert design.encode_row({"visit": "4.3.2021", "ward": "Kardiologie"}) == clean
+        assert (
+            Design.model_validate_json(design.model_dump_json()).encode_row(
+                {"visit": "04.03.2021", "ward": "CARDIOLOGY"}
+            )
+            == clean
+        )
+        with pytest.raises(Invalid) as caught:
+            design.encode_row({"visit": "3/4/2021", "ward": "kardio"})
+        assert [one.pointer for one in caught.value.fields] == ["/visit", "/ward"]
 
 
 class TestTheSameRecords:
@@ -581,6 +590,21 @@ class TestSniffing:
         with pytest.raises(Invalid) as caught:
             sniffed(tmp_path, b"alter;kosten\n1;2\n", AGE, COST)
         assert [one.pointer for one in caught.value.fields] == ["/columns/0/name", "/columns/1/name"]
+
+    @pytest.mark.parametrize(
+        ("content", "said"),
+        [
+            ("age\n1\n".encode("utf-16") + b"\0", "begins as UTF-16"),
+            ("age\n1\n".encode("utf-16-le"), "no CSV header"),
+            (b"", "no CSV header"),
+            (bytes(range(256)), "no CSV header"),
+            (b";" * 5_000 + b"\n1\n", "more than 2000 columns"),
+            (b"age;x\n1;2\n3;4;5\n", "more or fewer cells"),
+        ],
+    )
+    def test_no_file_breaks_it(self, tmp_path: Path, content: bytes, said: str) -> None:
+        with pytest.raises(Refusal, match=said):
+            sniffed(tmp_path, content, AGE)
 
     def test_only_drafts_are_sniffed(self) -> None:
         assert list(undeclarable(AGE, reading="sniff")) == ["/reading"]

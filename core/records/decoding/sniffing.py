@@ -15,7 +15,7 @@ from core.data.columns import Column, DateColumn, IntegerColumn, NumberColumn, O
 from core.data.dates import MOST_FORMS, are_distinct
 from core.data.reading import PLAIN, Encoding, FileReading, Separator
 from core.records.decoding.cells import Floats, days_of_texts, floats_of
-from core.records.decoding.checks import Counter
+from core.records.decoding.checks import Counter, unreadable
 from core.records.decoding.csv_files import UTF_16_MARKS, header_line, look_at, names_in, read_csv
 from core.records.decoding.otherwise import FORMS, NUMERALS, given_in, holds_thousands, with_numerals
 from core.records.decoding.validation import Doubt, Sniffed
@@ -68,8 +68,11 @@ def _is_ordered(column: Column) -> bool:
 def _encoding(source: SealedFile) -> tuple[Encoding, list[Doubt]]:
     """Return an encoding in which all bytes are letters; UTF-8 is no accident, the others may be each other."""
     with source.open() as file:
-        if file.read(2) in UTF_16_MARKS:
-            return "utf-16", []
+        is_wide = file.read(2) in UTF_16_MARKS
+    if is_wide and not look_at(source, "utf-16").decodes:
+        raise unreadable("it begins as UTF-16, and goes on otherwise", "save the file again, as UTF-8")
+    if is_wide:
+        return "utf-16", []
     if look_at(source, "utf-8").decodes:
         return "utf-8", []
     strange = bytearray()
