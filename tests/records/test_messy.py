@@ -561,6 +561,8 @@ class TestSniffing:
         assert found.doubts[0].cells == 64
         sure = sniffed(tmp_path, often("age,visit", "1,01/02/2024", "2,03/14/2021"), AGE, VISIT)
         assert (sure.formats, sure.doubts) == (((), ("%m/%d/%Y",)), ())
+        both = sniffed(tmp_path, often("age,visit", "1,31.12.2023", "2,31/12/2023"), AGE, VISIT)
+        assert (both.formats, both.doubts) == (((), ("%d.%m.%Y", "%d/%m/%Y")), ())
 
     def test_declared_forms_stay_and_a_typing_mistake_makes_no_form(self, tmp_path: Path) -> None:
         declared = VISIT | {"formats": ["%m/%d/%Y"]}

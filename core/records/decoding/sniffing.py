@@ -157,9 +157,10 @@ def _forms(texts: pa.Array, pointer: str) -> tuple[tuple[str, ...], list[Doubt]]
         form = max(counts, key=lambda one: counts[one])
         if counts[form] < least:
             break
-        for other, count in counts.items():
-            if other != form and count == counts[form]:
-                differs = int(np.count_nonzero((found[form] != found[other]) & ~np.isnan(found[form])))
-                doubts += [Doubt(pointer=pointer, taken=form, other=other, cells=differs)] if differs else []
+        read = ~np.isnan(found[form])
+        for other, days in found.items():
+            differs = int(np.count_nonzero(days[read] != found[form][read]))
+            if differs and np.array_equal(read, ~np.isnan(days)):  # of the very same cells
+                doubts.append(Doubt(pointer=pointer, taken=form, other=other, cells=differs))
         taken = (*taken, form)
     return taken, doubts
