@@ -19,7 +19,7 @@ class DraftResources:
         return DraftView.model_validate(self._wire.get(f"/v1/datasets/{dataset}/draft"))
 
     def mend(self, dataset: str, changes: Mapping[str, Any]) -> DraftView:
-        """Change fields of a draft's declaration; None takes one away. With other columns it needs its file again."""
+        """Change a draft's declaration; None takes a field away. Other columns, or another reading, erase its file."""
         answer = self._wire.send("PATCH", f"/v1/datasets/{dataset}", json=exact(changes))
         return DraftView.model_validate(answer.json())
 

@@ -30,6 +30,7 @@ from farthing.console import (
 from farthing.errors import DraftRefused, FarthingError, Unreachable
 from farthing.parts import IN_PARTS_BYTES, Progress
 from farthing.schemas.datasets import Dataset
+from farthing.schemas.drafts import DraftView
 
 DatasetId = Annotated[str, typer.Argument(help="ds_...")]
 MANY_EXCLUDED: Final = "many-excluded"
@@ -60,6 +61,7 @@ def upload(
         if keep_draft or _is_asked(declared, yes=yes):
             found = _sent(client, file, {**declared, "seal": False})
             _report(client, found.id)
+            _say_taken(client.draft(found.id))
             found = found if keep_draft else _sealed(client, found)
         else:
             found = _sent(client, file, {**declared, "accept_excluded": True} if yes else declared)
@@ -80,6 +82,7 @@ def draft(dataset: DatasetId, *, as_json: Json = False, url: Url = DEFAULT_URL, 
             line(f"{dataset} has no file: send it with `farthing mend {dataset} --file FILE`")
         else:
             _report(client, dataset)
+            _say_taken(found)
     line(f"it is erased at {found.expires_at}, unless it is sealed before")
 
 
@@ -93,7 +96,7 @@ def mend(
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
-    """Change the declaration of a draft, its file, or both. Other columns need the file again."""
+    """Change the declaration of a draft, its file, or both. Other columns or another reading need the file again."""
     if metadata is None and file is None:
         complain("Say what to change: --metadata, --file, or both.")
         raise typer.Exit(WRONG_INPUT)
@@ -110,6 +113,7 @@ def mend(
             say(f"The columns are others now: send the file again with `farthing mend {dataset} --file FILE`.")
         else:
             _report(client, dataset)
+            _say_taken(client.draft(dataset))
     _show(found, as_json=as_json)
 
 
@@ -190,6 +194,12 @@ def _report(client: Client, dataset: str) -> None:
             f"WARNING: {found.incomplete_rows:,} of {found.rows:,} rows ({share:.1f} %) have a missing or unreadable "
             "cell. Models that use the column leave them out, and the budget is opened for all rows all the same."
         )
+
+
+def _say_taken(found: DraftView) -> None:
+    """Print the reading that was taken of a draft's file, and what else it could be, where none was declared."""
+    if found.sniffed is not None:
+        err.print(tables.sniffed(found.sniffed))
 
 
 def _sealed(client: Client, found: Dataset) -> Dataset:
