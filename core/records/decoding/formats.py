@@ -49,8 +49,18 @@ def sniff(source: SealedFile) -> Format:
     return Format.ARROW_STREAM if start.startswith(b"\xff\xff\xff\xff") else Format.CSV
 
 
-def batches(source: SealedFile, kind: Format, columns: Sequence[Column], caps: Caps) -> Iterator[pa.RecordBatch]:
+def batches(
+    source: SealedFile, kind: Format, columns: Sequence[Column], caps: Caps, *, whole: bool = False
+) -> Iterator[pa.RecordBatch]:
     """Yield batches of some ten thousand rows, fewer of arrays, with the declared columns in the declaration's order.
+
+    Args:
+        source: the file.
+        kind: its format.
+        columns: the declaration.
+        caps: the most that it may hold.
+        whole: yield all columns of the file in its own order, and others than the declared ones as they are. Not of
+            NPZ.
 
     Raises:
         Invalid: the file's structure or types are wrong; the field at fault is named.
@@ -61,14 +71,14 @@ def batches(source: SealedFile, kind: Format, columns: Sequence[Column], caps: C
         Format.PARQUET: _parquet,
         Format.ARROW_FILE: _arrow,
         Format.ARROW_STREAM: _arrow,
-        Format.NPZ: read_npz,
+        Format.NPZ: _npz,
     }[kind]
     with source.open() as file:
         size = file.size
     if size == 0:
         raise Invalid("The file is empty.", FieldError("/file", "send a file with a header and rows"))
     counter = Counter(size, columns, caps)
-    for batch in read(source, columns, counter):
+    for batch in read(source, columns, counter, whole=whole):
         counter.add(batch)
         for start in range(0, batch.num_rows, counter.batch_rows):
             yield batch.slice(start, counter.batch_rows)
@@ -76,14 +86,27 @@ def batches(source: SealedFile, kind: Format, columns: Sequence[Column], caps: C
         raise Invalid("The file holds no rows.", FieldError("/file", "send at least one row below the header"))
 
 
-def _csv(source: SealedFile, columns: Sequence[Column], counter: Counter) -> Iterator[pa.RecordBatch]:
+def _npz(source: SealedFile, columns: Sequence[Column], counter: Counter, *, whole: bool) -> Iterator[pa.RecordBatch]:
+    assert not whole, "it holds arrays alone"
+    yield from read_npz(source, columns, counter)
+
+
+def _csv(source: SealedFile, columns: Sequence[Column], counter: Counter, *, whole: bool) -> Iterator[pa.RecordBatch]:
     arrays = [place for place, column in enumerate(columns) if isinstance(column, ArrayColumn)]
     if arrays:
         fields = (FieldError(f"/columns/{place}/type", "send Parquet, Arrow or NPZ") for place in arrays[:100])
         raise Invalid("A CSV file holds no arrays.", *fields)
     names, start, quoted = _header(source, counter)
     check_names(names, columns)
-    wanted = [column.name for column in columns]
+    wanted = names if whole else [column.name for column in columns]
+    odd: list[FieldError] = []
+
+    def note(row: pacsv.InvalidRow) -> str:
+        if row.number is not None:
+            fix = f"has {row.actual_columns} cells, where the first line names {row.expected_columns} columns"
+            odd.append(FieldError(f"/rows/{row.number - 1}", fix))
+        return "error"
+
     block_bytes = min(_BLOCK_BYTES, _TEXT_BYTES // len(wanted))
     with source.open() as content, pa.PythonFile(content, "r") as file:
         file.seek(start)
@@ -92,9 +115,11 @@ def _csv(source: SealedFile, columns: Sequence[Column], counter: Counter) -> Ite
         try:
             yield from pacsv.open_csv(
                 file,
-                read_options=pacsv.ReadOptions(column_names=names, block_size=block_bytes),
+                read_options=pacsv.ReadOptions(column_names=names, block_size=block_bytes, use_threads=not whole),
                 # Only quotes can hide line ends; without any, Arrow may take its faster way.
-                parse_options=pacsv.ParseOptions(newlines_in_values=quoted),
+                parse_options=pacsv.ParseOptions(
+                    newlines_in_values=quoted, invalid_row_handler=note if whole else None
+                ),
                 # As texts: a type that Arrow guesses would depend on values.
                 convert_options=pacsv.ConvertOptions(
                     column_types=dict.fromkeys(wanted, pa.string()), include_columns=wanted
@@ -103,6 +128,8 @@ def _csv(source: SealedFile, columns: Sequence[Column], counter: Counter) -> Ite
         except pa.ArrowInvalid as error:
             if "Empty CSV" in str(error):
                 return
+            if odd:
+                raise Invalid("A row has cells too many or too few.", *odd) from None
             # the library's own text quotes the row
             raise unreadable(
                 f"a row has more or fewer cells than the header, or is longer than {block_bytes // 1024} KiB",
@@ -150,7 +177,9 @@ def _check_encoding(source: SealedFile) -> bool:
     return quoted
 
 
-def _parquet(source: SealedFile, columns: Sequence[Column], counter: Counter) -> Iterator[pa.RecordBatch]:
+def _parquet(
+    source: SealedFile, columns: Sequence[Column], counter: Counter, *, whole: bool
+) -> Iterator[pa.RecordBatch]:
     broken = unreadable("it is no complete Parquet file", "write the file again")
     with source.open() as file:
         size = file.size
@@ -160,7 +189,8 @@ def _parquet(source: SealedFile, columns: Sequence[Column], counter: Counter) ->
     # The library reads the footer at once, so that its claimed length is bounded first.
     if end[4:] != b"PAR1" or footer_bytes > min(size, _FOOTER_BYTES):
         raise broken
-    texts = [column.name for column in columns if isinstance(column, CategoryColumn | BinaryColumn)]
+    # As dictionaries, a long text that comes often is decoded once; columns that are passed on keep their types.
+    coded = [] if whole else [column.name for column in columns if isinstance(column, CategoryColumn | BinaryColumn)]
     limits = {"thrift_string_size_limit": _FOOTER_BYTES, "thrift_container_size_limit": 1_000_000}
     try:
         with source.open() as content, pq.ParquetFile(pa.PythonFile(content, "r"), **limits) as file:
@@ -168,15 +198,13 @@ def _parquet(source: SealedFile, columns: Sequence[Column], counter: Counter) ->
             counter.check_width(footer.num_columns)
             check_schema(file.schema_arrow, columns)
             counter.check(*_claimed(footer, columns))
-        # as dictionaries, a long text that comes often is decoded once
         with (
             source.open() as content,
-            pq.ParquetFile(pa.PythonFile(content, "r"), metadata=footer, read_dictionary=texts, **limits) as file,
+            pq.ParquetFile(pa.PythonFile(content, "r"), metadata=footer, read_dictionary=coded, **limits) as file,
         ):
-            for batch in file.iter_batches(
-                batch_size=max(1, counter.batch_rows // 4), columns=[column.name for column in columns]
-            ):
-                yield _checked(batch, columns)
+            wanted = None if whole else [column.name for column in columns]
+            for batch in file.iter_batches(batch_size=max(1, counter.batch_rows // 4), columns=wanted):
+                yield _checked(batch, None if whole else columns)
     except (pa.ArrowException, OSError):
         raise broken from None
 
@@ -198,7 +226,7 @@ def _claimed(footer: pq.FileMetaData, columns: Sequence[Column]) -> tuple[int, i
     return max(rows, footer.num_rows), decompressed, cells
 
 
-def _arrow(source: SealedFile, columns: Sequence[Column], counter: Counter) -> Iterator[pa.RecordBatch]:
+def _arrow(source: SealedFile, columns: Sequence[Column], counter: Counter, *, whole: bool) -> Iterator[pa.RecordBatch]:
     try:
         with source.open() as content, pa.PythonFile(content, "r") as file:
             if sniff(source) is Format.ARROW_FILE:
@@ -210,13 +238,14 @@ def _arrow(source: SealedFile, columns: Sequence[Column], counter: Counter) -> I
             counter.check_width(len(reader.schema))
             check_schema(reader.schema, columns)
             for batch in found:
-                yield _checked(batch, columns)
+                yield _checked(batch, None if whole else columns)
     except (pa.ArrowException, OSError):
         raise unreadable("it is no complete Arrow file", "write the file again") from None
 
 
-def _checked(batch: pa.RecordBatch, columns: Sequence[Column]) -> pa.RecordBatch:
-    """Return the columns in order, after every offset, length and text in them was checked."""
-    batch = batch.select([column.name for column in columns])
+def _checked(batch: pa.RecordBatch, columns: Sequence[Column] | None) -> pa.RecordBatch:
+    """Return the columns in order, None: all, after every offset, length and text in them was checked."""
+    if columns is not None:
+        batch = batch.select([column.name for column in columns])
     batch.validate(full=True)
     return batch
