@@ -37,7 +37,7 @@ THREADS: Final = CapacityLimiter(uploads.MOST_THREADS)
 _PIECE_BYTES: Final = 2**18
 _BINARY: Final = {"schema": {"type": "string", "format": "binary"}}
 BODIES: Final[dict[str, Any]] = {
-    "requestBody": {"content": {CSV: {"schema": {"type": "string"}}, ARROW: _BINARY, PARQUET: _BINARY}},
+    "requestBody": {"content": {CSV: _BINARY, ARROW: _BINARY, PARQUET: _BINARY}},
     "parameters": [
         {
             "name": "level",
@@ -49,7 +49,7 @@ BODIES: Final[dict[str, Any]] = {
     ],
 }
 """Bodies and the parameter that a file may have beside JSON, for the OpenAPI document."""
-ANSWERS: Final[dict[str, Any]] = {CSV: {"schema": {"type": "string"}}, ARROW: _BINARY, PARQUET: _BINARY}
+ANSWERS: Final[dict[str, Any]] = {CSV: _BINARY, ARROW: _BINARY, PARQUET: _BINARY}
 
 
 class FileRoute(StrictRoute):
