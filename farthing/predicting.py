@@ -139,7 +139,15 @@ def predict_file(wire: Wire, model: str, path: str | Path, out: str | Path | Bin
 def _send_file(wire: Wire, model: str, source: Path, into: Any, answer: str, level: float | None) -> None:  # noqa: ANN401 - a file
     headers = {"Content-Type": content_type(source.name), "Accept": answer}
     with source.open("rb") as rows:
-        wire.send("POST", _path(model), params=_query(level), headers=headers, content=FromStart(rows), into=into)
+        wire.send(
+            "POST",
+            _path(model),
+            params=_query(level),
+            headers=headers,
+            content=FromStart(rows),
+            into=into,
+            timeout=None,
+        )
 
 
 def parts(rows: Iterable[Mapping[str, Any]]) -> Iterator[list[dict[str, Any]]]:
@@ -206,7 +214,12 @@ def _by_arrow(wire: Wire, model: str, table: Any, level: float | None) -> dict[s
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     answer = wire.send(
-        "POST", _path(model), params=_query(level), headers={"Content-Type": ARROW}, content=sink.getvalue()
+        "POST",
+        _path(model),
+        params=_query(level),
+        headers={"Content-Type": ARROW},
+        content=sink.getvalue(),
+        timeout=None,
     )
     found = pa.ipc.open_stream(answer.content).read_all()
     return {name: found[name].to_numpy() for name in found.column_names[table.num_columns :]}
@@ -228,7 +241,12 @@ def _by_csv(
     writer.writerow(names)
     writer.writerows([_text(cell) for cell in row] for row in rows)
     answer = wire.send(
-        "POST", _path(model), params=_query(level), headers={"Content-Type": CSV}, content=text.getvalue().encode()
+        "POST",
+        _path(model),
+        params=_query(level),
+        headers={"Content-Type": CSV},
+        content=text.getvalue().encode(),
+        timeout=None,
     )
     first, *lines = csv.reader(io.StringIO(answer.text))
     return {name: [float(line[place]) for line in lines] for place, name in enumerate(first) if place >= len(names)}
