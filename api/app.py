@@ -60,6 +60,7 @@ from api.routes import (
     invitations,
     jobs,
     keys,
+    mock_jobs,
     models,
     parts,
     pretrained,
@@ -169,7 +170,7 @@ def create_app(settings: ServiceSettings | None = None) -> FastAPI:
     app.state.ready = Batcher(lambda asked: [health.Ready(**readiness.check(context))] * len(asked), "ready")
     app.state.existing = Batcher(partial(job_cases.exist_all, context), "existing")
     app.state.jobs = Batcher(partial(job_cases.get_all, context), "jobs")
-    data, work = (datasets, access_routes, scopes, pretrained), (jobs, estimates, models, certificates)
+    data, work = (datasets, access_routes, scopes, pretrained), (jobs, mock_jobs, estimates, models, certificates)
     others = (
         drafts,
         parts,

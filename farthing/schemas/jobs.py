@@ -177,6 +177,10 @@ class JobView(View):
     """The job that it repeats, `job_...`; null where it is no clone."""
     federation: FederationView | None = None
     """Its part in a federated job; null: none."""
+    mock: Declared[bool] = False
+    """Whether it trains on rows drawn from the declaration, and never on records; `cost` is what it would cost then."""
+    mock_rows: Declared[int | None] = None
+    """Rows that a mock job draws; null of any other."""
     waits_for: Operational[str | None] = None
     """In words, why a queued job cannot start now; null: it can."""
     failed_for: Paid[str | None] = None

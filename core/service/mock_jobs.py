@@ -1,0 +1,368 @@
+"""Use cases of mock jobs: training jobs on rows drawn from a declaration, so that analysts may practise before paying.
+
+They touch no scope, account or entry, and reserve nothing. Nobody but the submitter, admins and auditors sees one. All
+that follows from a worker's being free, its start included, shows on the time grid, as ends of other jobs do: a mock
+job costs nothing, so it must not tell more closely when they end.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final
+
+from pydantic import Field
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from core.base.errors import FieldError, Forbidden, Invalid, NotFound, RateLimited
+from core.db import clock, idempotency
+from core.db import reads as queries
+from core.db.reads import Viewer
+from core.db.tables import Job, Model
+from core.inference.network import read_released
+from core.jobs import mocks, queue
+from core.jobs.mocks import MockJob
+from core.ledger.accounts import untouched
+from core.methods.registry import source_of
+from core.planning.job import JobSpec, Resources
+from core.privacy.budget import Terms
+from core.privacy.events import EVENT, compose
+from core.privacy.facts import Adjacency
+from core.privacy.reports import report as figures_of
+from core.service import presenters
+from core.service.context import Caller, Context
+from core.service.failure_messages import failed_for, failure_code
+from core.service.quotes import COLUMNS, on_drawn_rows, unspent
+from core.service.scopes import viewer
+from core.service.seen import Head, SeenJob
+from core.service.views import rfc3339
+from core.service.visibility import find_dataset, refuse_unready
+from farthing.schemas.jobs import AttemptView, EventView, FailureView, JobCost, JobView, ProgressView, ResultView
+
+ROUTE: Final = "POST /v1/mock-jobs"
+ACCEPTED: Final = 202
+_DAY: Final = 86400.0
+_HIDDEN: Final = ("running", "progress", "succeeded", "failed")
+"""Lines whose time depends on workers; the first line never does, later `queued` ones follow a `running`."""
+_ALONE: Final[Mapping[str, Any]] = {"device": "cpu", "gpus": None, "processes": 1, "priority": 0}
+
+
+class MockSpec(JobSpec):
+    """Content of a mock job: that of a job, and the number of rows to draw."""
+
+    rows: Annotated[int, Field(ge=1)] | None = Field(
+        default=None, description="to be drawn; null: as many as the dataset declares, as far as the service draws"
+    )
+
+    def job(self) -> JobSpec:
+        """Return the job whose mock it is, alone on a CPU."""
+        content = self.model_dump(exclude={"rows"}, exclude_unset=True)
+        return JobSpec.model_validate(content | {"resources": {**self.resources.model_dump(), **_ALONE}})
+
+
+def submit(context: Context, caller: Caller, spec: MockSpec, key: str) -> tuple[dict[str, Any], bool]:
+    """Queue a mock job; nothing is reserved. Return its view, and whether this very request was answered before.
+
+    Raises:
+        Forbidden: the key's role submits no jobs.
+        NotFound, Conflict, Invalid, NotOfferedYet: as for an estimate, or the job would read more than one dataset.
+        RateLimited: the caller made as many today as one may.
+        IdempotencyKeyReused, IdempotencyKeyInFlight: the key belongs to another request.
+    """
+    caller.require("owner", "analyst", "admin")
+    _refuse_readers(spec)
+    digest = idempotency.hash_body(spec.model_dump(mode="json"))
+    name = (caller.id, ROUTE, key)
+    with context.database.read() as session:
+        stored = idempotency.find(session, *name, digest)
+        if stored is not None:
+            return stored.body, True
+        asker, planned = on_drawn_rows(session, context, caller, spec.job(), spec.rows)
+    wait = planned.spec.resources.max_queue_seconds
+    steps = planned.spec.optimizer.steps
+    assert steps is not None, "a planned job leaves nothing open"
+    facts = {
+        "spec": planned.spec.model_dump(mode="json"),
+        "columns": COLUMNS.dump_python(list(asker.columns), mode="json"),
+        "rows": asker.units,
+        "adjacency": asker.adjacency.value,
+        "terms": asker.terms.model_dump(mode="json"),
+        "schedule": [EVENT.dump_python(event, mode="json") for event in planned.schedule],
+        "cost": unspent(planned, untouched(asker.terms)).model_dump(mode="json"),
+        "steps": steps,
+        "labels": dict(spec.labels),
+        "request_id": caller.request_id,
+    }
+
+    def work(session: Session) -> tuple[dict[str, Any], bool]:
+        given = idempotency.begin(session, *name, digest)
+        if given is not None:
+            return given.body, True
+        assert spec.dataset is not None, "planned on one"
+        refuse_unready(find_dataset(session, caller, spec.dataset))
+        queue.lock_owner(session, caller.id)
+        at = clock.read(session)
+        _refuse_many(mocks.made_since(session, caller.id, at - _DAY), context.settings.max_mock_per_day, at)
+        job = mocks.draft(at, caller.id, spec.dataset, **facts, expires_at=None if wait is None else at + wait)
+        session.add(job)
+        session.flush()
+        body = _view(session, context, job, caller.name, at).model_dump(mode="json")
+        idempotency.store(session, *name, status=ACCEPTED, body=body)
+        return body, False
+
+    body, replayed = context.database.transaction(work)
+    if not replayed:
+        context.notifier.notify(body["id"], "cpu")
+    return body, replayed
+
+
+def _refuse_readers(spec: JobSpec) -> None:
+    """Refuse a job that reads anything beside rows of one dataset: there is nothing of it that could be drawn.
+
+    Raises:
+        Invalid: with a pointer.
+    """
+    wrong = []
+    if spec.federation is not None:
+        wrong.append(FieldError("/federation", "name one dataset; each site's own can be practised alone"))
+    if spec.models:
+        wrong.append(FieldError("/models", "leave them out: they were made of records"))
+    if getattr(spec.model, "pretrained", None) is not None:
+        wrong.append(FieldError("/model/pretrained", "leave them out: a mock job reads no stored file"))
+    if wrong:
+        raise Invalid("A mock job reads no record, model or file.", *wrong)
+
+
+def _refuse_many(made: Sequence[float], most: int, at: float) -> None:
+    """Refuse one more mock job where a principal made as many in the last day as one may."""
+    if len(made) >= most:
+        wait = made[-most] + _DAY - at if most else _DAY
+        raise RateLimited(
+            f"This service takes {most} mock jobs of one principal in 24 hours (FARTHING_MAX_MOCK_PER_DAY).",
+            retry_after_seconds=max(1, int(wait) + 1),
+        )
+
+
+def seen(session: Session, wanted: Sequence[tuple[Viewer, str]]) -> dict[tuple[Viewer, str], MockJob]:
+    """Return those of some jobs that are mock jobs and exist for their viewers."""
+    ids = {job_id for _, job_id in wanted if mocks.is_mock(job_id)}
+    if not ids:
+        return {}
+    rows = {job.id: job for job in session.execute(select(MockJob).where(MockJob.id.in_(ids))).scalars()}
+    return {(who, one): rows[one] for who, one in wanted if one in rows and _sees(who, rows[one])}
+
+
+def _sees(who: Viewer, job: MockJob) -> bool:
+    return who.sees_everything or who.id == job.owner_id
+
+
+def find(session: Session, caller: Caller, job_id: str) -> MockJob:
+    """Return a mock job that exists for the caller.
+
+    Raises:
+        NotFound: it does not.
+    """
+    (job,) = seen(session, [(viewer(caller), job_id)]).values() or (None,)
+    if job is None:
+        raise NotFound("There is no such job.")
+    return job
+
+
+def views(
+    session: Session, context: Context, wanted: Sequence[tuple[Viewer, str]]
+) -> dict[tuple[Viewer, str], JobView]:
+    """Return those of some jobs that are mock jobs, as their viewers are to see them now."""
+    found = seen(session, wanted)
+    names = queries.principal_names(session, {job.owner_id for job in found.values()}) if found else {}
+    until = queries.grid_time(session, context.settings.visible_grid_seconds) if found else 0.0
+    return {one: _view(session, context, job, names[job.owner_id], until) for one, job in found.items()}
+
+
+def page(context: Context, caller: Caller, after: str | None, limit: int) -> list[JobView]:
+    """Return up to `limit` mock jobs that exist for the caller, newest first."""
+    who = viewer(caller)
+    wanted = select(MockJob.id).order_by(MockJob.id.desc()).limit(limit)
+    if not who.sees_everything:
+        wanted = wanted.where(MockJob.owner_id == who.id)
+    if after:
+        wanted = wanted.where(MockJob.id < after)
+    with context.database.read() as session:
+        ids = list(session.execute(wanted).scalars())
+        shown = views(session, context, [(who, one) for one in ids])
+    return [shown[who, one] for one in ids]
+
+
+def _visible(job: MockJob, until: float) -> list[dict[str, Any]]:
+    """Return the lines of a history before the first one that is not to be seen yet."""
+    lines: list[dict[str, Any]] = job.history
+    hidden = (at for at, line in enumerate(lines) if line["kind"] in _HIDDEN and line["at"] > until)
+    return lines[: next(hidden, len(lines))]
+
+
+def _head(lines: Sequence[Mapping[str, Any]]) -> Head:
+    return Head([line["kind"] for line in lines if line["kind"] != "progress"][-1], len(lines))
+
+
+def _event(seq: int, line: Mapping[str, Any], grid_seconds: float) -> EventView:
+    at = queries.on_grid(line["at"], grid_seconds) if line["kind"] in _HIDDEN else line["at"]
+    data = dict(line["data"])
+    if "code" in data:
+        data["code"] = failure_code(data["code"])
+    return EventView(seq=seq, kind=line["kind"], data=data | {"mock": True}, created_at=rfc3339(at))
+
+
+def events(session: Session, context: Context, caller: Caller, job_id: str) -> list[EventView]:
+    """Return a mock job's visible history, each line marked as mock.
+
+    Raises:
+        NotFound: it does not exist for the caller.
+    """
+    grid = context.settings.visible_grid_seconds
+    lines = _visible(find(session, caller, job_id), queries.grid_time(session, grid))
+    return [_event(seq, line, grid) for seq, line in enumerate(lines, start=1)]
+
+
+def look(session: Session, context: Context, wanted: Mapping[str, int | None]) -> dict[str, SeenJob]:
+    """Return the visible states of those of some jobs that are mock jobs; as `jobs.look`."""
+    ids = [job_id for job_id in wanted if mocks.is_mock(job_id)]
+    if not ids:
+        return {}
+    grid = context.settings.visible_grid_seconds
+    until = queries.grid_time(session, grid)
+    found: dict[str, SeenJob] = {}
+    for job in session.execute(select(MockJob).where(MockJob.id.in_(ids))).scalars():
+        lines, after = _visible(job, until), wanted[job.id]
+        told = [_event(seq, line, grid) for seq, line in enumerate(lines, start=1) if after is not None and seq > after]
+        found[job.id] = SeenJob(_head(lines), told)
+    return found
+
+
+def attempts(session: Session, context: Context, caller: Caller, job_id: str) -> list[AttemptView]:
+    """Return a mock job's attempts; none of them opened records.
+
+    Raises:
+        NotFound: it does not exist for the caller.
+    """
+    lines = events(session, context, caller, job_id)
+    found: list[AttemptView] = []
+    for line in lines:
+        if line.kind == "running":
+            start = {"number": line.data["attempt"], "started_at": line.created_at}
+            found.append(AttemptView(**start, opened_at=None, ended_at=None, outcome=None))
+        elif found and line.kind not in ("progress", "cancelling"):
+            outcome = line.data.get("code") or line.data.get("reason") or line.kind
+            found[-1] = found[-1].model_copy(update={"ended_at": line.created_at, "outcome": outcome})
+    return found
+
+
+def cancel(context: Context, caller: Caller, job_id: str) -> JobView:
+    """Cancel a mock job: its submitter and admins may.
+
+    Raises:
+        NotFound: it does not exist for the caller.
+        Forbidden: it is neither the caller's, nor is the caller an admin.
+    """
+
+    def work(session: Session) -> JobView:
+        job = find(session, caller, job_id)
+        if caller.id != job.owner_id and caller.role != "admin":
+            raise Forbidden("Only who submitted this job, or an admin, may cancel it.")
+        mocks.cancel(session, mocks.lock(session, job_id))
+        return views(session, context, [(viewer(caller), job_id)])[viewer(caller), job_id]
+
+    return context.database.transaction(work)
+
+
+def released(session: Session, caller: Caller, job_id: str, until: float) -> tuple[Model, Job]:
+    """Return what a mock job released as a model and a job that are stored nowhere, and have no scope.
+
+    Raises:
+        NotFound: it does not exist for the caller, or has released nothing that is to be seen by now.
+    """
+    job = next(iter(seen(session, [(viewer(caller), job_id)]).values()), None)
+    if job is None or _head(_visible(job, until)).state != "succeeded":
+        raise NotFound("There is no such model.")
+    own = {"dataset_id": job.dataset_id, "created_at": job.finished_at}
+    model = Model(id=mocks.model_of(job.id), job_id=job.id, release=job.release, approval="not-needed", **own)
+    return model, _transient(job)
+
+
+def _transient(job: MockJob) -> Job:
+    """Return a mock job for functions that read a job's settings; the ledger's find no scope in it."""
+    return Job(
+        id=job.id,
+        owner_id=job.owner_id,
+        dataset_id=job.dataset_id,
+        spec=job.spec,
+        optimizer=job.spec["optimizer"]["kind"],
+        steps=job.steps,
+        labels=job.labels,
+        error_code=job.error_code,
+        state=job.state,
+        device="cpu",
+        site="",
+    )
+
+
+def _view(session: Session, context: Context, job: MockJob, owner_name: str, until: float) -> JobView:
+    """Return a mock job as it is to be seen at a point of the time grid."""
+    grid, spec = context.settings.visible_grid_seconds, job.spec
+    lines = _visible(job, until)
+    head = _head(lines)
+    step = next((line["data"]["step"] for line in reversed(lines) if line["kind"] == "progress"), 0)
+    step = job.steps if head.state == "succeeded" else step
+    started = next((line["at"] for line in lines if line["kind"] == "running"), None)
+    failed = head.state == "failed"
+    waits = presenters.Waiting(session, context).words(Viewer(job.owner_id, ""), _transient(job), ())
+    return JobView(
+        id=job.id,
+        state=head.state,
+        dataset=job.dataset_id,
+        scope=None,
+        site="",
+        owner=job.owner_id,
+        owner_name=owner_name,
+        model=spec["model"],
+        models=[],
+        method=source_of(spec["optimizer"]["kind"]),
+        optimizer=spec["optimizer"],
+        privacy=spec["privacy"],
+        inference=spec["inference"],
+        resources=Resources.model_validate(spec["resources"]).model_dump(mode="json"),
+        retry_allowance=spec["retry_allowance"],
+        progress=ProgressView(step=step, steps=job.steps, left=0 if head.ended else max(0, job.steps - step)),
+        cost=JobCost.model_validate(job.cost),
+        attempt=sum(line["kind"] == "running" for line in lines),
+        created_at=rfc3339(job.created_at),
+        started_at=rfc3339(None if started is None else queries.on_grid(started, grid)),
+        finished_at=rfc3339(queries.on_grid(lines[-1]["at"], grid)) if head.ended else None,
+        error=FailureView(code=failure_code(job.error_code)) if failed and job.error_code else None,
+        failed_for=failed_for(_transient(job)) if failed else None,
+        result=ResultView(model=mocks.model_of(job.id)) if head.state == "succeeded" else None,
+        approval="not-needed" if head.state == "succeeded" else None,
+        labels=job.labels,
+        mock=True,
+        mock_rows=job.rows,
+        waits_for=waits if head.state == "queued" else None,
+    )
+
+
+def report(context: Context, caller: Caller, view: JobView) -> dict[str, Any]:
+    """Return what a job like this would promise; a mock job has no ledger, and tells nothing of any person."""
+    with context.database.read() as session:
+        job = find(session, caller, view.id)
+        release = job.release if view.state == "succeeded" else None
+        schedule = compose(Counter(EVENT.validate_python(event) for event in job.schedule))
+        terms, adjacency = Terms.model_validate(job.terms), Adjacency(job.adjacency)
+        expected = figures_of(schedule, terms, adjacency, declared=True)
+        privacy = expected if release is None else read_released(release).privacy
+        return {
+            "object": "report",
+            "mock": True,
+            "job": view.model_dump(mode="json"),
+            "scope": None,
+            "units": job.rows,
+            "unit": "record",
+            "privacy": privacy.model_dump(mode="json"),
+            "ledger": None,
+            "unwitnessed": [],
+        }
