@@ -23,7 +23,7 @@ class TrainerMessage(Frozen):
     gpu: str | None = None
     """The GPU, by its UUID, that the trainer is pinned to; None: it computes on the CPU and sees no GPU."""
     mock: MockOrder | None = None
-    """All that a mock job's trainer trains on; None: the job is one of records."""
+    """Order of a mock job; None: the job is one of records."""
     seat: SiteConnection | None = None
     """A site's among those of a federated job; None: the job is one."""
 

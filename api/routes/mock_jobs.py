@@ -23,8 +23,8 @@ from core.base.errors import (
     RateLimited,
     Unauthenticated,
 )
-from core.service import mock_jobs as service
-from core.service.mock_jobs import MockSpec
+from core.service import mock_intake, mock_jobs
+from core.service.mock_intake import MockSpec
 from farthing.schemas.jobs import JobView
 from farthing.schemas.problems import Page
 
@@ -59,15 +59,15 @@ async def submit_mock_job(
     and its model are marked `mock`, and are read under `/v1/jobs` and `/v1/models`.
     """
     async with request.app.state.limits.planning(request):
-        body, replayed = await to_thread.run_sync(service.submit, db, caller, spec, key)
+        body, replayed = await to_thread.run_sync(mock_intake.submit, db, caller, spec, key)
     headers = {"Location": f"/v1/jobs/{body['id']}", "Retry-After": "1"}
     if replayed:
         headers["Idempotency-Replayed"] = "true"
-    return JSONResponse(body, status_code=service.ACCEPTED, headers=headers)
+    return JSONResponse(body, status_code=mock_intake.ACCEPTED, headers=headers)
 
 
 @router.get("")
 @costs(READ)
 def list_mock_jobs(caller: Caller, db: Db, *, after: After = None, limit: Limit = 20) -> Page[JobView]:
     """List mock jobs, newest first: the caller's own; all of them for auditors and admins."""
-    return page(service.page(db, caller, after, capped(limit) + 1), capped(limit))
+    return page(mock_jobs.page(db, caller, after, capped(limit) + 1), capped(limit))

@@ -46,7 +46,7 @@ BATCH: Final = 100
 
 
 class MockJob(Base):
-    """A mock job, mock_...; all that its trainer gets is in its row, copied from public declarations."""
+    """A mock job, mock_...; its row holds everything that its trainer gets, copied from public declarations."""
 
     __tablename__ = "mock_jobs"
     __table_args__ = (
@@ -112,7 +112,7 @@ def draft(at: float, owner_id: str, dataset_id: str, **facts: Any) -> MockJob:  
     Args:
         at: the database's time.
         owner_id: the principal who asks.
-        dataset_id: whose declaration it uses.
+        dataset_id: the dataset of the declaration.
         facts: further columns.
     """
     return MockJob(
@@ -324,7 +324,7 @@ def sweep(
         lease_seconds: contact with the database after which leases count as lost.
         max_attempts: lost attempts after which a job is given up.
         queue_deadline_seconds: the longest wait.
-        kept_seconds: how long an ended mock job is kept.
+        kept_seconds: the time that an ended mock job is kept.
     """
     at = clock.read(session)
     since, last = contact(session) or (at, at)

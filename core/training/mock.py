@@ -74,7 +74,7 @@ def run(
         database: where the mock job is.
         settings: `keyless` ones.
         claim: the attempt's right to the mock job.
-        order: all that it trains on.
+        order: everything that it trains on.
         stop: says whether to stop.
 
     Raises:
@@ -82,6 +82,13 @@ def run(
     """
     torch.set_num_threads(settings.trainer_threads)
     torch.set_num_interop_threads(1)
+    carry_out(database, settings, claim, order, stop)
+
+
+def carry_out(
+    database: Database, settings: ServiceSettings, claim: Claim, order: MockOrder, stop: Callable[[], bool]
+) -> None:
+    """Do what `run` does, in a process whose threads are counted already."""
     with in_phase(Phase.OPENING):
         ensure(mocks.is_mock(claim.job_id), "only a mock job trains on drawn rows")
         ensure(is_keyless(settings), "a mock job's trainer holds no key")

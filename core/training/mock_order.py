@@ -1,4 +1,4 @@
-"""Orders of mock jobs: what their trainers get, and the settings without any key or place of records."""
+"""Orders of mock jobs, for their trainers, and settings without any key or place of records."""
 
 from pathlib import Path
 from typing import Any, Final

@@ -33,7 +33,7 @@ class ClaimedJob:
     meeting_key: bytes | None = field(default=None, repr=False)
     """By which the clients know one another where other supervisors run some; None: this one runs all."""
     mock: MockOrder | None = None
-    """All that the trainer of a mock job gets; None of a job of records."""
+    """Order of a mock job; None of a job of records."""
 
 
 @dataclass(frozen=True)
