@@ -142,6 +142,7 @@ class Supervisor:
             beaten_at=claimed.sent_at,
             meeting=meeting,
             seated=taken.meeting_key is not None,
+            mock=taken.mock is not None,
         )
         self._runs.append(run)
         self._lease_loop.watch(run)
@@ -168,7 +169,7 @@ class Supervisor:
         elif now > run.started_at + run.limit_seconds:
             run.over_limit = True
             _signal(run, signal.SIGKILL)
-        elif run.cancel or run.part:
+        elif run.cancel or run.part or run.outranked:
             self._ask_to_stop(run, now, now + CANCEL_GRACE_SECONDS)
         elif run.broken_at is not None:
             self._ask_to_stop(run, now, run.broken_at + PARTING_SECONDS)

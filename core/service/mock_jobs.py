@@ -33,8 +33,8 @@ from core.service.seen import Head, SeenJob
 from core.service.views import rfc3339
 from farthing.schemas.jobs import AttemptView, EventView, FailureView, JobCost, JobView, ProgressView, ResultView
 
-_HIDDEN: Final = ("running", "progress", "succeeded", "failed")
-"""Lines whose time depends on workers; the first line never does, later `queued` ones follow a `running`."""
+_HIDDEN: Final = ("running", "progress", "queued", "succeeded", "failed")
+"""Lines whose time depends on workers; the first `queued` does not."""
 
 
 def seen(session: Session, wanted: Sequence[tuple[Viewer, str]]) -> dict[tuple[Viewer, str], MockJob]:
@@ -89,7 +89,7 @@ def page(context: Context, caller: Caller, after: str | None, limit: int) -> lis
 def _visible(job: MockJob, until: float) -> list[dict[str, Any]]:
     """Return the lines of a history before the first one that is not to be seen yet."""
     lines: list[dict[str, Any]] = job.history
-    hidden = (at for at, line in enumerate(lines) if line["kind"] in _HIDDEN and line["at"] > until)
+    hidden = (at for at, line in enumerate(lines) if at and line["kind"] in _HIDDEN and line["at"] > until)
     return lines[: next(hidden, len(lines))]
 
 
@@ -98,7 +98,7 @@ def _head(lines: Sequence[Mapping[str, Any]]) -> Head:
 
 
 def _event(seq: int, line: Mapping[str, Any], grid_seconds: float) -> EventView:
-    at = queries.on_grid(line["at"], grid_seconds) if line["kind"] in _HIDDEN else line["at"]
+    at = queries.on_grid(line["at"], grid_seconds) if seq > 1 and line["kind"] in _HIDDEN else line["at"]
     data = dict(line["data"])
     if "code" in data:
         data["code"] = failure_code(data["code"])
@@ -213,7 +213,7 @@ def view_of(session: Session, context: Context, job: MockJob, owner_name: str, u
         state=head.state,
         dataset=job.dataset_id,
         scope=None,
-        site="",
+        site=None,
         owner=job.owner_id,
         owner_name=owner_name,
         model=spec["model"],

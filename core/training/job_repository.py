@@ -225,6 +225,11 @@ class JobRepository:
         with _reaching(), self._database.read() as session:
             return mock_claims.state_of(session, claim) == "cancelling"
 
+    def is_outranked(self, takes: Sequence[str]) -> bool:
+        """Look whether a job of records waits for a slot that a mock job has. Raises Unreachable."""
+        with _reaching(), self._database.read() as session:
+            return mock_claims.outranked(session, self._settings, takes)
+
     def is_parting(self, claim: Claim) -> bool:
         """Look likewise whether a person asked to cancel one client of a federated job.
 
@@ -336,11 +341,7 @@ class JobRepository:
         self._run(workers.remove_silent, SILENT_SECONDS)
 
     def leave(self) -> None:
-        """Say that this supervisor ends.
-
-        Raises:
-            Unreachable: the database does not answer.
-        """
+        """Say that this supervisor ends. Raises Unreachable."""
         self._run(workers.leave, self.name)
 
     def watch(self) -> list[str]:

@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from core.base.settings import ServiceSettings
 from core.db.tables import Job
-from core.jobs import jobs, mocks
+from core.jobs import jobs, mocks, queue
 from core.ledger.claims import Claim
 from core.planning.job import Resources
 from core.training.mock_order import MockOrder
@@ -41,6 +41,11 @@ def beat(session: Session, claim: Claim, lease_seconds: float) -> jobs.Beat:
     """Extend the lease of a job of either kind."""
     own = mocks.beat if mocks.is_mock(claim.job_id) else jobs.beat
     return own(session, claim, lease_seconds)
+
+
+def outranked(session: Session, settings: ServiceSettings, takes: Sequence[str]) -> bool:
+    """Tell whether a job of records could start on one of these devices, were there a slot for it."""
+    return queue.someone_waits(session, takes, settings.max_running_per_principal, settings.site)
 
 
 def state_of(session: Session, claim: Claim) -> str:

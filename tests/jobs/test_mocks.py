@@ -119,7 +119,7 @@ def test_an_identifier_of_the_other_kind_is_refused_by_the_table(database: Datab
 
 
 def test_a_claim_of_one_kind_does_nothing_to_the_other(database: Database, place: Place) -> None:
-    """Each confusion is planted: every transition of a job, with the claim of the other kind."""
+    """Each is a planted bug: every transition of a job, with the claim of the other kind."""
     with database.write() as session:
         submit(session, place)
     real = database.transaction(jobs.claim, "w", LEASE)
@@ -169,7 +169,7 @@ def test_a_release_is_marked_where_it_must_be_and_nowhere_else(database: Databas
 
 
 def test_an_order_of_the_wrong_kind_is_refused(database: Database, place: Place, settings: ServiceSettings) -> None:
-    """Planted: a mock job with the master key, with another place of records, without its declaration, and so on."""
+    """Each is a planted bug: a mock job with the master key, with a place of records, without its declaration."""
     add(database, place)
     made, order = taken(database)
     real, safe = Claim("job_1", 1, "epoch", 1), keyless(settings)
@@ -252,6 +252,23 @@ def test_jobs_of_records_come_first(database: Database, place: Place, settings: 
         found = repository.claim(("auto", "cpu"))
         order.append(None if found is None else (found.claim.job_id, found.mock is not None))
     assert order == [(real, False), (made, True), None]
+
+
+def test_a_mock_job_is_outranked_by_a_job_that_could_start(
+    database: Database, place: Place, settings: ServiceSettings
+) -> None:
+    add(database, place)
+    repository = JobRepository(database, settings, "w")
+    assert not repository.is_outranked(("auto", "cpu"))
+    with database.write() as session:
+        submit(session, place)
+    assert repository.is_outranked(("auto", "cpu"))
+    few = settings.model_copy(update={"max_running_per_principal": 1})
+    assert database.transaction(jobs.claim, "w", LEASE) is not None
+    with database.write() as session:
+        submit(session, place)
+    assert not JobRepository(database, few, "w").is_outranked(("auto", "cpu"))  # it waits for its owner's other job
+    assert repository.is_outranked(("auto", "cpu"))
 
 
 def test_a_slot_with_a_gpu_and_a_site_of_its_own_take_none(
