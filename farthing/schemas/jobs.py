@@ -128,9 +128,9 @@ class JobView(View):
     dataset: Drawn[str | None]
     """That it reads, `ds_...`; null of a federated job."""
     scope: Drawn[str | None]
-    """Scope that pays, `sc_...`; null of a federated job, whose sites have theirs."""
+    """Scope that pays, `sc_...`; null of a federated job, whose sites have theirs, and of a mock job."""
     site: Operational[str | None]
-    """That keeps its records; empty: the service's own; null of a federated job, whose sites tell theirs."""
+    """That keeps its records; empty: the service's own; null of a federated job and of a mock job."""
     owner: Drawn[str]
     """Its submitter, `pr_...`."""
     owner_name: Declared[str]
