@@ -60,6 +60,7 @@ from api.routes import (
     invitations,
     jobs,
     keys,
+    mock_jobs,
     models,
     parts,
     pretrained,
@@ -172,7 +173,7 @@ def create_app(settings: ServiceSettings | None = None) -> FastAPI:
     app.state.jobs = Batcher(partial(job_cases.get_all, context), "jobs")
     data, work = (
         (datasets, access_routes, scopes, pretrained),
-        (jobs, estimates, file_predictions, models, certificates),
+        (jobs, mock_jobs, estimates, file_predictions, models, certificates),
     )
     others = (
         drafts,

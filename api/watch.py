@@ -16,7 +16,7 @@ from anyio import to_thread
 
 from core.service import jobs
 from core.service.context import Context
-from core.service.jobs import Head
+from core.service.seen import Head, SeenJob
 from farthing.schemas.jobs import EventView
 
 log = structlog.get_logger("farthing.api")
@@ -49,7 +49,7 @@ class Feed:
             return None
         return self.lines[-1].seq if self.lines else 0
 
-    def put(self, look: jobs.SeenJob) -> None:
+    def put(self, look: SeenJob) -> None:
         """Note a look at the job, and wake everybody where it has changed."""
         if look.head == self.head and not look.lines:
             return

@@ -195,6 +195,7 @@ class Client(
         quorum: int | None = None,
         models: Names = None,
         key: str | None = None,
+        mock: bool = False,
     ) -> JobView:
         """Queue a job and reserve the most it may cost.
 
@@ -204,9 +205,11 @@ class Client(
             quorum: sites that must be left for a federated job to go on when one is lost; None: all.
             models: released ones that the job is about, for methods that take some.
             key: idempotency key; the same key and job again return the same job. Made here unless given.
+            mock: trains on rows drawn from the declaration, and costs nothing; `rows` of the job says how many.
         """
         asked = over(job, datasets, quorum, models)
-        return JobView.model_validate(self._wire.post("/v1/jobs", asked, key=key or str(uuid4())))
+        route = "/v1/mock-jobs" if mock else "/v1/jobs"
+        return JobView.model_validate(self._wire.post(route, asked, key=key or str(uuid4())))
 
     def job(self, job: str, *, wait_seconds: int = 0) -> JobView:
         """Return a job, or wait up to that long, at most a minute, for it to end."""
@@ -218,6 +221,10 @@ class Client(
     def jobs(self, **filters: str) -> Iterator[JobView]:
         """Yield jobs, newest first; filters: state, dataset, optimizer, federation, label (key:value), approval."""
         return map(JobView.model_validate, self._wire.pages("/v1/jobs", **filters))
+
+    def mock_jobs(self) -> Iterator[JobView]:
+        """Yield mock jobs, newest first."""
+        return map(JobView.model_validate, self._wire.pages("/v1/mock-jobs"))
 
     def watch(self, job: str, *, every_seconds: float = 1.0) -> Iterator[JobView]:
         """Yield the job each time it is looked at, until it has ended."""
@@ -268,6 +275,7 @@ class Client(
         job: Spec,
         *,
         wait_for_approval_seconds: float | None = None,
+        mock: bool = False,
         progress: Callable[[JobView], None] | bool = False,
     ) -> Model:
         """Submit a job, wait until it has succeeded, and return its model.
@@ -276,6 +284,7 @@ class Client(
             job: as for `submit`.
             wait_for_approval_seconds: the longest wait for the owner's word where the dataset asks for it; None: no
                 wait. The job is paid for in any case, and `released` waits again.
+            mock: as of `submit`.
             progress: as for `wait`.
 
         Raises:
@@ -283,7 +292,7 @@ class Client(
             JobFailed: as of `wait`.
             ReleaseWithheld: the job succeeded, and its release waits for the owner's approval or was rejected.
         """
-        return self.released(self.wait(self.submit(job).id, progress=progress), wait_for_approval_seconds)
+        return self.released(self.wait(self.submit(job, mock=mock).id, progress=progress), wait_for_approval_seconds)
 
     def describe(
         self, dataset: str, privacy: Spec, what: Spec | None = None, *, shares: Mapping[str, float] | None = None

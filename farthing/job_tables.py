@@ -56,6 +56,7 @@ def job(found: JobView) -> RenderableType:
     """Show one job as it stands; of a federated one its sites, as far as this key may see them."""
     rows = [
         ("state", _state(found)),
+        ("rows", f"{found.mock_rows}, drawn from the declaration" if found.mock else ""),
         ("waits for", found.waits_for),
         ("failed for", found.failed_for),
         ("dataset", found.dataset),
@@ -79,7 +80,11 @@ def job(found: JobView) -> RenderableType:
     ]
     facts = plain_table(found.id, [(name, text) for name, text in rows if text])
     if found.federation is None or found.federation.sites is None:
-        return Group(facts) if found.cost is None else Group(facts, "", cost(found.id, found.cost))
+        return (
+            Group(facts)
+            if found.cost is None
+            else Group(facts, "", (price if found.mock else cost)(found.id, found.cost))
+        )
     return Group(facts, "", federated.sites(found))
 
 
@@ -93,6 +98,12 @@ def _numbers(one: ChunkRun) -> str:
     return str(one.first) if one.first == one.last else f"{one.first} to {one.last}"
 
 
+def price(job: str, found: JobCost) -> RenderableType:
+    """Show what a mock job would cost on the data."""
+    share = of_100(found.reserved.budget_share)
+    return Text(f"{job} is a mock job and spent nothing; on the data it would cost {share} % of the budget")
+
+
 def cost(job: str, found: JobCost) -> RenderableType:
     """Show what a job spent, and that it gave the rest back where that was less than the worst case."""
     spent, most, returned = found.spent, found.reserved, found.returned
@@ -104,7 +115,8 @@ def cost(job: str, found: JobCost) -> RenderableType:
 
 
 def _state(found: JobView) -> str:
-    return found.state if found.error is None else f"{found.state} ({found.error.code})"
+    state = found.state if found.error is None else f"{found.state} ({found.error.code})"
+    return f"{state}, mock" if found.mock else state
 
 
 def _steps(found: JobView) -> str:

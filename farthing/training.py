@@ -142,6 +142,27 @@ def train(
 
 
 @app.command()
+def mock(
+    job: JobFile,
+    *,
+    rows: Annotated[int | None, typer.Option(min=1, help="to draw; default: as many as were declared")] = None,
+    detach: Annotated[bool, typer.Option("--detach", help="print the job's id and return")] = False,
+    as_json: Json = False,
+    url: Url = DEFAULT_URL,
+    secret: Secret = "",
+) -> None:
+    """Practise a job on rows drawn from the declaration. It costs nothing and says nothing about the data."""
+    asked = read(job, "job")
+    with Client(url, secret) as client:
+        queued = client.submit(asked if rows is None else {**asked, "rows": rows}, mock=True)
+        if detach:
+            answer(queued, queued.id, as_json=as_json)
+            return
+        say(f"{queued.id} is {queued.state}; Ctrl-C leaves it running")
+        _follow(client, queued, as_json=as_json)
+
+
+@app.command()
 def describe(
     dataset: Annotated[str, typer.Argument(help="ds_...")],
     *,
@@ -195,6 +216,7 @@ def jobs(
     federation: Annotated[str | None, typer.Option(help="job_...: the sites of a federated job")] = None,
     approval: Annotated[str | None, typer.Option(help="of what it released: pending, approved, rejected ...")] = None,
     *,
+    mock: Annotated[bool, typer.Option("--mock", help="list mock jobs alone")] = False,
     as_json: Json = False,
     url: Url = DEFAULT_URL,
     secret: Secret = "",
@@ -202,8 +224,11 @@ def jobs(
     """List jobs, newest first. Those of a federated job's sites by --dataset or --federation only."""
     asked = {"state": state, "dataset": dataset, "label": label, "federation": federation, "approval": approval}
     wanted = {name: text for name, text in asked.items() if text}
+    if mock and wanted:
+        complain(f"--mock lists all mock jobs: leave out --{next(iter(wanted))}")
+        raise typer.Exit(WRONG_INPUT)
     with Client(url, secret) as client:
-        found = list(client.jobs(**wanted))
+        found = list(client.mock_jobs() if mock else client.jobs(**wanted))
     answer(found, job_tables.jobs(found), as_json=as_json)
 
 
@@ -284,4 +309,7 @@ def _follow(client: Client, job: JobView, *, as_json: bool) -> None:
         line(f"{done.id} {done.state}; its release {done.withheld}")
         return
     line(client.summary_text(done.released).rstrip())
-    out.print(federated.sites(done) if done.cost is None else job_tables.cost(done.id, done.cost))
+    if done.cost is None:
+        out.print(federated.sites(done))
+    else:
+        out.print((job_tables.price if done.mock else job_tables.cost)(done.id, done.cost))

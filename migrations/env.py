@@ -8,12 +8,13 @@ from core.base.settings import ServiceSettings
 from core.db.database import Database
 from core.db.revisions import REVISION_TABLE, refuse_unreleased
 from core.db.tables import Job
+from core.jobs.mocks import MockJob
 from core.jobs.presence import SiteSlot
 from core.records.quotas import OpenUpload
 
 TABLES = Job.metadata
 """Of all tables."""
-assert SiteSlot.metadata is TABLES is OpenUpload.metadata is AuditArchive.metadata, (
+assert MockJob.metadata is SiteSlot.metadata is TABLES is OpenUpload.metadata is AuditArchive.metadata, (
     "tables of several modules have one list"
 )
 

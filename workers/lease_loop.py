@@ -285,6 +285,8 @@ class LeaseLoop:
                 self._beat(run)
             elif not run.cancel:
                 run.cancel = self._ask(partial(self._repository.is_cancelling, run.claim)) or False
+            if run.mock and not run.outranked and not self._free:
+                run.outranked = self._ask(partial(self._repository.is_outranked, run.slot.takes)) or False
             if run.federated and not run.part:
                 run.part = self._ask(partial(self._repository.is_parting, run.claim)) or False
 

@@ -36,8 +36,9 @@ class Child:
 class Run:
     """Children of one claim and what is known of them; times by `clock_seconds`.
 
-    Fields are written by one thread each and read by both: the lease loop writes `beaten_at`, `cancel`, `part` and
-    `lost` (which the supervisor may also set), the supervisor the others. Each is one reference, replaced whole.
+    Fields are written by one thread each and read by both: the lease loop writes `beaten_at`, `cancel`, `part`,
+    `outranked` and `lost` (which the supervisor may also set), the supervisor the others. Each is one reference,
+    replaced whole.
     """
 
     claim: Claim
@@ -59,6 +60,10 @@ class Run:
     """A person asked to cancel."""
     part: bool = False
     """A person asked to cancel one site of several: the others stop, and wait to go on without it."""
+    mock: bool = False
+    """It trains on made-up rows, and gives way to any job of records."""
+    outranked: bool = False
+    """A job of records waits for its slot."""
     lost: bool = False
     """The job is not, or may no longer be, ours."""
     over_limit: bool = False

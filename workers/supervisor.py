@@ -29,6 +29,7 @@ from core.base.settings import ServiceSettings
 from core.mechanisms.self_test import self_test
 from core.service.notifier import make_notifier
 from core.training.job_repository import open_job_repository
+from core.training.mock_order import keyless
 from workers.incident import hear
 from workers.lease_loop import Claimed, LeaseLoop
 from workers.outcome import Outcome
@@ -117,16 +118,19 @@ class Supervisor:
         """Give the order to a fresh process, or each site's to one of its own; each serves one job only."""
         settings, taken = self._settings, claimed.taken
         resources, gpu = taken.resources, claimed.slot.gpu
+        own = settings.model_copy(update={"admin_key": None, "broker_url": None, "broker_password": None})
         order = TrainerMessage(
             claim=taken.claim,
-            settings=settings.model_copy(update={"admin_key": None, "broker_url": None, "broker_password": None}),
+            settings=own if taken.mock is None else keyless(settings),
+            mock=taken.mock,
             memory_bytes=min(resources.memory_bytes or settings.max_memory_bytes, settings.max_memory_bytes),
             gpu=None if gpu is None else gpu.uuid,
         )
         together = taken.clients and taken.meeting_key is None
         meeting = Path(tempfile.mkdtemp(prefix="farthing-")) if together else None  # for this user only
         orders = seated(order, taken, meeting) if taken.clients else [order]
-        limit = min(resources.max_runtime_seconds or settings.max_runtime_seconds, settings.max_runtime_seconds)
+        most = settings.max_runtime_seconds if taken.mock is None else settings.mock_seconds
+        limit = min(resources.max_runtime_seconds or most, most)
         run = Run(
             claim=taken.claim,
             resources=resources,
@@ -138,6 +142,7 @@ class Supervisor:
             beaten_at=claimed.sent_at,
             meeting=meeting,
             seated=taken.meeting_key is not None,
+            mock=taken.mock is not None,
         )
         self._runs.append(run)
         self._lease_loop.watch(run)
@@ -164,7 +169,7 @@ class Supervisor:
         elif now > run.started_at + run.limit_seconds:
             run.over_limit = True
             _signal(run, signal.SIGKILL)
-        elif run.cancel or run.part:
+        elif run.cancel or run.part or run.outranked:
             self._ask_to_stop(run, now, now + CANCEL_GRACE_SECONDS)
         elif run.broken_at is not None:
             self._ask_to_stop(run, now, run.broken_at + PARTING_SECONDS)

@@ -119,9 +119,12 @@ def train(order: TrainerMessage, stop: threading.Event, rank: str, pipe: int) ->
     settings = order.settings
     try:
         from core.db.database import Database  # noqa: PLC0415 - after the limits are set
-        from core.training import attempt, federated  # noqa: PLC0415 - as above; torch
+        from core.training import attempt, federated, mock  # noqa: PLC0415 - as above; torch
 
         database = Database(settings.url)
+        if order.mock is not None:
+            mock.run(database, settings, order.claim, order.mock, stop.is_set)
+            return Outcome.PUBLISHED
         if order.seat is not None:
             federated.run(database, settings, order.claim, order.seat, stop.is_set)
             return Outcome.PUBLISHED

@@ -21,7 +21,7 @@ from api.routes import jobs as api
 from core.base.errors import NotFound, ServiceBusy, TooManyAtOnce
 from core.db.reads import JobFilter
 from core.db.sorting import JOB_COLUMNS
-from core.service import datasets, job_plans, naming
+from core.service import datasets, job_plans, mock_jobs, naming
 from core.service import jobs as service
 from core.service.context import Caller as Principal
 from core.service.context import Context
@@ -31,6 +31,8 @@ router = APIRouter(route_class=PageRoute)
 JobId = Annotated[str, Path(max_length=60)]
 A_PAGE: Final = 30
 MOST_EVENTS: Final = 50
+MOST_MOCK: Final = 10
+"""Mock jobs at the foot of the list."""
 _HOLD_SECONDS: Final = 10.0
 _KEEP_ALIVE_SECONDS: Final = 15.0
 _ASKED: Final = ("dataset", "model", "models", "optimizer", "privacy", "inference", "resources", "labels")
@@ -49,9 +51,12 @@ def list_jobs(
     order = sorting("/jobs", {"dataset": dataset} if dataset else {}, sort, JOB_COLUMNS)
     found = service.page(db, caller, JobFilter(dataset=dataset), after, A_PAGE + 1, order.order)
     shown = found[:A_PAGE]
+    newest = [] if dataset or after else mock_jobs.page(db, caller, None, MOST_MOCK)
+    listed = [*shown, *newest]
     facts = {
         "jobs": shown,
-        "names": naming.names(db, caller, [one.dataset for one in shown] + [one.owner for one in shown]),
+        "mocks": newest,
+        "names": naming.names(db, caller, [one.dataset for one in listed] + [one.owner for one in listed]),
         "dataset": datasets.get(db, caller, dataset) if dataset else None,
         "sorting": order,
         "first": order.after() if after else None,
@@ -79,10 +84,10 @@ def show_job(
 
 def _facts(context: Context, caller: Principal, job: JobView, *, oob: bool) -> dict[str, Any]:
     """Return what the page of a job shows."""
-    costs = words.costs(job)
+    costs = None if job.mock else words.costs(job)
     events = service.events(context, caller, job.id, 0, 10_000)
     sites = (job.federation.sites if job.federation else None) or []
-    plan = job_plans.get(context, caller, job.id) if job.dataset else None
+    plan = job_plans.get(context, caller, job.id) if job.dataset and not job.mock else None
     asked = {name: value for name, value in job.model_dump(mode="json").items() if name in _ASKED and value}
     return {
         "job": job,

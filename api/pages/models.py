@@ -13,6 +13,7 @@ from api.pages.routes import PageRoute, page
 from api.pages.typesetting import pdf_answer
 from api.routes import models as api
 from core.base.errors import Invalid
+from core.inference.released import MOCK
 from core.service import jobs, models, naming, readings, trained
 from core.service.context import Caller as Principal
 from core.service.context import Context
@@ -62,7 +63,8 @@ def head(context: Context, caller: Principal, model_id: str, tab: str | None) ->
         "model": model,
         "job": job,
         "names": naming.names(context, caller, [job.dataset, job.owner]),
-        "costs": words.costs(job),
+        "costs": None if job.mock else words.costs(job),
+        "mock_words": MOCK,
         "what": words.what,
         "tab": tab,
         "tabs": (
@@ -70,7 +72,7 @@ def head(context: Context, caller: Principal, model_id: str, tab: str | None) ->
             ("Contrasts and tests", f"{base}/questions", has_coefficients),
             ("Predictions", f"{base}/predictions", kind != "description"),
             ("Comparison", f"{base}/compare", has_coefficients),
-            ("Certificate", f"{base}/certificate", True),
+            ("Certificate", f"{base}/certificate", not job.mock),
         ),
     }
 

@@ -21,10 +21,11 @@ from api.pages.routes import Form, FormFields, PageRoute, page, see_other, value
 from api.routes import datasets as dataset_api
 from api.routes import estimates as estimate_api
 from api.routes import jobs as job_api
+from api.routes import mock_jobs as mock_api
 from core.base.errors import FieldError, Invalid, Refusal
 from core.base.validation_errors import field_errors
 from core.privacy.attacks import right_of_100
-from core.service import curves, datasets, estimates
+from core.service import curves, datasets, estimates, mock_intake
 from core.service import jobs as service
 from core.service.context import Caller as Principal
 from core.service.context import Context
@@ -312,3 +313,22 @@ async def submit(request: Request, form: FormFields, caller: Caller, db: Db) -> 
         again = partial(_form, request, caller, db, value_of(form, "dataset"), form, refusal)
         return await to_thread.run_sync(again)
     return see_other(f"/jobs/{answer.body['id']}?sent={value_of(form, 'dataset')}")
+
+
+@page(router, "/jobs/new/rehearse", api=mock_api.submit_mock_job, method="POST")
+async def rehearse(request: Request, form: FormFields, caller: Caller, db: Db) -> Response:
+    """Queue the mock of the job, and go to its page; where it is refused, show the form as it was."""
+
+    def queue() -> str:
+        asked = mock_intake.MockSpec.model_validate(spec_of(request_of(form)).job().model_dump(exclude_unset=True))
+        body, _ = mock_intake.submit(db, caller, asked, str(uuid4()))
+        return str(body["id"])
+
+    try:
+        async with request.app.state.limits.planning(request):
+            made = await to_thread.run_sync(queue)
+    except Refusal as refusal:
+        request.state.code = refusal.code
+        again = partial(_form, request, caller, db, value_of(form, "dataset"), form, refusal)
+        return await to_thread.run_sync(again)
+    return see_other(f"/jobs/{made}")

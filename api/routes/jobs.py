@@ -51,7 +51,7 @@ from core.service import jobs as service
 from core.service.context import Caller as Principal
 from core.service.context import Context
 from core.service.intake import StoredAnswer, Submission
-from core.service.jobs import Head
+from core.service.seen import Head
 from farthing.schemas.job_plans import JobPlanView
 from farthing.schemas.jobs import ArtifactView, AttemptView, EventView, JobView
 from farthing.schemas.problems import Page

@@ -210,6 +210,13 @@ class ServiceSettings(BaseSettings):
 
     max_queued_per_principal: int = Field(default=1000, ge=1, description="jobs that have not ended")
     max_running_per_principal: int = Field(default=64, ge=1, description="further jobs wait in the queue")
+    max_mock_rows: int = Field(default=100_000, ge=1, description="that one mock job may draw")
+    max_mock_running_per_principal: int = Field(default=1, ge=1, description="mock jobs; further ones wait")
+    max_mock_per_day: int = Field(default=100, ge=0, description="mock jobs of one principal in 24 hours; 0: none")
+    mock_seconds: float = Field(default=600.0, gt=0, description="wall-clock limit of one attempt at a mock job")
+    mock_retention_seconds: float = Field(
+        default=7 * 86400.0, ge=86400, description="seconds that an ended mock job and its model are kept"
+    )
     kept_state_seconds: float = Field(
         default=86400.0, gt=0, description="seconds that the states of an ended job are kept"
     )

@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import Field
 
 from core.data.columns import Scalar
-from core.inference.released import Level
+from core.inference.released import MARKED, Level
 from core.models.description import DescriptionModel
 from core.privacy.facts import Frozen
 from core.privacy.reports import Report
@@ -86,6 +86,7 @@ class ReleasedDescription(Frozen):
     answers: Answers
     privacy: Report
     error_bound: None = None
+    mock: bool = MARKED
 
     def place(self, name: str) -> int | None:
         """Return the place of a column that was described."""

@@ -9,6 +9,7 @@ from core.data.columns import Coded, DateColumn, IntegerColumn, Scalar, bounds_o
 from core.inference import description_figures as figures
 from core.inference.description import Counts, Look, Products, ReleasedDescription, Sums
 from core.inference.description_figures import About, Figure
+from core.inference.released import MOCK
 from core.inference.results import privacy_block
 from core.inference.wording import promise_phrase
 from core.queries.tables import Axis
@@ -225,6 +226,8 @@ def _correlations(released: ReleasedDescription, found: Products, level: float, 
 
 def _notes(released: ReleasedDescription) -> Iterator[str]:
     """Yield what a reader must know."""
+    if released.mock:
+        yield MOCK
     answers = released.answers
     if any(one.cut.rest is not None for one in answers.sums):
         yield (

@@ -19,7 +19,7 @@ from core.base.validation_errors import RENAMED_KINDS
 from core.inference.description import ReleasedDescription
 from core.inference.error_bound import ErrorBound
 from core.inference.network_graph import Single, make_graph, split
-from core.inference.released import Released
+from core.inference.released import MARKED, Released
 from core.models.design import Design
 from core.models.network.layers import Activation, Pool2d, Shape, parameters_of
 from core.models.network.model import Lora, NetworkModel, trace
@@ -59,6 +59,7 @@ class ReleasedNetwork(Frozen):
         default=None, repr=False, description="the same of the low-rank changes that are merged into them; null: none"
     )
     error_bound: ErrorBound | None = Field(default=None, description="the method's claim about this network")
+    mock: bool = MARKED
 
     @property
     def shape(self) -> Shape:

@@ -8,6 +8,7 @@ from typing import Any
 
 from core.inference import sections
 from core.inference.network import ReleasedNetwork, layer_table
+from core.inference.released import MOCK
 from core.inference.rendering import Head, declared, privacy_words
 from core.inference.results import privacy_block
 from core.inference.wording import claim, promise_phrase
@@ -65,7 +66,8 @@ def start_words(released: ReleasedNetwork) -> str:
 
 def notes(released: ReleasedNetwork) -> list[str]:
     """Return what a reader of predictions must know."""
-    said = ["Privacy holds however training went. No error is known of these predictions: probabilities may be off."]
+    said = [MOCK] if released.mock else []
+    said += ["Privacy holds however training went. No error is known of these predictions: probabilities may be off."]
     if released.model.pretrained is not None:
         said.append(
             f"Training started from {released.model.pretrained}, which whoever uploaded it says is public: the promise "

@@ -5,7 +5,7 @@ class, then an unknown residual scale. Shown are declared units: declared = A en
 one block of A for each class.
 """
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,12 @@ Level = Annotated[float, Field(gt=0.5, lt=1)]
 Kind = Literal["logistic", "linear", "poisson", "multinomial", "phase_retrieval"]
 REPEATED_FROM: Final = 1e-9
 """Directions closer than this to a combination of others, on the scale of standard errors, follow from them."""
+
+
+MARKED: Final[Any] = Field(default=False, exclude_if=lambda marked: not marked)
+"""A mark of a release of made-up rows; others are stored and exported without it, as they always were."""
+MOCK: Final = "Mock: trained on rows drawn from the declaration; says nothing about the data."
+"""Text at every reading of such a release."""
 
 
 class Flags(Frozen):
@@ -77,6 +83,8 @@ class Released(Frozen):
     """The method's checks of its own estimate, and its encoding of the records; None: it does not check."""
     row_words: str | None = Field(default=None, exclude=True)
     """Of a method that takes no weights, its phrase for the bound on rows, as its spec says; not stored."""
+    mock: bool = MARKED
+    """Trained on rows drawn from the declaration; stored and exported only where it is true."""
     iterates: tuple[Vector, ...] | None = None
     """Evenly spaced ones on the way, as theta, the last of all with them; None: the job kept none."""
 

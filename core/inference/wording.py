@@ -9,7 +9,7 @@ from scipy.special import ndtri
 
 from core.inference.check_words import checked
 from core.inference.error_bound import ErrorBound, NoisedNorm, SecondOrder, Selection
-from core.inference.released import Released
+from core.inference.released import MOCK, Released
 from core.inference.rendering import declared
 from core.losses.counts import Poisson
 from core.losses.robust import Huber
@@ -37,6 +37,13 @@ def title(released: Released) -> str:
     return f"{TITLES[released.kind]} of {released.target}, differentially private"
 
 
+def marked(told: dict[str, Any], *, mock: bool) -> dict[str, Any]:
+    """Return a summary with the mark of a release of made-up rows, where it is one: title, field and paragraph."""
+    if not mock:
+        return told
+    return told | {"mock": True, "title": f"Mock: {told['title']}", "methods": f"{MOCK} {told['methods']}"}
+
+
 def loss_words(released: Released) -> str:
     """Return the loss as a phrase, as the method cut it."""
     loss, checks = released.loss, released.checks
@@ -58,7 +65,7 @@ def weight_words(released: Released) -> str:
 
 def notes(released: Released) -> list[str]:
     """Return what a reader of intervals must know; shown wherever intervals are, and empty where all went well."""
-    flags, said = released.flags, []
+    flags, said = released.flags, [MOCK] if released.mock else []
     if released.covariance is None:
         said.append(_why_none(released))
     said += checked(released)

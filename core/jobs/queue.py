@@ -133,6 +133,11 @@ def next_of_several(
     return None
 
 
+def someone_waits(session: Session, devices: Sequence[str], most_running: int, site: str = "") -> bool:
+    """Look, without a lock, whether a queued job could start now on one of these devices; arguments as `next_job`."""
+    return bool(_owners_in_turn(session, devices, most_running, site))
+
+
 def _may_run(session: Session, owner_id: str, most_running: int) -> bool:
     """Lock an owner and tell whether one more job may run."""
     lock_owner(session, owner_id)

@@ -67,7 +67,7 @@ def _fault(
 ) -> str | None:
     """Say why a job cannot be about one model, in words that follow its name."""
     try:
-        model, _, _ = models.find(session, context, caller, name)
+        model, _ = models.find(session, context, caller, name)
     except ModelRetired:
         return "is kept no more: train it anew"
     except ModelRetracted:

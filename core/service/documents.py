@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from core.base.errors import Conflict, NotFound
 from core.db.reads import JobFilter
+from core.inference.released import MOCK
 from core.privacy.amounts import format_figure
 from core.privacy.attacks import attack
 from core.privacy.conversions import gdp_epsilon, group_mu
@@ -72,8 +73,8 @@ def of_job(context: Context, caller: Caller, job_id: str) -> DocumentView:
     names = naming.names(context, caller, [job.dataset, job.owner, job.id])
     parts = told.get("sites") or [told]
     return DocumentView(
-        title=f"Privacy report of {names.get(job.id, 'a job')}",
-        lead=parts[0]["privacy"]["attack"]["sentence"] if len(parts) == 1 else _APART,
+        title=f"{'Mock: p' if job.mock else 'P'}rivacy report of {names.get(job.id, 'a job')}",
+        lead=MOCK if job.mock else parts[0]["privacy"]["attack"]["sentence"] if len(parts) == 1 else _APART,
         facts=_facts(
             ("Job", job.id),
             ("State", job.state),
@@ -82,7 +83,7 @@ def of_job(context: Context, caller: Caller, job_id: str) -> DocumentView:
             ("Ended", long_time(moment(job.finished_at)) if job.finished_at else "not yet"),
         ),
         sections=[section for part in parts for section in _of_part(context, caller, part)]
-        + [_trust(), _outside(), _check_job(job.id, parts)],
+        + ([] if job.mock else [_trust(), _outside(), _check_job(job.id, parts)]),
     )
 
 
@@ -157,7 +158,7 @@ def _of_data(context: Context, caller: Caller, job: JobView) -> list[SectionView
     found = [
         _bounds(dataset, [one.name for one in dataset.columns if not job.model.get("features") or one.name in used])
     ]
-    if budget is None or job.cost is None:
+    if budget is None or job.cost is None or job.mock:
         return found
     facts = _facts(
         ("Spent by this job", per_cent(job.cost.spent.budget_share)),

@@ -1,52 +1,31 @@
 """Use cases of jobs: watch one, cancel it, read what it gave. `core.service.intake` takes new ones."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from core.base.errors import Forbidden, NotFound
+from core.base.errors import Conflict, Forbidden, NotFound
 from core.db import lists
 from core.db import reads as queries
 from core.db.reads import JobFilter
 from core.db.sorting import NEWEST, Order
-from core.db.tables import TERMINAL_STATES, Attempt, Job, JobEvent, Scope
+from core.db.tables import Attempt, Job, JobEvent, Scope
 from core.jobs import jobs as rows
+from core.jobs import mocks
 from core.planning.job import JobSpec, present_names
-from core.service import budgets, guarantees, presenters, witnessing
+from core.service import budgets, guarantees, mock_jobs, presenters, witnessing
 from core.service.context import Caller, Context
 from core.service.failure_messages import failure_code
 from core.service.scopes import viewer
+from core.service.seen import Head, SeenJob
 from core.service.views import rfc3339
 from farthing.schemas.jobs import ArtifactView, AttemptView, EventView, JobView
 
 ROUTE = "POST /v1/jobs"
 MOST_LINES = 1000
 """Of one job's history, read at a time."""
-
-
-@dataclass(frozen=True)
-class Head:
-    """The visible standing of a job: its state, the last line of its history, the approval of its release."""
-
-    state: str
-    seq: int
-    approval: str | None = None
-
-    @property
-    def ended(self) -> bool:
-        """Whether nothing will follow."""
-        return self.state in TERMINAL_STATES
-
-
-@dataclass(frozen=True)
-class SeenJob:
-    """A job as it was just seen, with the lines of its history that were asked for."""
-
-    head: Head
-    lines: list[EventView]
 
 
 def spec_of(context: Context, caller: Caller, job_id: str) -> JobSpec:
@@ -64,7 +43,10 @@ def find(session: Session, caller: Caller, job_id: str) -> Job:
 
     Raises:
         NotFound: it does not.
+        Conflict: it is a mock job, which has no row among jobs.
     """
+    if mocks.is_mock(job_id):
+        raise Conflict("A mock job has no charge, plan, certificate or clone. Submit its settings as a job for those.")
     found = queries.job(session, viewer(caller), job_id)
     if found is None:
         raise _missing()
@@ -87,8 +69,9 @@ def get_all(context: Context, wanted: Sequence[tuple[Caller, str]]) -> list[JobV
     """Return, for each caller, a job as it is to be seen now, or that it does not exist: all of one snapshot."""
     with context.database.read() as session:
         found = queries.seen_jobs(session, [(viewer(caller), job_id) for caller, job_id in wanted])
+        drawn = mock_jobs.views(session, context, [(viewer(caller), job_id) for caller, job_id in wanted])
         shown = presenters.views(session, context, [(who, job) for (who, _), job in found.items()])
-        views = dict(zip(found, shown, strict=True))
+        views = dict(zip(found, shown, strict=True)) | drawn
     return [views.get((viewer(caller), job_id)) or _missing() for caller, job_id in wanted]
 
 
@@ -114,6 +97,8 @@ def cancel(context: Context, caller: Caller, job_id: str) -> JobView:
         Forbidden: it is neither the caller's nor on the caller's data. The owner of one site's data in a federated job
             may cancel that site's part; the job's quorum then decides.
     """
+    if mocks.is_mock(job_id):
+        return mock_jobs.cancel(context, caller, job_id)
 
     def work(session: Session) -> JobView:
         job = find(session, caller, job_id)
@@ -135,6 +120,8 @@ def events(context: Context, caller: Caller, job_id: str, after: int, limit: int
         NotFound: it does not exist for the caller.
     """
     with context.database.read() as session:
+        if mocks.is_mock(job_id):
+            return mock_jobs.events(session, context, caller, job_id)[after:][:limit]
         job = find(session, caller, job_id)
         until = queries.grid_time(session, context.settings.visible_grid_seconds)
         before = queries.first_hidden(session, [job.id], until).get(job.id)
@@ -178,7 +165,7 @@ def look(context: Context, wanted: Mapping[str, int | None]) -> dict[str, SeenJo
             for job_id, after in wanted.items()
             if after is not None and job_id in heads and after < heads[job_id].seq
         }
-        return {
+        return mock_jobs.look(session, context, wanted) | {
             job_id: SeenJob(head, [_event(line, model_shown=True, grid_seconds=grid) for line in lines.get(job_id, ())])
             for job_id, head in heads.items()
         }
@@ -187,7 +174,8 @@ def look(context: Context, wanted: Mapping[str, int | None]) -> dict[str, SeenJo
 def exist_all(context: Context, wanted: Sequence[tuple[Caller, str]]) -> list[bool]:
     """Return, for each caller, whether a job exists for them: all of one snapshot."""
     with context.database.read() as session:
-        found = queries.seen_jobs(session, [(viewer(caller), job_id) for caller, job_id in wanted])
+        asked = [(viewer(caller), job_id) for caller, job_id in wanted]
+        found = queries.seen_jobs(session, asked).keys() | mock_jobs.seen(session, asked).keys()
     return [(viewer(caller), job_id) in found for caller, job_id in wanted]
 
 
@@ -217,6 +205,8 @@ def attempts(context: Context, caller: Caller, job_id: str) -> list[AttemptView]
         NotFound: it does not exist for the caller.
     """
     with context.database.read() as session:
+        if mocks.is_mock(job_id):
+            return mock_jobs.attempts(session, context, caller, job_id)
         job = find(session, caller, job_id)
         grid = context.settings.visible_grid_seconds
         until = queries.grid_time(session, grid)
@@ -268,6 +258,8 @@ def report(context: Context, caller: Caller, job_id: str) -> dict[str, Any]:
         NotFound: it does not exist for the caller.
     """
     view = get(context, caller, job_id)
+    if view.mock:
+        return mock_jobs.report(context, caller, view)
     if view.federation is None or view.federation.sites is None:
         return _report(context, caller, view)
     told = [get(context, caller, client.job) for client in view.federation.sites if client.job is not None]

@@ -11,7 +11,7 @@ from core.base.errors import FieldError, Forbidden, Invalid, ModelRetired, Model
 from core.db import model_reads
 from core.db import reads as queries
 from core.db.model_reads import OPEN
-from core.db.tables import Job, Model, Scope
+from core.db.tables import Job, Model
 from core.inference.exports import export_of
 from core.inference.network import (
     AnyReleased,
@@ -23,10 +23,11 @@ from core.inference.network import (
     with_coefficients,
 )
 from core.inference.released import Released, declared
-from core.jobs import approvals, subjects
+from core.jobs import approvals, mocks, subjects
 from core.ledger import releases
 from core.methods.registry import method_of
 from core.operations.retention import RETIRED, RETRACTED
+from core.service import mock_jobs
 from core.service.context import Caller, Context
 from core.service.presenters import decision_of
 from core.service.scopes import viewer
@@ -34,8 +35,8 @@ from core.service.views import rfc3339
 from farthing.schemas.models import ModelView
 
 
-def find(session: Session, context: Context, caller: Caller, model_id: str) -> tuple[Model, Job, Scope]:
-    """Return a model with its job and scope, of a federated job its first client's, if the caller may have it by now.
+def find(session: Session, context: Context, caller: Caller, model_id: str) -> tuple[Model, Job]:
+    """Return a model with its job if the caller may have it by now.
 
     Before an asked-for approval only the owners of scopes that ask do, whatever else a role sees. Right after it was
     made nobody does, until the next point of the time grid.
@@ -47,6 +48,8 @@ def find(session: Session, context: Context, caller: Caller, model_id: str) -> t
         ScopeFrozen: it is not what the ledger says that its job released.
     """
     until = queries.grid_time(session, context.settings.visible_grid_seconds)
+    if (mock_id := mocks.job_of(model_id)) is not None:
+        return mock_jobs.released(session, caller, mock_id, until)
     found = model_reads.model(session, viewer(caller), model_id, until)
     if found is None:
         raise NotFound("There is no such model.")
@@ -59,7 +62,7 @@ def find(session: Session, context: Context, caller: Caller, model_id: str) -> t
             "charges stay. To train it again, clone the job; the clone pays again."
         )
     releases.refuse_changed(session, model, job)
-    return found
+    return model, job
 
 
 def released_by(context: Context, caller: Caller, model_id: str) -> tuple[AnyReleased, Job]:
@@ -69,7 +72,7 @@ def released_by(context: Context, caller: Caller, model_id: str) -> tuple[AnyRel
         NotFound: it does not exist for the caller.
     """
     with context.database.read() as session:
-        model, job, _ = find(session, context, caller, model_id)
+        model, job = find(session, context, caller, model_id)
         released = read_released(model.release)
         if isinstance(released, Released):
             released = released.model_copy(update={"row_words": method_of(released.optimizer).row_words})
@@ -94,7 +97,7 @@ def get(context: Context, caller: Caller, model_id: str) -> ModelView:
         NotFound: it does not exist for the caller.
     """
     with context.database.read() as session:
-        model, job, _ = find(session, context, caller, model_id)
+        model, job = find(session, context, caller, model_id)
         return _view(session, context, caller, model, job)
 
 
@@ -115,6 +118,7 @@ def _view(session: Session, context: Context, caller: Caller, model: Model, job:
         models=list(job.spec.get("models", ())),
         approval=model.approval,
         decision=None if said is None else decision_of(*said),
+        mock=mocks.is_mock(job.id),
         release=shown(model.release),
         error_bounds=error_bounds,
         created_at=rfc3339(queries.on_grid(model.created_at, context.settings.visible_grid_seconds)),
@@ -133,7 +137,7 @@ def judge(context: Context, caller: Caller, model_id: str, verdict: releases.Sai
     """
 
     def work(session: Session) -> ModelView:
-        model, job, _ = find(session, context, caller, model_id)
+        model, job = find(session, context, caller, model_id)
         if caller.id not in queries.judges(session, model, job):
             raise Forbidden("Only the owner of the data may judge this release.")
         # The model's row, locked and read again: of two verdicts at a time the first counts.
@@ -159,7 +163,7 @@ def export_json(context: Context, caller: Caller, model_id: str) -> dict[str, An
         NotFound: it does not exist for the caller.
     """
     with context.database.read() as session:
-        model, job, _ = find(session, context, caller, model_id)
+        model, job = find(session, context, caller, model_id)
         return export_of(model.release, model_id, job.id)
 
 

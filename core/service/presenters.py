@@ -52,7 +52,7 @@ def views(session: Session, context: Context, seen: Sequence[tuple[Viewer, Job]]
 
     names = queries.principal_names(session, [job.owner_id for job in found.values()])
     said = releases.decisions(session, [job.id for job in found.values() if job.state == "succeeded"])
-    waiting = _Waiting(session, context)
+    waiting = Waiting(session, context)
 
     def view(viewer: Viewer, job: Job) -> JobView:
         before = hidden.get(job.id)
@@ -75,7 +75,7 @@ def views(session: Session, context: Context, seen: Sequence[tuple[Viewer, Job]]
 
 
 @dataclass
-class _Waiting:
+class Waiting:
     """Says why queued jobs wait. Workers are looked up once for all of them, and only where one is queued."""
 
     session: Session

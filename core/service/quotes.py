@@ -61,14 +61,7 @@ class EstimatedJob:
     @cached_property
     def cost(self) -> JobCost:
         """Its cost, before any of it is spent."""
-        schedule, times = self.planned.schedule, self.planned.spec.retry_allowance
-        return JobCost(
-            reserved=cost_figures(composed(schedule), self.account, at_head=False),
-            retry_allowance=allowance_figures(schedule, times, self.account, at_head=False),
-            spent=NO_COST,
-            returned=None,
-            delta=write_figure(self.account.terms.delta),
-        )
+        return unspent(self.planned, self.account)
 
     @cached_property
     def stored_spec(self) -> dict[str, Any]:
@@ -86,6 +79,18 @@ class EstimatedJob:
         steps = self.planned.spec.optimizer.steps
         assert steps is not None, "a planned job leaves nothing open"
         return steps
+
+
+def unspent(planned: PlannedJob, account: Balance) -> JobCost:
+    """Return the cost of a planned job in an account, before any of it is spent."""
+    schedule, times = planned.schedule, planned.spec.retry_allowance
+    return JobCost(
+        reserved=cost_figures(composed(schedule), account, at_head=False),
+        retry_allowance=allowance_figures(schedule, times, account, at_head=False),
+        spent=NO_COST,
+        returned=None,
+        delta=write_figure(account.terms.delta),
+    )
 
 
 @dataclass(frozen=True)
@@ -203,6 +208,32 @@ def quote(session: Session, context: Context, caller: Caller, spec: JobSpec) -> 
     ((dataset, scope),) = asked.found
     planned = _planned(session, context, caller, asked)
     return EstimatedJob(planned, dataset.id, scope.id, asked.account, dataset.site)
+
+
+def on_drawn_rows(
+    session: Session, context: Context, caller: Caller, spec: JobSpec, rows: int | None
+) -> tuple[Asker, PlannedJob]:
+    """Plan a job on rows drawn from a dataset's declaration, in place of its records.
+
+    Args:
+        session: a read-only snapshot.
+        context: of the service.
+        caller: the principal that asks.
+        spec: that reads nothing beside one dataset.
+        rows: to draw; None: as many as were declared, or the most that the settings let a job draw.
+
+    Returns:
+        The planned circumstances, with the number of rows and the public terms, and the plan.
+
+    Raises:
+        NotFound, Conflict, Invalid: as `quote`.
+    """
+    asked = look_up(session, context, caller, spec)
+    most = context.settings.max_mock_rows
+    if rows is not None and rows > most:
+        raise Invalid(f"A mock job draws at most {most:,} rows here.", FieldError("/rows", f"ask for at most {most}"))
+    drawn = replace(asked.asker, units=min(asked.asker.units, most) if rows is None else rows)
+    return drawn, _planned(session, context, caller, asked._replace(asker=drawn, found=()))
 
 
 def appraise(

@@ -32,6 +32,7 @@ from core.inference.error_bound import Records
 from core.inference.hypotheses import Alternative
 from core.inference.network import AnyReleased, ReleasedNetwork, with_coefficients
 from core.inference.regions import Joint
+from core.jobs import mocks
 from core.methods.registry import method_of, source_of
 from core.service.context import Caller, Context
 from core.service.guarantees import clients_guarantees
@@ -60,6 +61,10 @@ def _summary(
 
 
 def _told(released: AnyReleased, levels: Levels) -> dict[str, Any]:
+    return wording.marked(_read(released, levels), mock=released.mock)
+
+
+def _read(released: AnyReleased, levels: Levels) -> dict[str, Any]:
     if isinstance(released, ReleasedNetwork):
         return network_summary.summary(released)
     if isinstance(released, ReleasedDescription):
@@ -140,7 +145,8 @@ def _described(context: Context, caller: Caller, model_id: str, level: float | N
     if not isinstance(released, ReleasedDescription):
         fix = "name what a job of the kind describe released, or ask for this model's summary"
         raise Invalid(f"{model_id} is a {released.kind} model.", FieldError("/model", fix))
-    return {"model": model_id, "job": job.id, **description_summary.summary(released, level, about)}
+    told = description_summary.summary(released, level, about)
+    return {"model": model_id, "job": job.id, **wording.marked(told, mock=released.mock)}
 
 
 def intervals(
@@ -222,6 +228,9 @@ def compare(context: Context, caller: Caller, model_id: str, other_id: str, leve
     )
     if model_id == other_id:
         raise Invalid("This is one model twice.", FieldError("/other", "name another model of the same target"))
+    if first.mock != second.mock:
+        fix = "compare two models of mock jobs, or two of records"
+        raise Invalid("One of these models was trained on made-up rows.", FieldError("/other", fix))
     shown = comparison.compare(first, second, _records(one, other), level)
     for described, found, job in zip(shown["models"], (model_id, other_id), (one, other), strict=True):
         described |= {"model": found, "job": job.id}
@@ -229,7 +238,9 @@ def compare(context: Context, caller: Caller, model_id: str, other_id: str, leve
 
 
 def _records(one: Job, other: Job) -> Records:
-    """Say whose records two jobs read: a scope is the people behind its datasets."""
+    """Say whose records two jobs read: a scope is the people behind its datasets. Mock jobs draw rows of their own."""
+    if mocks.is_mock(one.id):
+        return "different_people"
     if one.dataset_id == other.dataset_id:
         return "same_dataset"
     return "same_people" if one.scope_id == other.scope_id else "different_people"

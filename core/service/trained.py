@@ -7,7 +7,7 @@ from core.db import model_reads as queries
 from core.db import reads
 from core.db.model_reads import GONE, OPEN, ModelFilter, ModelRow
 from core.db.sorting import NEWEST, Order
-from core.jobs import subjects
+from core.jobs import mocks, subjects
 from core.operations.retention import RETRACTED, take_away
 from core.service import models
 from core.service.context import Caller, Context
@@ -30,11 +30,13 @@ def page(
 
 
 def may_retract(context: Context, caller: Caller, model_id: str) -> bool:
-    """Tell whether the caller may take a model back by now.
+    """Tell whether the caller may take a model back by now; a mock job's says nothing, and goes by itself.
 
     Raises:
         NotFound: it does not exist for the caller.
     """
+    if mocks.job_of(model_id) is not None:
+        return False
     with context.database.read() as session:
         until = reads.grid_time(session, context.settings.visible_grid_seconds)
         found = queries.model(session, viewer(caller), model_id, until)

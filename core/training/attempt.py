@@ -31,7 +31,7 @@ from core.training.fitting import train
 from core.training.ledger_writer import FencedLedgerWriter
 from core.training.network import NO_WEIGHTS, PublicWeights
 from core.training.oracles import make_filter, open_oracle
-from core.training.order import AttemptInput, Drained, Failed, NoGpu, Phase, read_order
+from core.training.order import AttemptInput, Drained, Failed, NoGpu, Phase, PublicInput, read_order
 from core.training.ranks import AnnouncingLedgerWriter, Gather, dismiss, open_problem
 from core.training.rehearsal import rehearse
 
@@ -106,7 +106,7 @@ def planned_here(order: AttemptInput, settings: ServiceSettings) -> tuple[Planne
     return planned, weights
 
 
-def planned_of(order: AttemptInput) -> PlannedJob:
+def planned_of(order: PublicInput) -> PlannedJob:
     """Return what follows from the stored job, in which nothing is open.
 
     Raises:

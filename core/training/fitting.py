@@ -36,7 +36,7 @@ from core.records.records import Encoded
 from core.training.device import own_device
 from core.training.ledger_filter import LedgerFilter
 from core.training.network import Ended, PublicWeights, describe_network, low_rank, make_network_problem, merged
-from core.training.order import AttemptInput
+from core.training.order import PublicInput
 from core.training.points import look_of, points_of
 
 ROUNDING: Final = 1e-9
@@ -74,7 +74,7 @@ def make_problem(planned: PlannedJob, records: Encoded, weights: PublicWeights) 
 
 
 def train(
-    planned: PlannedJob, order: AttemptInput, payments: LedgerFilter, oracle: Oracle, weights: PublicWeights
+    planned: PlannedJob, order: PublicInput, payments: LedgerFilter, oracle: Oracle, weights: PublicWeights
 ) -> AnyReleased:
     """Run the method, then the inference the job asks for, and return all that leaves the job.
 
@@ -102,7 +102,7 @@ def train(
 
 
 def _describe_columns(
-    planned: PlannedJob, order: AttemptInput, payments: LedgerFilter, oracle: Oracle
+    planned: PlannedJob, order: PublicInput, payments: LedgerFilter, oracle: Oracle
 ) -> ReleasedDescription:
     """Ask about columns, and return every answer."""
     model, plan = planned.spec.model, planned.spec.optimizer
@@ -121,7 +121,7 @@ def _describe_columns(
 
 
 def _train_network(
-    planned: PlannedJob, order: AttemptInput, payments: LedgerFilter, oracle: Oracle, weights: PublicWeights
+    planned: PlannedJob, order: PublicInput, payments: LedgerFilter, oracle: Oracle, weights: PublicWeights
 ) -> ReleasedNetwork:
     """Run the method and return the whole network, its public start included."""
     points = points_of(planned, order.subjects, weights)
@@ -135,7 +135,7 @@ def _train_network(
     return describe_network(planned, parameters, ended, int(estimate.steps), claim, privacy, adapters)
 
 
-def _claim(planned: PlannedJob, order: AttemptInput, estimate: Estimate) -> ErrorBound | None:
+def _claim(planned: PlannedJob, order: PublicInput, estimate: Estimate) -> ErrorBound | None:
     """Return what the method claims, of the models that the job is about where it is about some."""
     if estimate.error_bound is None or order.subjects is None:
         return estimate.error_bound
@@ -151,7 +151,7 @@ def _takes_scale(planned: PlannedJob, row: Any) -> bool:  # noqa: ANN401 - a row
     return isinstance(released, Released) and known_scale(planned, released) is not None
 
 
-def describe(planned: PlannedJob, order: AttemptInput, fitted: Release[Fitted], charged: Event) -> Released:
+def describe(planned: PlannedJob, order: PublicInput, fitted: Release[Fitted], charged: Event) -> Released:
     """Return the row that a model stores.
 
     Args:
@@ -239,7 +239,7 @@ def _iterates(estimate: Estimate) -> tuple[tuple[float, ...], ...] | None:
     return tuple(tuple(one) for one in estimate.iterates.tolist())
 
 
-def _promised(order: AttemptInput, charged: Event) -> Event:
+def _promised(order: PublicInput, charged: Event) -> Event:
     """Return the events behind a job's promise: the whole schedule, even where it drew less.
 
     Its answers decided the difference, and a smaller figure is no guarantee for the release alone. The scope

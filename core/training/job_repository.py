@@ -28,6 +28,8 @@ from core.records import datasets
 from core.records.encryption import Tampered
 from core.records.master_key import check_master_keys, load_master_keys
 from core.records.sealing import Reader
+from core.training import mock_claims
+from core.training.mock_claims import life_of
 from core.training.taken import ClaimedJob, ClaimedSite, Offer
 
 P = ParamSpec("P")
@@ -91,7 +93,7 @@ class JobRepository:
             Unreachable: the database does not answer.
         """
         taken = self._run(self._take, takes)
-        if taken is not None:
+        if taken is not None and taken.mock is None:
             self._witness_claim(taken.claim)
         return taken
 
@@ -182,7 +184,7 @@ class JobRepository:
         most = limits.max_running_per_principal
         claim = jobs.claim(session, self.name, limits.lease_seconds, takes, most, limits.site)
         if claim is None:
-            return None
+            return mock_claims.take(session, self.name, limits, takes)
         resources = Resources.model_validate(session.get_one(Job, claim.job_id).spec.get("resources", {}))
         federation = federations.claimed(session, claim)
         if federation is None:
@@ -208,14 +210,11 @@ class JobRepository:
         return ClaimedSite(client.claim, number, None if key is None else key.hex())
 
     def beat(self, claim: Claim, *, seated: bool = False) -> jobs.Beat:
-        """Extend a lease; that of this site's session where other sites have one, too.
-
-        Raises:
-            Unreachable: the database does not answer.
-        """
+        """Extend a lease; that of this site's session where other sites have one, too. Raises Unreachable."""
+        limits = self._settings
         if seated:
-            return self._run(seats.beat, claim, self._party, self._settings.lease_seconds)
-        return self._run(jobs.beat, claim, self._settings.lease_seconds)
+            return self._run(seats.beat, claim, self._party, limits.lease_seconds)
+        return self._run(mock_claims.beat, claim, limits.lease_seconds)
 
     def is_cancelling(self, claim: Claim) -> bool:
         """Look, without a lock, whether a person asked to cancel; a beat would tell too, only later.
@@ -224,7 +223,12 @@ class JobRepository:
             Unreachable: the database does not answer.
         """
         with _reaching(), self._database.read() as session:
-            return session.get_one(Job, claim.job_id).state == "cancelling"
+            return mock_claims.state_of(session, claim) == "cancelling"
+
+    def is_outranked(self, takes: Sequence[str]) -> bool:
+        """Look whether a job of records waits for a slot that a mock job has. Raises Unreachable."""
+        with _reaching(), self._database.read() as session:
+            return mock_claims.outranked(session, self._settings, takes)
 
     def is_parting(self, claim: Claim) -> bool:
         """Look likewise whether a person asked to cancel one client of a federated job.
@@ -243,7 +247,7 @@ class JobRepository:
             LedgerFrozen: the ledger is behind its witness.
             Unreachable: the database does not answer.
         """
-        self._run(jobs.acknowledge_cancel, claim)
+        self._run(life_of(claim).acknowledge_cancel, claim)
 
     def put_back(self, claim: Claim) -> None:
         """Queue a job again whose child stopped at its supervisor's order, or fail it where it cannot pay for its loss.
@@ -251,7 +255,7 @@ class JobRepository:
         Raises:
             StaleAttempt, LedgerFrozen, Unreachable: as above.
         """
-        self._run(jobs.release_claim, claim)
+        self._run(life_of(claim).release_claim, claim)
 
     def diverged(self, claim: Claim) -> None:
         """Fail a job whose noised iterates diverged: its spending stays spent.
@@ -259,7 +263,7 @@ class JobRepository:
         Raises:
             StaleAttempt, LedgerFrozen, Unreachable: as above.
         """
-        self._run(jobs.fail, claim, "diverged", charge="spent")
+        self._run(life_of(claim).fail, claim, "diverged", charge="spent")
 
     def refuse(self, claim: Claim, code: str) -> None:
         """Fail a job whose child opened no record, for a reason that no record can have: nothing more is charged.
@@ -267,7 +271,7 @@ class JobRepository:
         Raises:
             StaleAttempt, LedgerFrozen, Unreachable: as above.
         """
-        self._run(jobs.fail, claim, code, charge="spent")
+        self._run(life_of(claim).fail, claim, code, charge="spent")
 
     def fail(self, claim: Claim, code: str) -> None:
         """Fail a job for a reason that may depend on the records: once they were opened, all of it is charged.
@@ -275,7 +279,7 @@ class JobRepository:
         Raises:
             StaleAttempt, LedgerFrozen, Unreachable: as above.
         """
-        self._run(jobs.fail, claim, code, charge="opened")
+        self._run(life_of(claim).fail, claim, code, charge="opened")
 
     def sweep(self) -> Swept:
         """Free what is lost, expire what waited too long, and delete what was kept long enough.
@@ -286,6 +290,7 @@ class JobRepository:
         limits = self._settings
         # Transactions of their own, so that no step holds another's locks.
         swept = self._run(sweep.sweep, limits.lease_seconds, limits.max_attempts, limits.queue_deadline_seconds)
+        self._run(mock_claims.sweep, limits)
         swept.parted = self._run(absence.lose_absent, limits.lease_seconds, limits.absent_seconds)
         with _reaching(), self._database.read() as session:
             owners = withdrawals.owners_without(session)
@@ -336,11 +341,7 @@ class JobRepository:
         self._run(workers.remove_silent, SILENT_SECONDS)
 
     def leave(self) -> None:
-        """Say that this supervisor ends.
-
-        Raises:
-            Unreachable: the database does not answer.
-        """
+        """Say that this supervisor ends. Raises Unreachable."""
         self._run(workers.leave, self.name)
 
     def watch(self) -> list[str]:

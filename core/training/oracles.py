@@ -18,14 +18,14 @@ from core.queries.sampling import FullSampling, PoissonSampling, StreamSampling
 from core.queries.sums import Problem
 from core.training.draws import count_of
 from core.training.ledger_filter import LedgerFilter, LedgerWriter
-from core.training.order import AttemptInput, Payer
+from core.training.order import Payer, PublicInput
 from core.training.streaming import StreamFilter
 
 _NOTHING: Final[Mapping[Event, int]] = {}
 
 
 def make_filter(
-    planned: PlannedJob, order: AttemptInput, writer: LedgerWriter, stop: Callable[[], bool]
+    planned: PlannedJob, order: PublicInput, writer: LedgerWriter, stop: Callable[[], bool]
 ) -> LedgerFilter:
     """Return the privacy filter of an attempt.
 
@@ -39,7 +39,7 @@ def make_filter(
     return filter_on(planned, writer, order.payers, begun, kept=order.kept, charged=order.charged, stop=stop)
 
 
-def begins_after(planned: PlannedJob, order: AttemptInput) -> int:
+def begins_after(planned: PlannedJob, order: PublicInput) -> int:
     """Return after how many chunks an attempt goes on: those that were kept, or of a stream that anybody has paid.
 
     A stream of one chunk a pass has no rest of a pass to go on with. A lost chunk is paid and read again, as other
@@ -83,7 +83,7 @@ def filter_on(
 
 def open_oracle(
     planned: PlannedJob,
-    order: AttemptInput,
+    order: PublicInput,
     problem: Problem,
     payments: LedgerFilter,
     *,

@@ -54,14 +54,13 @@ class Payer:
     totals: tuple[tuple[int, ...], ...]
 
 
-@dataclass(frozen=True)
-class AttemptInput:
-    """All public facts about an attempt, and an earlier one's kept answers."""
+@dataclass(frozen=True, kw_only=True)
+class PublicInput:
+    """All public facts about an attempt, and an earlier one's kept answers; nothing by which records are found."""
 
     claim: Claim
     spec: dict[str, object]
     columns: list[object]
-    records: StoredRecords
     units: int
     adjacency: Adjacency
     approval: str
@@ -79,6 +78,13 @@ class AttemptInput:
     """Public ones that a network starts from."""
     subjects: Subjects | None = None
     """The released models that the job is about."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttemptInput(PublicInput):
+    """The same with the place of the records that the attempt may open."""
+
+    records: StoredRecords
 
 
 def read_order(session: Session, claim: Claim, trust: Trust) -> AttemptInput:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from core.ledger.claims import Claim
 from core.planning.job import Resources
 from core.records.sealing import Reader
+from core.training.mock_order import MockOrder
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ class ClaimedJob:
     """The number of sites that the job began with."""
     meeting_key: bytes | None = field(default=None, repr=False)
     """By which the clients know one another where other supervisors run some; None: this one runs all."""
+    mock: MockOrder | None = None
+    """Order of a mock job; None of a job of records."""
 
 
 @dataclass(frozen=True)

@@ -129,9 +129,9 @@ class JobView(Shown):
     dataset: Drawn[str | None]
     """That it reads, `ds_...`; null of a federated job."""
     scope: Drawn[str | None]
-    """Scope that pays, `sc_...`; null of a federated job, whose sites have theirs."""
+    """Scope that pays, `sc_...`; null of a federated job, whose sites have theirs, and of a mock job."""
     site: Operational[str | None]
-    """That keeps its records; empty: the service's own; null of a federated job, whose sites tell theirs."""
+    """That keeps its records; empty: the service's own; null of a federated job and of a mock job."""
     owner: Drawn[str]
     """Its submitter, `pr_...`."""
     owner_name: Declared[str]
@@ -178,6 +178,10 @@ class JobView(Shown):
     """The job that it repeats, `job_...`; null where it is no clone."""
     federation: FederationView | None = None
     """Its part in a federated job; null: none."""
+    mock: Declared[bool] = False
+    """Whether it trains on rows drawn from the declaration, and never on records; `cost` is what it would cost then."""
+    mock_rows: Declared[int | None] = None
+    """Rows that a mock job draws; null of any other."""
     waits_for: Operational[str | None] = None
     """In words, why a queued job cannot start now; null: it can."""
     failed_for: Paid[str | None] = None

@@ -79,6 +79,8 @@ class ModelView(View):
     """not-needed, pending, approved, rejected, retired or retracted."""
     decision: ReleaseDecision | None
     """The owner's comment on the release; null without one. Sites of a federated job have their own."""
+    mock: Declared[bool] = False
+    """Whether it was trained on rows drawn from the declaration, and says nothing about the data."""
     release: Paid[dict[str, Any]]
     """The whole release; of a network without the parameters themselves."""
     error_bounds: Paid[list[dict[str, Any]]]

@@ -140,3 +140,30 @@ def test_these_pages_have_no_violation(service: Service, chromium: Browser) -> N
             seen.go("/methods")
             seen.refuse_violations()
         seen.refuse_reports()
+
+
+def test_a_rehearsal_is_marked_and_costs_nothing(
+    owner: tuple[httpx.Client, httpx.Client], dataset: dict[str, Any]
+) -> None:
+    client, window = owner
+    before = client.get(f"/v1/datasets/{dataset['id']}/budget").json()
+    asked = {"dataset": dataset["id"], "target": "y", "features": "age", "by": "epsilon", "amount": "0.5"}
+    page = window.get(f"/jobs/new?dataset={dataset['id']}").text
+    assert 'formaction="/jobs/new/rehearse"' in page
+    form = asked | {"csrf": csrf(window), "name": "practice"}
+    wrong = window.post("/jobs/new/rehearse", data=form | {"target": "nope"})
+    assert wrong.status_code == 422
+    assert 'id="problems"' in wrong.text
+    sent = window.post("/jobs/new/rehearse", data=form)
+    assert sent.status_code == 303
+    place = sent.headers["Location"]
+    assert place.startswith("/jobs/mock_")
+    text = window.get(place).text
+    assert "Mock: nothing here is about the data" in text
+    assert "Its plan" not in text
+    assert "Mock jobs" in window.get("/jobs").text
+    assert f'href="{place}">' in window.get("/jobs").text
+    assert "Mock: privacy report of practice" in window.get(f"{place}/report").text
+    assert client.get(f"/v1/datasets/{dataset['id']}/budget").json() == before
+    assert window.post(f"{place}/cancel", data={"csrf": csrf(window)}).status_code == 303
+    assert client.get(f"/v1{place}").json()["state"] == "cancelled"

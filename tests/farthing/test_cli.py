@@ -475,3 +475,25 @@ def test_a_federated_job_is_trained_from_the_command_line(farthing: Command, ser
     clients = [json.loads(line) for line in listed.stdout.splitlines()]
     assert [client["state"] for client in clients] == ["succeeded"] * 2
     assert {client["dataset"] for client in clients} == {one, other}
+
+
+def test_the_way_of_a_mock_job(farthing: Command, service: Embedded, tmp_path: Path) -> None:
+    dataset = service.upload()
+    before = service.get(f"/v1/datasets/{dataset}/budget")
+    job = tmp_path / "job.json"
+    job.write_text(json.dumps(body(dataset, mu="0.5")))
+    printed = ok(farthing("mock", job, "--rows", "300"))
+    assert "Mock: trained on rows drawn from the declaration" in printed
+    assert re.search(r"is a mock job and spent nothing; on the data it would cost \d+\.\d+ %", printed)
+    one = ok(farthing("mock", job, "--detach")).strip()
+    assert re.search(rf"^{one} +\w+, mock", ok(farthing("jobs", "--mock")), re.MULTILINE)
+    assert re.search(r"^rows +2000, drawn from the declaration", ok(farthing("job", one)), re.MULTILINE)
+    assert one not in ok(farthing("jobs"))
+    mixed = farthing("jobs", "--mock", "--state", "queued")
+    assert (mixed.returncode, "leave out --state" in mixed.stderr) == (2, True)
+    assert farthing("mock", job, "--rows", "0").returncode == 2
+    with Client(service.url, KEY) as client:
+        model = client.train(json.loads(job.read_text()), mock=True)
+        assert model.summary().lstrip().startswith("Mock: ")
+        assert {found.mock for found in client.mock_jobs()} == {True}
+    assert service.get(f"/v1/datasets/{dataset}/budget") == before

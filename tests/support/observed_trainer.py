@@ -27,7 +27,7 @@ from core.oracle.federation import TOLD
 from core.privacy.events import EVENT
 from core.queries.sums.linear import LinearProblem
 from core.queries.sums.peer_group import DistributedPeerGroup
-from core.training import attempt, federated
+from core.training import attempt, federated, mock
 from core.training.answer_log import AttemptLog
 from core.training.ledger_filter import LedgerFilter
 from core.training.ledger_writer import FencedLedgerWriter
@@ -45,7 +45,7 @@ BEYOND = 5
 
 def observe() -> None:
     """Wrap the sum of records, and note whose job this is."""
-    for module in (attempt, federated):
+    for module in (attempt, federated, mock):
         module.run = observed(module.run)  # type: ignore[attr-defined] # each has one
     observe_sums(rank=0)
     lie_where_told()
