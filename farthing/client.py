@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from os import environ
 from types import TracebackType
 from typing import Any, Self
 from uuid import uuid4
@@ -70,6 +71,15 @@ class Client(
     def url(self) -> str:
         """The address of the service."""
         return self._wire.url
+
+    @classmethod
+    def from_environment(cls, url: str = "http://127.0.0.1:8000") -> Self:
+        """Return a client by FARTHING_KEY, and by FARTHING_URL unless `url` says where the service listens."""
+        return cls(environ.get("FARTHING_URL", url), environ.get("FARTHING_KEY", ""))
+
+    def __deepcopy__(self, memo: object) -> Self:
+        """Return the same client: scikit-learn copies the settings of an estimator, and connections are no setting."""
+        return self
 
     def __enter__(self) -> Self:
         return self

@@ -17,6 +17,7 @@ from farthing.console import (
     Json,
     Secret,
     Url,
+    answer,
     app,
     complain,
     err,
@@ -205,4 +206,4 @@ def _sealed(client: Client, found: Dataset) -> Dataset:
 
 
 def _show(found: Dataset, *, as_json: bool) -> None:
-    out.print_json(found.model_dump_json()) if as_json else out.print(tables.dataset(found))
+    answer(found, tables.dataset(found), as_json=as_json)
