@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from core.data.columns import BinaryColumn, CategoryColumn, Column, DateColumn, IntegerColumn, NumberColumn
+from core.data.dates import parse_date
 from core.inference import network_predictions, predictions
 from core.inference.network import ReleasedNetwork, Training
 from core.inference.released import Released
@@ -37,9 +38,9 @@ DAY = date(2020, 1, 1)
 COLUMNS: tuple[Column, ...] = (
     NumberColumn(name="age", lower=20, upper=80, missing=("-9",), fill=50.5),
     IntegerColumn(name="visits", lower=0, upper=40),
-    DateColumn(name="since", lower=DAY, upper=date(2026, 1, 1)),
+    DateColumn(name="since", lower=DAY, upper=date(2026, 1, 1), formats=("%d.%m.%Y",)),
     CategoryColumn(name="job", values=("a", "b", "c"), other="c"),
-    CategoryColumn(name="town", values=("x", "y"), fill="y"),
+    CategoryColumn(name="town", values=("x", "y"), fill="y", fold_case=True, aliases={"x": ("ex", "ecks")}),
     BinaryColumn(name="y", values=("no", "yes")),
     NumberColumn(name="years", lower=0.5, upper=9),
     NumberColumn(name="spent", lower=-100, upper=300),
@@ -84,9 +85,11 @@ def rows(count: int = 1000) -> list[dict[str, Any]]:
             "id": f"r{place}",
             "age": ages[place],
             "visits": float(draw.normal(20, 20)),
-            "since": str(DAY + timedelta(days=int(draw.integers(-400, 2600)))),
+            "since": (DAY + timedelta(days=int(draw.integers(-400, 2600)))).strftime(
+                "%d.%m.%Y" if place % 2 else "%Y-%m-%d"
+            ),
             "job": jobs[place],
-            "town": str(draw.choice(["x", "y", ""])),
+            "town": str(draw.choice(["x", "Y", "", "Ecks"])),
             "y": str(draw.choice(["no", "yes"])),
             "years": float(draw.uniform(0.1, 12)),
         }
@@ -178,7 +181,7 @@ def test_a_file_has_the_figures_of_json(name: str, media: Media, kind: Kind, tmp
             ("town", pa.dictionary(pa.int8(), pa.string())),
         ):
             place = table.column_names.index(column)
-            values = [date.fromisoformat(row[column]) if column == "since" else row[column] for row in given]
+            values = [parse_date(row[column], ("%d.%m.%Y",)) if column == "since" else row[column] for row in given]
             cells = pa.array(values).cast(kept) if column != "town" else pa.array(values).dictionary_encode()
             table = table.set_column(place, column, cells)
     found = predicted(tmp_path, model, as_file(table, media), media, kind, level)
