@@ -56,7 +56,7 @@ def read(models: dict[str, Model]) -> None:
         sys.stdout.write(f"housing and loan, {100 * one.level:g} %: half axes {halves}; inside: {one.inside}\n")
     sys.stdout.write(f"both at -0.5: p {region.point['p_value']:.3g}\n")
     for hypothesis in ("housing = loan", "housing = 0, loan = 0"):
-        test = logistic.test(hypothesis)
+        test = logistic.wald_test(hypothesis)
         sys.stdout.write(f"{hypothesis}: chi2({test.degrees_of_freedom}) {test.statistic:.4g}, p {test.p_value:.3g}\n")
     sys.stdout.write(f"\n{logistic.compare_text(clipped)}")
 

@@ -71,7 +71,7 @@ def show(client: Client) -> None:
         sys.stdout.write(f"{one.name}: {one.width:.3g} wide, {one.nonprivate_width:.3g} without privacy\n")
     model = client.train(job)
     sys.stdout.write(f"\n{model.summary()}\n")
-    test = model.test("age:smoker = 0")
+    test = model.wald_test("age:smoker = 0")
     sys.stdout.write(f"age:smoker = 0: chi2({test.degrees_of_freedom}) {test.statistic:.4g}, p {test.p_value:.3g}\n")
     slope = model.contrast({"age": 1, "age:smoker": 1})
     sys.stdout.write(f"a smoker's slope of age: {slope.estimate:.4f}, 95 % {slope.interval}\n")

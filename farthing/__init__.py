@@ -11,10 +11,18 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from farthing.client import Client
     from farthing.descriptions import Description, describing
-    from farthing.errors import DraftRefused, FarthingError, JobFailed, ReleaseWithheld, Unreachable
+    from farthing.errors import (
+        DraftRefused,
+        FarthingError,
+        JobFailed,
+        MissingExtra,
+        ReleaseWithheld,
+        Unreachable,
+        WrongInput,
+    )
+    from farthing.formulas import formula
     from farthing.models import Model
     from farthing.networks import network
-    from farthing.restrictions import RestrictionError
     from farthing.results import (
         Coefficient,
         Comparison,
@@ -38,15 +46,17 @@ __all__ = [
     "FarthingError",
     "Interval",
     "JobFailed",
+    "MissingExtra",
     "Model",
     "OddsRatio",
     "RateRatio",
     "ReleaseWithheld",
-    "RestrictionError",
     "Summary",
     "Unreachable",
     "WaldTest",
+    "WrongInput",
     "describing",
+    "formula",
     "network",
 ]
 
@@ -61,15 +71,17 @@ _HOMES: Final = {
     "FarthingError": "farthing.errors",
     "Interval": "farthing.results",
     "JobFailed": "farthing.errors",
+    "MissingExtra": "farthing.errors",
     "Model": "farthing.models",
     "OddsRatio": "farthing.results",
     "RateRatio": "farthing.results",
     "ReleaseWithheld": "farthing.errors",
-    "RestrictionError": "farthing.restrictions",
     "Summary": "farthing.results",
     "Unreachable": "farthing.errors",
     "WaldTest": "farthing.results",
+    "WrongInput": "farthing.errors",
     "describing": "farthing.descriptions",
+    "formula": "farthing.formulas",
     "network": "farthing.networks",
 }
 

@@ -2,22 +2,26 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from os import environ
 from types import TracebackType
 from typing import Any, Self
 from uuid import uuid4
 
 import httpx
 
-from farthing import federated
+from farthing.asking import declaring, over
 from farthing.descriptions import describing
 from farthing.drafts import DraftResources
 from farthing.errors import FarthingError, JobFailed
+from farthing.figures import exact
+from farthing.handles import Levels
+from farthing.hypotheses import Hypotheses
 from farthing.ledger_calls import LedgerCalls
 from farthing.model_calls import ModelCalls
-from farthing.models import Levels, Model
+from farthing.models import Model
 from farthing.networks import Pretrained
 from farthing.notices import NoticeResources
-from farthing.oversight import OversightCalls, declaring
+from farthing.oversight import OversightCalls
 from farthing.parts import UploadResources
 from farthing.people import PeopleResources
 from farthing.reporting import ReportResources
@@ -62,7 +66,16 @@ class Client(
         """Open a connection pool; nothing is sent yet."""
         self._wire = Wire(url, key, timeout_seconds)
         self.pretrained = Pretrained(self._wire)
-        self.url = self._wire.url
+
+    @property
+    def url(self) -> str:
+        """The address of the service."""
+        return self._wire.url
+
+    @classmethod
+    def from_environment(cls, url: str = "http://127.0.0.1:8000") -> Self:
+        """Return a client by FARTHING_KEY, and by FARTHING_URL unless `url` says where the service listens."""
+        return cls(environ.get("FARTHING_URL", url), environ.get("FARTHING_KEY", ""))
 
     def __enter__(self) -> Self:
         return self
@@ -106,7 +119,7 @@ class Client(
         return list(self._wire.get(f"/v1/datasets/{dataset}/mock", rows=rows)["data"])
 
     def share(
-        self, dataset: str, principal: str, budget_cap: str | Mapping[str, str], *, version: str | None = None
+        self, dataset: str, principal: str, budget_cap: str | Mapping[str, Any], *, version: str | None = None
     ) -> AccessView:
         """Let another principal see a dataset and use its budget up to a cap, or change the cap.
 
@@ -119,7 +132,7 @@ class Client(
             version: of the cap that is to be changed, as `accesses` tells it; None: there is none, or it is this one.
         """
         headers = {} if version is None else {"If-Match": f'"{version}"'}
-        body = {"budget_cap": budget_cap if isinstance(budget_cap, str) else dict(budget_cap)}
+        body = exact({"budget_cap": budget_cap})
         answer = self._wire.send("PUT", f"/v1/datasets/{dataset}/access/{principal}", json=body, headers=headers)
         return AccessView.model_validate(answer.json())
 
@@ -159,7 +172,7 @@ class Client(
             models: as for `submit`.
             declaration: of data that are not uploaded yet: the metadata of the upload, with a budget and `rows`.
         """
-        asked = declaring(federated.over(job, datasets, models=models), declaration)
+        asked = declaring(over(job, datasets, models=models), declaration)
         return EstimateView.model_validate(self._wire.post("/v1/estimates", asked))
 
     def power(self, job: Spec, coefficient: str, size: float, power: float = 0.8) -> EstimateView:
@@ -194,7 +207,7 @@ class Client(
             key: idempotency key; the same key and job again return the same job. Made here unless given.
             mock: trains on rows drawn from the declaration, and costs nothing; `rows` of the job says how many.
         """
-        asked = federated.over(job, datasets, quorum, models)
+        asked = over(job, datasets, quorum, models)
         route = "/v1/mock-jobs" if mock else "/v1/jobs"
         return JobView.model_validate(self._wire.post(route, asked, key=key or str(uuid4())))
 
@@ -222,16 +235,30 @@ class Client(
                 return
             time.sleep(every_seconds)
 
-    def wait(self, job: str, *, progress: Callable[[JobView], None] | None = None) -> JobView:
-        """Wait until a job has succeeded.
+    def wait(self, job: str, *, progress: Callable[[JobView], None] | bool = False) -> JobView:
+        """Wait until a job has succeeded. An interrupt ends the wait, and the job goes on.
 
         Args:
             job: its id.
-            progress: called with the job about once a second.
+            progress: True: show a bar with the time left, on a terminal or in a notebook; a function is called with the
+                job about once a second.
 
         Raises:
             JobFailed: it ended without a result.
         """
+        if progress is True:
+            # A script without bars does not wait for rich.
+            from farthing.bars import following  # noqa: PLC0415
+
+            with following() as look:
+                return self.wait(job, progress=look)
+        try:
+            return self._waited(job, progress or None)
+        except KeyboardInterrupt as interrupt:
+            interrupt.add_note(f"{job} goes on: client.wait({job!r}) waits again, client.cancel({job!r}) ends it")
+            raise
+
+    def _waited(self, job: str, progress: Callable[[JobView], None] | None) -> JobView:
         wait_seconds = 0 if progress else LONG_POLL_SECONDS
         while not (seen := self.job(job, wait_seconds=wait_seconds)).ended:
             if progress is not None:
@@ -243,13 +270,21 @@ class Client(
             raise JobFailed(seen.id, seen.state, seen.error.code if seen.error else None, seen.failed_for)
         return seen
 
-    def train(self, job: Spec, *, wait_for_approval_seconds: float | None = None, mock: bool = False) -> Model:
+    def train(
+        self,
+        job: Spec,
+        *,
+        wait_for_approval_seconds: float | None = None,
+        progress: Callable[[JobView], None] | bool = False,
+        mock: bool = False,
+    ) -> Model:
         """Submit a job, wait until it has succeeded, and return its model.
 
         Args:
             job: as for `submit`.
             wait_for_approval_seconds: the longest wait for the owner's word where the dataset asks for it; None: no
                 wait. The job is paid for in any case, and `released` waits again.
+            progress: as for `wait`.
             mock: as of `submit`.
 
         Raises:
@@ -257,7 +292,7 @@ class Client(
             JobFailed: as of `wait`.
             ReleaseWithheld: the job succeeded, and its release waits for the owner's approval or was rejected.
         """
-        return self.released(self.wait(self.submit(job, mock=mock).id), wait_for_approval_seconds)
+        return self.released(self.wait(self.submit(job, mock=mock).id, progress=progress), wait_for_approval_seconds)
 
     def describe(
         self, dataset: str, privacy: Spec, what: Spec | None = None, *, shares: Mapping[str, float] | None = None
@@ -303,7 +338,7 @@ class Client(
 
     def intervals(self, model: str, *, level: Levels = None) -> list[Interval]:
         """Return each coefficient's interval."""
-        return self.model(model).conf_int(level)
+        return self.model(model).intervals(level)
 
     def odds_ratios(self, model: str, *, level: Levels = None) -> list[OddsRatio]:
         """Return a logistic model's odds ratios with their intervals."""
@@ -313,14 +348,9 @@ class Client(
         """Return a linear combination of coefficients with its interval."""
         return self.model(model).contrast(weights, level=level)
 
-    def test(
-        self,
-        model: str,
-        hypotheses: str | Mapping[str, float] | Sequence[str | Mapping[str, float]],
-        values: Iterable[float] | None = None,
-    ) -> WaldTest:
-        """Test jointly that coefficients, or linear combinations of them, equal given values; as `Model.test`."""
-        return self.model(model).test(hypotheses, values)
+    def wald_test(self, model: str, hypotheses: Hypotheses, values: Iterable[float] | None = None) -> WaldTest:
+        """Test jointly that coefficients, or linear combinations of them, equal given values; as `Model.wald_test`."""
+        return self.model(model).wald_test(hypotheses, values)
 
     def methods(self, model: str) -> str:
         """Return a paragraph that a paper's methods section may quote."""

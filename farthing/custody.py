@@ -8,14 +8,15 @@ from farthing import job_tables, ledger_tables, tables
 from farthing.client import Client
 from farthing.console import (
     DEFAULT_URL,
+    REFUSED,
     WRONG_INPUT,
     Json,
     Secret,
     Url,
+    answer,
     app,
     complain,
     line,
-    out,
     say,
 )
 
@@ -31,6 +32,8 @@ def key(
     name: Annotated[str, typer.Argument(help="the principal of the key")],
     role: Annotated[str, typer.Option(help="owner, analyst, auditor or admin")] = "analyst",
     principal: Annotated[str | None, typer.Option(help="pr_..., of that role: one more key for them")] = None,
+    *,
+    as_json: Json = False,
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
@@ -38,7 +41,7 @@ def key(
     with Client(url, secret) as client:
         made = client.create_key(name, role, principal=principal)
     say(f"{made.role} {made.principal}, key {made.id} for {name}; keep the line below, it is shown once:")
-    line(made.key or "")
+    answer(made, made.key or "", as_json=as_json)
 
 
 @app.command()
@@ -46,25 +49,27 @@ def keys(*, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = "") 
     """List your API keys, newest first, or as an admin everybody's. No part of a secret is kept."""
     with Client(url, secret) as client:
         found = list(client.keys())
-    if as_json:
-        for one in found:
-            line(one.model_dump_json())
-    else:
-        out.print(tables.keys(found))
+    answer(found, tables.keys(found), as_json=as_json)
 
 
 @app.command()
 def revoke(
-    key_id: Annotated[str, typer.Argument(metavar="KEY", help="key_...")], url: Url = DEFAULT_URL, secret: Secret = ""
+    key_id: Annotated[str, typer.Argument(metavar="KEY", help="key_...")],
+    *,
+    as_json: Json = False,
+    url: Url = DEFAULT_URL,
+    secret: Secret = "",
 ) -> None:
     """Stop an API key for good."""
     with Client(url, secret) as client:
-        line(f"{client.revoke_key(key_id).id}: revoked")
+        answer(client.revoke_key(key_id), f"{key_id}: revoked", as_json=as_json)
 
 
 @app.command()
 def rotate(
     key_id: Annotated[str | None, typer.Argument(metavar="KEY", help="key_...; default: the one in use")] = None,
+    *,
+    as_json: Json = False,
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
@@ -72,7 +77,7 @@ def rotate(
     with Client(url, secret) as client:
         made = client.rotate_key(key_id or client.me().key)
     say(f"key {made.id} of {made.principal}; keep the line below, it is shown once:")
-    line(made.key or "")
+    answer(made, made.key or "", as_json=as_json)
 
 
 @app.command()
@@ -80,38 +85,36 @@ def principals(*, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret 
     """List principals, newest first. With those who are disabled; for admins and auditors."""
     with Client(url, secret) as client:
         found = list(client.principals())
-    if as_json:
-        for one in found:
-            line(one.model_dump_json())
-    else:
-        out.print(tables.principals(found))
+    answer(found, tables.principals(found), as_json=as_json)
 
 
 @app.command()
 def disable(
     principal: PrincipalId,
     reason: Annotated[str, typer.Option(help="kept with the principal")],
+    *,
+    as_json: Json = False,
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
     """Shut a principal out. All its keys stop at once, and none of its queued jobs starts. For admins."""
     with Client(url, secret) as client:
-        line(f"{client.disable(principal, reason).id}: disabled")
+        answer(client.disable(principal, reason), f"{principal}: disabled", as_json=as_json)
 
 
 @app.command()
-def enable(principal: PrincipalId, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+def enable(principal: PrincipalId, *, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
     """Let a principal in again. Its keys that were not revoked go on. For admins."""
     with Client(url, secret) as client:
-        line(f"{client.enable(principal).id}: enabled")
+        answer(client.enable(principal), f"{principal}: enabled", as_json=as_json)
 
 
 @app.command()
-def me(url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+def me(*, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
     """Print who this key speaks for."""
     with Client(url, secret) as client:
         found = client.me()
-    line(f"{found.role} {found.id} ({found.name})")
+    answer(found, f"{found.role} {found.id} ({found.name})", as_json=as_json)
 
 
 @app.command()
@@ -119,30 +122,27 @@ def datasets(*, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = 
     """List the datasets that this key may see."""
     with Client(url, secret) as client:
         found = list(client.datasets())
-    if as_json:
-        for one in found:
-            line(one.model_dump_json())
-    else:
-        out.print(tables.datasets(found))
+    answer(found, tables.datasets(found), as_json=as_json)
 
 
 @app.command()
-def validation(dataset: DatasetId, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+def validation(dataset: DatasetId, *, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
     """Print how the cells of each column were read. For the owner alone: these counts are private."""
     with Client(url, secret) as client:
-        out.print(tables.validation(client.validation(dataset)))
+        found = client.validation(dataset)
+    answer(found, tables.validation(found), as_json=as_json)
 
 
 @app.command()
-def identity(dataset: DatasetId, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+def identity(dataset: DatasetId, *, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
     """Print what an upload shares with earlier ones. And what was stated; for the owner alone."""
     with Client(url, secret) as client:
         found = client.identity(dataset)
-    for one in found.overlaps:
-        line(f"{one.dataset} in {one.scope}: {one.share:.2f} of the smaller one's rows in common")
-    if not found.overlaps:
-        line("more than half of the rows in common: with none of your datasets")
-    line("stated: " + (found.distinct_because or "nothing"))
+    lines = [
+        f"{one.dataset} in {one.scope}: {one.share:.2f} of the smaller one's rows in common" for one in found.overlaps
+    ]
+    lines = lines or ["more than half of the rows in common: with none of your datasets"]
+    answer(found, "\n".join([*lines, "stated: " + (found.distinct_because or "nothing")]), as_json=as_json)
 
 
 @app.command()
@@ -150,6 +150,7 @@ def erase(
     dataset: DatasetId,
     *,
     yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+    as_json: Json = False,
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
@@ -157,7 +158,8 @@ def erase(
     if not yes:
         typer.confirm(f"Erase the records of {dataset} for good?", abort=True, err=True)
     with Client(url, secret) as client:
-        line(f"{dataset}: {client.erase(dataset).state}")
+        found = client.erase(dataset)
+    answer(found, f"{dataset}: {found.state}", as_json=as_json)
 
 
 @app.command()
@@ -173,6 +175,7 @@ def share(
     change: Annotated[
         bool, typer.Option("--change", help="the cap that is there, for all datasets of the scope")
     ] = False,
+    as_json: Json = False,
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
@@ -185,7 +188,8 @@ def share(
     with Client(url, secret) as client:
         present = {one.principal: one.version for one in client.accesses(dataset)} if change else {}
         made = client.share(dataset, principal, "all" if everything else part, version=present.get(principal))
-    line(f"{made.name} ({principal}) may use {tables.cap(made)} of {made.scope} through {', '.join(made.datasets)}")
+    may = f"may use {tables.cap(made)} of {made.scope} through {', '.join(made.datasets)}"
+    answer(made, f"{made.name} ({principal}) {may}", as_json=as_json)
 
 
 @app.command()
@@ -193,19 +197,18 @@ def access(dataset: DatasetId, *, as_json: Json = False, url: Url = DEFAULT_URL,
     """List who may use a dataset. With each one's cap and what is used of it."""
     with Client(url, secret) as client:
         found = client.accesses(dataset)
-    if as_json:
-        for one in found:
-            line(one.model_dump_json())
-    else:
-        out.print(tables.accesses(found))
+    answer(found, tables.accesses(found), as_json=as_json)
 
 
 @app.command()
-def unshare(dataset: DatasetId, principal: PrincipalId, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+def unshare(
+    dataset: DatasetId, principal: PrincipalId, *, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = ""
+) -> None:
     """Take a principal's access to a dataset away. With the last one in the scope, its cap closes."""
     with Client(url, secret) as client:
         client.unshare(dataset, principal)
-    line(f"{principal} no longer uses {dataset}")
+    done = {"dataset": dataset, "principal": principal, "access": None}
+    answer(done, f"{principal} no longer uses {dataset}", as_json=as_json)
 
 
 @app.command()
@@ -213,7 +216,7 @@ def budget(dataset: DatasetId, *, as_json: Json = False, url: Url = DEFAULT_URL,
     """Print what is left of the budget of a dataset's people."""
     with Client(url, secret) as client:
         found = client.budget(dataset)
-    out.print_json(found.model_dump_json()) if as_json else out.print(ledger_tables.budget(found))
+    answer(found, ledger_tables.budget(found), as_json=as_json)
 
 
 @app.command()
@@ -221,36 +224,36 @@ def entries(scope: ScopeId, *, as_json: Json = False, url: Url = DEFAULT_URL, se
     """Print a scope's ledger, oldest first. With what each entry moved."""
     with Client(url, secret) as client:
         found = list(client.entries(scope))
-    if as_json:
-        for one in found:
-            line(one.model_dump_json())
-    else:
-        out.print(ledger_tables.entries(found))
+    answer(found, ledger_tables.entries(found), as_json=as_json)
 
 
 @app.command()
-def verify(scope: ScopeId, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+def verify(scope: ScopeId, *, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
     """Have the service recompute a scope's chain, prices and sums. Status 1 when it is not whole, or was not read."""
     with Client(url, secret) as client:
         found = client.verify(scope)
-    out.print_json(found.model_dump_json())
+    answer(found, ledger_tables.verification(found), as_json=as_json)
     if not found.ok or found.running:
-        raise typer.Exit(1)
+        raise typer.Exit(REFUSED)
 
 
 @app.command()
-def freeze(scope: ScopeId, reason: Reason, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+def freeze(
+    scope: ScopeId, reason: Reason, *, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = ""
+) -> None:
     """Stop a scope from admitting jobs; running ones end."""
     with Client(url, secret) as client:
-        line(f"{scope} is frozen: {client.freeze(scope, reason).frozen}")
+        found = client.freeze(scope, reason)
+    answer(found, f"{scope} is frozen: {found.frozen}", as_json=as_json)
 
 
 @app.command()
-def unfreeze(scope: ScopeId, reason: Reason, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+def unfreeze(
+    scope: ScopeId, reason: Reason, *, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = ""
+) -> None:
     """Let a frozen scope admit jobs again."""
     with Client(url, secret) as client:
-        client.unfreeze(scope, reason)
-    line(f"{scope} admits jobs")
+        answer(client.unfreeze(scope, reason), f"{scope} admits jobs", as_json=as_json)
 
 
 @app.command()
@@ -258,13 +261,16 @@ def accept(
     scope: ScopeId,
     entry: Annotated[int, typer.Argument(help="the entry that says what may be missing, as `budget` shows it")],
     reason: Reason,
+    *,
+    as_json: Json = False,
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
     """Accept that entries of a ledger may be missing. Its witness was lost, and the scope admits jobs from here on."""
     with Client(url, secret) as client:
-        frozen = client.accept(scope, entry, reason).frozen
-    line(f"{scope} admits jobs" if frozen is None else f"{scope} is frozen all the same: {frozen}")
+        found = client.accept(scope, entry, reason)
+    still = f"{scope} is frozen all the same: {found.frozen}"
+    answer(found, f"{scope} admits jobs" if found.frozen is None else still, as_json=as_json)
 
 
 @app.command()
@@ -272,43 +278,44 @@ def approvals(*, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret =
     """List the releases that wait for your approval. Newest first, without their figures."""
     with Client(url, secret) as client:
         found = list(client.models(approval="pending"))
-    if as_json:
-        for one in found:
-            line(one.model_dump_json())
-    else:
-        out.print(job_tables.models(found))
+    answer(found, job_tables.models(found), as_json=as_json)
 
 
 @app.command()
 def approve(
     model: ModelId,
     reason: Annotated[str | None, typer.Option(help="why; it stays in the ledger")] = None,
+    *,
+    as_json: Json = False,
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
     """Let a release be seen that waits for its owner's approval."""
     with Client(url, secret) as client:
         client.approve(model, reason)
-    line(f"{model} is approved")
+    answer({"model": model, "approval": "approved"}, f"{model} is approved", as_json=as_json)
 
 
 @app.command()
 def reject(
     model: ModelId,
     reason: Annotated[str, typer.Option(help="why; it stays in the ledger")],
+    *,
+    as_json: Json = False,
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
     """Keep a release from being seen; its cost stays spent."""
     with Client(url, secret) as client:
         client.reject(model, reason)
-    line(f"{model} is rejected")
+    answer({"model": model, "approval": "rejected"}, f"{model} is rejected", as_json=as_json)
 
 
 @app.command()
 def audit(
     *,
-    form: Annotated[Literal["jsonl", "csv"], typer.Option("--format", help="of the lines")] = "jsonl",
+    form: Annotated[Literal["jsonl", "csv"], typer.Option("--format", help="of the lines; --json: jsonl")] = "jsonl",
+    as_json: Json = False,
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
@@ -317,7 +324,7 @@ def audit(
     Admins and auditors get all of it, an owner what is about his data.
     """
     with Client(url, secret) as client:
-        for text in client.audit_export(form):
+        for text in client.audit_export("jsonl" if as_json else form):
             line(text)
 
 
@@ -326,8 +333,4 @@ def workers(*, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = "
     """List the supervisors of the last day, the last seen first. For admins and auditors."""
     with Client(url, secret) as client:
         found = list(client.workers())
-    if as_json:
-        for one in found:
-            line(one.model_dump_json())
-    else:
-        out.print(tables.workers(found))
+    answer(found, tables.workers(found), as_json=as_json)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from farthing.figures import exact
 from farthing.schemas.datasets import Dataset
 from farthing.schemas.drafts import DraftView
 from farthing.wire import Wire
@@ -18,8 +19,8 @@ class DraftResources:
         return DraftView.model_validate(self._wire.get(f"/v1/datasets/{dataset}/draft"))
 
     def mend(self, dataset: str, changes: Mapping[str, Any]) -> DraftView:
-        """Change fields of a draft's declaration; None takes one away. With other columns it needs its file again."""
-        answer = self._wire.send("PATCH", f"/v1/datasets/{dataset}", json=dict(changes))
+        """Change a draft's declaration; None takes a field away. Other columns, or another reading, erase its file."""
+        answer = self._wire.send("PATCH", f"/v1/datasets/{dataset}", json=exact(changes))
         return DraftView.model_validate(answer.json())
 
     def seal(self, dataset: str) -> Dataset:

@@ -66,6 +66,24 @@ class ReleaseWithheld(FarthingError):
         super().__init__(200, {"code": f"release-{approval}", "detail": detail})
 
 
+class WrongInput(FarthingError, ValueError):
+    """An argument that cannot be sent, found before any request."""
+
+    def __init__(self, detail: str, pointer: str = "", fix: str = "") -> None:
+        """Name the field and the fix, as the service's refusals do."""
+        errors = [{"pointer": pointer, "detail": fix}] if pointer else []
+        super().__init__(0, {"code": "wrong-input", "detail": detail, "errors": errors})
+
+
+class MissingExtra(FarthingError, ImportError):
+    """A call needs a package that is not installed."""
+
+    def __init__(self, package: str, what: str, extra: str) -> None:
+        """Name the package, the call and the extra that brings it."""
+        detail = f'{what} needs {package}, which is not installed: pip install "farthing[{extra}]"'
+        super().__init__(0, {"code": "missing-extra", "detail": detail})
+
+
 class Unreachable(FarthingError):
     """No answer came from the service."""
 

@@ -1,34 +1,12 @@
-"""Federated jobs as people ask for them, and as the command line shows their sites."""
+"""Federated jobs as the command line shows their sites."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from rich.console import RenderableType
 
 from farthing.console import of_100, per_cent, plain_table, site_name
 from farthing.schemas.estimates import SiteEstimate
 from farthing.schemas.jobs import CostFigures, JobView
-
-
-def over(
-    job: Mapping[str, Any],
-    datasets: Sequence[str] | None,
-    quorum: int | None = None,
-    models: Sequence[str] | None = None,
-) -> dict[str, Any]:
-    """Return a job over several datasets, or about released models; without either it is left as it is.
-
-    Args:
-        job: its `dataset` and `models`, if it has any, give way.
-        datasets: one a site.
-        quorum: sites that must be left for it to go on when one is lost; None: all.
-        models: that it is about.
-    """
-    asked = dict(job) if not models else {**job, "models": list(models)}
-    if not datasets:
-        return asked
-    alone = {name: value for name, value in asked.items() if name != "dataset"}
-    return {**alone, "federation": {"datasets": list(datasets), "quorum": quorum}}
 
 
 def sites(job: JobView) -> RenderableType:

@@ -11,11 +11,10 @@ from farthing.console import (
     Json,
     Secret,
     Url,
+    answer,
     app,
     complain,
     figure,
-    line,
-    out,
     plain_table,
     say,
 )
@@ -29,6 +28,8 @@ def invite(
     budget_share: Annotated[
         str | None, typer.Option(help="with a dataset: the part of its budget, from 0 to 1, or all")
     ] = None,
+    *,
+    as_json: Json = False,
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
@@ -40,7 +41,7 @@ def invite(
     with Client(url, secret) as client:
         made = client.invite(role, note, dataset=dataset, cap=cap)
     say(f"{made.id}, until {made.expires_at}; send the line below, which is shown once, for `farthing join`:")
-    line(made.token)
+    answer(made, made.token, as_json=as_json)
 
 
 @app.command()
@@ -48,33 +49,35 @@ def invitations(*, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret
     """List invitations, newest first. Your own, or as an admin or auditor everybody's."""
     with Client(url, secret) as client:
         found = list(client.invitations())
-    if as_json:
-        for one in found:
-            line(one.model_dump_json())
-        return
     rows = [(one.id, one.role, one.note, one.state, one.expires_at, figure(one.principal)) for one in found]
-    out.print(plain_table("", rows, left=("invitation", "role", "for", "state", "until", "principal")))
+    answer(
+        found, plain_table("", rows, left=("invitation", "role", "for", "state", "until", "principal")), as_json=as_json
+    )
 
 
 @app.command()
 def withdraw(
     invitation: Annotated[str, typer.Argument(metavar="INVITATION", help="inv_...")],
+    *,
+    as_json: Json = False,
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
     """End an invitation that waits. Its token opens nothing from then on."""
     with Client(url, secret) as client:
-        line(f"{client.withdraw_invitation(invitation).id}: withdrawn")
+        answer(client.withdraw_invitation(invitation), f"{invitation}: withdrawn", as_json=as_json)
 
 
 @app.command()
 def join(
     name: Annotated[str, typer.Argument(help="as others shall read it")],
     token: Annotated[str, typer.Option(prompt=True, hide_input=True, help="of the invitation; asked for if left out")],
+    *,
+    as_json: Json = False,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Accept an invitation. Your first key is printed once."""
     with Client(url) as client:
         made = client.accept_invitation(token, name)
     say(f"{made.role} {made.principal}, key {made.key_id}; keep the line below, it is shown once:")
-    line(made.key)
+    answer(made, made.key, as_json=as_json)

@@ -8,9 +8,9 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from farthing.console import of_100, plain_table
+from farthing.console import figure, of_100, plain_table
 from farthing.schemas.budgets import BudgetView
-from farthing.schemas.ledger import EntryView
+from farthing.schemas.ledger import EntryView, VerificationView
 
 _STEP = Decimal("0.0001")
 SHOWN = len("sha256:") + 12
@@ -98,3 +98,17 @@ def budget(found: BudgetView) -> RenderableType:
         accepted = "not accepted yet" if gap.accepted is None else f"accepted by entry {gap.accepted}"
         said += f"\nentries may be missing: {gap.since} to {gap.until} (entry {gap.entry}; {accepted})"
     return Group(table, "", Text(said))
+
+
+def verification(found: VerificationView) -> RenderableType:
+    """Show the outcome of the last pass over a scope's ledger."""
+    state = "no pass has ended yet" if found.ok is None else "whole" if found.ok else "NOT WHOLE"
+    rows = [
+        ("ledger", state + ("; another pass goes on" if found.running else "")),
+        ("entries", "-" if found.entries is None else f"{found.entries:,}"),
+        ("head", figure(found.head)),
+        ("verified", figure(found.verified_at)),
+        *([("first bad entry", f"{found.first_bad}: {figure(found.reason)}")] if found.first_bad is not None else []),
+        *(("may be missing", f"entries from {gap.since} to {gap.until}") for gap in found.unwitnessed),
+    ]
+    return plain_table(f"ledger of {found.scope}", rows)

@@ -1,22 +1,18 @@
 """A released model as an object: its table, intervals, regions, tests, comparisons and predictions, free of charge."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Mapping
 from html import escape
-from importlib import import_module
 from typing import Any, Final
 
-from httpx import Response
-
+from farthing.coefficients import Coefficients
 from farthing.descriptions import Description
-from farthing.restrictions import parse_all
-from farthing.results import Comparison, Contrast, Ellipsoid, Interval, OddsRatio, RateRatio, Summary, WaldTest
+from farthing.frames import rows_of
+from farthing.handles import Levels, Text, level_at, levels_of
+from farthing.inference import Prediction
+from farthing.results import Comparison
 from farthing.schemas.models import TrainedModel
-from farthing.wire import Wire
 
-Levels = float | Sequence[float] | None
-"""One level, several, or None for the job's own."""
 # Below the service's limit of 2^20 bytes for a JSON body.
 MOST_LETTERS: Final = 900_000
 """Of the rows in one request for predictions."""
@@ -25,16 +21,7 @@ FRAME_HEIGHT: Final = 640
 """Of a summary in a notebook, in pixels."""
 
 
-class Text(str):
-    """Text of several lines that a prompt or a notebook shows as it is."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return str(self)
-
-
-class Model:
+class Model(Coefficients):
     """Reads one released model; every method asks the service and costs no budget.
 
     Methods raise `FarthingError` where the service refuses, and `Unreachable` where no answer comes.
@@ -43,10 +30,6 @@ class Model:
         wire: the client's connections.
         model: the model's id.
     """
-
-    def __init__(self, wire: Wire, model: str) -> None:
-        self._wire = wire
-        self.id = model
 
     def __repr__(self) -> str:
         return f"Model({self.id!r})"
@@ -59,46 +42,23 @@ class Model:
             f'height="{FRAME_HEIGHT}" srcdoc="{escape(self.page())}"></iframe>'
         )
 
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        """The coefficients' names, as the summary prints them."""
-        return tuple(one.name for one in self.table().coefficients)
+    def summary(self, level: Levels = None, *, alpha: float | None = None) -> Text:
+        """Return the coefficient table as text, as statistics packages print it.
 
-    def summary(self, level: Levels = None) -> Text:
-        """Return the coefficient table as text, as statistics packages print it."""
-        return Text(self._get("summary", format="text", level=_levels(level)))
+        Args:
+            level: of the intervals, such as 0.95, or several; None: as `alpha` says.
+            alpha: 1 less the level; None: the job's own.
+        """
+        wanted = level if alpha is None else level_at(alpha)
+        return Text(self._get("summary", format="text", level=levels_of(wanted)))
 
     def page(self, level: Levels = None) -> str:
         """Return the coefficient table as an HTML page with a plot; it needs nothing from anywhere else."""
-        return self._get("summary", format="html", level=_levels(level))
+        return self._get("summary", format="html", level=levels_of(level))
 
     def pdf(self, level: Levels = None) -> bytes:
         """Return the coefficient table as PDF, without the plot."""
-        return self._send("summary", format="pdf", level=_levels(level)).content
-
-    def table(self, level: Levels = None) -> Summary:
-        """Return the coefficient table with private intervals, in the units of the declared columns."""
-        return Summary.model_validate(self._read("summary", level=_levels(level)))
-
-    def frame(self, level: float | None = None) -> Any:  # noqa: ANN401 - pandas is no dependency
-        """Return the coefficient table as a pandas DataFrame, coefficients as its index.
-
-        Raises:
-            ImportError: pandas is not installed.
-        """
-        pandas = import_module("pandas")
-        rows = [
-            {
-                "estimate": one.estimate,
-                "std_error": one.std_error,
-                "z": one.z,
-                "p_value": one.p_value,
-                "lower": None if one.interval is None else one.interval[0],
-                "upper": None if one.interval is None else one.interval[1],
-            }
-            for one in self.table(level).coefficients
-        ]
-        return pandas.DataFrame(rows, index=pandas.Index(self.names, name="coefficient"))
+        return self._send("summary", format="pdf", level=levels_of(level)).content
 
     def description(self, level: float | None = None, *, about: str = "population") -> Description:
         """Return what a job that describes columns released.
@@ -112,91 +72,6 @@ class Model:
     def description_text(self, level: float | None = None, *, about: str = "population") -> Text:
         """Return the same description as text."""
         return Text(self._get("description", format="text", level=level, about=about))
-
-    def conf_int(
-        self, level: Levels = None, *, method: str = "pointwise", coefficients: Sequence[str] | None = None
-    ) -> list[Interval]:
-        """Return intervals of coefficients.
-
-        Args:
-            level: one or several.
-            method: `pointwise`, or `bonferroni`, `sidak` or `scheffe`, which hold all at once.
-            coefficients: those to compare; None: all.
-        """
-        wanted = {} if coefficients is None else {"coefficient": list(coefficients)}
-        answer = self._read("intervals", level=_levels(level), method=method, **wanted)
-        return [Interval.model_validate(item) for item in answer["intervals"]]
-
-    def ellipsoid(
-        self, coefficients: Sequence[str], level: Levels = None, *, point: Mapping[str, float] | None = None
-    ) -> Ellipsoid:
-        """Return the region that holds some coefficients together; two of them have an outline to plot.
-
-        Args:
-            coefficients: names, each once.
-            level: one or several.
-            point: a value for each of them: whether it is inside, and its p value.
-        """
-        body: dict[str, Any] = {"coefficients": list(coefficients), "levels": _levels(level) or []}
-        return Ellipsoid.model_validate(self._post("regions", body | ({} if point is None else {"point": dict(point)})))
-
-    def odds_ratios(self, level: Levels = None) -> list[OddsRatio]:
-        """Return a logistic model's odds ratios, or a multinomial one's against its baseline."""
-        answer = self._read("odds-ratios", level=_levels(level))
-        return [OddsRatio.model_validate(item) for item in answer["odds_ratios"]]
-
-    def rate_ratios(self, level: Levels = None) -> list[RateRatio]:
-        """Return a Poisson model's rate ratios."""
-        answer = self._read("rate-ratios", level=_levels(level))
-        return [RateRatio.model_validate(item) for item in answer["rate_ratios"]]
-
-    def contrast(
-        self,
-        weights: Mapping[str, float],
-        *,
-        level: float | None = None,
-        value: float = 0.0,
-        alternative: str = "two_sided",
-        margin: float | None = None,
-        method: str = "pointwise",
-    ) -> Contrast:
-        """Return a linear combination of coefficients with its interval and tests.
-
-        Args:
-            weights: a number for each coefficient.
-            level: of the interval.
-            value: the value that it is tested against.
-            alternative: `two_sided`, `greater` or `less`.
-            margin: also test that it lies within so much of `value`.
-            method: `scheffe`: the interval holds together with those of all combinations.
-        """
-        body = {"weights": dict(weights), "value": value, "alternative": alternative, "method": method}
-        optional = {name: told for name, told in (("level", level), ("margin", margin)) if told is not None}
-        return Contrast.model_validate(self._post("contrasts", body | optional))
-
-    def test(
-        self,
-        hypotheses: str | Mapping[str, float] | Sequence[str | Mapping[str, float]],
-        values: Iterable[float] | None = None,
-    ) -> WaldTest:
-        """Test jointly that linear combinations of coefficients equal given values (Wald).
-
-        Args:
-            hypotheses: text such as `"age = 0, job[b] = job[c]"`; or values by coefficient, `{"age": 0}`; or a list of
-                coefficients and of weights by coefficient, with their `values`, by default 0.
-            values: one for each item of a list.
-
-        Raises:
-            RestrictionError: a text cannot be read; it says where.
-        """
-        if isinstance(hypotheses, str):
-            rows, wanted = parse_all([hypotheses], self.names)
-        elif isinstance(hypotheses, Mapping):
-            rows, wanted = [{name: 1.0} for name in hypotheses], list(hypotheses.values())
-        else:
-            rows = [{one: 1.0} if isinstance(one, str) else dict(one) for one in hypotheses]
-            wanted = [0.0] * len(rows) if values is None else list(values)
-        return WaldTest.model_validate(self._post("tests", {"hypotheses": rows, "values": wanted}))
 
     def compare(self, other: "Model | str", *, level: float | None = None) -> Comparison:
         """Return this model and another one of the same target side by side, and what their difference allows."""
@@ -217,6 +92,15 @@ class Model:
         for part in _parts(rows):
             found += self._post("predict", {"rows": part} | optional)["predictions"]
         return found
+
+    def get_prediction(self, rows: Any) -> Prediction:  # noqa: ANN401 - rows, or a frame of any library
+        """Return predicted means with standard errors and intervals: of the mean, not of a new observation.
+
+        Args:
+            rows: mappings in declared units, or a pandas, polars or Arrow table, whose index labels the predictions.
+        """
+        given, labels = rows_of(rows)
+        return Prediction(lambda level: self.predict(given, level=level), labels, self._alpha())
 
     def iterates(self) -> list[list[float]]:
         """Return the iterates that the job kept, evenly spaced and the last with them; none where it kept none.
@@ -249,22 +133,6 @@ class Model:
         """
         return TrainedModel.model_validate(self._wire.send("DELETE", f"/v1/models/{self.id}").json())
 
-    def _path(self, part: str) -> str:
-        return f"/v1/models/{self.id}/{part}"
-
-    def _read(self, part: str, **query: Any) -> dict[str, Any]:  # noqa: ANN401 - query values are whatever httpx takes
-        return self._wire.get(self._path(part), **query)
-
-    def _get(self, part: str, **query: Any) -> str:  # noqa: ANN401 - as above
-        return self._send(part, **query).text
-
-    def _send(self, part: str, **query: Any) -> Response:  # noqa: ANN401 - as above
-        params = {name: value for name, value in query.items() if value is not None}
-        return self._wire.send("GET", self._path(part), params=params)
-
-    def _post(self, part: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        return self._wire.post(self._path(part), body)
-
 
 def _parts(rows: Iterable[Mapping[str, Any]]) -> Iterator[list[dict[str, Any]]]:
     """Yield rows in parts that are small enough for one request; yield one empty part if there are no rows."""
@@ -281,13 +149,6 @@ def _parts(rows: Iterable[Mapping[str, Any]]) -> Iterator[list[dict[str, Any]]]:
         # The one is the comma between two rows.
         letters += long + 1
     yield part
-
-
-def _levels(level: Levels) -> list[float] | None:
-    """Return levels as a repeated query parameter; None: the job's own."""
-    if level is None:
-        return None
-    return [level] if isinstance(level, int | float) else list(level)
 
 
 def _id(other: Model | str) -> str:

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from farthing.client import Client
-from farthing.console import DEFAULT_URL, Json, Secret, Url, app, figure, line, out, plain_table, say
+from farthing.console import DEFAULT_URL, Json, Secret, Url, answer, app, figure, plain_table, say
 from farthing.schemas.notices import KINDS, DeliveryView, EmailView
 
 webhooks = typer.Typer(no_args_is_help=True, help="Have events posted to an address, signed.")
@@ -23,6 +23,8 @@ Kinds = Annotated[
 def add_webhook(
     address: Annotated[str, typer.Argument(help="https://..., public")],
     kind: Kinds = None,
+    *,
+    as_json: Json = False,
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
@@ -30,7 +32,7 @@ def add_webhook(
     with Client(url, secret) as client:
         made = client.create_webhook(address, kind)
     say(f"{made.id}; keep the line below, which verifies signatures and is shown once:")
-    line(made.secret)
+    answer(made, made.secret, as_json=as_json)
 
 
 @webhooks.command("list")
@@ -38,36 +40,33 @@ def list_webhooks(*, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secr
     """List your webhooks, newest first."""
     with Client(url, secret) as client:
         found = list(client.webhooks())
-    if as_json:
-        for one in found:
-            line(one.model_dump_json())
-        return
     rows = [(one.id, one.url, ", ".join(one.kinds), one.state, figure(one.off_reason)) for one in found]
-    out.print(plain_table("", rows, left=("webhook", "address", "events", "state", "off because")))
+    answer(found, plain_table("", rows, left=("webhook", "address", "events", "state", "off because")), as_json=as_json)
 
 
 @webhooks.command("remove")
-def remove_webhook(webhook: WebhookId, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+def remove_webhook(webhook: WebhookId, *, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
     """Remove a webhook with its deliveries."""
     with Client(url, secret) as client:
         client.remove_webhook(webhook)
-    line(f"{webhook}: removed")
+    answer({"webhook": webhook, "state": "removed"}, f"{webhook}: removed", as_json=as_json)
 
 
 @webhooks.command("rotate")
-def rotate_webhook(webhook: WebhookId, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+def rotate_webhook(webhook: WebhookId, *, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
     """Give a webhook another secret. The one before signs too for a day."""
     with Client(url, secret) as client:
         made = client.rotate_webhook(webhook)
     say(f"{made.id}; keep the line below, it is shown once; the secret before it signs until {made.previous_until}:")
-    line(made.secret)
+    answer(made, made.secret, as_json=as_json)
 
 
 @webhooks.command("test")
-def try_webhook(webhook: WebhookId, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+def try_webhook(webhook: WebhookId, *, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
     """Post a test event. `farthing webhooks deliveries` shows what became of it."""
     with Client(url, secret) as client:
-        line(f"{client.test_webhook(webhook).id}: waiting")
+        found = client.test_webhook(webhook)
+    answer(found, f"{found.id}: waiting", as_json=as_json)
 
 
 @webhooks.command("deliveries")
@@ -75,8 +74,7 @@ def deliveries(webhook: WebhookId, *, as_json: Json = False, url: Url = DEFAULT_
     """List the deliveries of a webhook, newest first."""
     with Client(url, secret) as client:
         found = list(client.deliveries(webhook))
-    for one in found:
-        line(one.model_dump_json() if as_json else _delivery(one))
+    answer(found, "\n".join(map(_delivery, found)), as_json=as_json)
 
 
 def _delivery(one: DeliveryView) -> str:
@@ -89,41 +87,48 @@ def _delivery(one: DeliveryView) -> str:
 
 
 @email.command("show")
-def show_email(url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+def show_email(*, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
     """Print your email address."""
     with Client(url, secret) as client:
-        line(_words(client.email()))
+        found = client.email()
+    answer(found, _words(found), as_json=as_json)
 
 
 @email.command("set")
 def set_email(
     address: Annotated[str, typer.Argument(help="one address, without a name")],
     kind: Kinds = None,
+    *,
+    as_json: Json = False,
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
     """Set your email address. A new one is mailed a code for `farthing email confirm`."""
     with Client(url, secret) as client:
-        line(_words(client.set_email(address, kind)))
+        found = client.set_email(address, kind)
+    answer(found, _words(found), as_json=as_json)
 
 
 @email.command("confirm")
 def confirm_email(
     code: Annotated[str, typer.Argument(help="the eight digits of the mail")],
+    *,
+    as_json: Json = False,
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
     """Confirm your email address."""
     with Client(url, secret) as client:
-        line(_words(client.confirm_email(code)))
+        found = client.confirm_email(code)
+    answer(found, _words(found), as_json=as_json)
 
 
 @email.command("remove")
-def remove_email(url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+def remove_email(*, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
     """Take your email address away."""
     with Client(url, secret) as client:
         client.remove_email()
-    line("no address")
+    answer({"address": None}, "no address", as_json=as_json)
 
 
 def _words(found: EmailView) -> str:

@@ -1,8 +1,9 @@
 """Calls of a client that look on: the activity on a dataset, and the history of its budget."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any
 
+from farthing.asking import declaring
 from farthing.schemas.activity import ActivityView
 from farthing.schemas.curves import CurveView
 from farthing.schemas.history import PointView
@@ -10,16 +11,6 @@ from farthing.schemas.job_plans import JobPlanView
 from farthing.schemas.offers import OffersView
 from farthing.schemas.service import ServiceView
 from farthing.wire import Wire
-
-_OF_AN_UPLOAD: Final = {"name", "unit", "approval", "distinct_because", "seal", "accept_excluded"}
-"""Fields of an upload's metadata that no plan follows from."""
-
-
-def declaring(job: Mapping[str, Any], declaration: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return a job on data that are not uploaded yet; without a declaration it is left as it is."""
-    if declaration is None:
-        return dict(job)
-    return {**job, "declaration": {name: declaration[name] for name in declaration if name not in _OF_AN_UPLOAD}}
 
 
 class OversightCalls:

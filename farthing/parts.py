@@ -10,6 +10,7 @@ from typing import Any, BinaryIO, Final
 from uuid import uuid4
 
 from farthing.errors import DraftRefused, FarthingError
+from farthing.figures import exact
 from farthing.schemas.datasets import Dataset
 from farthing.schemas.uploads import UploadView, UploadWithPartsView
 from farthing.sending import FromStart, Records, content_type, rewindable
@@ -50,9 +51,9 @@ class UploadResources:
         also in another process: the parts that are there are not sent again, for a day.
 
         Args:
-            file: a path to, or an open binary file of, CSV, Parquet, Arrow IPC or NPZ; or NumPy arrays by their
-                columns' names, the rows first. It is sent from its start, and again where no answer comes or the
-                service is busy: a file that cannot be rewound is kept in a temporary one.
+            file: a path to, or an open binary file of, CSV, Parquet, Arrow IPC or NPZ; NumPy arrays by their columns'
+                names, the rows first; or a data frame of pandas, polars or Arrow. It is sent from its start, and again
+                where no answer comes or the service is busy: a pipe is kept in a temporary file.
             metadata: name, columns, and a budget or a scope to join; `"seal": False` makes a draft of it.
             key: idempotency key; made here unless given.
             progress: called after each part with the bytes that are there and those of the whole file.
@@ -60,7 +61,9 @@ class UploadResources:
         Raises:
             DraftRefused: a draft's file in parts; the draft keeps it for a day.
             FarthingError: with the wrong fields named; nothing was stored.
+            WrongInput: a column of a frame, or a figure of the budget; nothing was sent.
         """
+        metadata = exact(metadata)
         with rewindable(file) as (stream, name):
             size = stream.seek(0, os.SEEK_END)
             if size > IN_PARTS_BYTES:

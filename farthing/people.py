@@ -1,8 +1,10 @@
 """Principals and their keys, for a client of the service."""
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 from uuid import uuid4
 
+from farthing.figures import exact
 from farthing.schemas.invitations import AcceptedView, InvitationView, NewInvitationView
 from farthing.schemas.keys import KeyView, NewKeyView, PrincipalStateView, PrincipalView
 from farthing.wire import Wire
@@ -61,7 +63,7 @@ class PeopleResources:
         return PrincipalStateView.model_validate(self._wire.post(f"/v1/principals/{principal}/enable"))
 
     def invite(
-        self, role: str, note: str, *, dataset: str | None = None, cap: Mapping[str, str] | str | None = None
+        self, role: str, note: str, *, dataset: str | None = None, cap: Mapping[str, Any] | str | None = None
     ) -> NewInvitationView:
         """Invite a colleague; the token to send is in the answer, once, and works once within seven days.
 
@@ -72,7 +74,7 @@ class PeopleResources:
             cap: the part of that dataset's budget, such as ``{"budget_share": "0.1"}``, or ``"all"``.
         """
         asked = {"role": role, "note": note, "dataset": dataset, "budget_cap": cap}
-        body = {name: value for name, value in asked.items() if value is not None}
+        body = exact({name: value for name, value in asked.items() if value is not None})
         # Sent once: a second send would make a second invitation.
         return NewInvitationView.model_validate(self._wire.send("POST", "/v1/invitations", sends=1, json=body).json())
 

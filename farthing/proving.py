@@ -1,6 +1,5 @@
 """Commands about what the service has signed: get it, and check it where no service is."""
 
-import json
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime
@@ -10,19 +9,21 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from rich.console import RenderableType
 
+from farthing.bars import bar
 from farthing.certificate_forms import Event, FederatedCertificate, Head, Software
 from farthing.client import Client
 from farthing.console import (
     DEFAULT_URL,
+    REFUSED,
     WRONG_INPUT,
     Json,
+    JsonAnyway,
     Secret,
     Url,
+    answer,
     app,
-    bar,
     complain,
-    line,
-    out,
+    err,
     plain_table,
     read_json,
     say,
@@ -40,26 +41,32 @@ FIGURES: Final = ("epsilon", "delta", "rho", "mu")
 
 
 @commands.command()
-def get(job: JobId, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+def get(job: JobId, *, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
     """Print the certificate of a job that has ended. It states draws and promises, signed; keep it with the model."""
     with Client(url, secret) as client:
-        line(_waited(lambda progress: client.certificate(job, progress=progress)))
+        text = _waited(lambda progress: client.certificate(job, progress=progress))
+    answer({"job": job, "certificate": text}, text, as_json=as_json)
 
 
 @commands.command()
 def head(
-    scope: Annotated[str, typer.Argument(metavar="SCOPE", help="sc_...")], url: Url = DEFAULT_URL, secret: Secret = ""
+    scope: Annotated[str, typer.Argument(metavar="SCOPE", help="sc_...")],
+    *,
+    as_json: Json = False,
+    url: Url = DEFAULT_URL,
+    secret: Secret = "",
 ) -> None:
     """Print where a scope's ledger stands, signed. Keep it where the operator cannot reach."""
     with Client(url, secret) as client:
-        line(_waited(lambda progress: client.signed_head(scope, progress=progress)))
+        text = _waited(lambda progress: client.signed_head(scope, progress=progress))
+    answer({"scope": scope, "head": text}, text, as_json=as_json)
 
 
 @commands.command()
-def keys(url: Url = DEFAULT_URL) -> None:
+def keys(*, _as_json: JsonAnyway = False, url: Url = DEFAULT_URL) -> None:
     """Print the public keys of an installation. Keep them: a certificate is worth what these are."""
     with Client(url) as client:
-        out.print_json(json.dumps(client.signing_keys()))
+        answer(client.signing_keys(), "", as_json=True)
 
 
 @commands.command()
@@ -102,8 +109,8 @@ def check(
             certificates.part_of(found, certificates.check(_text(whole), public))
     except certificates.BadCertificateError as bad:
         complain(f"{file}: {bad}")
-        raise typer.Exit(1) from None
-    out.print_json(json.dumps(found.payload)) if as_json else out.print(shown(found))
+        raise typer.Exit(REFUSED) from None
+    answer(found.payload, shown(found), as_json=as_json)
 
 
 def _waited(ask: Callable[[Callable[[int], None]], str]) -> str:
@@ -115,7 +122,7 @@ def _waited(ask: Callable[[Callable[[int], None]], str]) -> str:
             # The bar begins with the first figure, since most answers come without any.
             if not task:
                 say("The service verifies the ledger first.")
-                found = until_it_comes.enter_context(bar())
+                found = until_it_comes.enter_context(bar(err))
                 number = found.add_task("verified, %", total=100)
                 task.append(lambda done: found.update(number, completed=done))
             task[0](percent)

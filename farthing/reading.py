@@ -8,9 +8,22 @@ import typer
 
 from farthing import job_tables, tables
 from farthing.client import Client
-from farthing.console import DEFAULT_URL, WRONG_INPUT, Json, Levels, Secret, Url, app, complain, line, out
+from farthing.console import (
+    DEFAULT_URL,
+    WRONG_INPUT,
+    Json,
+    JsonAnyway,
+    Levels,
+    Secret,
+    Url,
+    answer,
+    app,
+    complain,
+    line,
+    out,
+)
 from farthing.console import read_json as read
-from farthing.restrictions import RestrictionError
+from farthing.errors import WrongInput
 
 ModelId = Annotated[str, typer.Argument(help="mdl_...")]
 OneLevel = Annotated[float | None, typer.Option("--level", help="of the intervals; default: the job's own")]
@@ -34,11 +47,7 @@ def models(
     asked = {"dataset": dataset, "job": job, "optimizer": optimizer, "label": label, "approval": approval}
     with Client(url, secret) as client:
         found = list(client.models(**{name: text for name, text in asked.items() if text}))
-    if as_json:
-        for one in found:
-            line(one.model_dump_json())
-    else:
-        out.print(job_tables.models(found))
+    answer(found, job_tables.models(found), as_json=as_json)
 
 
 @app.command()
@@ -46,6 +55,7 @@ def retract(
     model: ModelId,
     *,
     yes: Annotated[bool, typer.Option("--yes", help="ask nothing")] = False,
+    as_json: Json = False,
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
@@ -53,8 +63,7 @@ def retract(
     if not yes:
         typer.confirm(f"Delete the figures of {model} for good?", abort=True)
     with Client(url, secret) as client:
-        client.retract(model)
-    line(f"{model} is retracted")
+        answer(client.retract(model), f"{model} is retracted", as_json=as_json)
 
 
 @app.command()
@@ -76,7 +85,7 @@ def summary(
         elif pdf is not None:
             pdf.write_bytes(found.pdf(level))
         elif as_json:
-            out.print_json(found.table(level).model_dump_json())
+            answer(found.table(level), "", as_json=True)
         else:
             line(found.summary(level).rstrip())
 
@@ -97,7 +106,7 @@ def description(
     with Client(url, secret) as client:
         found = client.model(model)
         if as_json:
-            out.print_json(found.description(level, about=about).model_dump_json())
+            answer(found.description(level, about=about), "", as_json=True)
         else:
             line(found.description_text(level, about=about).rstrip())
 
@@ -110,27 +119,35 @@ def intervals(
         str, typer.Option(help="pointwise, or bonferroni, sidak, scheffe: all hold at once")
     ] = "pointwise",
     coefficient: Annotated[list[str] | None, typer.Option(help="those to compare; default: all")] = None,
+    *,
+    as_json: Json = False,
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
     """Print intervals of coefficients. One by one, or such that all hold at once."""
     with Client(url, secret) as client:
-        found = client.model(model).conf_int(level, method=method, coefficients=coefficient or None)
-    out.print(tables.intervals(found, level or []))
+        found = client.model(model).intervals(level, method=method, coefficients=coefficient or None)
+    answer(found, tables.intervals(found, level or []), as_json=as_json)
 
 
 @app.command("odds-ratios")
-def odds_ratios(model: ModelId, level: OneLevel = None, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+def odds_ratios(
+    model: ModelId, level: OneLevel = None, *, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = ""
+) -> None:
     """Print odds ratios with their intervals. Of logistic and multinomial models."""
     with Client(url, secret) as client:
-        out.print(tables.ratios(client.model(model).odds_ratios(level)))
+        found = client.model(model).odds_ratios(level)
+    answer(found, tables.ratios(found), as_json=as_json)
 
 
 @app.command("rate-ratios")
-def rate_ratios(model: ModelId, level: OneLevel = None, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+def rate_ratios(
+    model: ModelId, level: OneLevel = None, *, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = ""
+) -> None:
     """Print rate ratios with their intervals. Of Poisson models."""
     with Client(url, secret) as client:
-        out.print(tables.ratios(client.model(model).rate_ratios(level)))
+        found = client.model(model).rate_ratios(level)
+    answer(found, tables.ratios(found), as_json=as_json)
 
 
 @app.command("test")
@@ -139,19 +156,24 @@ def wald(
     hypotheses: Annotated[
         list[str], typer.Argument(help="such as age, or 'age = 0, job[b] = job[c]', names as the summary prints them")
     ],
+    *,
+    as_json: Json = False,
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
     """Test coefficients, or equations between them, jointly. A Wald test."""
     with Client(url, secret) as client:
+        read_from = client.model(model)
+        # Names alone need no parser, which is an extra.
+        plain = set(hypotheses) <= set(read_from.names)
         try:
-            found = client.model(model).test(", ".join(hypotheses))
-        except RestrictionError as wrong:
+            found = read_from.wald_test(hypotheses if plain else ", ".join(hypotheses))
+        except WrongInput as wrong:
             complain(str(wrong))
             raise typer.Exit(WRONG_INPUT) from wrong
-    line(f"chi-squared {found.statistic:.4g} on {found.degrees_of_freedom} degrees of freedom, p {found.p_value:.4g}")
-    for note in found.notes:
-        line(note)
+    freedom = f"{found.degrees_of_freedom} degrees of freedom"
+    text = f"chi-squared {found.statistic:.4g} on {freedom}, p {found.p_value:.4g}"
+    answer(found, "\n".join([text, *found.notes]), as_json=as_json)
 
 
 @app.command()
@@ -173,7 +195,7 @@ def region(
         raise typer.Exit(WRONG_INPUT) from wrong
     with Client(url, secret) as client:
         found = client.model(model).ellipsoid(coefficients, level, point=point)
-    out.print_json(found.model_dump_json()) if as_json else out.print(tables.ellipsoid(found))
+    answer(found, tables.ellipsoid(found), as_json=as_json)
 
 
 @app.command()
@@ -190,16 +212,17 @@ def compare(
     with Client(url, secret) as client:
         first = client.model(model)
         if as_json:
-            out.print_json(first.compare(other, level=level).model_dump_json())
+            answer(first.compare(other, level=level), "", as_json=True)
         else:
             line(first.compare_text(other, level=level).rstrip())
 
 
 @app.command()
-def methods(model: ModelId, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+def methods(model: ModelId, *, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
     """Print a paragraph for the methods section of a paper."""
     with Client(url, secret) as client:
-        line(client.methods(model))
+        text = client.methods(model)
+    answer({"model": model, "text": text}, text, as_json=as_json)
 
 
 @app.command()
@@ -207,6 +230,8 @@ def predict(
     model: ModelId,
     rows: Annotated[Path, typer.Argument(help="JSON list of rows, or - for standard input")],
     level: Annotated[float | None, typer.Option(help="also give each mean's interval, at this level")] = None,
+    *,
+    _as_json: JsonAnyway = False,
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:

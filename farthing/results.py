@@ -227,6 +227,11 @@ class WaldTest(Answer):
     notes: tuple[str, ...] = ()
     """Cautions, in sentences."""
 
+    @property
+    def pvalue(self) -> float:
+        """The p value, as statsmodels calls it."""
+        return self.p_value
+
 
 class Region(Answer):
     """An ellipsoid at one level; `outline` is the closed border of an ellipse, for plotting."""

@@ -5,12 +5,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from shutil import copyfileobj
 from tempfile import TemporaryFile
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, cast
 
 from farthing.arrays import write_npz
+from farthing.errors import WrongInput
+from farthing.frames import Frame, is_frame, write_frame
 
-Records = str | Path | BinaryIO | Mapping[str, Any]
-"""A path to, or an open binary file of, CSV, Parquet, Arrow IPC or NPZ; or NumPy arrays by their columns' names."""
+Records = str | Path | BinaryIO | Mapping[str, Any] | Frame
+"""A path to, or an open binary file of, CSV, Parquet, Arrow IPC or NPZ; NumPy arrays by their columns' names; or a data
+frame of pandas, polars or Arrow."""
 UNKNOWN_CONTENT: Final = "application/octet-stream"
 """The service looks at the file."""
 _CONTENT_TYPES: Final = {
@@ -26,22 +29,34 @@ _PIECE_BYTES: Final = 2**20
 
 @contextmanager
 def rewindable(records: Records) -> Iterator[tuple[BinaryIO, str]]:
-    """Open records for the length of the block; yield a file that can be rewound, and its name."""
-    if isinstance(records, Mapping):
+    """Open records for the length of the block; yield a file that can be rewound, and its name.
+
+    Raises:
+        WrongInput: they are no records, or a frame's column cannot be sent.
+    """
+    if is_frame(records):
+        with TemporaryFile() as written:
+            name = write_frame(records, written)
+            yield written, name
+    elif isinstance(records, Mapping):
         with TemporaryFile() as packed:
             write_npz(records, packed)
             yield packed, "records.npz"
     elif isinstance(records, str | Path):
-        with Path(records).open("rb") as stream:
-            yield stream, Path(records).name
+        with Path(records).open("rb") as opened:
+            yield opened, Path(records).name
+    elif not hasattr(records, "read"):
+        fix = "give a path, an open binary file, arrays by name, or a pandas, polars or Arrow table"
+        raise WrongInput(f"{type(records).__name__} is no file of records.", "/file", fix)
     else:
-        name = Path(str(getattr(records, "name", "records"))).name
+        stream = cast("BinaryIO", records)
+        name = Path(str(getattr(stream, "name", "records"))).name
         # A pipe cannot be sent twice, so its content is kept.
-        if records.seekable():
-            yield records, name
+        if stream.seekable():
+            yield stream, name
             return
         with TemporaryFile() as kept:
-            copyfileobj(records, kept)
+            copyfileobj(stream, kept)
             yield kept, name
 
 

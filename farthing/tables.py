@@ -9,6 +9,7 @@ from farthing.console import figure, number, of_100, per_cent, plain_table, site
 from farthing.results import Coefficient, Ellipsoid, Interval, OddsRatio, RateRatio
 from farthing.schemas.budgets import AccessView, CapView
 from farthing.schemas.datasets import Dataset, ValidationView
+from farthing.schemas.drafts import SniffedView, sniffed_words
 from farthing.schemas.keys import KeyView, PrincipalStateView
 from farthing.schemas.models import WeightsView
 from farthing.schemas.service import WorkerView
@@ -50,6 +51,11 @@ def validation(found: ValidationView) -> RenderableType:
     right = ("too low", "too high", "rounded", "unknown", "unreadable", "missing", "filled")
     title = f"{found.rows:,} rows, {found.incomplete_rows:,} of them with a missing value; for the owner alone"
     return plain_table(title, rows, left=("column",), right=right)
+
+
+def sniffed(found: SniffedView) -> RenderableType:
+    """Show the reading that was taken of a draft's file, and each doubt."""
+    return Group(*map(_said, sniffed_words(found)))
 
 
 def _between(interval: tuple[float | None, float | None] | None, digits: int = 4) -> str:

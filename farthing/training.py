@@ -7,8 +7,24 @@ from typing import Annotated, Any
 import typer
 
 from farthing import estimate_tables, federated, job_tables
+from farthing.bars import following
 from farthing.client import Client
-from farthing.console import DEFAULT_URL, WRONG_INPUT, Json, Secret, Url, app, bar, complain, line, out, say
+from farthing.console import (
+    DEFAULT_URL,
+    REFUSED,
+    WRONG_INPUT,
+    Json,
+    JsonAnyway,
+    Secret,
+    Url,
+    answer,
+    app,
+    complain,
+    err,
+    line,
+    out,
+    say,
+)
 from farthing.console import read_json as read
 from farthing.descriptions import describing
 from farthing.errors import JobFailed
@@ -66,7 +82,7 @@ def estimate(
         asked = {**asked, "goal": {"effect": {"coefficient": name, "size": size, "power": power}}}
     with Client(url, secret) as client:
         found = client.estimate(asked, datasets=sites, models=models, declaration=_declared(declaration))
-    out.print_json(found.model_dump_json()) if as_json else out.print(estimate_tables.estimate(found))
+    answer(found, estimate_tables.estimate(found), as_json=as_json)
     if found.sites and not as_json:
         out.print(federated.prices(found.sites))
 
@@ -84,7 +100,7 @@ def curve(
     asked = read(job, "job")
     with Client(url, secret) as client:
         found = client.curve(asked, declaration=_declared(declaration))
-    out.print_json(found.model_dump_json()) if as_json else out.print(estimate_tables.curve(found))
+    answer(found, estimate_tables.curve(found), as_json=as_json)
 
 
 def _declared(file: Path | None) -> Mapping[str, Any] | None:
@@ -110,6 +126,7 @@ def train(
     quorum: Annotated[int | None, typer.Option(help="sites that must be left when one is lost")] = None,
     detach: Annotated[bool, typer.Option("--detach", help="print the job's id and return")] = False,
     idempotency_key: Annotated[str | None, typer.Option(help="send again with the same key, pay once")] = None,
+    as_json: Json = False,
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
@@ -118,10 +135,10 @@ def train(
     with Client(url, secret) as client:
         queued = client.submit(asked, datasets=sites, quorum=quorum, models=models, key=idempotency_key)
         if detach:
-            line(queued.id)
+            answer(queued, queued.id, as_json=as_json)
             return
         say(f"{queued.id} is {queued.state}; Ctrl-C leaves it running")
-        _follow(client, queued)
+        _follow(client, queued, as_json=as_json)
 
 
 @app.command()
@@ -130,6 +147,7 @@ def mock(
     *,
     rows: Annotated[int | None, typer.Option(min=1, help="to draw; default: as many as were declared")] = None,
     detach: Annotated[bool, typer.Option("--detach", help="print the job's id and return")] = False,
+    as_json: Json = False,
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
@@ -138,10 +156,10 @@ def mock(
     with Client(url, secret) as client:
         queued = client.submit(asked if rows is None else {**asked, "rows": rows}, mock=True)
         if detach:
-            line(queued.id)
+            answer(queued, queued.id, as_json=as_json)
             return
         say(f"{queued.id} is {queued.state}; Ctrl-C leaves it running")
-        _follow(client, queued)
+        _follow(client, queued, as_json=as_json)
 
 
 @app.command()
@@ -158,6 +176,7 @@ def describe(
     dry: Annotated[
         bool, typer.Option("--price", help="print the price and how it is divided, and run nothing")
     ] = False,
+    as_json: Json = False,
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
@@ -175,18 +194,18 @@ def describe(
     with Client(url, secret) as client:
         if dry:
             found = client.estimate(asked)
-            out.print(estimate_tables.description_price(found))
+            answer(found, estimate_tables.description_price(found), as_json=as_json)
             return
         queued = client.submit(asked)
         say(f"{queued.id} is {queued.state}; Ctrl-C leaves it running")
-        _follow(client, queued)
+        _follow(client, queued, as_json=as_json)
 
 
 @app.command()
-def watch(job: JobId, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+def watch(job: JobId, *, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
     """Watch a job to its end, and print its coefficient table."""
     with Client(url, secret) as client:
-        _follow(client, client.job(job))
+        _follow(client, client.job(job), as_json=as_json)
 
 
 @app.command()
@@ -210,11 +229,7 @@ def jobs(
         raise typer.Exit(WRONG_INPUT)
     with Client(url, secret) as client:
         found = list(client.mock_jobs() if mock else client.jobs(**wanted))
-    if as_json:
-        for job in found:
-            line(job.model_dump_json())
-    else:
-        out.print(job_tables.jobs(found))
+    answer(found, job_tables.jobs(found), as_json=as_json)
 
 
 @app.command("job")
@@ -232,30 +247,32 @@ def show(
     with Client(url, secret) as client:
         if plan:
             chunks = client.job_plan(job)
-            out.print_json(chunks.model_dump_json()) if as_json else out.print(job_tables.plan(chunks))
+            answer(chunks, job_tables.plan(chunks), as_json=as_json)
             return
         found = client.job(job, wait_seconds=wait)
     if spec:
         if found.spec is None:
             complain(f"{job}: it has sites whose datasets this key may not see, and its whole request cannot be shown")
-            raise typer.Exit(1)
+            raise typer.Exit(REFUSED)
         out.print_json(data=found.spec)
         return
-    out.print_json(found.model_dump_json()) if as_json else out.print(job_tables.job(found))
+    answer(found, job_tables.job(found), as_json=as_json)
 
 
 @app.command()
-def cancel(job: JobId, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+def cancel(job: JobId, *, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
     """Cancel a job; its unspent reservation is given back."""
     with Client(url, secret) as client:
         found = client.cancel(job)
-    line(f"{job}: {found.state}" if found.ended else f"{job}: {found.state}, asked to stop")
+    answer(found, f"{job}: {found.state}" if found.ended else f"{job}: {found.state}, asked to stop", as_json=as_json)
 
 
 @app.command()
 def report(
     about: Annotated[str, typer.Argument(help="a job, job_..., or a dataset, ds_...")],
     pdf: Annotated[Path | None, typer.Option(help="write it as PDF to this file")] = None,
+    *,
+    _as_json: JsonAnyway = False,
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
@@ -270,24 +287,24 @@ def report(
             out.print_json(data=client.report(about))
 
 
-def _follow(client: Client, job: JobView) -> None:
+def _follow(client: Client, job: JobView, *, as_json: bool) -> None:
     """Show steps, and what a queued job waits for, until the job has ended; then its table and its cost."""
     looks: list[JobView] = []
-    with bar() as progress:
-        task = progress.add_task(job.state, total=job.progress.steps)
+    with following(err) as moved:
 
         def look(seen: JobView) -> None:
-            progress.update(task, description=seen.state, completed=seen.progress.step, total=seen.progress.steps)
-            if seen.waits_for and (not looks or seen.waits_for != looks[-1].waits_for):
-                say(f"{seen.id} waits for {seen.waits_for}")
+            moved(seen)
             looks.append(seen)
 
         try:
             done = client.wait(job.id, progress=look)
         except JobFailed:
-            if looks[-1].federation is not None:  # which site was lost, and by which code
+            if not as_json and looks[-1].federation is not None:  # which site was lost, and by which code
                 out.print(job_tables.job(looks[-1]))
             raise
+    if as_json:
+        answer(done, "", as_json=True)
+        return
     if done.released is None:
         line(f"{done.id} {done.state}; its release {done.withheld}")
         return

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from farthing import tables
+from farthing.bars import bar
 from farthing.client import Client
 from farthing.console import (
     DEFAULT_URL,
@@ -16,8 +17,8 @@ from farthing.console import (
     Json,
     Secret,
     Url,
+    answer,
     app,
-    bar,
     complain,
     err,
     line,
@@ -29,6 +30,7 @@ from farthing.console import (
 from farthing.errors import DraftRefused, FarthingError, Unreachable
 from farthing.parts import IN_PARTS_BYTES, Progress
 from farthing.schemas.datasets import Dataset
+from farthing.schemas.drafts import DraftView
 
 DatasetId = Annotated[str, typer.Argument(help="ds_...")]
 MANY_EXCLUDED: Final = "many-excluded"
@@ -59,6 +61,7 @@ def upload(
         if keep_draft or _is_asked(declared, yes=yes):
             found = _sent(client, file, {**declared, "seal": False})
             _report(client, found.id)
+            _say_taken(client.draft(found.id))
             found = found if keep_draft else _sealed(client, found)
         else:
             found = _sent(client, file, {**declared, "accept_excluded": True} if yes else declared)
@@ -79,6 +82,7 @@ def draft(dataset: DatasetId, *, as_json: Json = False, url: Url = DEFAULT_URL, 
             line(f"{dataset} has no file: send it with `farthing mend {dataset} --file FILE`")
         else:
             _report(client, dataset)
+            _say_taken(found)
     line(f"it is erased at {found.expires_at}, unless it is sealed before")
 
 
@@ -92,7 +96,7 @@ def mend(
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
-    """Change the declaration of a draft, its file, or both. Other columns need the file again."""
+    """Change the declaration of a draft, its file, or both. Other columns or another reading need the file again."""
     if metadata is None and file is None:
         complain("Say what to change: --metadata, --file, or both.")
         raise typer.Exit(WRONG_INPUT)
@@ -109,6 +113,7 @@ def mend(
             say(f"The columns are others now: send the file again with `farthing mend {dataset} --file FILE`.")
         else:
             _report(client, dataset)
+            _say_taken(client.draft(dataset))
     _show(found, as_json=as_json)
 
 
@@ -159,7 +164,7 @@ def _send(client: Client, dataset: str, file: Path) -> None:
 def _progress(file: Path) -> Iterator[Progress]:
     """Show how much of a file has arrived; where the service does not answer any more, say how to go on."""
     size = file.stat().st_size
-    with bar() as shown:
+    with bar(err) as shown:
         task = shown.add_task("upload", total=size)
         try:
             yield lambda there, _: shown.update(task, completed=there)
@@ -191,6 +196,12 @@ def _report(client: Client, dataset: str) -> None:
         )
 
 
+def _say_taken(found: DraftView) -> None:
+    """Print the reading that was taken of a draft's file, and what else it could be, where none was declared."""
+    if found.sniffed is not None:
+        err.print(tables.sniffed(found.sniffed))
+
+
 def _sealed(client: Client, found: Dataset) -> Dataset:
     """Ask whether a draft shall be sealed, and seal it."""
     later = f"It stays a draft for 7 days: `farthing mend {found.id}`, `farthing seal {found.id}`, or `farthing erase`."
@@ -205,4 +216,4 @@ def _sealed(client: Client, found: Dataset) -> Dataset:
 
 
 def _show(found: Dataset, *, as_json: bool) -> None:
-    out.print_json(found.model_dump_json()) if as_json else out.print(tables.dataset(found))
+    answer(found, tables.dataset(found), as_json=as_json)

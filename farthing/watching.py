@@ -8,7 +8,7 @@ import typer
 from rich.console import Group, RenderableType
 
 from farthing.client import Client
-from farthing.console import DEFAULT_URL, Json, Secret, Url, app, figure, line, number, of_100, out, plain_table
+from farthing.console import DEFAULT_URL, Json, Secret, Url, answer, app, figure, number, of_100, plain_table
 from farthing.custody import DatasetId, ScopeId
 from farthing.schemas.activity import ActivityView
 from farthing.schemas.history import PointView
@@ -26,11 +26,7 @@ def activity(
     with Client(url, secret) as client:
         # The client fetches pages as they are drawn, so this ends the requests as well.
         found = list(islice(client.activity(dataset_id), most))
-    if as_json:
-        for one in found:
-            line(one.model_dump_json())
-    else:
-        out.print(activity_table(found))
+    answer(found, activity_table(found), as_json=as_json)
 
 
 def activity_table(found: Sequence[ActivityView]) -> RenderableType:
@@ -55,7 +51,7 @@ def offers(dataset_id: DatasetId, *, as_json: Json = False, url: Url = DEFAULT_U
     """List typical jobs on a dataset, and how many fit. No record is read."""
     with Client(url, secret) as client:
         found = client.offers(dataset_id)
-    line(found.model_dump_json()) if as_json else out.print(offers_table(found))
+    answer(found, offers_table(found), as_json=as_json)
 
 
 def offers_table(found: OffersView) -> RenderableType:
@@ -81,11 +77,7 @@ def history(scope_id: ScopeId, *, as_json: Json = False, url: Url = DEFAULT_URL,
     """List how a budget was used. One line for each job that ended, with what was left after it, oldest first."""
     with Client(url, secret) as client:
         found = list(client.history(scope_id))
-    if as_json:
-        for one in found:
-            line(one.model_dump_json())
-    else:
-        out.print(history_table(found))
+    answer(found, history_table(found), as_json=as_json)
 
 
 def history_table(found: Sequence[PointView]) -> RenderableType:
@@ -110,7 +102,7 @@ def service(*, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = "
     """Show how the service is. It shows parts, waiting jobs, workers and failures; for admins and auditors."""
     with Client(url, secret) as client:
         found = client.service()
-    line(found.model_dump_json()) if as_json else out.print(service_tables(found))
+    answer(found, service_tables(found), as_json=as_json)
 
 
 def service_tables(found: ServiceView) -> RenderableType:

@@ -7,7 +7,7 @@ import typer
 
 from farthing import tables
 from farthing.client import Client
-from farthing.console import DEFAULT_URL, WRONG_INPUT, Json, Secret, Url, app, complain, line, out
+from farthing.console import DEFAULT_URL, WRONG_INPUT, Json, Secret, Url, answer, app, complain
 
 pretrained = typer.Typer(no_args_is_help=True, help="Public weights that networks start from.", rich_markup_mode=None)
 app.add_typer(pretrained, name="pretrained")
@@ -18,6 +18,8 @@ WeightsId = Annotated[str, typer.Argument(help="wts_...")]
 def upload(
     file: Annotated[Path, typer.Argument(help="a safetensors file, tensors named by their layer's place, 0.weight")],
     name: Annotated[str | None, typer.Option(help="for people; default: the file's name")] = None,
+    *,
+    as_json: Json = False,
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
@@ -26,7 +28,8 @@ def upload(
         complain(f"weights {file}: there is no such file")
         raise typer.Exit(WRONG_INPUT)
     with Client(url, secret) as client:
-        line(client.pretrained.upload(file, name).id)
+        found = client.pretrained.upload(file, name)
+    answer(found, found.id, as_json=as_json)
 
 
 @pretrained.command("list")
@@ -34,16 +37,12 @@ def show(*, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = "") 
     """List your weights, newest first."""
     with Client(url, secret) as client:
         found = list(client.pretrained.list())
-    if as_json:
-        for one in found:
-            line(one.model_dump_json())
-    else:
-        out.print(tables.pretrained(found))
+    answer(found, tables.pretrained(found), as_json=as_json)
 
 
 @pretrained.command()
-def delete(weights: WeightsId, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+def delete(weights: WeightsId, *, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
     """Forget weights; models trained from them stay."""
     with Client(url, secret) as client:
         client.pretrained.delete(weights)
-    line(f"{weights}: deleted")
+    answer({"weights": weights, "state": "deleted"}, f"{weights}: deleted", as_json=as_json)

@@ -1,14 +1,15 @@
 """Requests over HTTP: sent again where that is safe, answered as JSON or raised as a refusal."""
 
 import hmac
+import os
 import time
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import httpx
 
-from farthing.errors import FarthingError, Unreachable
+from farthing.errors import FarthingError, Unreachable, WrongInput
 
 SENDS: Final = 5
 """The most times that one request is sent when no answer comes, or one that asks to come back."""
@@ -31,7 +32,7 @@ KEY: Final = "Idempotency-Key"
 
 
 class Wire:
-    """A connection pool to one service.
+    """A connection pool to one service. Pickled, it is an address without a key; copies share its connections.
 
     Args:
         url: where it listens.
@@ -41,8 +42,37 @@ class Wire:
 
     def __init__(self, url: str, key: str, timeout_seconds: float) -> None:
         self.url = url.rstrip("/")
+        self._timeout_seconds = timeout_seconds
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        self.http = httpx.Client(base_url=self.url, headers=headers, timeout=timeout_seconds)
+        self._http: httpx.Client | None = httpx.Client(base_url=self.url, headers=headers, timeout=timeout_seconds)
+
+    @property
+    def http(self) -> httpx.Client:
+        """The connections.
+
+        Raises:
+            WrongInput: this was unpickled, and the environment has no key.
+        """
+        if self._http is None:
+            key = os.environ.get("FARTHING_KEY", "")
+            if not key:
+                fix = "set FARTHING_KEY, or call .connect(client)"
+                raise WrongInput("A handle that was pickled has left its API key behind.", "/key", fix)
+            # An address that the environment names is where its key belongs.
+            self.__init__(os.environ.get("FARTHING_URL") or self.url, key, self._timeout_seconds)  # type: ignore[misc]
+        assert self._http is not None, "it was just made"
+        return self._http
+
+    def __getstate__(self) -> dict[str, Any]:
+        # An address may have a name and a password of its own.
+        bare = httpx.URL(self.url).copy_with(userinfo=b"")
+        return {"url": str(bare).rstrip("/"), "_timeout_seconds": self._timeout_seconds, "_http": None}
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
 
     def get(self, path: str, **query: Any) -> dict[str, Any]:  # noqa: ANN401 - query values are whatever httpx takes
         """Return a JSON object; a query value None is left out."""

@@ -100,8 +100,8 @@ def test_names_intervals_and_notes_follow(service: Embedded, model: str) -> None
 def test_the_sdk_tests_contrasts_and_predicts(service: Embedded, model: str) -> None:
     with Client(service.url, KEY) as client:
         read = client.model(model)
-        assert read.test("age:smoker = 0").degrees_of_freedom == 1
-        assert read.test("age:smoker = 0, job[b]:smoker = job[c]:smoker").degrees_of_freedom == 2
+        assert read.wald_test("age:smoker = 0").degrees_of_freedom == 1
+        assert read.wald_test("age:smoker = 0, job[b]:smoker = job[c]:smoker").degrees_of_freedom == 2
         slope = read.contrast({"age": 1, "age:smoker": 1})
         assert slope.estimate == pytest.approx(
             sum(one.estimate for one in read.table().coefficients if one.name in {"age", "age:smoker"})

@@ -108,6 +108,14 @@ def test_an_alias_is_named_and_its_interval_withheld_everywhere(service: Embedde
         shown = {one.name: one for one in client.model(model).table().coefficients}
     assert shown["age"].interval is None
     assert shown["age"].flags
+    with Client(service.url, KEY) as client:
+        read = client.model(model)
+        assert read.params.notna().all()
+        assert read.bse[["age", "twin"]].isna().all()
+        assert read.pvalues[["age", "twin"]].isna().all()
+        assert read.conf_int().loc["age"].isna().all()
+        assert read.cov_params()["age"].isna().all()
+        assert read.cov_params().loc["age"].isna().all()
     page = service.http.get(f"/v1/models/{model}/summary?format=html")
     assert page.status_code == 200
     answer = service.http.get(f"/v1/models/{model}/intervals")

@@ -23,7 +23,7 @@ from core.service import drafts
 from core.service.context import Caller as Principal
 from core.service.context import Context
 from core.service.views import DatasetView
-from farthing.schemas.drafts import DraftView
+from farthing.schemas.drafts import DraftView, sniffed_words
 from farthing.schemas.figures import per_cent
 
 router = APIRouter(route_class=PageRoute)
@@ -47,6 +47,7 @@ def _draft(
         "part": per_cent(f"{draft.excluded / draft.rows:.4f}") if draft.rows and draft.excluded else None,
         "worst": _worst(draft),
         "read": list(map(read_cells, draft.columns)),
+        "taken": [] if draft.sniffed is None else sniffed_words(draft.sniffed),
         "refusal": refusal,
     }
     status = 200 if refusal is None else status_of(type(refusal))

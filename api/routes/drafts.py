@@ -28,7 +28,7 @@ DatasetId = Annotated[str, Path(max_length=60)]
 _OWN = (NotFound, Forbidden, Conflict)
 _DECLARATION = (KeyNotOwn, Invalid, NotOfferedYet)
 _CHANGES = "fields of the metadata that take the place of those declared before; null takes one away"
-_EXAMPLE = {"budget": {"epsilon": "2", "delta": "1e-6"}}
+_EXAMPLES = [{"budget": {"epsilon": "2", "delta": "1e-6"}}, {"reading": {"separator": ";", "decimal": ","}}]
 
 
 @router.get("/{dataset_id}/draft", responses=problems(*_OWN))
@@ -42,14 +42,15 @@ def get_draft(dataset_id: DatasetId, caller: Caller, db: Db) -> DraftView:
 @costs(Cost(OWNERS, Work.HEAVY, body_bytes=None, values=MANY_VALUES))
 def mend_draft(
     dataset_id: DatasetId,
-    changes: Annotated[dict[str, Any], Body(description=_CHANGES, examples=[_EXAMPLE])],
+    changes: Annotated[dict[str, Any], Body(description=_CHANGES, examples=_EXAMPLES)],
     caller: Caller,
     db: Db,
 ) -> DraftView:
     """Change the declaration of a draft.
 
-    The whole declaration is checked again. Other columns need the file again: it is erased, and the owner sends it by
-    `PUT /v1/datasets/{id}/content`. A budget takes the place of the scope to join, and a scope that of the budget.
+    The whole declaration is checked again. Other columns or another reading erase the file, and the owner sends it
+    again by `PUT /v1/datasets/{id}/content`. A budget takes the place of the scope to join, and a scope that
+    of the budget.
     """
     return service.mend(db, caller, dataset_id, changes)
 

@@ -29,7 +29,7 @@ from core.inference.regions import Joint
 from core.service import models as service
 from core.service import readings, trained
 from farthing.schemas.descriptions import DescriptionView
-from farthing.schemas.models import ModelView, Paragraph, Predictions, TrainedModel
+from farthing.schemas.models import CovarianceView, ModelView, Paragraph, Predictions, TrainedModel
 from farthing.schemas.problems import Page
 
 router = APIRouter(
@@ -153,6 +153,13 @@ def get_intervals(
 ) -> dict[str, Any]:
     """Show each coefficient's interval at levels of one's choice."""
     return readings.intervals(db, caller, model_id, levels, method, coefficient)
+
+
+@router.get("/{model_id}/covariance", responses=problems(Invalid))
+@costs(HEAVY_READ)
+def get_covariance(model_id: ModelId, caller: Caller, db: Db) -> CovarianceView:
+    """Show the covariance of the coefficients, in declared units: sampling and privacy noise together."""
+    return CovarianceView.model_validate(readings.covariance(db, caller, model_id))
 
 
 @router.get("/{model_id}/odds-ratios", responses=problems(Invalid))

@@ -1,20 +1,20 @@
 """Meaning of one cell under its declared column, as the store's decoder gives it to whole columns."""
 
-import re
 from datetime import date, datetime
 from math import isnan, nan
 
+from core.data.column_fields import MAX_INTEGER
 from core.data.columns import (
-    ISO_DATE,
-    MAX_INTEGER,
     CategoryColumn,
     Coded,
     DateColumn,
     IntegerColumn,
     Ordered,
     bounds_of,
+    key_of,
     number_of,
 )
+from core.data.dates import parse_date
 
 
 def text_of_cell(value: object) -> str:
@@ -44,9 +44,11 @@ def number_of_cell(column: Ordered, value: object) -> float | None:
 def code_of_cell(column: Coded, value: object) -> int | None:
     """Return the place of a cell among the declared values; None when missing and nothing fills it."""
     text = text_of_cell(value)
-    if text in column.values:
-        return column.values.index(text)
-    if isinstance(column, CategoryColumn) and column.other is not None and text and text not in column.missing:
+    key = key_of(column, text)
+    if key in column.places:
+        return column.places[key]
+    absent = {"", *(key_of(column, code) for code in column.missing)}
+    if isinstance(column, CategoryColumn) and column.other is not None and key not in absent:
         return column.values.index(column.other)
     return None if column.fill is None else column.values.index(column.fill)
 
@@ -69,16 +71,10 @@ def _number(value: object) -> float:
 
 
 def _day(column: DateColumn, value: object) -> float:
-    """Return a date or an ISO text in days since the column's lower bound; NaN when it is neither."""
+    """Return a date or a text of one in days since the column's lower bound; NaN when it is neither."""
     # A datetime is a date to isinstance, but no date can be subtracted from it.
     if isinstance(value, datetime):
         value = value.date()
     if isinstance(value, str):
-        text = value.strip()
-        if re.match(ISO_DATE, text) is None:
-            return nan
-        try:
-            value = date.fromisoformat(text[:10])
-        except ValueError:
-            return nan
+        value = parse_date(value.strip(), column.formats)
     return number_of(column, value) if isinstance(value, date) else nan

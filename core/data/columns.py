@@ -5,124 +5,49 @@ their bounds are clamped, and unknown categories take `other`. Any other unreada
 is missing; a missing value takes `fill` where one is declared.
 """
 
-import re
 from collections.abc import Sequence
 from datetime import date
-from math import isfinite, prod
-from typing import Annotated, Any, Literal
+from functools import cached_property
+from math import prod
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
+from core.data.column_fields import (
+    CENTRE,
+    FILL,
+    STORED_CENTRE,
+    Aliases,
+    Codes,
+    Day,
+    Deviation,
+    Finite,
+    FoldCase,
+    Level,
+    Name,
+    Whole,
+    above,
+    aliased,
+    declared,
+    differ,
+    folded,
+    undeclared,
+    within,
+    within_range,
+)
+from core.data.dates import DateForms
 from core.privacy.facts import Frozen
 
 MAX_COLUMNS = 2_000
-MAX_MAGNITUDE = 1e100
-"""Bounds stay where squares, products and their inverses are still float64 numbers."""
-MAX_INTEGER = 2**53
-"""Whole numbers up to here are exact in float64."""
 MAX_ARRAY_NUMBERS = 2**20
 """In the arrays of one record."""
 MAX_TOKEN = 2**31 - 1
-ISO_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ]|$)"
-"""A date, perhaps with a time of day, which is not looked at."""
-_LEAST_RELATIVE_WIDTH = 1e-9
 _MAX_ARRAY_MAGNITUDE = 1e30
 _LEAST_ARRAY_WIDTH = 1e-30
 _LEAST_RELATIVE_ARRAY_WIDTH = 1e-4
 """Arrays are float32: within these, (value - centre)/scale neither overflows nor loses all its digits."""
 _MAX_BYTE = 255
-
-
-def _plain_text(text: str) -> str:
-    if text != text.strip():
-        raise ValueError("remove the blanks at the ends; cells are compared without them")
-    if any(letter < " " or letter == "\x7f" for letter in text):
-        raise ValueError("control characters are not allowed")
-    return text
-
-
-def _in_range(value: float) -> float:
-    if abs(value) > MAX_MAGNITUDE:
-        raise ValueError(f"must lie between -{MAX_MAGNITUDE:g} and {MAX_MAGNITUDE:g}")
-    return value
-
-
-def _iso_date(value: object) -> object:
-    """Let ISO texts and dates through; pydantic alone would also read numbers as seconds."""
-    if type(value) is date:  # a datetime would pass isinstance
-        return value
-    if not isinstance(value, str):
-        raise ValueError("must be a date such as 2006-12-31")  # noqa: TRY004 - pydantic reads ValueError
-    try:
-        return date.fromisoformat(value if re.match(ISO_DATE, value) else "")
-    except ValueError:
-        raise ValueError("must be a date such as 2006-12-31") from None
-
-
-def _codes(value: object) -> object:
-    """Let the JSON numbers among the missing codes stand for their texts."""
-    if not isinstance(value, list | tuple):
-        return value
-    return tuple(f"{code:.17g}" if _is_number(code) else code for code in value)  # 17 digits tell all floats apart
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
-
-
-Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_plain_text)]
-Level = Annotated[str, Field(max_length=1000), AfterValidator(_plain_text)]
-Code = Annotated[str, Field(max_length=200), AfterValidator(_plain_text)]
-Codes = Annotated[
-    tuple[Code, ...],
-    BeforeValidator(_codes),
-    Field(max_length=100, description="texts or numbers that mean `not known`; an empty cell always does"),
-]
-Finite = Annotated[float, Field(strict=True, allow_inf_nan=False), AfterValidator(_in_range)]
-Whole = Annotated[int, Field(strict=True, ge=-MAX_INTEGER, le=MAX_INTEGER)]
-Day = Annotated[date, BeforeValidator(_iso_date)]
-
-_CENTRE = "a public guess of the middle of this column; features are centred there, for tighter intervals"
-_STORED_CENTRE = AliasChoices("centre", "typical")
-"""Rows that 0.1.0 stored say `typical`; requests that do are refused (`core.data.datasets`)."""
-_DEVIATION = "a public guess of this column's standard deviation (of dates, in days): for predictions, never for a fit"
-Deviation = Annotated[
-    Finite | None,
-    Field(description=_DEVIATION, exclude_if=lambda given: given is None),  # as columns were before there was any
-]
-_FILL = "value that stands for a missing one; without it such a row is excluded"
-
-
-def _above(upper: Any, info: ValidationInfo) -> Any:  # noqa: ANN401 - numbers or dates
-    """Refuse an upper bound that is not above the lower one, or too near to it to be distinguished."""
-    lower = info.data.get("lower")
-    if lower is None:  # the lower bound itself was refused
-        return upper
-    if not lower < upper:
-        raise ValueError(f"upper must be greater than lower, which is {lower}")
-    if isinstance(upper, float) and upper - lower < _LEAST_RELATIVE_WIDTH * max(abs(lower), abs(upper)):
-        raise ValueError("upper is too near to lower: declare the column in other units, or from another origin")
-    return upper
-
-
-def _within(value: Any, info: ValidationInfo) -> Any:  # noqa: ANN401 - numbers or dates
-    """Refuse a centre or fill value outside the bounds; wrong bounds have been named already."""
-    lower, upper = info.data.get("lower"), info.data.get("upper")
-    if value is not None and lower is not None and upper is not None and not lower <= value <= upper:
-        raise ValueError(f"must lie within the declared bounds, {lower} to {upper}")
-    return value
-
-
-def _within_range(deviation: float | None, info: ValidationInfo) -> float | None:
-    """Refuse a deviation that no values within the bounds have: half of them at either end have the largest."""
-    lower, upper = info.data.get("lower"), info.data.get("upper")
-    if deviation is None or lower is None or upper is None:
-        return deviation
-    width = (upper - lower).days if isinstance(lower, date) else upper - lower
-    if not 0 < deviation <= width / 2:
-        raise ValueError(f"must be above 0 and at most half of the declared range, {width / 2:g}")
-    return deviation
 
 
 class NumberColumn(Frozen):
@@ -133,13 +58,13 @@ class NumberColumn(Frozen):
     lower: Finite
     upper: Finite
     missing: Codes = ()
-    centre: Finite | None = Field(default=None, validation_alias=_STORED_CENTRE, description=_CENTRE)
-    fill: Finite | None = Field(default=None, description=_FILL)
+    centre: Finite | None = Field(default=None, validation_alias=STORED_CENTRE, description=CENTRE)
+    fill: Finite | None = Field(default=None, description=FILL)
     deviation: Deviation = None
 
-    _above = field_validator("upper")(_above)
-    _within = field_validator("centre", "fill")(_within)
-    _within_range = field_validator("deviation")(_within_range)
+    _above = field_validator("upper")(above)
+    _within = field_validator("centre", "fill")(within)
+    _within_range = field_validator("deviation")(within_range)
 
 
 class IntegerColumn(Frozen):
@@ -150,55 +75,31 @@ class IntegerColumn(Frozen):
     lower: Whole
     upper: Whole
     missing: Codes = ()
-    centre: Finite | None = Field(default=None, validation_alias=_STORED_CENTRE, description=_CENTRE)
-    fill: Whole | None = Field(default=None, description=_FILL)
+    centre: Finite | None = Field(default=None, validation_alias=STORED_CENTRE, description=CENTRE)
+    fill: Whole | None = Field(default=None, description=FILL)
     deviation: Deviation = None
 
-    _above = field_validator("upper")(_above)
-    _within = field_validator("centre", "fill")(_within)
-    _within_range = field_validator("deviation")(_within_range)
+    _above = field_validator("upper")(above)
+    _within = field_validator("centre", "fill")(within)
+    _within_range = field_validator("deviation")(within_range)
 
 
 class DateColumn(Frozen):
-    """A date (ISO 8601); enters a model as days since `lower`; values outside [lower, upper] are clamped."""
+    """A date, ISO 8601 or of a declared form; enters a model as days since `lower`; clamped to [lower, upper]."""
 
     type: Literal["date"] = "date"
     name: Name
     lower: Day
     upper: Day
     missing: Codes = ()
-    centre: Day | None = Field(default=None, validation_alias=_STORED_CENTRE, description=_CENTRE)
-    fill: Day | None = Field(default=None, description=_FILL)
+    centre: Day | None = Field(default=None, validation_alias=STORED_CENTRE, description=CENTRE)
+    fill: Day | None = Field(default=None, description=FILL)
     deviation: Deviation = None
+    formats: DateForms = ()
 
-    _above = field_validator("upper")(_above)
-    _within = field_validator("centre", "fill")(_within)
-    _within_range = field_validator("deviation")(_within_range)
-
-
-def _differ(values: tuple[str, ...]) -> tuple[str, ...]:
-    seen: set[str] = set()
-    for value in values:
-        if value in seen:
-            raise ValueError(f"values must differ from one another; `{value}` appears twice")
-        seen.add(value)
-    return values
-
-
-def _declared(value: str | None, info: ValidationInfo) -> str | None:
-    """Refuse a level that is not one of the values."""
-    values = info.data.get("values")  # None: they were refused themselves
-    if value is not None and values is not None and value not in values:
-        raise ValueError("must be one of the declared values")
-    return value
-
-
-def _undeclared(codes: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-    """Refuse a missing code that is also a value."""
-    for code in codes:
-        if code in (info.data.get("values") or ()):
-            raise ValueError(f"`{code}` is one of the declared values; it cannot mean `not known` as well")
-    return codes
+    _above = field_validator("upper")(above)
+    _within = field_validator("centre", "fill")(within)
+    _within_range = field_validator("deviation")(within_range)
 
 
 class CategoryColumn(Frozen):
@@ -209,11 +110,20 @@ class CategoryColumn(Frozen):
     values: tuple[Level, ...] = Field(min_length=2, max_length=1000)
     other: str | None = None
     missing: Codes = ()
-    fill: str | None = Field(default=None, description=_FILL)
+    fill: str | None = Field(default=None, description=FILL)
+    fold_case: FoldCase = False
+    aliases: Aliases = Field(default_factory=dict)
 
-    _differ = field_validator("values")(_differ)
-    _declared = field_validator("other", "fill")(_declared)
-    _undeclared = field_validator("missing")(_undeclared)
+    _differ = field_validator("values")(differ)
+    _declared = field_validator("other", "fill")(declared)
+    _undeclared = field_validator("missing")(undeclared)
+    _folded = field_validator("fold_case")(folded)
+    _aliased = field_validator("aliases")(aliased)
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """The place among the declared values of each text that stands for one, by its key (`key_of`)."""
+        return _places(self)
 
 
 class BinaryColumn(Frozen):
@@ -223,11 +133,20 @@ class BinaryColumn(Frozen):
     name: Name
     values: tuple[Level, Level]
     missing: Codes = ()
-    fill: str | None = Field(default=None, description=_FILL)
+    fill: str | None = Field(default=None, description=FILL)
+    fold_case: FoldCase = False
+    aliases: Aliases = Field(default_factory=dict)
 
-    _differ = field_validator("values")(_differ)
-    _declared = field_validator("fill")(_declared)
-    _undeclared = field_validator("missing")(_undeclared)
+    _differ = field_validator("values")(differ)
+    _declared = field_validator("fill")(declared)
+    _undeclared = field_validator("missing")(undeclared)
+    _folded = field_validator("fold_case")(folded)
+    _aliased = field_validator("aliases")(aliased)
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """The place among the declared values of each text that stands for one, by its key (`key_of`)."""
+        return _places(self)
 
 
 class ArrayColumn(Frozen):
@@ -251,10 +170,10 @@ class ArrayColumn(Frozen):
     missing: tuple[Finite, ...] = Field(
         default=(), max_length=100, description="numbers that mean `not known`: an array that holds one is missing"
     )
-    centre: Finite | None = Field(default=None, validation_alias=_STORED_CENTRE, description=_CENTRE)
+    centre: Finite | None = Field(default=None, validation_alias=STORED_CENTRE, description=CENTRE)
 
-    _above = field_validator("upper")(_above)
-    _within = field_validator("centre")(_within)
+    _above = field_validator("upper")(above)
+    _within = field_validator("centre")(within)
 
     @field_validator("shape")
     @classmethod
@@ -380,10 +299,30 @@ def numbers_in(column: Column) -> int:
 
 
 def plain(column: Column) -> Column:
-    """Return a column without what predictions alone are made of."""
+    """Return a column without what predictions of widths alone are made of."""
     if not isinstance(column, Ordered) or column.deviation is None:
         return column
     return column.model_copy(update={"deviation": None})
+
+
+def key_of(column: Coded, text: str) -> str:
+    """Return the text by which a cell is compared with values, aliases and missing codes."""
+    return text.casefold() if column.fold_case else text
+
+
+def _places(column: "CategoryColumn | BinaryColumn") -> dict[str, int]:
+    """Return the place among the declared values of each text that stands for one, by its key."""
+    exact = {value: place for place, value in enumerate(column.values)}
+    means = exact | {text: exact[value] for value, texts in column.aliases.items() for text in texts}
+    return {key_of(column, text): place for text, place in means.items()}
+
+
+def with_formats(columns: Sequence[Column], formats: Sequence[tuple[str, ...]]) -> tuple[Column, ...]:
+    """Return columns, those of dates with these forms where there are any; a form has checks of its own before."""
+    return tuple(
+        column.model_copy(update={"formats": forms}) if forms else column
+        for column, forms in zip(columns, formats, strict=True)
+    )
 
 
 def find(columns: Sequence[Column], name: str) -> Column | None:

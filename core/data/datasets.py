@@ -9,6 +9,7 @@ from core.base.errors import FieldError, Invalid
 from core.base.patterns import identifier
 from core.base.validation_errors import field_errors
 from core.data.columns import Columns, Unit
+from core.data.reading import SNIFF, Reading
 from core.privacy.amounts import BudgetRequest
 from core.privacy.budget import Terms
 from core.privacy.facts import Adjacency, Frozen
@@ -77,6 +78,13 @@ class Metadata(DeclaredColumns):
     rows: Annotated[int, Field(strict=True, gt=0)] | None = Field(
         default=None, description="number of records in the file; a file with another number is refused"
     )
+    reading: Reading | None = Field(
+        default=None,
+        description="the form of a CSV file; without it UTF-8 with commas and decimal points. Of a draft it may be "
+        '"sniff": the file is looked at, the draft says what was taken, and sealing declares that',
+        examples=[{"separator": ";", "decimal": ",", "thousands": ".", "encoding": "cp1252"}],
+        exclude_if=lambda given: given is None,  # as declarations were before there was any
+    )
     approval: bool = Field(default=False, description="the owner approves each release before anybody else sees it")
     distinct_because: Statement | None = Field(
         default=None,
@@ -102,6 +110,16 @@ class Metadata(DeclaredColumns):
         if self.accept_excluded and not self.seal:
             raise PydanticCustomError(
                 "accepted_by_sealing", "leave it out: sealing the draft accepts its rows", {"field": "accept_excluded"}
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _sniffs_drafts_alone(self) -> "Metadata":
+        if self.reading == SNIFF and self.seal:
+            raise PydanticCustomError(
+                "sniffed_by_owner",
+                'declare it, or give "seal" false: only the owner of a draft can say that a found reading is right',
+                {"field": "reading"},
             )
         return self
 

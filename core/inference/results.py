@@ -194,6 +194,24 @@ def need_covariance(released: Released) -> None:
         )
 
 
+def covariance(released: Released) -> dict[str, Any]:
+    """Return the coefficients' covariance in declared units, with None where a coefficient's interval is withheld.
+
+    Raises:
+        Invalid: the job asked for no intervals, or the method has none.
+    """
+    need_covariance(released)
+    matrix = declared(released).covariance or ()
+    return {
+        "coefficients": list(released.names),
+        "covariance": [
+            [None if {row, column} & released.withheld else value for column, value in enumerate(values)]
+            for row, values in enumerate(matrix)
+        ],
+        **caveats(released),
+    }
+
+
 def _scale(released: Released, levels: Sequence[float]) -> dict[str, Any] | None:
     """Return an estimated residual scale with its interval; no test of it against zero means anything."""
     found = residual_scale(released)

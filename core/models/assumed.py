@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from core.data.columns import Name
+from core.data.column_fields import Name
 from core.privacy.facts import Frozen
 
 _Number = Annotated[float, Field(allow_inf_nan=False)]

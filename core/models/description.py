@@ -5,7 +5,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from core.data.columns import Name
+from core.data.column_fields import Name
 from core.privacy.facts import Frozen
 
 Statistic = Literal["frequencies", "missing", "quantiles", "histograms", "means", "correlations"]

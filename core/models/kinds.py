@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from core.data.columns import Name
+from core.data.column_fields import Name
 from core.losses.categorical import Logistic
 from core.losses.counts import Poisson
 from core.losses.phase import SmoothPhase

@@ -5,7 +5,7 @@ scope, and so no budget, ledger, access or job. Sealing it takes the steps that 
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -14,14 +14,16 @@ from sqlalchemy.orm import Session
 
 from core.access import principals
 from core.base.errors import Conflict, FieldError, Forbidden, Invalid, NotReady, ensure
+from core.data.columns import with_formats
 from core.data.datasets import Metadata, parse_metadata
+from core.data.reading import SNIFF
 from core.db import clock
 from core.db.identity_tables import Draft
 from core.db.tables import Dataset
 from core.ledger import identities
 from core.ledger.identities import Staged
 from core.records import datasets as rows
-from core.records.decoding.validation import open_report
+from core.records.decoding.validation import Sniffed, ValidationReport, open_report
 from core.records.master_key import load_master_keys
 from core.records.storage import open_storage
 from core.service import witnessing
@@ -32,7 +34,7 @@ from core.service.earlier import earlier
 from core.service.identity import Comparison, owner_keys, published
 from core.service.opening import Arrived, hold, is_much, open_budget, refuse_ended
 from core.service.views import DatasetView, rfc3339
-from farthing.schemas.drafts import CellCounts, DraftView
+from farthing.schemas.drafts import CellCounts, DoubtView, DraftView, SniffedView
 
 KEPT_SECONDS: Final = 7 * 86_400.0
 """From the declaration of a draft until it is erased."""
@@ -128,25 +130,50 @@ def get(context: Context, caller: Caller, dataset_id: str) -> DraftView:
 
 
 def _view(context: Context, dataset: Dataset, draft: Draft) -> DraftView:
-    rows_, excluded, columns = None, None, []
-    if dataset.validation is not None and dataset.wrapped_key is not None:
-        key = load_master_keys(context.settings).unwrap(dataset.id, dataset.wrapped_key)
-        report = open_report(dataset.validation, key, dataset.id)
-        rows_, excluded = report["rows"], report["incomplete_rows"]
-        columns = [CellCounts.model_validate(one) for one in report["columns"]]
+    report = _report(context, dataset)
+    rows_, excluded = (None, None) if report is None else (report.rows, report.incomplete_rows)
     return DraftView(
         dataset=dataset.id,
         declared=draft.declared,
         rows=rows_,
         excluded=excluded,
         many_excluded=rows_ is not None and excluded is not None and is_much(excluded, rows_),
-        columns=columns,
+        columns=[] if report is None else [CellCounts.model_validate(dict(one)) for one in report.columns],
+        sniffed=None if report is None or report.sniffed is None else _sniffed(report.sniffed, dataset.columns),
         expires_at=rfc3339(dataset.created_at + KEPT_SECONDS),
     )
 
 
+def _report(context: Context, dataset: Dataset) -> ValidationReport | None:
+    """Return the report on a draft's file; None: it has none."""
+    if dataset.validation is None or dataset.wrapped_key is None:
+        return None
+    key = load_master_keys(context.settings).unwrap(dataset.id, dataset.wrapped_key)
+    return ValidationReport.model_validate(open_report(dataset.validation, key, dataset.id))
+
+
+def _sniffed(found: Sniffed, columns: Sequence[Mapping[str, Any]]) -> SniffedView:
+    names = [column["name"] for column in columns]
+    return SniffedView(
+        reading=found.reading.model_dump(mode="json"),
+        formats={name: list(forms) for name, forms in zip(names, found.formats, strict=True) if forms},
+        doubts=[DoubtView.model_validate(dict(doubt)) for doubt in found.doubts],
+    )
+
+
+def _with_taken(metadata: Metadata, report: ValidationReport | None) -> Metadata:
+    """Return a draft's declaration with the reading that was taken of its file, where that was to be found."""
+    if metadata.reading != SNIFF:
+        return metadata
+    found = None if report is None else report.sniffed
+    if found is None:  # a file that says itself how it is written
+        return metadata.model_copy(update={"reading": None})
+    columns = with_formats(metadata.columns, found.formats)
+    return metadata.model_copy(update={"reading": found.reading, "columns": columns})
+
+
 def mend(context: Context, caller: Caller, dataset_id: str, changes: object) -> DraftView:
-    """Change the declaration of a draft; with other columns its file is erased and has to be sent again.
+    """Change the declaration of a draft; with other columns or another reading its file is erased.
 
     Args:
         context: the service.
@@ -175,7 +202,8 @@ def mend(context: Context, caller: Caller, dataset_id: str, changes: object) -> 
         refuse_changed(session, dataset_id, declared)
         request = published(metadata)
         gone = None
-        if request["columns"] != dataset.columns:  # by which the cells of its file were read
+        # by which the cells of its file were read
+        if (request["columns"], request.get("reading")) != (dataset.columns, dataset.request.get("reading")):
             gone = dataset.location
             rows.forget_records(session, dataset)
             draft.sealed = None
@@ -227,9 +255,10 @@ def seal(context: Context, caller: Caller, dataset_id: str) -> DatasetView:
         draft = _unsealed(session, found)
         refuse_elsewhere(context, found, "seal them")
         declared, sealed, location = draft.declared, draft.sealed, found.location
+        session.expunge_all()
     if sealed is None:
         raise Conflict(f"This draft has no records: send its file by PUT /v1/datasets/{dataset_id}/content.")
-    metadata = Metadata.model_validate(declared)
+    metadata = _with_taken(Metadata.model_validate(declared), _report(context, found))
     parse(context, caller, metadata)
     keys = owner_keys(context, caller.id)
     staged = identities.open_draft(keys, dataset_id, sealed)
@@ -249,6 +278,7 @@ def seal(context: Context, caller: Caller, dataset_id: str) -> DatasetView:
         refuse_ended(session, caller)
         principals.lock(session, dataset.owner_id)
         session.delete(draft)
+        dataset.columns = published(metadata)["columns"]  # with the forms of dates that were taken
         open_budget(session, caller, dataset, metadata, compared)
         return dataset_view(session, dataset)
 

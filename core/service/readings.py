@@ -157,6 +157,12 @@ def intervals(
     return {"model": model_id, **regions.intervals(released, levels, method, names)}
 
 
+def covariance(context: Context, caller: Caller, model_id: str) -> dict[str, Any]:
+    """Return the covariance of the coefficients' estimates, sampling and privacy noise together."""
+    released, _ = coefficients_of(context, caller, model_id, "covariance")
+    return {"model": model_id, **results.covariance(released)}
+
+
 def ratios(context: Context, caller: Caller, model_id: str, levels: Levels, kind: str) -> dict[str, Any]:
     """Return odds or rate ratios, as `odds_ratio` or `rate_ratio` says."""
     released, _ = coefficients_of(context, caller, model_id, "ratios")

@@ -210,6 +210,7 @@ class _Stored:
                 target,
                 metadata.columns,
                 limits=_limits(settings, quotas.room(context, owner_id)),
+                reading=metadata.reading,
                 media=media,
                 rows=metadata.rows,
                 row_key=keys.of_rows,

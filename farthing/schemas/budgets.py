@@ -1,8 +1,9 @@
 """Budgets: the rules and the parts of one, the caps on it, and access to its datasets."""
 
+from collections.abc import Iterator
 from typing import Any, Literal
 
-from farthing.schemas.base import View
+from farthing.schemas.base import Shown, View
 from farthing.schemas.provenance import Declared, Drawn, Operational, Paid, Timed
 
 
@@ -91,7 +92,7 @@ class GapView(View):
     """Number of the entry by which the owner has accepted it; null: no job is admitted until then."""
 
 
-class BudgetView(View):
+class BudgetView(Shown):
     """Remaining budget of the people behind a dataset."""
 
     scope: Drawn[str]
@@ -120,6 +121,16 @@ class BudgetView(View):
     """Promise of the spent figures under the other adjacencies."""
     cap: CapView | None = None
     """The caller's own cap here; null: the budget is its own, or it has no access."""
+
+    def plot(self, axes: Any = None) -> Any:  # noqa: ANN401 - matplotlib's
+        """Draw it with matplotlib, on given axes or new ones, and return them."""
+        from farthing.plots import plot_budget  # noqa: PLC0415 - the service has no use for it
+
+        return plot_budget(self, axes)
+
+    def __repr_args__(self) -> Iterator[tuple[str, Any]]:
+        yield from (("scope", self.scope), ("spent", self.epsilon.spent), ("remaining", self.epsilon.remaining))
+        yield from (("total", self.epsilon.total), ("delta", self.delta), ("frozen", self.frozen))
 
 
 class Scope(View):

@@ -1,5 +1,6 @@
 """Answers about drafts: datasets that their owners look at before they seal them."""
 
+import json
 from typing import Any, Literal
 
 from farthing.schemas.base import View
@@ -27,6 +28,42 @@ class CellCounts(View):
     """Cells that took the column's declared filling."""
 
 
+class DoubtView(View):
+    """A part of a draft's file that could be read in another way as well."""
+
+    pointer: OwnerOnly[str]
+    """Of the field of the metadata that decides it."""
+    taken: OwnerOnly[str]
+    """The reading that was taken."""
+    other: OwnerOnly[str]
+    """The other one, or several."""
+    cells: OwnerOnly[int | None]
+    """Cells of the first rows that would have another value; null: it is about letters."""
+
+
+class SniffedView(View):
+    """The reading that a draft's file was given, which sealing declares."""
+
+    reading: OwnerOnly[dict[str, Any]]
+    """As the metadata have it."""
+    formats: OwnerOnly[dict[str, list[str]]]
+    """Forms of dates beside ISO 8601, by column."""
+    doubts: list[DoubtView]
+    """Where the file could be read otherwise; empty: nothing else fits."""
+
+
+def sniffed_words(found: SniffedView) -> list[str]:
+    """Return what was taken of a draft's file, and then each doubt, in words."""
+    taken = ", ".join(f"{name} {json.dumps(value)}" for name, value in found.reading.items())
+    dates = [f"Dates of {name}: {', '.join(forms)}, and ISO 8601." for name, forms in found.formats.items()]
+    doubts = [
+        f"{one.pointer} may be wrong: {one.taken} was taken, and {one.other} "
+        + ("gives other letters." if one.cells is None else f"gives other values to {one.cells:,} cells.")
+        for one in found.doubts
+    ]
+    return [f"Taken from the file: {taken}.", *dates, *doubts]
+
+
 class DraftView(View):
     """A dataset that is not sealed yet, for its owner alone."""
 
@@ -43,5 +80,7 @@ class DraftView(View):
     """Whether more than 5 % of the records are excluded."""
     columns: OwnerOnly[list[CellCounts]]
     """Counts of each column's cells as they were read; empty until there is a file."""
+    sniffed: SniffedView | None
+    """The reading that was taken where the metadata say `sniff`; null without a file, or where one is declared."""
     expires_at: Timed[str]
     """When the draft is erased, unless it is sealed before."""

@@ -1,10 +1,11 @@
 """Estimates: the price of a job, its plan, and the predictions of its theory; no record is read."""
 
+from collections.abc import Iterator
 from typing import Any, Literal
 
 from pydantic import Field
 
-from farthing.schemas.base import View
+from farthing.schemas.base import Shown, View
 from farthing.schemas.jobs import CostFigures, MethodSource
 from farthing.schemas.provenance import Declared, Drawn, Paid
 
@@ -171,7 +172,7 @@ class SiteEstimate(View):
     """Number of such draws, one after the other."""
 
 
-class EstimateView(View):
+class EstimateView(Shown):
     """Cost of a planned job, and the theory's predictions; no record was read.
 
     Of a federated job each site has its own price, and the plan is what they have in common. `if_lost` says, in words
@@ -214,3 +215,15 @@ class EstimateView(View):
     """Effect of a lost worker on it; null of a federated job."""
     notes: Declared[list[str]] = Field(default_factory=list)
     """Effects of interactions, an offset or sampling weights on the meaning of coefficients; a sentence each."""
+
+    def plot(self, axes: Any = None) -> Any:  # noqa: ANN401 - matplotlib's
+        """Draw the widths that it predicts with matplotlib, on given axes or new ones, and return them."""
+        from farthing.plots import plot_estimate  # noqa: PLC0415 - the service has no use for it
+
+        return plot_estimate(self, axes)
+
+    def __repr_args__(self) -> Iterator[tuple[str, Any]]:
+        yield "method", self.plan.get("kind")
+        if self.cost is not None:
+            yield from (("budget_share", self.cost.budget_share), ("epsilon", self.cost.epsilon_alone))
+        yield from (("fits", self.fits), ("steps", self.steps), ("rows", self.rows))

@@ -1,8 +1,9 @@
 """Jobs: their prices, their state and history, and the files that they leave."""
 
+from collections.abc import Iterator
 from typing import Any, Final, Literal
 
-from farthing.schemas.base import View
+from farthing.schemas.base import Shown, View
 from farthing.schemas.models import ReleaseDecision
 from farthing.schemas.provenance import Declared, Drawn, Operational, Paid, Timed
 
@@ -112,7 +113,7 @@ _ASKED: Final = ("model", "models", "optimizer", "privacy", "inference", "resour
 """Fields of a job that are fields of its request too."""
 
 
-class JobView(View):
+class JobView(Shown):
     """A training job; a federated one has sites in place of a dataset and a cost.
 
     `models` are the released ones that it is about; of most jobs none. `waits_for` says, in words, which worker a
@@ -185,6 +186,10 @@ class JobView(View):
     """In words, why a queued job cannot start now; null: it can."""
     failed_for: Paid[str | None] = None
     """In words, why it failed and what to do; null where it has not."""
+
+    def __repr_args__(self) -> Iterator[tuple[str, Any]]:
+        yield from (("id", self.id), ("state", self.state), ("step", self.progress.step))
+        yield from (("steps", self.progress.steps), ("released", self.released))
 
     @property
     def ended(self) -> bool:

@@ -89,6 +89,21 @@ class ModelView(View):
     """When it was released, on a coarse grid of time."""
 
 
+class CovarianceView(View):
+    """The covariance of a model's coefficients: sampling and privacy noise together, in declared units."""
+
+    model: Drawn[str]
+    """`mdl_...`."""
+    coefficients: Declared[list[str]]
+    """Names, in the order of rows and columns."""
+    covariance: Paid[list[list[float | None]]]
+    """One row a coefficient; null in rows and columns of those whose intervals are withheld."""
+    flags: Paid[dict[str, Any]]
+    """Events that the fit met on its way, as numbers and truths."""
+    notes: Paid[list[str]]
+    """Cautions, in sentences."""
+
+
 class WeightsView(View):
     """Public weights that networks may start from; `tensors` has the shape of each, by name."""
 

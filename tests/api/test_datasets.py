@@ -173,7 +173,7 @@ BAD_FILES: dict[str, tuple[bytes, str, str]] = {
     "empty": (b"", "text/csv", "/file"),
     "header only": (b"age,job,y\n", "text/csv", "/file"),
     "missing column": (b"age,y\n20,no\n", "text/csv", "/columns/1/name"),
-    "not UTF-8": (b"age,job,y\n20,caf\xe9,no\n", "text/csv", "/file"),
+    "not UTF-8": (b"age,job,y\n20,caf\xe9,no\n", "text/csv", "/reading/encoding"),
     "gzip": (b"\x1f\x8b" + csv(10), "text/csv", "/file"),
     "no Parquet": (csv(10), "application/vnd.apache.parquet", "/file"),
     "broken Parquet": (b"PAR1" + b"\0" * 64 + b"PAR1", "application/vnd.apache.parquet", "/file"),

@@ -5,6 +5,7 @@ import time
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 from pypdf import PdfReader
 from safetensors.numpy import load
@@ -119,6 +120,19 @@ class TestReading:
         by_name = {row["name"]: row["estimate"] for row in summary}
         assert odds == pytest.approx({name: math.exp(by_name[name]) for name in odds})
         assert "age" in odds
+
+    def test_the_covariance_has_the_table_s_errors(self, admin: httpx.Client, made: tuple[str, str]) -> None:
+        base = f"/v1/models/{made[0]}"
+        told = admin.get(f"{base}/covariance").json()
+        lines = admin.get(f"{base}/summary").json()["coefficients"]
+        assert (told["model"], told["coefficients"]) == (made[0], [line["name"] for line in lines])
+        matrix = np.array(told["covariance"])
+        assert np.sqrt(np.diag(matrix)) == pytest.approx([line["std_error"] for line in lines])
+        names = told["coefficients"]
+        weights = dict(zip(names, (1.0, -2.0, 3.0, 0.5), strict=True))
+        contrast = admin.post(f"{base}/contrasts", json={"weights": weights}).json()
+        row = np.array(list(weights.values()))
+        assert row @ matrix @ row == pytest.approx(contrast["std_error"] ** 2)
 
     def test_several_levels_at_once(self, admin: httpx.Client, made: tuple[str, str]) -> None:
         told = admin.get(f"/v1/models/{made[0]}/summary?level=0.8&level=0.95").json()
@@ -303,8 +317,8 @@ class TestReading:
 
     def test_strangers(self, service: Service, admin: httpx.Client, made: tuple[str, str]) -> None:
         stranger, _ = service.someone("analyst")
-        for path in ("", "/summary", "/summary?format=html", "/summary?format=pdf", "/intervals", "/odds-ratios",
-                     "/rate-ratios", "/methods", "/export", f"/compare/{made[0]}x"):  # fmt: skip
+        for path in ("", "/summary", "/summary?format=html", "/summary?format=pdf", "/intervals", "/covariance",
+                     "/odds-ratios", "/rate-ratios", "/methods", "/export", f"/compare/{made[0]}x"):  # fmt: skip
             assert stranger.get(f"/v1/models/{made[0]}{path}").status_code == 404
         region = stranger.post(f"/v1/models/{made[0]}/regions", json={"coefficients": ["age"]})
         assert region.status_code == 404

@@ -139,13 +139,13 @@ def write(seen: Look, label: str, text: str) -> None:
 
 
 def test_a_broken_export_is_mended_in_the_browser(service: Service, chromium: Browser, tmp_path: Path) -> None:
-    """The first file has commas in numbers; the declaration loses a column; the second file is sealed."""
+    """The first file has words for numbers; the budget is changed; the second file is sealed."""
     _, made = service.someone("owner", "mends")
     path = tmp_path / "survey.csv"
     kept = [["age", "done"], *([f"{20 + number % 60}.5", ("yes", "no")[number % 2]] for number in range(200))]
     written = io.StringIO()
     csv.writer(written).writerows(kept)
-    path.write_text(re.sub(r"^(\d\d)\.5", r'"\1,5"', written.getvalue(), flags=re.MULTILINE))
+    path.write_text(re.sub(r"^(\d\d)\.5", r"about \1", written.getvalue(), flags=re.MULTILINE))
     with look(chromium, service.url) as seen:
         seen.sign_in(made["key"])
         seen.go("/datasets/new")
@@ -176,6 +176,42 @@ def test_a_broken_export_is_mended_in_the_browser(service: Service, chromium: Br
         seen.page.get_by_role("link", name="Budget", exact=True).wait_for()
         seen.refuse_violations()
         seen.refuse_reports()
+
+
+def test_a_messy_export_is_found_out_in_the_browser(service: Service, chromium: Browser, tmp_path: Path) -> None:
+    """Semicolons, decimal commas, cp1252 and German dates: the form offers to find them, and the draft says them."""
+    client, made = service.someone("owner", "exports from a hospital")
+    path = tmp_path / "visits.csv"
+    lines = [f"{20 + n % 60},5;{1 + n % 28:02}.0{1 + n % 9}.2021;{('nein', 'ja')[n % 2]};fünf" for n in range(200)]
+    path.write_text("\n".join(["Größe;visit;done;note", *lines, ""]), encoding="cp1252")
+    with look(chromium, service.url) as seen:
+        seen.sign_in(made["key"])
+        seen.go("/datasets/new")
+        expect(seen.page.get_by_label("Find out how a CSV file is written")).not_to_be_checked()
+        seen.page.get_by_label("Choose a file").set_input_files(path)
+        expect(seen.page.get_by_label("Find out how a CSV file is written")).to_be_checked()
+        expect(seen.page.get_by_label("Type of Größe")).to_have_value("number")
+        expect(seen.page.get_by_label("Type of visit")).to_have_value("date")
+        write(seen, "Lowest Größe", "18")
+        write(seen, "Highest Größe", "95")
+        write(seen, "Lowest visit", "2021-01-01")
+        write(seen, "Highest visit", "2021-12-31")
+        seen.page.get_by_label("Type of done").select_option("binary")
+        write(seen, "Values of done", "nein, ja")
+        seen.page.get_by_label("Use note").uncheck()
+        seen.page.get_by_role("button", name=re.compile("^Upload")).click()
+        seen.page.get_by_text("No row is left out").wait_for()
+        seen.page.get_by_text('separator ";", decimal ",", thousands null, encoding "cp1252"').wait_for()
+        seen.page.get_by_text("Dates of visit: %d.%m.%Y, and ISO 8601.").wait_for()
+        seen.refuse_violations()
+        seen.page.get_by_role("link", name="Change the declaration").click()
+        expect(seen.page.get_by_label("Find out how a CSV file is written")).to_be_checked()
+        seen.page.go_back()
+        seen.page.get_by_role("button", name="Seal the dataset").click()
+        seen.page.get_by_role("link", name="Budget", exact=True).wait_for()
+        seen.refuse_reports()
+    (dataset,) = client.get("/v1/datasets").json()["data"]
+    assert dataset["columns"][1]["formats"] == ["%d.%m.%Y"]
 
 
 def test_a_large_file_goes_in_parts_and_on_after_a_broken_line(

@@ -59,9 +59,9 @@ def records(tmp_path: Path) -> Path:
     return path
 
 
-def shown(content: RenderableType) -> list[str]:
+def shown(content: RenderableType, width: int = 160) -> list[str]:
     """Return what the command line prints, by line."""
-    console = Console(width=160)
+    console = Console(width=width)
     with console.capture() as captured:
         console.print(content)
     return captured.get().splitlines()

@@ -7,15 +7,19 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 from pypdf import PdfReader
 from safetensors.numpy import load
 
-from farthing import Client, console
-from farthing.cli import main
+from farthing import Client, cli, console
+from farthing.cli import app, main
+from farthing.errors import FarthingError, JobFailed, ReleaseWithheld, Unreachable
 from tests.farthing.conftest import Released, body
 from tests.support.embedded import COLUMNS, KEY, ROOT, Embedded
 
@@ -282,8 +286,10 @@ def test_what_is_reckoned_from_a_model(farthing: Command, client: Client, releas
 
 
 def test_what_an_auditor_reads(farthing: Command, released: Released) -> None:
-    verified = json.loads(ok(farthing("verify", released.scope)))
+    verified = json.loads(ok(farthing("verify", released.scope, "--json")))
     assert verified["ok"] is True
+    told = ok(farthing("verify", released.scope))
+    assert re.search(rf"^ledger +whole *$\n^entries +{verified['entries']} *$", told, re.MULTILINE)
     lines = ok(farthing("entries", released.scope, "--json")).splitlines()
     assert len(lines) == verified["entries"]
     shown = ok(farthing("entries", released.scope))
@@ -339,11 +345,11 @@ def test_nobody_there(farthing: Command, monkeypatch: pytest.MonkeyPatch) -> Non
     pauses: list[float] = []
     monkeypatch.setattr(time, "sleep", pauses.append)
     away = farthing("me", "--url", "http://127.0.0.1:9")
-    assert (away.returncode, away.stdout) == (1, "")
+    assert (away.returncode, away.stdout) == (3, "")
     assert "http://127.0.0.1:9" in away.stderr
     assert "farthing up" in away.stderr
     assert sum(pauses) > 5  # a service that is being restarted is waited for
-    assert farthing("me", "--url", "http://[").returncode == 1
+    assert farthing("me", "--url", "http://[").returncode == 3
 
 
 @pytest.mark.parametrize(
@@ -379,6 +385,48 @@ def test_a_wrong_call_is_status_2(farthing: Command, tmp_path: Path, records: Pa
     assert farthing("predict", "mdl_x", "-", stdin="{}").returncode == 2
     assert farthing("up", "--port", "70000").returncode == 2
     assert farthing().returncode == 2
+
+
+def commands(group: Any, *names: str) -> Iterator[tuple[tuple[str, ...], set[str]]]:
+    """Yield each command's name and its options."""
+    if not hasattr(group, "commands"):
+        yield names, {option for one in group.params for option in one.opts}
+        return
+    for name, command in group.commands.items():
+        yield from commands(command, *names, name)
+
+
+def test_every_command_prints_json_but_those_that_write_a_file_or_become_a_server() -> None:
+    without = {name for name, options in commands(typer.main.get_command(app)) if "--json" not in options}
+    assert without == {("export",), ("up",), ("backup",), ("restore",), ("reconcile",), ("admin-key",)}
+
+
+def test_json_of_commands_that_print_words(farthing: Command, released: Released) -> None:
+    assert json.loads(ok(farthing("me", "--json")))["role"] == "admin"
+    assert json.loads(ok(farthing("methods", str(released.model), "--json")))["text"].startswith("We ")
+    names = [json.loads(one)["name"] for one in ok(farthing("intervals", str(released.model), "--json")).splitlines()]
+    assert "age" in names
+    ended = json.loads(ok(farthing("watch", released.job.id, "--json")))
+    assert (ended["state"], ended["id"]) == ("succeeded", released.job.id)
+    assert json.loads(ok(farthing("certificate", "get", released.job.id, "--json")))["job"] == released.job.id
+
+
+def test_a_refusal_is_a_problem_document_where_json_is_asked_for(farthing: Command, released: Released) -> None:
+    beyond = farthing("train", "-", "--json", stdin=json.dumps(body(released.dataset, mu="50")))
+    assert (beyond.returncode, beyond.stdout) == (1, "")
+    assert json.loads(beyond.stderr)["code"] == "privacy-budget-exhausted"
+
+
+def test_statuses_say_whether_the_same_command_may_succeed_later() -> None:
+    assert cli.status_of(FarthingError(403, {"code": "privacy-budget-exhausted"})) == 1
+    assert cli.status_of(FarthingError(409, {"code": "privacy-budget-reserved", "retryable": True})) == 3
+    assert cli.status_of(Unreachable("http://127.0.0.1:9", "refused")) == 3
+    assert cli.status_of(JobFailed("job_1", "failed", "diverged")) == 4
+    assert cli.status_of(ReleaseWithheld("job_1", "pending", "waits")) == 4
+
+
+def test_the_version_is_the_package_s(farthing: Command) -> None:
+    assert ok(farthing("--version")) == f"farthing {metadata.version('farthing')}\n"
 
 
 def test_every_command_explains_itself(farthing: Command) -> None:

@@ -127,6 +127,18 @@ class TestCommandLine:
         assert (made(mended)["state"], made(mended)["name"]) == ("draft", "better")
         assert made(farthing(service, "seal", draft, "--json"))["state"] == "ready"
 
+    def test_a_file_of_unknown_form_is_found_out(self, service: Embedded, records: Path, tmp_path: Path) -> None:
+        messy, told = tmp_path / "messy.csv", tmp_path / "sniff.json"
+        messy.write_text(records.read_text().replace(",", ";"))
+        told.write_text(json.dumps(metadata(reading="sniff")))
+        refused = farthing(service, "upload", messy, "-m", told)
+        assert refused.returncode == 1
+        assert "/reading" in refused.stderr
+        done = farthing(service, "upload", messy, "-m", told, "--draft", "--json")
+        assert 'Taken from the file: separator ";"' in done.stderr
+        shown = farthing(service, "draft", made(done)["id"])
+        assert 'Taken from the file: separator ";"' in shown.stderr
+
     def test_wrong_calls_end_with_status_2(self, service: Embedded, records: Path, declared: Path) -> None:
         assert farthing(service, "mend", "ds_x").returncode == 2
         assert farthing(service, "upload", records, "-m", declared, "--yes", "--draft").returncode == 2

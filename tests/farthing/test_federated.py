@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from farthing import federated, job_tables
+from farthing.asking import over
 from farthing.schemas.estimates import SiteEstimate
 from farthing.schemas.jobs import JobView
 from tests.farthing.conftest import shown
@@ -14,16 +15,16 @@ COST = {"budget_share": "0.025", "epsilon_alone": "0.4", "rho": "0.005", "mu": "
 
 
 def test_datasets_take_the_place_of_a_dataset() -> None:
-    asked = federated.over({"dataset": "ds_1", "privacy": {"mu": "1"}}, ["ds_2", "ds_3"], 1)
+    asked = over({"dataset": "ds_1", "privacy": {"mu": "1"}}, ["ds_2", "ds_3"], 1)
     assert asked == {"federation": {"datasets": ["ds_2", "ds_3"], "quorum": 1}, "privacy": {"mu": "1"}}
-    assert federated.over({"dataset": "ds_1"}, None, None) == {"dataset": "ds_1"}
+    assert over({"dataset": "ds_1"}, None, None) == {"dataset": "ds_1"}
 
 
 def test_models_take_the_place_of_models() -> None:
     job = {"dataset": "ds_1", "models": ["mdl_0"], "optimizer": {"kind": "check_bound"}}
-    assert federated.over(job, None, models=["mdl_1"]) == {**job, "models": ["mdl_1"]}
-    assert federated.over(job, None) == job
-    several = federated.over(job, ["ds_2", "ds_3"], 2, ["mdl_1"])
+    assert over(job, None, models=["mdl_1"]) == {**job, "models": ["mdl_1"]}
+    assert over(job, None) == job
+    several = over(job, ["ds_2", "ds_3"], 2, ["mdl_1"])
     assert several["federation"] == {"datasets": ["ds_2", "ds_3"], "quorum": 2}
     assert several["models"] == ["mdl_1"]
     assert "dataset" not in several

@@ -67,7 +67,7 @@ def test_an_unknown_scale_is_estimated_beside_the_coefficients(train: Train) -> 
     assert "residual scale estimated" in model.methods()
     assert "(residual scale)" in model.summary()
     assert model.ellipsoid(["intercept", "age"], point={"intercept": 5, "age": 0.1}).point is not None
-    assert model.test("intercept = 5, age = 0.1").degrees_of_freedom == 2
+    assert model.wald_test("intercept = 5, age = 0.1").degrees_of_freedom == 2
 
 
 def test_a_clipped_model_is_shown_beside_the_robust_one_without_a_test(train: Train) -> None:
@@ -82,9 +82,12 @@ def test_a_clipped_model_is_shown_beside_the_robust_one_without_a_test(train: Tr
         assert one.difference is not None
         assert one.difference_in_std_errors == pytest.approx(one.difference / (errors[one.name] or 1))
     assert "biased" in clipped.summary().replace("\n  ", " ")
-    with pytest.raises(FarthingError) as none:
-        clipped.conf_int()
-    assert none.value.status == 422
+    for refused in (clipped.intervals, clipped.cov_params):
+        with pytest.raises(FarthingError) as none:
+            refused()
+        assert none.value.status == 422
+    assert clipped.bse.isna().all()
+    assert clipped.params.notna().all()
 
 
 def test_sufficient_statistics_stand_beside_the_robust_regression(train: Train) -> None:
@@ -115,7 +118,10 @@ def test_classes_have_coefficients_each_and_probabilities_that_add_up(train: Tra
     assert list(found["probabilities"]) == ["a", "b", "c"]
     assert set(found["intervals"]) == {"a", "b", "c"}
     assert [one.name for one in model.odds_ratios()] == ["b: age", "c: age"]
-    assert model.test("b: age = c: age").degrees_of_freedom == 1
+    assert model.wald_test("b: age = c: age").degrees_of_freedom == 1
+    frame = model.get_prediction([{"age": 50}]).summary_frame(alpha=0.1)
+    assert list(frame.index) == [(0, "a"), (0, "b"), (0, "c")]
+    assert frame["mean"].tolist() == list(found["probabilities"].values())
 
 
 @pytest.mark.slow
@@ -140,7 +146,7 @@ def test_squares_are_predicted_from_a_random_start(train: Train) -> None:
     assert "Phase retrieval of balance" in model.summary()
     assert "signs of all coefficients" in model.page()
     with pytest.raises(FarthingError) as none:
-        model.conf_int()
+        model.intervals()
     assert none.value.status == 422
 
 

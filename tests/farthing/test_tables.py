@@ -54,9 +54,16 @@ def test_keys_show_when_they_end() -> None:
     lines = shown(tables.keys(keys))
     assert [line.split("pr_1")[1].split() for line in lines[1:]] == [
         ["-", "-"],
-        ["-", "2027-01-01T00:00:00Z"],
-        ["-", "revoked", "2026-11-22T00:00:00Z"],
+        ["-", "2027-01-01", "00:00:00Z"],
+        ["-", "revoked", "2026-11-22", "00:00:00Z"],
     ]
+
+
+def test_times_stay_in_one_piece_on_a_narrow_terminal() -> None:
+    row = ("job_" + "1" * 26, "2026-11-28T09:33:12.123456Z", "a name of some length", "-")
+    lines = shown(plain_table("", [row, row], left=("id", "at", "name", "other")), width=40)
+    assert sum("2026-11-28 09:33:12Z" in line for line in lines) == 2
+    assert "".join(line.split()[0] for line in lines[1:] if line[:1].strip()).count("1") == 2 * 26, "no letter is lost"
 
 
 def test_an_estimate_shows_what_is_reserved_beside_the_price() -> None:

@@ -130,7 +130,7 @@ def test_a_model_is_read_in_every_form(admin: Client, done: JobView) -> None:
     assert wide[0] < lower < upper < wide[1]
     young, old = admin.predict(done.released, [{"age": 20, "job": "a"}, {"age": 80, "job": "a"}])
     assert 0 <= young["probability"] < old["probability"] <= 1
-    assert 0 <= admin.test(done.released, ["age"]).p_value <= 1
+    assert 0 <= admin.wald_test(done.released, ["age"]).p_value <= 1
     exported = json.loads(admin.export(done.released))
     assert set(exported["coefficients"]) >= {"intercept", "age"}
     header_bytes = int.from_bytes(admin.export(done.released, "safetensors")[:8], "little")

@@ -4,22 +4,24 @@
 const form = document.getElementById("new-dataset");
 const columns = document.getElementById("columns");
 const file = document.getElementById("file");
+const sniff = document.getElementById("sniff");
 const words = document.getElementById("file-words");
 const FIELDS = ["name", "type", "lower", "upper", "values", "other", "missing"];
+const SEPARATORS = [",", ";", "\t", "|"];
 const LINES = 200;
 const HEAD_BYTES = 262144;
 const IDENTIFIER = /(^|[_ .-])(id|ids|uuid|nr|no|number|name|names|surname|email|mail|phone|ssn|iban|passport)$/i;
 const PLACE = /(postcode|zip|zipcode|address|street|latitude|longitude)$/i;
 
-// One line of CSV: quoted cells may hold commas and doubled quotes.
-function cells(line) {
+// One line of CSV: quoted cells may hold separators and doubled quotes.
+function cells(line, separator) {
   const found = [];
   let cell = "", quoted = false;
   for (let at = 0; at < line.length; at += 1) {
     const letter = line[at];
     if (quoted && letter === '"' && line[at + 1] === '"') { cell += '"'; at += 1; }
     else if (letter === '"') quoted = !quoted;
-    else if (letter === "," && !quoted) { found.push(cell); cell = ""; }
+    else if (letter === separator && !quoted) { found.push(cell); cell = ""; }
     else cell += letter;
   }
   return [...found, cell].map((one) => one.trim());
@@ -33,6 +35,28 @@ function typeOf(shown) {
   if (given.every((one) => /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(one))) return "number";
   if (given.every((one) => /^\d{4}-\d{2}-\d{2}$/.test(one))) return "date";
   return "category";
+}
+
+// The same of cells that are not written as in JSON and ISO 8601: then the service has to find their form.
+function looseTypeOf(shown) {
+  const given = shown.filter((one) => one !== "" && one !== "NA");
+  if (!given.length) return "category";
+  if (given.every((one) => /^[+-]?\d+([.,' \u00a0\u202f]\d{3})*([.,]\d+)?$/.test(one))) return "number";
+  if (given.every((one) => /^(\d{4}-\d{2}-\d{2}|\d{1,2}([./-])\d{1,2}\2\d{4})$/.test(one))) return "date";
+  return "category";
+}
+
+// The first bytes as text: most files are UTF-8, and old ones of Windows are not.
+async function textOf(chosen) {
+  const bytes = await chosen.slice(0, HEAD_BYTES).arrayBuffer();
+  const [first, second] = new Uint8Array(bytes);
+  if (first === 0xff && second === 0xfe) return [new TextDecoder("utf-16le").decode(bytes), false];
+  if (first === 0xfe && second === 0xff) return [new TextDecoder("utf-16be").decode(bytes), false];
+  try {
+    return [new TextDecoder("utf-8", { fatal: true }).decode(bytes, { stream: true }), true]; // the last letter may be cut
+  } catch {
+    return [new TextDecoder("windows-1252").decode(bytes), false];
+  }
 }
 
 function suit(row) {
@@ -94,17 +118,25 @@ async function read(chosen) {
     words.textContent += " Names are read from CSV files; load a declaration for another kind.";
     return;
   }
-  const lines = (await chosen.slice(0, HEAD_BYTES).text()).replace(/^\ufeff/, "").split(/\r?\n/).slice(0, LINES + 1);
+  let [text, plain] = await textOf(chosen);
+  const lines = text.replace(/^\ufeff/, "").split(/\r?\n/).slice(0, LINES + 1);
   if (lines.length > 1 && chosen.size > HEAD_BYTES) lines.pop();
-  const names = cells(lines[0]);
-  const body = lines.slice(1).filter((line) => line !== "").map(cells);
+  const separator = SEPARATORS.reduce((best, one) => (cells(lines[0], one).length > cells(lines[0], best).length ? one : best));
+  const names = cells(lines[0], separator);
+  const body = lines.slice(1).filter((line) => line !== "").map((line) => cells(line, separator));
+  plain &&= separator === ",";
   columns.replaceChildren();
   names.forEach((named, place) => {
     let note = "";
     if (IDENTIFIER.test(named)) note = "its name looks like an identifier: left out";
     else if (PLACE.test(named)) note = "its name looks like a place of few people: left out";
-    addRow({ name: named, type: typeOf(body.map((one) => one[place] ?? "")) }, note);
+    const shown = body.map((one) => one[place] ?? "");
+    const strict = typeOf(shown), type = strict === "category" ? looseTypeOf(shown) : strict;
+    plain &&= type === strict;
+    addRow({ name: named, type }, note);
   });
+  sniff.checked = !plain;
+  if (!plain) words.textContent += " It is not written as plain CSV: the draft will say how it was read.";
 }
 
 function figure(text) {
@@ -144,6 +176,8 @@ function metadata() {
   const data = new FormData(form);
   const { scope, accept_delta, adjacency, budget, distinct_because, seal, accept_excluded, ...rest } = before;
   const made = { ...rest, name: data.get("name").trim(), columns: used().map(columnOf), approval: data.has("approval") };
+  if (sniff.checked) made.reading = "sniff";
+  else if (made.reading === "sniff") delete made.reading;
   if (data.get("scope").trim()) {
     made.scope = data.get("scope").trim();
     if (accept_delta) made.accept_delta = accept_delta;
@@ -211,6 +245,7 @@ function fill(given) {
   if (given.budget) document.getElementById("delta").value = given.budget.delta ?? "";
   put("scope", given.scope);
   put("distinct", given.distinct_because);
+  sniff.checked = given.reading === "sniff";
   form.elements.approval.checked = given.approval ?? false; // as the API takes it
   if (given.adjacency) form.elements.adjacency.value = given.adjacency;
   form.querySelectorAll("details").forEach((one) => { one.open = one.open || Array.from(one.querySelectorAll("input")).some((field) => field.value); });

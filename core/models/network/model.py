@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 
 from core.base.errors import FieldError, Invalid
 from core.base.patterns import Pattern, identifier
-from core.data.columns import Name
+from core.data.column_fields import Name
 from core.models.network.layers import Layer, Misfit, Residual, Shape, parameters_of
 from core.privacy.facts import Frozen
 

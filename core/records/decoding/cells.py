@@ -13,9 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from core.data.column_fields import MAX_INTEGER
 from core.data.columns import (
-    ISO_DATE,
-    MAX_INTEGER,
     BinaryColumn,
     CategoryColumn,
     Coded,
@@ -24,8 +23,11 @@ from core.data.columns import (
     Ordered,
     Scalar,
     bounds_of,
+    key_of,
     number_of,
 )
+from core.data.dates import ISO_DATE, MONTHS, pattern_of
+from core.data.reading import PLAIN, FileReading, marks_of, number_pattern
 from core.records.decoding.validation import ColumnReport
 
 Floats = npt.NDArray[np.float64]
@@ -47,19 +49,22 @@ class RawCells(Protocol):
         """Take texts: row i has `texts[places[i]]`, or none where `places[i]` is their number."""
 
 
-def convert(column: Scalar, cells: pa.Array, raw: RawCells | None = None) -> tuple[npt.NDArray[Any], ColumnReport]:
+def convert(
+    column: Scalar, cells: pa.Array, raw: RawCells | None = None, reading: FileReading = PLAIN
+) -> tuple[npt.NDArray[Any], ColumnReport]:
     """Return a column's canonical values, shape (rows,), and counts of the cells that were changed or missing.
 
     Args:
         column: the declaration.
         cells: an Arrow array of a type that `core.records.decoding.checks` lets through for this column.
         raw: receives the cells as they were read.
+        reading: the form of texts that are numbers.
     """
     if pa.types.is_string_view(cells.type):
         cells = cells.cast(pa.string())  # few functions take views
     if isinstance(column, Coded):
-        return _codes(column, cells, raw)
-    return _numbers(column, cells, raw)
+        return _codes(column, cells, raw, reading)
+    return _numbers(column, cells, raw, reading)
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -67,10 +72,12 @@ def is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
-def _numbers(column: Ordered, cells: pa.Array, raw: RawCells | None) -> tuple[Floats, ColumnReport]:
+def _numbers(
+    column: Ordered, cells: pa.Array, raw: RawCells | None, reading: FileReading
+) -> tuple[Floats, ColumnReport]:
     if pa.types.is_dictionary(cells.type):
         cells = cells.dictionary_decode()
-    values = _days(column, cells) if isinstance(column, DateColumn) else _floats(cells)
+    values = _days(column, cells) if isinstance(column, DateColumn) else floats_of(cells, reading)
     if raw is not None:
         if isinstance(column, DateColumn):
             # Counted from year 1, so that another declared lower bound gives the same hash.
@@ -78,7 +85,7 @@ def _numbers(column: Ordered, cells: pa.Array, raw: RawCells | None) -> tuple[Fl
         else:
             raw.numbers(values)
     empty = _empty(column, cells, values)
-    coded = _missing_numbers(column)
+    coded = _missing_numbers(column, reading)
     absent = empty | np.isin(values, coded) if coded else empty
     missing = absent | np.isnan(values)
     lower, upper = bounds_of(column)
@@ -103,7 +110,7 @@ def _numbers(column: Ordered, cells: pa.Array, raw: RawCells | None) -> tuple[Fl
     )
 
 
-def _codes(column: Coded, cells: pa.Array, raw: RawCells | None) -> tuple[Codes, ColumnReport]:
+def _codes(column: Coded, cells: pa.Array, raw: RawCells | None, reading: FileReading) -> tuple[Codes, ColumnReport]:
     if not pa.types.is_dictionary(cells.type):
         cells = _texts(cells).dictionary_encode()
     # each distinct text is looked at once, however often it comes
@@ -112,7 +119,7 @@ def _codes(column: Coded, cells: pa.Array, raw: RawCells | None) -> tuple[Codes,
     lookup = np.array([*_places(column, texts), _ABSENT], dtype=np.int32)
     places = cells.indices.cast(pa.int64()).fill_null(len(lookup) - 1).to_numpy(zero_copy_only=False)
     if raw is not None:
-        raw.codes(texts, places)
+        raw.codes(_with_points(texts, reading), places)
     found = lookup[places]
     unknown, absent = found == _UNKNOWN, found == _ABSENT
     missing = absent
@@ -138,11 +145,11 @@ _UNKNOWN, _ABSENT = -2, -1
 
 def _places(column: Coded, texts: Sequence[str | None]) -> list[int]:
     """Return each text's place among the declared values, _ABSENT or _UNKNOWN."""
-    known = {value: place for place, value in enumerate(column.values)}
+    known = column.places
     # An empty text that is declared as a value is not missing.
-    absent = {"", *column.missing} - set(known)
-    trimmed = [(text or "").strip() for text in texts]
-    return [known.get(text, _ABSENT if text in absent else _UNKNOWN) for text in trimmed]
+    absent = {"", *(key_of(column, code) for code in column.missing)} - set(known)
+    keys = [key_of(column, (text or "").strip()) for text in texts]
+    return [known.get(key, _ABSENT if key in absent else _UNKNOWN) for key in keys]
 
 
 def _texts(cells: pa.Array) -> pa.Array:
@@ -172,10 +179,10 @@ def _mask(cells: pa.Array) -> npt.NDArray[np.bool_]:
     return mask
 
 
-def _floats(cells: pa.Array) -> Floats:
+def floats_of(cells: pa.Array, reading: FileReading = PLAIN) -> Floats:
     """Return numbers, or texts of numbers, as float64; NaN for everything else."""
     if is_text(cells.type):
-        cells = _parsed(cells)
+        cells = _parsed(cells if reading.writes_points else _pointed(cells, reading))
     elif pa.types.is_boolean(cells.type):
         cells = cells.cast(pa.int8())
     values = cells.cast(pa.float64(), safe=False).fill_null(np.nan).to_numpy(zero_copy_only=False)
@@ -195,18 +202,30 @@ def _parsed(texts: pa.Array) -> pa.Array:
         return pc.if_else(pc.match_substring_regex(trimmed, _DECIMAL), trimmed, None).cast(pa.float64())
 
 
+def _pointed(texts: pa.Array, reading: FileReading) -> pa.Array:
+    """Return numbers as this reading writes them as those with a point, null for everything else."""
+    trimmed = pc.utf8_trim_whitespace(texts)
+    kept = pc.if_else(pc.match_substring_regex(trimmed, number_pattern(reading)), trimmed, None)
+    if reading.thousands is not None:
+        kept = pc.replace_substring_regex(kept, f"[{marks_of(reading.thousands)}]", "")
+    return pc.replace_substring(kept, reading.decimal, ".")
+
+
+def _with_points(texts: Sequence[str | None], reading: FileReading) -> Sequence[str | None]:
+    """Return texts, those of numbers with a point: a category's "1,5" is the number that it is in a column of such."""
+    if reading.writes_points:
+        return texts
+    pointed = _pointed(pa.array(texts, pa.string()), reading).to_pylist()
+    return [text if point is None else point for text, point in zip(texts, pointed, strict=True)]
+
+
 def _days(column: DateColumn, cells: pa.Array) -> Floats:
-    """Return dates, or ISO texts of dates, as days since the column's lower bound; NaN for everything else."""
+    """Return dates, or texts of dates, as days since the column's lower bound; NaN for everything else."""
     if is_text(cells.type):
-        texts = pc.utf8_trim_whitespace(cells)
-        texts = pc.if_else(pc.match_substring_regex(texts, ISO_DATE), pc.utf8_slice_codeunits(texts, 0, 10), None)
-        parsed = pc.strptime(texts, format="%Y-%m-%d", unit="s", error_is_null=True)
-        # it takes February 30 for March 2
-        kept = pc.equal(pc.day(parsed), pc.utf8_slice_codeunits(texts, 8, 10).cast(pa.int64()))
-        cells = pc.if_else(kept, parsed, None)
+        days = days_of_texts(pc.utf8_trim_whitespace(cells), column.formats)
     elif pa.types.is_null(cells.type):
         return np.full(len(cells), np.nan)
-    if pa.types.is_date32(cells.type):
+    elif pa.types.is_date32(cells.type):
         days = cells.cast(pa.int32()).cast(pa.float64()).fill_null(np.nan).to_numpy(zero_copy_only=False)
     else:
         unit = "ms" if pa.types.is_date64(cells.type) else cells.type.unit
@@ -218,12 +237,49 @@ def _days(column: DateColumn, cells: pa.Array) -> Floats:
     return np.array(days, dtype=np.float64) - column.lower.toordinal() + _EPOCH_ORDINAL
 
 
+def days_of_texts(texts: pa.Array, forms: Sequence[str]) -> Floats:
+    """Return dates in texts, ISO or of the forms, as days since 1970; NaN for everything else."""
+    iso = pc.if_else(pc.match_substring_regex(texts, ISO_DATE), pc.utf8_slice_codeunits(texts, 0, 10), None)
+    parsed = pc.strptime(iso, format="%Y-%m-%d", unit="s", error_is_null=True)
+    # it takes February 30 for March 2
+    kept = pc.equal(pc.day(parsed), pc.utf8_slice_codeunits(iso, 8, 10).cast(pa.int64()))
+    seconds = pc.if_else(kept, parsed, None).cast(pa.int64())
+    days = np.array(seconds.fill_null(0).to_numpy(zero_copy_only=False) // _SECONDS_PER_DAY, dtype=np.float64)
+    days[seconds.is_null().to_numpy(zero_copy_only=False)] = np.nan
+    for form in forms:
+        left = np.flatnonzero(np.isnan(days))
+        days[left] = _days_of_form(texts.take(pa.array(left)), form)
+    return days
+
+
+def _days_of_form(texts: pa.Array, form: str) -> Floats:
+    """Return texts of one form as days since 1970; NaN for everything else."""
+    found = pc.extract_regex(texts, pattern=pattern_of(form))
+    parts = {field.name: pc.struct_field(found, field.name) for field in found.type}
+    if "name" in parts:
+        parts["month"] = pc.add(pc.index_in(pc.utf8_lower(parts.pop("name")), value_set=pa.array(MONTHS)), 1)
+    year, month, day = (
+        parts[name].cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False) for name in ("year", "month", "day")
+    )
+    months = (year - 1970) * 12 + month - 1
+    starts = months.astype("M8[M]").astype("M8[D]").astype(np.int64)
+    days = starts + day - 1
+    ends = (months + 1).astype("M8[M]").astype("M8[D]").astype(np.int64)
+    valid = (year > 0) & (month > 0) & (month <= _MONTHS) & (day > 0) & (days < ends)
+    return np.where(valid, days, np.nan)
+
+
+_MONTHS = 12
 _TICKS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _EPOCH_ORDINAL = 719_163  # of 1970-01-01
 
 
-def _missing_numbers(column: Ordered) -> list[float]:
-    """Return the missing codes that are numbers (or dates) of the column's kind, unclamped."""
+def _missing_numbers(column: Ordered, reading: FileReading) -> list[float]:
+    """Return the missing codes that are numbers (or dates) of the column's kind, unclamped: as JSON or the file has."""
     texts = pa.array(column.missing, pa.string())
-    values = _days(column, texts) if isinstance(column, DateColumn) else _floats(texts)
+    if isinstance(column, DateColumn):
+        values = _days(column, texts)
+    else:
+        values, written = floats_of(texts), floats_of(texts, reading)
+        values = np.where(np.isnan(values), written, values)
     return [float(value) for value in values if not np.isnan(value)]

@@ -85,11 +85,8 @@ def check_names(names: Sequence[str], columns: Sequence[Column]) -> None:
             text = f"columns {seen[name] + 1} and {place + 1} of the file are both named `{name[:200]}`"
             raise Invalid("The file names a column twice.", FieldError(pointer, f"{text}; rename one"))
         seen[name] = place
-    hint = ""
-    if len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
-        hint = "; the file seems not to be separated by commas"
     absent = [
-        FieldError(f"/columns/{place}/name", f"the file has no column `{name}`{hint}")
+        FieldError(f"/columns/{place}/name", f"the file has no column `{name}`")
         for name, place in declared.items()
         if name not in seen
     ]

@@ -30,7 +30,8 @@ from pydantic import Field, TypeAdapter, ValidationError
 from core.base.errors import DiskFull, FieldError, Invalid, Refusal, TooLarge
 from core.base.files import digest_of
 from core.data.arrow import leave_pandas_out
-from core.data.columns import ArrayColumn, Column, numbers_in
+from core.data.columns import ArrayColumn, Column, numbers_in, with_formats
+from core.data.reading import PLAIN, SNIFF, Reading
 from core.privacy.facts import Frozen
 from core.records.decoding.likeness import Summarized
 from core.records.decoding.validation import ColumnReport, ValidationReport
@@ -83,6 +84,7 @@ class _Request(Frozen):
     source: SealedFile
     target: SealedFile
     columns: tuple[Column, ...]
+    reading: Reading | None
     media: str | None
     limits: Limits
     row_key: str | None
@@ -110,6 +112,7 @@ def decode_upload(
     columns: Sequence[Column],
     *,
     limits: Limits,
+    reading: Reading | None = None,
     media: str | None = None,
     rows: int | None = None,
     row_key: bytes | None = None,
@@ -121,6 +124,7 @@ def decode_upload(
         target: where the canonical file goes; it must not exist, and exists afterwards only if it is complete.
         columns: the declaration.
         limits: the child's memory, time and size of output.
+        reading: the declared form of a CSV file; None: UTF-8 with commas and points.
         media: the format by the sender's word (`format_of`); None: its first bytes decide.
         rows: the number of rows that the owner declared; None: any number.
         row_key: 32 bytes, the owner's own, under which the records are summarized; None: they are not.
@@ -134,7 +138,9 @@ def decode_upload(
     source, target = _resolved(source), _resolved(target)
     try:
         key = None if row_key is None else row_key.hex()
-        request = _Request(source=source, target=target, columns=columns, media=media, limits=limits, row_key=key)
+        request = _Request(
+            source=source, target=target, columns=columns, reading=reading, media=media, limits=limits, row_key=key
+        )
         decoded = _ask_child(request)
         _check_rows(decoded, rows)
     except BaseException:
@@ -225,6 +231,7 @@ def decode(
     *,
     limits: Limits,
     media: str | None,
+    reading: Reading | None = None,
     row_key: bytes | None = None,
 ) -> Decoded:
     """Decode in this process; `decode_upload` is for files that are not trusted.
@@ -236,8 +243,8 @@ def decode(
     import numpy as np  # noqa: PLC0415 - the parent, which is the API, needs neither numpy nor Arrow
     import pyarrow as pa  # noqa: PLC0415 - as above
 
-    from core.records.decoding import arrays, cells, formats  # noqa: PLC0415 - as above
-    from core.records.decoding.checks import Caps  # noqa: PLC0415 - as above
+    from core.records.decoding import arrays, cells, formats, otherwise, sniffing  # noqa: PLC0415 - as above
+    from core.records.decoding.checks import Caps, Counter  # noqa: PLC0415 - as above
     from core.records.decoding.summary import RowSummary  # noqa: PLC0415 - as above
 
     kind = formats.sniff(source)
@@ -246,12 +253,20 @@ def decode(
             f"The file is said to be {media}, but it looks like {kind}.",
             FieldError("/file", "send the Content-Type that fits the file"),
         )
+    caps = Caps(limits.rows, limits.columns, limits.cells)
+    sniffed = None
+    if reading == SNIFF:
+        reading = None
+        if kind is formats.Format.CSV:
+            sniffed = sniffing.sniff(source, columns, Counter(0, columns, caps))
+            reading, columns = sniffed.reading, with_formats(columns, sniffed.formats)
     rows = incomplete = 0
     reports = [ColumnReport(name=column.name) for column in columns]
     summary = None if row_key is None else RowSummary(columns, row_key)
-    caps = Caps(limits.rows, limits.columns, limits.cells)
-    found = formats.batches(source, kind, columns, caps)
+    found = formats.batches(source, kind, columns, caps, reading)
     first = next(found)  # there is one, or a refusal
+    if kind is formats.Format.CSV and sniffed is None:
+        otherwise.refuse(columns, first, reading or PLAIN)
     schema = pa.schema([(column.name, _kept_type(column, first.schema.field(column.name).type)) for column in columns])
     length = max(1, _BATCH_BYTES // sum(arrays.kept_bytes(column) for column in columns))
     with target.writing() as sink, pa.ipc.new_file(pa.PythonFile(sink, "w"), schema) as writer:
@@ -265,7 +280,7 @@ def decode(
                     gaps |= lists.is_null().to_numpy(zero_copy_only=False)
                     kept.append(lists)
                 else:
-                    values, counts = cells.convert(column, batch.column(place), raw)
+                    values, counts = cells.convert(column, batch.column(place), raw, reading or PLAIN)
                     gaps |= np.isnan(values) if values.dtype.kind == "f" else values < 0
                     kept.append(pa.array(values))
                 reports[place] = reports[place].plus(counts)
@@ -277,7 +292,7 @@ def decode(
             for start in range(0, batch.num_rows, length):
                 _leave_free(target.path.parent, limits.free_bytes)
                 writer.write_batch(decoded.slice(start, length))
-    report = ValidationReport(rows=rows, incomplete_rows=incomplete, columns=tuple(reports))
+    report = ValidationReport(rows=rows, incomplete_rows=incomplete, columns=tuple(reports), sniffed=sniffed)
     with target.path.open("rb") as file:
         size, digest = target.path.stat().st_size, digest_of(file)
     records = None if summary is None else summary.finish()
@@ -316,6 +331,7 @@ def _main() -> NoReturn:
                 request.columns,
                 limits=request.limits,
                 media=request.media,
+                reading=request.reading,
                 row_key=None if request.row_key is None else bytes.fromhex(request.row_key),
             )
         )

@@ -4,25 +4,20 @@ The file is a stranger's: nothing it says about itself is believed before it has
 are checked against the declaration and refused when wrong; its values are not looked at here.
 """
 
-import codecs
-import csv
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 
 import pyarrow as pa
-import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from core.base.errors import FieldError, Invalid
 from core.data.columns import ArrayColumn, BinaryColumn, CategoryColumn, Column
-from core.records.decoding.checks import Caps, Counter, check_names, check_schema, too_large, unreadable
+from core.data.reading import PLAIN, FileReading
+from core.records.decoding.checks import Caps, Counter, check_schema, unreadable
+from core.records.decoding.csv_files import read_csv
 from core.records.decoding.npz import read_npz
 from core.records.encryption import SealedFile
 
-_BLOCK_BYTES = 4 * 2**20
-_TEXT_BYTES = 2**29
-"""Of all columns of one block of a CSV: Arrow takes as much memory for each of them as the whole block has."""
-_HEADER_BYTES = 2 * 2**20
 _FOOTER_BYTES = 64 * 2**20
 
 
@@ -49,105 +44,46 @@ def sniff(source: SealedFile) -> Format:
     return Format.ARROW_STREAM if start.startswith(b"\xff\xff\xff\xff") else Format.CSV
 
 
-def batches(source: SealedFile, kind: Format, columns: Sequence[Column], caps: Caps) -> Iterator[pa.RecordBatch]:
+def batches(
+    source: SealedFile, kind: Format, columns: Sequence[Column], caps: Caps, reading: FileReading | None = None
+) -> Iterator[pa.RecordBatch]:
     """Yield batches of some ten thousand rows, fewer of arrays, with the declared columns in the declaration's order.
+
+    Args:
+        source: the file.
+        kind: its format.
+        columns: the declaration.
+        caps: the most it may hold.
+        reading: the declared form of a CSV file.
 
     Raises:
         Invalid: the file's structure or types are wrong; the field at fault is named.
         TooLarge: the file passes a cap, as it says itself or as it is counted.
     """
-    read = {
-        Format.CSV: _csv,
-        Format.PARQUET: _parquet,
-        Format.ARROW_FILE: _arrow,
-        Format.ARROW_STREAM: _arrow,
-        Format.NPZ: read_npz,
-    }[kind]
+    if reading is not None and kind is not Format.CSV:
+        fix = f"leave it out: a file of kind {kind} says by itself how it is written"
+        raise Invalid("Only a CSV file has a reading.", FieldError("/reading", fix))
     with source.open() as file:
         size = file.size
     if size == 0:
         raise Invalid("The file is empty.", FieldError("/file", "send a file with a header and rows"))
     counter = Counter(size, columns, caps)
-    for batch in read(source, columns, counter):
+    if kind is Format.CSV:
+        found = read_csv(source, columns, counter, reading or PLAIN)
+    else:
+        others = {
+            Format.PARQUET: _parquet,
+            Format.ARROW_FILE: _arrow,
+            Format.ARROW_STREAM: _arrow,
+            Format.NPZ: read_npz,
+        }
+        found = others[kind](source, columns, counter)
+    for batch in found:
         counter.add(batch)
         for start in range(0, batch.num_rows, counter.batch_rows):
             yield batch.slice(start, counter.batch_rows)
     if counter.rows == 0:
         raise Invalid("The file holds no rows.", FieldError("/file", "send at least one row below the header"))
-
-
-def _csv(source: SealedFile, columns: Sequence[Column], counter: Counter) -> Iterator[pa.RecordBatch]:
-    arrays = [place for place, column in enumerate(columns) if isinstance(column, ArrayColumn)]
-    if arrays:
-        fields = (FieldError(f"/columns/{place}/type", "send Parquet, Arrow or NPZ") for place in arrays[:100])
-        raise Invalid("A CSV file holds no arrays.", *fields)
-    names, start, quoted = _header(source, counter)
-    check_names(names, columns)
-    wanted = [column.name for column in columns]
-    block_bytes = min(_BLOCK_BYTES, _TEXT_BYTES // len(wanted))
-    with source.open() as content, pa.PythonFile(content, "r") as file:
-        file.seek(start)
-        if start >= content.size:
-            return
-        try:
-            yield from pacsv.open_csv(
-                file,
-                read_options=pacsv.ReadOptions(column_names=names, block_size=block_bytes),
-                # Only quotes can hide line ends; without any, Arrow may take its faster way.
-                parse_options=pacsv.ParseOptions(newlines_in_values=quoted),
-                # As texts: a type that Arrow guesses would depend on values.
-                convert_options=pacsv.ConvertOptions(
-                    column_types=dict.fromkeys(wanted, pa.string()), include_columns=wanted
-                ),
-            )
-        except pa.ArrowInvalid as error:
-            if "Empty CSV" in str(error):
-                return
-            # the library's own text quotes the row
-            raise unreadable(
-                f"a row has more or fewer cells than the header, or is longer than {block_bytes // 1024} KiB",
-                "give every row as many cells as the header has; quote cells that hold commas or line ends",
-            ) from None
-
-
-def _header(source: SealedFile, counter: Counter) -> tuple[list[str], int, bool]:
-    """Return the names, where the first row begins, and whether the file holds quotes; every byte must be UTF-8."""
-    with source.open() as file:
-        start = file.read(_HEADER_BYTES)
-    ends = [end for end in (start.find(b"\n"), start.find(b"\r")) if end >= 0]
-    line = start[: min(ends)] if ends else start
-    # Before names are parsed: a header of 2 MiB may have a million of them.
-    counter.check_width(line.count(b",") + 1)
-    if not ends and len(start) == _HEADER_BYTES:
-        raise too_large("a header of more than 2 MiB")
-    quoted = _check_encoding(source)
-    try:
-        text = line.removeprefix(codecs.BOM_UTF8).decode()
-        names = [name.strip() for name in next(csv.reader([text], strict=True), [])]
-    except (csv.Error, ValueError):
-        names = []
-    if not any(names) or "\0" in "".join(names):
-        raise unreadable("its first line is no CSV header", "put the columns' names into the first line")
-    begin = min(ends) + 1 if ends else len(start)
-    return names, begin + (start[begin - 1 : begin + 1] == b"\r\n"), quoted
-
-
-def _check_encoding(source: SealedFile) -> bool:
-    """Refuse bytes that are not UTF-8; return whether there is a quote anywhere."""
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    quoted = False
-    try:
-        with source.open() as file:
-            if file.read(2) == b"\x1f\x8b":
-                raise unreadable("it is compressed by gzip", "unpack it, or send Parquet, which may be compressed")
-        with source.open() as file:
-            while chunk := file.read(2**20):
-                decoder.decode(chunk)
-                quoted = quoted or b'"' in chunk
-        decoder.decode(b"", final=True)
-    except UnicodeDecodeError:
-        raise unreadable("its text is not UTF-8", "save the file as UTF-8, or send Parquet") from None
-    return quoted
 
 
 def _parquet(source: SealedFile, columns: Sequence[Column], counter: Counter) -> Iterator[pa.RecordBatch]:

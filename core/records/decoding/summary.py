@@ -20,7 +20,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from core.data.columns import ISO_DATE, ArrayColumn, Column, numbers_in
+from core.data.columns import ArrayColumn, Column, numbers_in
+from core.data.dates import ISO_DATE
 from core.records.decoding.likeness import (
     BUCKETS,
     LEVELS,

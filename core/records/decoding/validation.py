@@ -16,6 +16,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from pydantic import Field
 
+from core.data.reading import FileReading
 from core.privacy.facts import Frozen
 from core.records.encryption import Tampered
 
@@ -23,6 +24,9 @@ SEALED: Final = "sealed"
 _NONCE_BYTES: Final = 12
 _MOST: Final = 10**18
 """No count passes it: more cells than disks hold."""
+_SNIFFED_BYTES: Final = 4_000
+_FORMS_BYTES: Final = 2_000
+"""Of a column: eight forms, and a doubt of each."""
 
 
 class ColumnReport(Frozen):
@@ -43,6 +47,26 @@ class ColumnReport(Frozen):
         return ColumnReport(name=self.name, **counts)
 
 
+class Doubt(Frozen):
+    """A part of a file that could be read in another way as well."""
+
+    pointer: str
+    """Of the field of the metadata that decides it."""
+    taken: str
+    other: str
+    cells: int | None
+    """Cells that would have another value; None: it is about letters."""
+
+
+class Sniffed(Frozen):
+    """The reading that a draft's file was given, since its owner declared none."""
+
+    reading: FileReading
+    formats: tuple[tuple[str, ...], ...]
+    """Forms of dates, of each column."""
+    doubts: tuple[Doubt, ...]
+
+
 class ValidationReport(Frozen):
     """The owner's report on an upload."""
 
@@ -51,13 +75,14 @@ class ValidationReport(Frozen):
         description="rows with a value still missing in some declared column; excluded from models that use it"
     )
     columns: tuple[ColumnReport, ...]
+    sniffed: Sniffed | None = Field(default=None, exclude_if=lambda found: found is None)
 
 
 def seal_report(report: ValidationReport, key: bytes, dataset_id: str) -> dict[str, str]:
     """Return a report, JSON-ready, as only who has the dataset's key can read it; its length tells no count."""
     nonce = secrets.token_bytes(_NONCE_BYTES)
     # AES-GCM keeps lengths, and the number of a count's digits is private.
-    padded = report.model_dump_json().ljust(len(_widest(report).model_dump_json()))
+    padded = report.model_dump_json().ljust(len(_widest(report).model_dump_json()) + _sniffed_bytes(report))
     sealed = _cipher(key).encrypt(nonce, padded.encode(), dataset_id.encode())
     return {SEALED: base64.b64encode(nonce + sealed).decode()}
 
@@ -74,6 +99,11 @@ def open_report(stored: Mapping[str, Any], key: bytes, dataset_id: str) -> dict[
     except InvalidTag:
         raise Tampered from None
     return dict(json.loads(plain))
+
+
+def _sniffed_bytes(report: ValidationReport) -> int:
+    """Return room for all that could be sniffed of these columns."""
+    return 0 if report.sniffed is None else _SNIFFED_BYTES + _FORMS_BYTES * len(report.columns)
 
 
 def _widest(report: ValidationReport) -> ValidationReport:

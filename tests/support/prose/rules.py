@@ -118,7 +118,7 @@ def goals() -> dict[str, float]:
     return found | {
         "history in pages": 0,
         "lines over a page's limit": 0,
-        "words of docs": 70_000,
+        "words of docs": 72_000,
         "lines a comment": 67,
     }
 
