@@ -181,7 +181,16 @@ def answer(line: bytes) -> str:
     try:
         return FilePredicted(rows=predict_file(request)).model_dump_json()
     except Refusal as refusal:
-        return FilePredicted(problem=ChildRefusal.of(refusal)).model_dump_json()
+        return FilePredicted(problem=ChildRefusal.of(_without_reading(refusal))).model_dump_json()
+
+
+def _without_reading(refusal: Refusal) -> Refusal:
+    """Return a refusal whose fix is no declaration of the file's form: rows to predict have none."""
+    if not any(one.pointer.startswith("/reading") for one in refusal.fields):
+        return refusal
+    return Invalid(
+        "The file is no CSV of UTF-8 with commas.", FieldError("/file", "separate cells by commas, in UTF-8")
+    )
 
 
 if __name__ == "__main__":

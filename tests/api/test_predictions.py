@@ -89,7 +89,7 @@ def test_one_bad_cell_refuses_the_file_and_the_first_ten_are_named(
         ("age,job\n40\n", "/rows/0", "has 1 cells, where the first line names 2 columns"),
         ("age\n40\n", "/columns/1/name", "no column `job`"),
         ("age,age,job\n1,1,other\n", "/columns/0/name", "both named `age`"),
-        ("age;job\n40;other\n", "/columns/0/name", "not to be separated by commas"),
+        ("age;job\n40;other\n", "/file", "separate cells by commas"),
         ("", "/file", "send a file"),
         ("age,job\n", "/file", "at least one row"),
         (b"\xff\xfea", "/file", "UTF-8"),
