@@ -71,6 +71,7 @@ from api.routes import (
     webhooks,
     workers,
 )
+from api.routes import predicting as file_predictions
 from api.watch import Watcher
 from core.base.errors import DatabaseAway, LedgerBusy, UnsupportedCoding
 from core.base.settings import ServiceSettings
@@ -170,7 +171,10 @@ def create_app(settings: ServiceSettings | None = None) -> FastAPI:
     app.state.ready = Batcher(lambda asked: [health.Ready(**readiness.check(context))] * len(asked), "ready")
     app.state.existing = Batcher(partial(job_cases.exist_all, context), "existing")
     app.state.jobs = Batcher(partial(job_cases.get_all, context), "jobs")
-    data, work = (datasets, access_routes, scopes, pretrained), (jobs, mock_jobs, estimates, models, certificates)
+    data, work = (
+        (datasets, access_routes, scopes, pretrained),
+        (jobs, mock_jobs, estimates, file_predictions, models, certificates),
+    )
     others = (
         drafts,
         parts,

@@ -172,6 +172,8 @@ def most_bytes(cost: Cost, settings: ServiceSettings) -> int:
     """Return how large a body may be; 0: none is read, so none is too large."""
     if cost.body_bytes is not None:
         return cost.body_bytes
+    if cost.answered:
+        return settings.max_predict_bytes
     if cost.work is Work.UPLOAD:  # the metadata and the boundaries of a form come on top of the file
         return settings.max_upload_bytes + settings.max_body_bytes
     return settings.max_body_bytes

@@ -47,6 +47,7 @@ class Cost:
         values: of its JSON body at most: numbers, texts, lists and objects, all counted.
         cells: made or changed for its answer at most: rows times columns. 0: the answer is a page or a document.
         errors: wrong fields that a refusal names at most.
+        answered: whether its body is a file that is read for its answer alone, and not kept.
         announced: whether the bytes of its body were counted against its owner's disk before, when they were announced.
         waits: tells of a request's headers whether its client has it wait until something happens; it is counted as
             a stream then, and None says that none ever does.
@@ -59,6 +60,7 @@ class Cost:
     values: int = 0
     cells: int = 0
     errors: int = MOST_ERRORS
+    answered: bool = False
     announced: bool = False
     waits: Callable[[Headers], bool] | None = None
     counted: bool = True

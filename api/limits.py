@@ -256,7 +256,9 @@ class Limits:
         request.state.waits = work is Work.STREAM
         # `delay` takes a request with this attribute for one whose time is counted by its place.
         async with self._places[work].held(who) as request.state.hold:
-            if work is Work.UPLOAD:
+            if cost.answered:
+                await to_thread.run_sync(quotas.leave_free, self._context, length or 0)
+            elif work is Work.UPLOAD:
                 assert caller is not None, "uploads need a key"
                 announced = 0 if cost.announced else length or 0
                 await to_thread.run_sync(quotas.refuse_full, self._context, caller, announced)

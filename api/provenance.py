@@ -29,6 +29,7 @@ ANSWERS: Final[dict[tuple[str, str], Provenance]] = {
     ("post", "/v1/models/{model_id}/tests"): _PAID,
     ("post", "/v1/models/{model_id}/regions"): _PAID,
     ("get", "/v1/models/{model_id}/compare/{other_id}"): _PAID,
+    ("post", "/v1/models/{model_id}/predict"): _PAID,
     ("get", "/v1/models/{model_id}/export"): _PAID,
     # of what was declared, and of the code
     ("get", "/v1/datasets/{dataset_id}/mock"): _DECLARED,

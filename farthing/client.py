@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import environ
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, overload
 from uuid import uuid4
 
 import httpx
@@ -18,7 +18,7 @@ from farthing.handles import Levels
 from farthing.hypotheses import Hypotheses
 from farthing.ledger_calls import LedgerCalls
 from farthing.model_calls import ModelCalls
-from farthing.models import Model
+from farthing.models import Model, Table
 from farthing.networks import Pretrained
 from farthing.notices import NoticeResources
 from farthing.oversight import OversightCalls
@@ -275,8 +275,8 @@ class Client(
         job: Spec,
         *,
         wait_for_approval_seconds: float | None = None,
-        progress: Callable[[JobView], None] | bool = False,
         mock: bool = False,
+        progress: Callable[[JobView], None] | bool = False,
     ) -> Model:
         """Submit a job, wait until it has succeeded, and return its model.
 
@@ -284,8 +284,8 @@ class Client(
             job: as for `submit`.
             wait_for_approval_seconds: the longest wait for the owner's word where the dataset asks for it; None: no
                 wait. The job is paid for in any case, and `released` waits again.
-            progress: as for `wait`.
             mock: as of `submit`.
+            progress: as for `wait`.
 
         Raises:
             FarthingError: as of `submit`; nothing was paid.
@@ -356,7 +356,13 @@ class Client(
         """Return a paragraph that a paper's methods section may quote."""
         return self.model(model).methods()
 
-    def predict(self, model: str, rows: Iterable[Spec], *, level: float | None = None) -> list[dict[str, Any]]:
+    @overload
+    def predict(self, model: str, rows: Table, *, level: float | None = None) -> Table: ...
+
+    @overload
+    def predict(self, model: str, rows: Iterable[Spec], *, level: float | None = None) -> list[dict[str, Any]]: ...
+
+    def predict(self, model: str, rows: Any, *, level: float | None = None) -> Any:
         """Return predictions for rows in declared units; as `Model.predict`."""
         return self.model(model).predict(rows, level=level)
 

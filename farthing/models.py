@@ -1,22 +1,20 @@
 """A released model as an object: its table, intervals, regions, tests, comparisons and predictions, free of charge."""
 
-import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from html import escape
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, BinaryIO, Final, TypeVar, overload
 
 from farthing.coefficients import Coefficients
 from farthing.descriptions import Description
 from farthing.frames import rows_of
 from farthing.handles import Levels, Text, level_at, levels_of
 from farthing.inference import Prediction
+from farthing.predicting import Frame, is_frame, parts, predict_file, predict_frame
 from farthing.results import Comparison
 from farthing.schemas.models import TrainedModel
 
-# Below the service's limit of 2^20 bytes for a JSON body.
-MOST_LETTERS: Final = 900_000
-"""Of the rows in one request for predictions."""
-MOST_ROWS: Final = 10_000
+Table = TypeVar("Table", bound=Frame)
 FRAME_HEIGHT: Final = 640
 """Of a summary in a notebook, in pixels."""
 
@@ -81,15 +79,29 @@ class Model(Coefficients):
         """Return the same comparison as text."""
         return Text(self._get(f"compare/{_id(other)}", format="text", level=level))
 
-    def predict(self, rows: Iterable[Mapping[str, Any]], *, level: float | None = None) -> list[dict[str, Any]]:
+    @overload
+    def predict(self, rows: Table, *, level: float | None = None) -> Table: ...
+
+    @overload
+    def predict(self, rows: Iterable[Mapping[str, Any]], *, level: float | None = None) -> list[dict[str, Any]]: ...
+
+    def predict(self, rows: Any, *, level: float | None = None) -> Any:
         """Return predictions for rows in declared units; arrays may be NumPy's.
 
         `probability` of a logistic model, `value` of a linear one, `mean` of a Poisson one, `probabilities` by class;
         with a level also each mean's standard error and interval. Of a network, what its target asks for.
+
+        A DataFrame of pandas or polars, or a Table of pyarrow, goes in one request. It comes back with its index and
+        its own columns as they are, and columns such as `predicted_probability` and `predicted_lower` after them.
+
+        Raises:
+            ValueError: the table has a column of such a name already.
         """
+        if is_frame(rows):
+            return predict_frame(self._wire, self.id, rows, level)
         optional = {} if level is None else {"level": level}
         found: list[dict[str, Any]] = []
-        for part in _parts(rows):
+        for part in parts(rows):
             found += self._post("predict", {"rows": part} | optional)["predictions"]
         return found
 
@@ -101,6 +113,19 @@ class Model(Coefficients):
         """
         given, labels = rows_of(rows)
         return Prediction(lambda level: self.predict(given, level=level), labels, self._alpha())
+
+    def predict_file(self, path: str | Path, out: str | Path | BinaryIO, *, level: float | None = None) -> None:
+        """Write the rows of a file of CSV, Parquet or Arrow into another, with the predictions beside them.
+
+        Args:
+            path: of the rows.
+            out: a path that ends in .csv, .parquet or .arrows, which may be another format; or an open file for CSV.
+            level: also write each mean's standard error and interval.
+
+        Raises:
+            ValueError: an ending is none of these, or both files are one.
+        """
+        predict_file(self._wire, self.id, path, out, level)
 
     def iterates(self) -> list[list[float]]:
         """Return the iterates that the job kept, evenly spaced and the last with them; none where it kept none.
@@ -132,23 +157,6 @@ class Model(Coefficients):
         The ledger, the job and its charge stay.
         """
         return TrainedModel.model_validate(self._wire.send("DELETE", f"/v1/models/{self.id}").json())
-
-
-def _parts(rows: Iterable[Mapping[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    """Yield rows in parts that are small enough for one request; yield one empty part if there are no rows."""
-    part: list[dict[str, Any]] = []
-    letters = 0
-    for row in rows:
-        # NumPy's arrays and numbers are no JSON; both have `tolist`.
-        plain = {name: value.tolist() if hasattr(value, "tolist") else value for name, value in row.items()}
-        long = len(json.dumps(plain))
-        if part and (letters + long > MOST_LETTERS or len(part) == MOST_ROWS):
-            yield part
-            part, letters = [], 0
-        part.append(plain)
-        # The one is the comma between two rows.
-        letters += long + 1
-    yield part
 
 
 def _id(other: Model | str) -> str:

@@ -24,6 +24,7 @@ from farthing.console import (
 )
 from farthing.console import read_json as read
 from farthing.errors import WrongInput
+from farthing.predicting import FILES
 
 ModelId = Annotated[str, typer.Argument(help="mdl_...")]
 OneLevel = Annotated[float | None, typer.Option("--level", help="of the intervals; default: the job's own")]
@@ -228,20 +229,40 @@ def methods(model: ModelId, *, as_json: Json = False, url: Url = DEFAULT_URL, se
 @app.command()
 def predict(
     model: ModelId,
-    rows: Annotated[Path, typer.Argument(help="JSON list of rows, or - for standard input")],
+    rows: Annotated[
+        Path, typer.Argument(help="JSON list of rows, or - for standard input; or a file .csv, .parquet or .arrow(s)")
+    ],
     level: Annotated[float | None, typer.Option(help="also give each mean's interval, at this level")] = None,
+    to: Annotated[
+        Path | None, typer.Option("--output", "-o", help="of such a file: .csv, .parquet or .arrows; default: CSV here")
+    ] = None,
     *,
     _as_json: JsonAnyway = False,
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
-    """Predict rows given in the units of the declared columns. Prints JSON."""
+    """Predict rows given in the units of the declared columns. Prints JSON; of a file its rows too."""
+    if rows.suffix.lower() in FILES:
+        _predict_file(model, rows, to, level, url, secret)
+        return
+    if to is not None:
+        complain(f"--output {to}: rows of JSON are answered here; give a file that ends in {', '.join(sorted(FILES))}")
+        raise typer.Exit(WRONG_INPUT)
     asked = read(rows, "rows")
     if not isinstance(asked, list) or not all(isinstance(row, dict) for row in asked):
         complain(f'rows {rows}: must be a JSON list of objects, such as [{{"age": 40}}]')
         raise typer.Exit(WRONG_INPUT)
     with Client(url, secret) as client:
         out.print_json(data=client.predict(model, asked, level=level))
+
+
+def _predict_file(model: str, rows: Path, to: Path | None, level: float | None, url: str, secret: str) -> None:
+    try:
+        with Client(url, secret) as client:
+            client.model(model).predict_file(rows, sys.stdout.buffer if to is None else to, level=level)
+    except (OSError, ValueError) as error:
+        complain(str(error))
+        raise typer.Exit(WRONG_INPUT) from None
 
 
 @app.command()

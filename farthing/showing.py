@@ -3,6 +3,7 @@
 import io
 
 from rich.console import Console, RenderableType
+from rich.jupyter import JUPYTER_HTML_FORMAT
 
 from farthing import estimate_tables, job_tables, ledger_tables
 from farthing.schemas.base import View
@@ -12,7 +13,6 @@ from farthing.schemas.jobs import JobView
 
 _WIDTH = 120
 """Of a table in a notebook, in letters."""
-_PAGE = '<pre style="font-family: monospace; line-height: normal; white-space: pre; overflow-x: auto">{code}</pre>'
 
 
 def tables_of(view: View) -> RenderableType:
@@ -35,4 +35,4 @@ def html_of(view: View) -> str:
     """Return the same tables as HTML, every text escaped."""
     console = Console(record=True, width=_WIDTH, file=io.StringIO(), force_jupyter=False, force_terminal=False)
     console.print(tables_of(view))
-    return console.export_html(inline_styles=True, code_format=_PAGE)
+    return console.export_html(inline_styles=True, code_format=JUPYTER_HTML_FORMAT)

@@ -5,7 +5,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
-from typing import Any, Final, Self
+from typing import Any, BinaryIO, Final, Self
 
 import httpx
 
@@ -106,6 +106,7 @@ class Wire:
         *,
         sends: int = SENDS,
         passing: frozenset[str] = WAITED_OUT,
+        into: BinaryIO | None = None,
         **request: Any,  # noqa: ANN401 - passed on to httpx
     ) -> httpx.Response:
         """Send a request that may be sent twice: a read, a write that repeats itself, or one with an idempotency key.
@@ -115,6 +116,7 @@ class Wire:
             path: below the service's address.
             sends: the most times that it is sent.
             passing: codes of refusals after which it is sent again.
+            into: takes the content of an answer as it comes; None: the answer has it.
             request: as httpx takes it.
 
         Raises:
@@ -124,7 +126,7 @@ class Wire:
         for sent in range(1, sends + 1):
             pause_seconds = FIRST_PAUSE_SECONDS * 2 ** (sent - 1)
             try:
-                response = self.http.request(method, path, **request)
+                response = self._ask(method, path, into, request)
             except httpx.TransportError as error:
                 if sent == sends:
                     raise Unreachable(self.url, str(error) or type(error).__name__) from error
@@ -140,6 +142,21 @@ class Wire:
                 pause_seconds = max(pause_seconds, retry_after_seconds(response))
             time.sleep(min(pause_seconds, LONGEST_PAUSE_SECONDS))
         raise AssertionError("the last send returns or raises")
+
+    def _ask(self, method: str, path: str, into: BinaryIO | None, request: Mapping[str, Any]) -> httpx.Response:
+        if into is None:
+            return self.http.request(method, path, **request)
+        with self.http.stream(method, path, **request) as response:
+            if not response.is_success:
+                response.read()
+                return response
+            # Standard output cannot go back; an answer that broke off there is not sent twice.
+            if into.seekable():
+                into.seek(0)
+                into.truncate()
+            for piece in response.iter_bytes():
+                into.write(piece)
+        return response
 
 
 def _passes(refusal: FarthingError, passing: frozenset[str]) -> bool:

@@ -1,25 +1,24 @@
 """Predictions of a released model: of one row by a form, of many as CSV. They read no record and cost nothing."""
 
-import csv
-import io
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Path, Request, Response
-from fastapi.responses import PlainTextResponse
 from pydantic import ValidationError
 
-from api import spreadsheets
 from api.deps import Caller, Db
 from api.errors import status_of
 from api.pages.models import as_file, head
 from api.pages.rendering import render
 from api.pages.routes import Form, FormFields, PageRoute, page, value_of
 from api.routes import models as api
+from api.routes.predicting import sent
 from api.schemas import PredictRows
-from core.base.errors import FieldError, Invalid, Refusal
+from core.base import spreadsheets
+from core.base.errors import FieldError, Invalid, Refusal, TooLarge
 from core.base.validation_errors import field_errors
 from core.inference.hypotheses import escape
+from core.service import predicting as files
 from core.service import readings
 from core.service.context import Caller as Principal
 from core.service.context import Context
@@ -55,16 +54,17 @@ def predict(model_id: ModelId, request: Request, form: FormFields, caller: Calle
     inputs = readings.inputs(db, caller, model_id)
     table = value_of(form, "csv")
     try:
-        rows = _rows(table) if table else [_row(form, inputs)]
+        if table:
+            answer = files.predict(db, caller, model_id, [table.encode()], media="csv", kind="csv", level=inputs.level)
+            return as_file(sent(answer, "csv"), f"{model_id}-predictions.csv")
+        rows = [_row(form, inputs)]
         asked = PredictRows.model_validate({"rows": rows, "level": inputs.level})
         found = readings.predict(db, caller, model_id, asked.rows, asked.level)
     except ValidationError as error:
         fields = field_errors(error.errors(), {"rows": rows})
         return _show(request, caller, db, model_id, inputs, form, Invalid("The rows cannot be read.", *fields))
-    except Invalid as refused:
+    except (Invalid, TooLarge) as refused:
         return _show(request, caller, db, model_id, inputs, form, refused)
-    if table:
-        return as_file(PlainTextResponse(_written(rows, found), media_type="text/csv"), f"{model_id}-predictions.csv")
     return _show(request, caller, db, model_id, inputs, form, found=found[0])
 
 
@@ -95,7 +95,7 @@ def _show(
         "in_file": [] if refusal is None else _in_file(refusal),
     }
     return render(
-        request, "predictions.html", facts, at="models", status=200 if refusal is None else status_of(Invalid)
+        request, "predictions.html", facts, at="models", status=200 if refusal is None else status_of(type(refusal))
     )
 
 
@@ -115,51 +115,6 @@ def _row(form: Form, inputs: readings.Inputs) -> dict[str, str]:
     if inputs.array is not None:
         raise Invalid("Give the rows of this model by the API.", FieldError("/rows/0", "arrays have no form"))
     return {column.name: value_of(form, f"c{place}") for place, column in enumerate(inputs.columns)}
-
-
-def _rows(table: str) -> list[dict[str, str]]:
-    """Return the rows of a CSV file, each by the names in its first line.
-
-    Raises:
-        Invalid: it is none, or a row has another number of cells.
-    """
-    try:
-        # Spreadsheets begin a CSV with a byte order mark, which would belong to the first name.
-        names, *lines = csv.reader(io.StringIO(table.removeprefix("\ufeff")), strict=True)
-    except (csv.Error, ValueError):
-        raise Invalid("This is no CSV.", FieldError("/rows", "begin with a line of column names")) from None
-    lines = [line for line in lines if line]
-    if not lines:
-        raise Invalid("There are no rows.", FieldError("/rows", "add rows below the line of column names"))
-    for place, line in enumerate(lines):
-        if len(line) != len(names):
-            fix = f"has {len(line)} cells, where the first line names {len(names)} columns"
-            raise Invalid("A row has cells too many or too few.", FieldError(f"/rows/{place}", fix))
-    return [dict(zip(names, line, strict=True)) for line in lines]
-
-
-def _written(rows: list[dict[str, str]], found: list[dict[str, Any]]) -> str:
-    """Return rows with their predictions beside them, as CSV."""
-    flat = [row | dict(_flat(one)) for row, one in zip(rows, found, strict=True)]
-    return spreadsheets.lines([flat[0].keys(), *(one.values() for one in flat)])
-
-
-def _flat(found: dict[str, Any]) -> list[tuple[str, Any]]:
-    """Return a prediction's figures by the names of their columns."""
-    cells: list[tuple[str, Any]] = []
-    for name, value in found.items():
-        if name == "interval":
-            cells += [("predicted_lower", value[0]), ("predicted_upper", value[1])]
-        elif name == "intervals":
-            cells += [(f"{end}[{key}]", at[i]) for key, at in value.items() for i, end in enumerate(_ENDS)]
-        elif isinstance(value, dict):
-            cells += [(f"predicted_{name}[{key}]", one) for key, one in value.items()]
-        else:
-            cells.append((f"predicted_{name}", value))
-    return cells
-
-
-_ENDS: Final = ("predicted_lower", "predicted_upper")
 
 
 def _said(found: dict[str, Any], inputs: readings.Inputs) -> list[tuple[str, str, str]]:
@@ -200,8 +155,11 @@ def _in_file(refusal: Refusal) -> list[str]:
     """Return the first mistakes in a file, each with its row and column."""
     lines = []
     for one in refusal.fields[:MOST_ERRORS]:
-        _, _, place, *column = (*one.pointer.split("/", 3), "")[:4]
-        where = f"Row {int(place) + 1}" if place.isdigit() else "The file"
+        _, what, place, *column = (*one.pointer.split("/", 3), "", "")[:4]
+        if what != "rows":
+            lines.append(f"The file: {one.detail}.")
+            continue
+        where = f"Row {int(place) + 1}"
         # RFC 6901: "~1" comes first, or "~01" would become a slash.
         name = column[0].replace("~1", "/").replace("~0", "~") if column else ""
         lines.append(f"{where}{f', column {name}' if name else ''}: {one.detail}.")

@@ -8,11 +8,11 @@ from typing import Annotated, Literal, TypeVar
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
-from api import spreadsheets
 from api.body import StrictRoute
 from api.cost import HEAVY_READ, OWNERS, WATCHERS, Cost, Work, costs
 from api.deps import After, Caller, Db, Limit, capped, page
 from api.errors import problems
+from core.base import spreadsheets
 from core.base.errors import Forbidden, Unauthenticated
 from core.service import audit as service
 from core.service import keys

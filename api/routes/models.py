@@ -12,6 +12,7 @@ from api.deps import After, Caller, Db, LabelFilter, Limit, capped, page, pair_o
 from api.errors import problems
 from api.pages.standalone import summary_page
 from api.pages.typesetting import MEDIA_TYPE, pdf_answer
+from api.routes import predicting
 from api.schemas import ContrastRequest, MaybeReason, PredictRows, RegionRequest, WaldRequest, WithReason
 from core.base.errors import (
     Conflict,
@@ -21,6 +22,7 @@ from core.base.errors import (
     ModelRetired,
     ModelRetracted,
     NotFound,
+    TooLarge,
     Unauthenticated,
 )
 from core.db.model_reads import ApprovalState, ModelFilter
@@ -250,10 +252,18 @@ def get_methods(model_id: ModelId, caller: Caller, db: Db) -> Paragraph:
     return Paragraph(text=readings.methods(db, caller, model_id))
 
 
-@router.post("/{model_id}/predict", responses=problems(Invalid))
+@router.post(
+    "/{model_id}/predict",
+    responses={200: {"content": predicting.ANSWERS}, **problems(Invalid, TooLarge)},
+    openapi_extra=predicting.BODIES,
+)
 @costs(Cost(ANYBODY, Work.HEAVY, body_bytes=None, values=MANY_VALUES, cells=MANY_VALUES))
 def predict(model_id: ModelId, body: PredictRows, caller: Caller, db: Db) -> Predictions:
-    """Predict rows given in the units of the declared columns; with a level, say how well each mean is known."""
+    """Predict rows given in the units of the declared columns; with a level, say how well each mean is known.
+
+    A file of CSV, Arrow (a stream) or Parquet is answered with its rows and the predictions beside them, in the format
+    that `Accept` names.
+    """
     found = readings.predict(db, caller, model_id, body.rows, body.level)
     return Predictions.model_validate({"predictions": found})
 

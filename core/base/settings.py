@@ -150,6 +150,8 @@ class ServiceSettings(BaseSettings):
     decode_seconds: float = Field(default=600.0, gt=0)
     decode_memory_bytes: int = Field(default=4 * 2**30, gt=0)
     max_body_bytes: int = Field(default=2**20, gt=0, description="of a JSON request")
+    max_predict_bytes: int = Field(default=256 * 2**20, gt=0, description="of a file of rows to predict")
+    max_predict_rows: int = Field(default=1_000_000, gt=0, description="of such a file")
 
     body_seconds: float = Field(default=30.0, gt=0, description="for a JSON body, and for a pause in any body")
     upload_seconds: float = Field(default=3600.0, gt=0, description="for the body of an upload")

@@ -10,6 +10,7 @@ import numpy as np
 from core.base.errors import FieldError, Invalid
 from core.inference.network import ReleasedNetwork
 from core.inference.network_graph import make_graph
+from core.inference.predicted import Predicted
 from core.inference.predictions import encoded_rows
 from core.models.network.layers import Layer, Shape
 from core.models.network.model import trace
@@ -56,19 +57,33 @@ def predict(
     Raises:
         Invalid: a row cannot be read; pointers start at /rows. Or an interval was asked for.
     """
+    refuse_level(level)
+    values = np.array(encoded_rows(released.design, rows), dtype=np.float32)
+    return predict_encoded(model_id, released, values).listed()
+
+
+def refuse_level(level: float | None) -> None:
+    """Refuse intervals.
+
+    Raises:
+        Invalid: a level is given.
+    """
     if level is not None:
         raise Invalid(
             "A network's predictions have no intervals.",
             FieldError("/level", "leave it out: the error of a prediction is not known"),
         )
-    values = np.array(encoded_rows(released.design, rows), dtype=np.float32)
+
+
+def predict_encoded(model_id: str, released: ReleasedNetwork, values: np.ndarray[Any, Any]) -> Predicted:
+    """Predict encoded records, shape (rows, numbers)."""
     made = run(_session(_Key(model_id, released)), released, values)
     classes = released.classes
     if classes is None:
-        return [{"value": value} for value in made[:, 0].tolist()]
+        return Predicted("value", made)
     if released.design.target.kind == "binary":
-        return [{"probability": value} for value in made[:, 1].tolist()]
-    return [{"probabilities": dict(zip(classes, row, strict=True))} for row in made.tolist()]
+        return Predicted("probability", made[:, 1:])
+    return Predicted("probabilities", made, classes)
 
 
 def run(session: "InferenceSession", released: ReleasedNetwork, encoded: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -24,14 +24,7 @@ from pydantic import Field, model_validator
 
 from core.base.errors import FieldError, Invalid
 from core.data.arrays import encode_array, encode_one, norm_of
-from core.data.columns import (
-    ArrayColumn,
-    Coded,
-    Column,
-    Scalar,
-    bounds_of,
-    plain,
-)
+from core.data.columns import ArrayColumn, Coded, Column, Scalar, bounds_of, plain
 from core.data.tiny import drop_tiny, without_tiny
 from core.models.features import (
     Feature,
@@ -127,11 +120,17 @@ class Design(Frozen):
     @property
     def used(self) -> tuple[Column, ...]:
         """The columns that are read beside the target, each once: those of the features first."""
+        sampling = () if self.sampling is None else (self.sampling.column,)
+        # A column may be feature and weight at once.
+        return tuple({column.name: column for column in (*self.predictors, *sampling)}.values())
+
+    @property
+    def predictors(self) -> tuple[Column, ...]:
+        """The columns that a row to predict must have, each once: those of the features first."""
         if self.array is not None:
             return (self.array,)
-        beside = [coding.column for coding in (self.offset, self.sampling) if coding is not None]
-        every = (*self.columns, *self.aside, *beside)
-        return tuple({column.name: column for column in every}.values())  # a column may be feature and offset at once
+        offset = () if self.offset is None else (self.offset.column,)
+        return tuple({column.name: column for column in (*self.columns, *self.aside, *offset)}.values())
 
     @property
     def classes(self) -> int:

@@ -72,7 +72,7 @@ def counted(
     upload_id, site = new_id("upl"), context.settings.site
 
     if announced:
-        yield _leaving_free(context, pieces)
+        yield leaving_free(context, pieces)
         return
 
     def begin(session: Session) -> None:
@@ -102,7 +102,12 @@ def counted(
         context.database.transaction(rows.end, upload_id)
 
 
-def _leaving_free(context: Context, pieces: Iterable[bytes]) -> Iterator[bytes]:
+def leaving_free(context: Context, pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield pieces of a file, as long as the service has enough free disk.
+
+    Raises:
+        DiskFull: on the way.
+    """
     received = 0
     for piece in pieces:
         before, received = received, received + len(piece)

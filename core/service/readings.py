@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.base.errors import FieldError, Invalid
-from core.data.columns import BinaryColumn, Scalar
+from core.data.columns import ArrayColumn, BinaryColumn, Scalar
 from core.db.tables import Job
 from core.inference import (
     check_words,
@@ -293,9 +293,8 @@ def inputs(context: Context, caller: Caller, model_id: str) -> Inputs:
         level = predictions.level_of(released)
     design = released.design
     target = design.target_column
-    offset = () if design.offset is None else (design.offset.column,)
     return Inputs(
-        columns=tuple({column.name: column for column in (*design.columns, *design.aside, *offset)}.values()),
+        columns=tuple(column for column in design.predictors if not isinstance(column, ArrayColumn)),
         array=None if design.array is None else design.array.name,
         level=level,
         target=design.target.column,

@@ -6,7 +6,6 @@ MLflow keeps this file with the model and runs it, in place of a pickle.
 from typing import Any
 
 import mlflow
-import pandas as pd
 
 from farthing.client import Client
 
@@ -21,9 +20,8 @@ class Released(mlflow.pyfunc.PythonModel):  # type: ignore[misc] # MLflow is not
 
     # MLflow reads a schema from types here, and warns of those that are none.
     def predict(self, context, model_input, params=None):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN201, ARG002
-        """Return the prediction of each row, a DataFrame with its index."""
-        rows = model_input.astype(object).where(model_input.notna(), None).to_dict("records")
-        return pd.DataFrame(self._model.predict(rows), index=model_input.index)
+        """Return the prediction of each row, a DataFrame with its index and columns such as `predicted_probability`."""
+        return self._model.predict(model_input).drop(columns=model_input.columns)
 
 
 mlflow.models.set_model(Released())

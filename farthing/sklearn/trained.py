@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from farthing.client import Client
 from farthing.errors import FarthingError
+from farthing.frames import rows_of
 from farthing.schemas.datasets import Dataset
 
 LEAST_RECORDS: Final = 2
@@ -137,7 +138,7 @@ class Trained(BaseEstimator):  # type: ignore[misc] # scikit-learn ships no type
 
     def _predicted(self, X: Any) -> list[dict[str, Any]]:
         """Return the service's predictions for rows of declared columns."""
-        rows = X.to_dict("records") if hasattr(X, "to_dict") else list(X)
+        rows, _ = rows_of(X)
         with opened(self) as client:
             return client.predict(self.model_, rows)
 

@@ -129,9 +129,9 @@ def test_a_file_is_predicted_row_by_row(made: Made) -> None:
         ({"c0": "", "c1": "technician"}, '<a href="#c0"><bdi class="name">age</bdi>: must be a number</a>'),
         ({"csv": "age,job\n40\n"}, "Row 1: has 1 cells, where the first line names 2 columns."),
         ({"csv": "age,job\n40,technician\nold,other\n"}, "Row 2, column age: must be a number."),
-        ({"csv": "age\n40\n"}, "Row 1, column job: "),
-        ({"csv": "age,job"}, "add rows below"),
-        ({"csv": 'age,job\n"40'}, "This is no CSV."),
+        ({"csv": "age\n40\n"}, "The file: the file has no column `job`."),
+        ({"csv": "age,job"}, "The file: send at least one row below the header."),
+        ({"csv": 'age,job\n"40'}, "Row 1: has 1 cells, where the first line names 2 columns."),
     ],
 )
 def test_rows_that_cannot_be_read_are_named(made: Made, fields: dict[str, str], said: str) -> None:

@@ -229,6 +229,19 @@ def test_what_a_model_says(farthing: Command, released: Released, tmp_path: Path
     assert 0 < found["probability"] < 1
     (known,) = json.loads(ok(farthing("predict", model, "-", "--level", "0.9", stdin='[{"age": 40, "job": "b"}]')))
     assert known["interval"][0] < known["probability"] < known["interval"][1]
+    rows = tmp_path / "rows.csv"
+    rows.write_text("id,age,job\n7,40,b\n")
+    said = ok(farthing("predict", model, rows, "--level", "0.9"))
+    assert said.splitlines() == [
+        "id,age,job,predicted_probability,predicted_std_error,predicted_lower,predicted_upper",
+        ",".join(map(str, (7, 40, "b", known["probability"], known["std_error"], *known["interval"]))),
+    ]
+    assert ok(farthing("predict", model, rows, "--output", tmp_path / "out.parquet")) == ""
+    assert (tmp_path / "out.parquet").read_bytes().startswith(b"PAR1")
+    for arguments in ((rows, "--output", tmp_path / "out.doc"), (tmp_path / "no.csv",), ("-", "--output", "out.csv")):
+        wrong = farthing("predict", model, *arguments, stdin="[]")
+        assert (wrong.returncode, wrong.stdout) == (2, "")
+        assert str(arguments[-1]).rpartition("/")[2] in wrong.stderr.replace("\n", "")
     assert json.loads(ok(farthing("export", model)))["model"] == model
     assert json.loads(ok(farthing("export", model, "--format", "json")))["model"] == model
     ok(farthing("export", model, "--to", tmp_path / "model.safetensors"))

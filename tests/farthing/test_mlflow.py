@@ -93,7 +93,7 @@ def test_a_job_is_a_run_and_its_model_predicts(
     loaded = mlflow.pyfunc.load_model(f"runs:/{run}/model")
     predicted = loaded.predict(rows)
     expected = [one["probability"] for one in client.predict(released.model, rows.to_dict("records"))]
-    assert predicted["probability"].tolist() == pytest.approx(expected, rel=1e-12)
+    assert predicted["predicted_probability"].tolist() == pytest.approx(expected, rel=1e-12)
     assert predicted.index.tolist() == ["ann", "bob"]
     with pytest.raises(mlflow.exceptions.MlflowException, match="age"):
         loaded.predict(rows.drop(columns="age"))

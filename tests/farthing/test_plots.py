@@ -44,7 +44,7 @@ def test_a_model_s_estimates_and_intervals_are_drawn(client: Client, released: R
         model.plot(["wages"])
 
 
-def test_units_of_any_size_and_withheld_intervals_are_seen() -> None:
+def test_units_of_any_size_and_withheld_intervals_have_their_mark() -> None:
     lines = [line("age", 2e-5, 1e-5), line("$\\frac{", 1.0, 0.2), line("none", 0.0, None), line("huge", 3e6, 1e5)]
     axes = plot_coefficients([*lines, line("gone", None, None)], 0.95)
     labels = [label.get_text() for label in axes.get_yticklabels()]

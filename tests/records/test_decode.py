@@ -18,6 +18,7 @@ from core.base.errors import Invalid
 from core.data.cells import code_of_cell, number_of_cell
 from core.data.columns import Coded, Column, Columns, NumberColumn
 from core.records.decoding import decode as module
+from core.records.decoding.child import ROOT
 from core.records.decoding.decode import Decoded, Limits, decode, decode_upload, format_of
 from core.records.decoding.mock import mock_rows
 from core.records.encryption import SealedFile
@@ -262,7 +263,7 @@ def test_content_types() -> None:
 class TestChild:
     def test_it_starts_in_the_folder_that_holds_the_code(self) -> None:
         """Images install no package of ours, and the child's environment names no path: it looks where it starts."""
-        assert Path(module.__file__).resolve() == module._ROOT / "core" / "records" / "decoding" / "decode.py"
+        assert Path(module.__file__).resolve() == ROOT / "core" / "records" / "decoding" / "decode.py"
 
     def test_the_child_gives_what_this_process_gives(self, tmp_path: Path) -> None:
         here, table = run(tmp_path, as_csv([ROW, {**ROW, "age": ""}]))

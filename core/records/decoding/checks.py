@@ -67,7 +67,7 @@ class Counter:
 
 def too_large(what: str) -> TooLarge:
     """Return the refusal of a file that holds too much."""
-    return TooLarge(f"The file holds {what}.", FieldError("/file", "send a smaller file, or split it into datasets"))
+    return TooLarge(f"The file holds {what}.", FieldError("/file", "send a smaller file, or split it"))
 
 
 def unreadable(what: str, fix: str) -> Invalid:

@@ -30,12 +30,13 @@ _NAMES: Final = {"\t": "\\t"}
 
 
 def read_csv(
-    source: SealedFile, columns: Sequence[Column], counter: Counter, reading: FileReading
+    source: SealedFile, columns: Sequence[Column], counter: Counter, reading: FileReading, *, whole: bool = False
 ) -> Iterator[pa.RecordBatch]:
-    """Yield batches of the declared columns, as texts.
+    """Yield batches of the declared columns, as texts; `whole`: of all columns, in the file's order.
 
     Raises:
-        Invalid: arrays are declared, or the file's encoding, header or rows are not as declared.
+        Invalid: arrays are declared, or the file's encoding, header or rows are not as declared. Of a whole file, the
+            first rows with cells too many or too few are named.
         TooLarge: its header passes a cap.
     """
     arrays = [place for place, column in enumerate(columns) if isinstance(column, ArrayColumn)]
@@ -51,19 +52,28 @@ def read_csv(
         raise unreadable("its first line is no CSV header", "put the columns' names into the first line")
     _refuse_other_separator(line, names, columns, reading)
     check_names(names, columns)
-    wanted = [column.name for column in columns]
+    wanted = names if whole else [column.name for column in columns]
+    odd: list[FieldError] = []
+
+    def note(row: pacsv.InvalidRow) -> str:
+        if row.number is not None:
+            fix = f"has {row.actual_columns} cells, where the first line names {row.expected_columns} columns"
+            odd.append(FieldError(f"/rows/{row.number - 1}", fix))
+        return "error"
+
     block_bytes = min(_BLOCK_BYTES, _TEXT_BYTES // len(wanted))
     with _utf8(source, reading) as file:
         file.read(begin)
         try:
             yield from pacsv.open_csv(
                 file,
-                read_options=pacsv.ReadOptions(column_names=names, block_size=block_bytes),
+                read_options=pacsv.ReadOptions(column_names=names, block_size=block_bytes, use_threads=not whole),
                 parse_options=pacsv.ParseOptions(
                     delimiter=reading.separator,
                     quote_char=reading.quote or False,
                     # Only quotes can hide line ends; without any, Arrow may take its faster way.
                     newlines_in_values=is_quoted,
+                    invalid_row_handler=note if whole else None,
                 ),
                 # As texts: a type that Arrow guesses would depend on values.
                 convert_options=pacsv.ConvertOptions(
@@ -73,6 +83,8 @@ def read_csv(
         except pa.ArrowInvalid as error:
             if "Empty CSV" in str(error):
                 return
+            if odd:
+                raise Invalid("A row has cells too many or too few.", *odd) from None
             # the library's own text quotes the row
             raise unreadable(
                 f"a row has more or fewer cells than the header, or is longer than {block_bytes // 1024} KiB",

@@ -10,29 +10,21 @@ Categories are int32 codes and binary columns int8 (-1: missing). Arrays are lis
 (`core.records.decoding.arrays`; null: missing).
 """
 
-import json
-import os
-import resource
 import shutil
-import signal
-import subprocess
 import sys
-import tempfile
-import threading
 from collections.abc import Sequence
-from contextlib import suppress
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, ValidationError
 
-from core.base.errors import DiskFull, FieldError, Invalid, Refusal, TooLarge
+from core.base.errors import DiskFull, FieldError, Invalid, Refusal
 from core.base.files import digest_of
-from core.data.arrow import leave_pandas_out
 from core.data.columns import ArrayColumn, Column, numbers_in, with_formats
 from core.data.reading import PLAIN, SNIFF, Reading
 from core.privacy.facts import Frozen
+from core.records.decoding.child import Child, ChildRefusal, answering, limit, refuse
 from core.records.decoding.likeness import Summarized
 from core.records.decoding.validation import ColumnReport, ValidationReport
 from core.records.encryption import SealedFile
@@ -40,13 +32,9 @@ from core.records.encryption import SealedFile
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_ROOT = Path(__file__).resolve().parents[3]
-_ANSWER_BYTES = 16 * 2**20
 _BYTES_PER_CELL = 8
 _BATCH_BYTES = 8 * 2**20  # of the canonical file, however wide it is: a trainer holds one batch at a time
 _DISK_SLACK_BYTES = 64 * 2**20
-_FULL_SECONDS = 60
-_NICE = 10
 _MEDIA_TYPES = {
     "text/csv": "csv",
     "application/csv": "csv",
@@ -90,15 +78,9 @@ class _Request(Frozen):
     row_key: str | None
 
 
-class _Problem(Frozen):
-    code: str
-    detail: str
-    fields: tuple[tuple[str, str], ...]
-
-
 class _Answer(Frozen):
     decoded: Decoded | None = None
-    problem: _Problem | None = None
+    problem: ChildRefusal | None = None
 
 
 def format_of(content_type: str | None) -> str | None:
@@ -163,65 +145,14 @@ def _check_rows(decoded: Decoded, rows: int | None) -> None:
 
 
 def _ask_child(request: _Request) -> Decoded:
-    # A file and no pipe: nobody reads before the child ends, and a full pipe would stop it.
-    with tempfile.TemporaryFile() as output:
-        child = subprocess.Popen(
-            [sys.executable, "-m", "core.records.decoding.decode"],
-            stdin=subprocess.PIPE,
-            stdout=output,
-            # Libraries quote cells in their messages, which must reach no log.
-            stderr=subprocess.DEVNULL,
-            cwd=_ROOT,
-            env=_environment(),
-            # A group of its own, so that `killpg` also ends what the child started.
-            start_new_session=True,
-        )
-        try:
-            assert child.stdin is not None
-            with child.stdin as pipe:
-                # the pipe stays open: its end tells the child that its parent has died
-                pipe.write(request.model_dump_json().encode() + b"\n")
-                pipe.flush()
-                code = child.wait(request.limits.seconds)
-        except (subprocess.TimeoutExpired, BrokenPipeError):
-            code = -signal.SIGKILL
-        finally:
-            if child.poll() is None:
-                os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
-        output.seek(0)
-        answer = output.read(_ANSWER_BYTES)
+    answer = Child("core.records.decoding.decode").ask(request.model_dump_json(), request.limits.seconds)
     try:
-        parsed = _Answer.model_validate_json(answer) if code == 0 else _Answer()
+        parsed = _Answer.model_validate_json(answer)
     except ValidationError:
         parsed = _Answer()
     if parsed.decoded is None:
-        _refuse(parsed.problem)
+        refuse(parsed.problem)
     return parsed.decoded
-
-
-def _refuse(problem: _Problem | None) -> NoReturn:
-    if problem is None:
-        raise Invalid(
-            "The file could not be decoded within its limits.",
-            FieldError("/file", "send fewer rows, or smaller row groups"),
-        )
-    if problem.code == DiskFull.code:
-        raise DiskFull(problem.detail, retry_after_seconds=_FULL_SECONDS)
-    kind = TooLarge if problem.code == TooLarge.code else Invalid
-    raise kind(problem.detail, *(FieldError(*field) for field in problem.fields))
-
-
-def _environment() -> dict[str, str]:
-    """Return the child's environment: nothing of the service's but what finds the libraries."""
-    kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH", "TMPDIR") if name in os.environ}
-    return kept | {
-        "LANG": "C.UTF-8",
-        "ARROW_DEFAULT_MEMORY_POOL": "system",  # the others reserve address space that the limit would count
-        "MALLOC_ARENA_MAX": "2",
-        "OMP_NUM_THREADS": "2",
-        "OPENBLAS_NUM_THREADS": "1",
-    }
 
 
 def decode(
@@ -290,7 +221,7 @@ def decode(
             rows += batch.num_rows
             decoded = pa.record_batch(kept, schema=schema)
             for start in range(0, batch.num_rows, length):
-                _leave_free(target.path.parent, limits.free_bytes)
+                leave_free(target.path.parent, limits.free_bytes)
                 writer.write_batch(decoded.slice(start, length))
     report = ValidationReport(rows=rows, incomplete_rows=incomplete, columns=tuple(reports), sniffed=sniffed)
     with target.path.open("rb") as file:
@@ -299,7 +230,7 @@ def decode(
     return Decoded(rows=rows, bytes=size, digest=digest, report=report, records=records)
 
 
-def _leave_free(folder: Path, least_bytes: int) -> None:
+def leave_free(folder: Path, least_bytes: int) -> None:
     """Refuse to write on where little disk is free: by what was promised, others may be writing as well."""
     if least_bytes and shutil.disk_usage(folder).free < least_bytes:
         raise DiskFull("The service has too little free disk to take this upload.")
@@ -315,68 +246,31 @@ def _kept_type(column: Column, kind: "pa.DataType") -> "pa.DataType":
     return {"category": pa.int32(), "binary": pa.int8()}.get(column.type, pa.float64())
 
 
-def _main() -> NoReturn:
-    """Read one request from standard input, answer on standard output."""
-    os.umask(0o077)
-    leave_pandas_out()
-    request = TypeAdapter(_Request).validate_python(_read_request())
-    _limit(request.limits, sum(map(numbers_in, request.columns)))
-    _stand_back()
-    threading.Thread(target=_exit_with_parent, daemon=True).start()
+def _answer(line: bytes) -> str:
+    request = _Request.model_validate_json(line)
+    limits = request.limits
+    cells = min(limits.cells, limits.rows * sum(map(numbers_in, request.columns)))
+    limit(
+        memory_bytes=limits.memory_bytes,
+        seconds=limits.seconds,
+        file_bytes=_DISK_SLACK_BYTES + min(cells * _BYTES_PER_CELL, limits.bytes or sys.maxsize),
+    )
     try:
         answer = _Answer(
             decoded=decode(
                 request.source,
                 request.target,
                 request.columns,
-                limits=request.limits,
+                limits=limits,
                 media=request.media,
                 reading=request.reading,
                 row_key=None if request.row_key is None else bytes.fromhex(request.row_key),
             )
         )
     except Refusal as refusal:
-        fields = tuple((field.pointer, field.detail) for field in refusal.fields)
-        answer = _Answer(problem=_Problem(code=refusal.code, detail=refusal.detail, fields=fields))
-    sys.stdout.write(answer.model_dump_json())
-    sys.stdout.flush()
-    # A thread of Arrow's that still reads what was refused would abort the normal exit, now and then.
-    os._exit(0)
-
-
-def _read_request() -> object:
-    return json.loads(sys.stdin.buffer.readline())
-
-
-def _exit_with_parent() -> None:
-    while os.read(0, 1):  # not the buffered reader: its lock, held by a daemon thread, aborts a normal exit
-        pass
-    os._exit(1)
-
-
-def _stand_back() -> None:
-    """Let every other process go first, and be the first to end where the machine has no memory left."""
-    os.nice(_NICE)
-    with suppress(OSError):  # not Linux
-        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
-
-
-def _limit(limits: Limits, row_cells: int) -> None:
-    """Bound what this process may use from here on."""
-    cells = min(limits.cells, limits.rows * row_cells)
-    seconds = int(2 * limits.seconds) + 1  # two threads
-    for kind, most in (
-        (resource.RLIMIT_AS, limits.memory_bytes),
-        (resource.RLIMIT_CPU, seconds),
-        (resource.RLIMIT_FSIZE, _DISK_SLACK_BYTES + min(cells * _BYTES_PER_CELL, limits.bytes or sys.maxsize)),
-        # A core dump would hold cells and keys in the clear.
-        (resource.RLIMIT_CORE, 0),
-    ):
-        _, hard = resource.getrlimit(kind)
-        # A process may not raise its hard limit.
-        bound = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(kind, (bound, bound))
+        answer = _Answer(problem=ChildRefusal.of(refusal))
+    return answer.model_dump_json()
 
 
 if __name__ == "__main__":
-    _main()
+    answering(_answer)

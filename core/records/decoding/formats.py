@@ -45,7 +45,13 @@ def sniff(source: SealedFile) -> Format:
 
 
 def batches(
-    source: SealedFile, kind: Format, columns: Sequence[Column], caps: Caps, reading: FileReading | None = None
+    source: SealedFile,
+    kind: Format,
+    columns: Sequence[Column],
+    caps: Caps,
+    reading: FileReading | None = None,
+    *,
+    whole: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """Yield batches of some ten thousand rows, fewer of arrays, with the declared columns in the declaration's order.
 
@@ -53,8 +59,10 @@ def batches(
         source: the file.
         kind: its format.
         columns: the declaration.
-        caps: the most it may hold.
+        caps: the most that it may hold.
         reading: the declared form of a CSV file.
+        whole: yield all columns of the file in its own order, and others than the declared ones as they are. Not of
+            NPZ.
 
     Raises:
         Invalid: the file's structure or types are wrong; the field at fault is named.
@@ -68,16 +76,16 @@ def batches(
     if size == 0:
         raise Invalid("The file is empty.", FieldError("/file", "send a file with a header and rows"))
     counter = Counter(size, columns, caps)
-    if kind is Format.CSV:
-        found = read_csv(source, columns, counter, reading or PLAIN)
-    else:
-        others = {
-            Format.PARQUET: _parquet,
-            Format.ARROW_FILE: _arrow,
-            Format.ARROW_STREAM: _arrow,
-            Format.NPZ: read_npz,
-        }
-        found = others[kind](source, columns, counter)
+    match kind:
+        case Format.CSV:
+            found = read_csv(source, columns, counter, reading or PLAIN, whole=whole)
+        case Format.PARQUET:
+            found = _parquet(source, columns, counter, whole=whole)
+        case Format.ARROW_FILE | Format.ARROW_STREAM:
+            found = _arrow(source, columns, counter, whole=whole)
+        case Format.NPZ:
+            assert not whole, "it holds arrays alone"
+            found = read_npz(source, columns, counter)
     for batch in found:
         counter.add(batch)
         for start in range(0, batch.num_rows, counter.batch_rows):
@@ -86,7 +94,9 @@ def batches(
         raise Invalid("The file holds no rows.", FieldError("/file", "send at least one row below the header"))
 
 
-def _parquet(source: SealedFile, columns: Sequence[Column], counter: Counter) -> Iterator[pa.RecordBatch]:
+def _parquet(
+    source: SealedFile, columns: Sequence[Column], counter: Counter, *, whole: bool
+) -> Iterator[pa.RecordBatch]:
     broken = unreadable("it is no complete Parquet file", "write the file again")
     with source.open() as file:
         size = file.size
@@ -96,7 +106,8 @@ def _parquet(source: SealedFile, columns: Sequence[Column], counter: Counter) ->
     # The library reads the footer at once, so that its claimed length is bounded first.
     if end[4:] != b"PAR1" or footer_bytes > min(size, _FOOTER_BYTES):
         raise broken
-    texts = [column.name for column in columns if isinstance(column, CategoryColumn | BinaryColumn)]
+    # As dictionaries, a long text that comes often is decoded once; columns that are passed on keep their types.
+    coded = [] if whole else [column.name for column in columns if isinstance(column, CategoryColumn | BinaryColumn)]
     limits = {"thrift_string_size_limit": _FOOTER_BYTES, "thrift_container_size_limit": 1_000_000}
     try:
         with source.open() as content, pq.ParquetFile(pa.PythonFile(content, "r"), **limits) as file:
@@ -104,15 +115,13 @@ def _parquet(source: SealedFile, columns: Sequence[Column], counter: Counter) ->
             counter.check_width(footer.num_columns)
             check_schema(file.schema_arrow, columns)
             counter.check(*_claimed(footer, columns))
-        # as dictionaries, a long text that comes often is decoded once
         with (
             source.open() as content,
-            pq.ParquetFile(pa.PythonFile(content, "r"), metadata=footer, read_dictionary=texts, **limits) as file,
+            pq.ParquetFile(pa.PythonFile(content, "r"), metadata=footer, read_dictionary=coded, **limits) as file,
         ):
-            for batch in file.iter_batches(
-                batch_size=max(1, counter.batch_rows // 4), columns=[column.name for column in columns]
-            ):
-                yield _checked(batch, columns)
+            wanted = None if whole else [column.name for column in columns]
+            for batch in file.iter_batches(batch_size=max(1, counter.batch_rows // 4), columns=wanted):
+                yield _checked(batch, None if whole else columns)
     except (pa.ArrowException, OSError):
         raise broken from None
 
@@ -134,7 +143,7 @@ def _claimed(footer: pq.FileMetaData, columns: Sequence[Column]) -> tuple[int, i
     return max(rows, footer.num_rows), decompressed, cells
 
 
-def _arrow(source: SealedFile, columns: Sequence[Column], counter: Counter) -> Iterator[pa.RecordBatch]:
+def _arrow(source: SealedFile, columns: Sequence[Column], counter: Counter, *, whole: bool) -> Iterator[pa.RecordBatch]:
     try:
         with source.open() as content, pa.PythonFile(content, "r") as file:
             if sniff(source) is Format.ARROW_FILE:
@@ -146,13 +155,14 @@ def _arrow(source: SealedFile, columns: Sequence[Column], counter: Counter) -> I
             counter.check_width(len(reader.schema))
             check_schema(reader.schema, columns)
             for batch in found:
-                yield _checked(batch, columns)
+                yield _checked(batch, None if whole else columns)
     except (pa.ArrowException, OSError):
         raise unreadable("it is no complete Arrow file", "write the file again") from None
 
 
-def _checked(batch: pa.RecordBatch, columns: Sequence[Column]) -> pa.RecordBatch:
-    """Return the columns in order, after every offset, length and text in them was checked."""
-    batch = batch.select([column.name for column in columns])
+def _checked(batch: pa.RecordBatch, columns: Sequence[Column] | None) -> pa.RecordBatch:
+    """Return the columns in order, None: all, after every offset, length and text in them was checked."""
+    if columns is not None:
+        batch = batch.select([column.name for column in columns])
     batch.validate(full=True)
     return batch

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
 
-_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
 def lines(rows: Iterable[Iterable[object]]) -> str:
@@ -16,14 +16,14 @@ def lines(rows: Iterable[Iterable[object]]) -> str:
     """
     text = io.StringIO()
     writer = csv.writer(text)
-    writer.writerows([_cell(value) for value in row] for row in rows)
+    writer.writerows([guarded("" if value is None else str(value)) for value in row] for row in rows)
     return text.getvalue()
 
 
-def _cell(value: object) -> str:
-    text = "" if value is None else str(value)
+def guarded(text: str) -> str:
+    """Return a text as a cell that runs nothing."""
     # A sign alone is a laboratory's result, and no formula.
-    if len(text) == 1 or not text.startswith(_FORMULA):
+    if len(text) == 1 or not text.startswith(FORMULA):
         return text
     with suppress(ValueError):
         float(text)

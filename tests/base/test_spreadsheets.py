@@ -1,6 +1,6 @@
 """CSV for people: no text runs as a formula where it is opened, and numbers stay numbers."""
 
-from api.spreadsheets import lines
+from core.base.spreadsheets import lines
 
 
 def test_a_text_that_would_run_has_an_apostrophe_before_it() -> None:
