@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Protocol
+from typing import Any, BinaryIO, Final
 
 from farthing.sending import FromStart, content_type
 from farthing.wire import Wire
@@ -31,14 +31,6 @@ FILES: Final = frozenset({*ANSWERS, ".arrow", ".feather"})
 """Endings of files that can be predicted."""
 _LONGEST_WHOLE: Final = 2**53
 _UNKNOWN: Final = frozenset({"NAType", "NaTType"})
-
-
-class Frame(Protocol):
-    """A DataFrame of pandas or polars, or a Table of pyarrow."""
-
-    @property
-    def columns(self) -> Any:  # noqa: ANN401 - of each library its own
-        """Columns, or their names."""
 
 
 def is_frame(rows: object) -> bool:
