@@ -1,6 +1,5 @@
 """Answers about drafts: datasets that their owners look at before they seal them."""
 
-import json
 from typing import Any, Literal
 
 from farthing.schemas.base import View
@@ -54,7 +53,9 @@ class SniffedView(View):
 
 def sniffed_words(found: SniffedView) -> list[str]:
     """Return what was taken of a draft's file, and then each doubt, in words."""
-    taken = ", ".join(f"{name} {json.dumps(value)}" for name, value in found.reading.items())
+    signs = {"\t": "tab", " ": "blank"}
+    parts = {name: value and f"{name} “{signs.get(value, value)}”" for name, value in found.reading.items()}
+    taken = ", ".join(part or f"no {name}" for name, part in parts.items())
     dates = [f"Dates of {name}: {', '.join(forms)}, and ISO 8601." for name, forms in found.formats.items()]
     doubts = [
         f"{one.pointer} may be wrong: {one.taken} was taken, and {one.other} "

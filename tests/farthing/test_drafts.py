@@ -135,9 +135,9 @@ class TestCommandLine:
         assert refused.returncode == 1
         assert "/reading" in refused.stderr
         done = farthing(service, "upload", messy, "-m", told, "--draft", "--json")
-        assert 'Taken from the file: separator ";"' in done.stderr
+        assert "Taken from the file: separator “;”, decimal “.”, no thousands" in done.stderr
         shown = farthing(service, "draft", made(done)["id"])
-        assert 'Taken from the file: separator ";"' in shown.stderr
+        assert "Taken from the file: separator “;”, decimal “.”, no thousands" in shown.stderr
 
     def test_wrong_calls_end_with_status_2(self, service: Embedded, records: Path, declared: Path) -> None:
         assert farthing(service, "mend", "ds_x").returncode == 2
