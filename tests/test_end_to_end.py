@@ -81,7 +81,7 @@ def test_a_queued_and_a_running_job_can_be_cancelled(service: Embedded) -> None:
 
 def test_a_job_over_its_wall_clock_limit_is_charged_whole(service: Embedded) -> None:
     dataset = service.upload()
-    job = service.wait(service.submit(dataset, **LONG, resources={"max_runtime_seconds": 3.0}))
+    job = service.wait(service.submit(dataset, **LONG, resources={"max_runtime_seconds": 10.0}))
     assert job["state"] == "failed"
     assert job["error"] == {"code": "limit-exceeded"}
     shares = service.get(f"/v1/datasets/{dataset}/budget")["budget_share"]
