@@ -142,7 +142,7 @@ def command(service: Embedded, *arguments: str) -> str:
 
 def check_every_way(service: Embedded, left: Left, client: Client, folder: Path) -> None:
     """Verify the ledger by the service, by the command line, by the page's own program, and by certificates."""
-    assert json.loads(command(service, "-m", "farthing.cli", "verify", left.scope))["ok"] is True
+    assert json.loads(command(service, "-m", "farthing.cli", "verify", left.scope, "--json"))["ok"] is True
     export = folder / "ledger.jsonl"
     export.write_text(command(service, "-m", "farthing.cli", "entries", left.scope, "--json"))
     entries = list(client.entries(left.scope))

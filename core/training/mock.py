@@ -21,7 +21,6 @@ from core.ledger.claims import Claim
 from core.ledger.schedules import Schedule
 from core.planning.planner import PlannedJob
 from core.privacy.events import EVENT
-from core.records.decoding.drawn import draw
 from core.training.attempt import COLUMNS, in_phase, planned_of
 from core.training.device import make_sure_of_memory, prepare_processor
 from core.training.fitting import make_problem, train
@@ -89,6 +88,9 @@ def carry_out(
     database: Database, settings: ServiceSettings, claim: Claim, order: MockOrder, stop: Callable[[], bool]
 ) -> None:
     """Do what `run` does, in a process whose threads are counted already."""
+    # Arrow starts a thread as it is loaded, and a process that has one cannot be forked.
+    from core.records.decoding.drawn import draw  # noqa: PLC0415 - as above
+
     with in_phase(Phase.OPENING):
         ensure(mocks.is_mock(claim.job_id), "only a mock job trains on drawn rows")
         ensure(is_keyless(settings), "a mock job's trainer holds no key")

@@ -128,6 +128,7 @@ def test_the_key_of_a_create_is_marked_required_where_it_is(document: dict[str, 
     assert required == {
         "post /v1/jobs": True,
         "post /v1/jobs/{job_id}/clone": True,
+        "post /v1/mock-jobs": True,
         "post /v1/datasets": False,
         "post /v1/datasets/{dataset_id}/uploads": False,
         "post /v1/keys": False,

@@ -1,5 +1,7 @@
 """A mock job reads no record and touches no ledger, and none is taken for a job of records, nor that for one."""
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -346,3 +348,9 @@ def test_cancelling(database: Database, place: Place) -> None:
     with database.write() as session:
         mocks.cancel(session, mocks.lock(session, running))
     assert read(database, running).state == "cancelled"
+
+
+def test_what_trainers_load_ahead_holds_no_arrow() -> None:
+    """Arrow starts a thread, and a process with two cannot be forked: each job would load everything anew."""
+    found = "import sys; import core.training.mock, core.training.federated; print('pyarrow' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", found], check=True, capture_output=True).stdout == b"False\n"
