@@ -201,7 +201,7 @@ def test_a_messy_export_is_found_out_in_the_browser(service: Service, chromium: 
         seen.page.get_by_label("Use note").uncheck()
         seen.page.get_by_role("button", name=re.compile("^Upload")).click()
         seen.page.get_by_text("No row is left out").wait_for()
-        seen.page.get_by_text('separator “;”, decimal “,”, no thousands, encoding “cp1252”').wait_for()
+        seen.page.get_by_text("separator “;”, decimal “,”, no thousands, encoding “cp1252”").wait_for()
         seen.page.get_by_text("Dates of visit: %d.%m.%Y, and ISO 8601.").wait_for()
         seen.refuse_violations()
         seen.page.get_by_role("link", name="Change the declaration").click()
