@@ -37,11 +37,11 @@ def title(released: Released) -> str:
     return f"{TITLES[released.kind]} of {released.target}, differentially private"
 
 
-def marked(told: dict[str, Any], *, mock: bool) -> dict[str, Any]:
+def marked(document: dict[str, Any], *, mock: bool) -> dict[str, Any]:
     """Return a summary with the mark of a release of made-up rows, where it is one: title, field and paragraph."""
     if not mock:
-        return told
-    return told | {"mock": True, "title": f"Mock: {told['title']}", "methods": f"{MOCK} {told['methods']}"}
+        return document
+    return document | {"mock": True, "title": f"Mock: {document['title']}", "methods": f"{MOCK} {document['methods']}"}
 
 
 def loss_words(released: Released) -> str:
