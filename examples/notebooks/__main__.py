@@ -21,8 +21,8 @@ from nbformat import NotebookNode
 from examples.bank_demo import service
 
 HERE: Final = Path(__file__).parent
-ORDER: Final = ("custodian", "analyst")
-"""The analyst reads what the custodian shared."""
+ORDER: Final = ("custodian", "analyst", "images", "auditor")
+"""The analyst reads what the custodian shared, and the auditor what both did."""
 CELL_SECONDS: Final = 300
 QUIET: Final = ["--log-level=ERROR"]
 OF_THE_RUN: Final = ("execution", "ExecuteTime", "collapsed", "scrolled")
