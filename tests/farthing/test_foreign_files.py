@@ -203,3 +203,15 @@ def test_a_foreign_file_goes_from_mess_to_intervals(client: Client, name: str, t
     predicted = model.predict(few)
     assert len(predicted) == 40
     assert predicted.filter(like="predicted").notna().all(axis=None)
+
+
+@pytest.mark.parametrize("name", [name for name, one in FOREIGN.items() if not one.header])
+def test_a_foreign_file_is_read_as_it_comes(client: Client, name: str) -> None:
+    foreign = FOREIGN[name]
+    columns = [one for one in foreign.columns if one is not SEEN]
+    declared = {"name": name, "budget": {"epsilon": 1, "delta": 1e-6}, "columns": columns}
+    file = io.BytesIO(foreign.path.read_bytes())
+    draft = client.draft(client.upload(file, declared | {"reading": "sniff", "seal": False}).id)
+    assert draft.rows == len(foreign.rows())
+    assert not any(column.unreadable or column.unknown for column in draft.columns), draft.columns
+    client.erase(draft.dataset)
