@@ -121,14 +121,14 @@ class AsyncClient:
         metadata: collections.abc.Mapping[str, typing.Any],
         *,
         key: str | None = ...,
-        progress: collections.abc.Callable[[int, int], None] | None = ...,
+        progress: collections.abc.Callable[[int, int], None] | bool = ...,
     ) -> farthing.schemas.datasets.Dataset: ...
     async def send_records(
         self,
         dataset: str,
         file: str | pathlib.Path | typing.BinaryIO | collections.abc.Mapping[str, typing.Any] | farthing.frames.Frame,
         *,
-        progress: collections.abc.Callable[[int, int], None] | None = ...,
+        progress: collections.abc.Callable[[int, int], None] | bool = ...,
     ) -> farthing.schemas.datasets.Dataset: ...
     async def uploads(self, dataset: str) -> list[farthing.schemas.uploads.UploadView]: ...
     async def end_upload(self, dataset: str, upload: str) -> None: ...
