@@ -25,7 +25,7 @@ from farthing.reporting import ReportResources
 from farthing.results import Contrast, Interval, OddsRatio, Summary, WaldTest
 from farthing.schemas.activity import AuditView
 from farthing.schemas.budgets import AccessView, BudgetView
-from farthing.schemas.datasets import Dataset, IdentityView, ValidationView
+from farthing.schemas.datasets import Dataset, IdentityView, RemovalView, ValidationView
 from farthing.schemas.estimates import EstimateView
 from farthing.schemas.jobs import EventView, JobView
 from farthing.schemas.service import WorkerView
@@ -144,6 +144,10 @@ class Client(
     def erase(self, dataset: str) -> Dataset:
         """Erase the records; the ledger stays. They are gone once the state is `erased`."""
         return Dataset.model_validate(self._wire.send("DELETE", f"/v1/datasets/{dataset}").json())
+
+    def remove_record(self, dataset: str, row: int) -> RemovalView:
+        """Remove the record of a row of its file, the first row of data being 1, for good; nobody else sees that."""
+        return RemovalView.model_validate(self._wire.post(f"/v1/datasets/{dataset}/removals", {"row": row}))
 
     # Budget --------------------------------------------------------------------------------------------------------
 
