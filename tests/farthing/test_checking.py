@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from core.records.decoding.decode import Limits
-from farthing import checking, cli
+from farthing import FarthingError, checking, cli
 from tests.records.test_local import AGE, JOB, declaration
 from tests.records.test_messy import HOSPITAL, TOLD, WRITTEN, hospital
 
@@ -131,6 +131,12 @@ class TestNothingLeaves:
         assert seen["REFUSED"] == "File too large"
         assert "secret" not in seen.values()
 
+    def test_a_reader_that_ends_is_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "reader.py").write_text("raise SystemExit(7)\n")
+        monkeypatch.setattr(checking, "folder_of", lambda *_: tmp_path)
+        with pytest.raises(FarthingError, match=r"without an answer \(status 7\)"):
+            checking.asked("reader", {"declared": "x" * 2**20})
+
     def test_its_time_is_that_of_an_upload(self) -> None:
         assert Limits().seconds == checking.SECONDS
 
@@ -217,6 +223,13 @@ class TestDeclare:
         assert run("declare", file, "--output", file, "--force").status == 2
         assert run("declare", file, "--output", tmp_path, "--force").status == 2
         assert file.read_bytes() == self.CONTENT
+
+    def test_a_hostile_name_reaches_no_terminal(self, run: Any, tmp_path: Path) -> None:
+        file = tmp_path / "visits.csv"
+        file.write_bytes(b"\x1b[31mred,\x1b[31mred\n1,2\n")
+        found = run("declare", file)
+        assert (found.status, "both named `\\x1b[31mred`" in found.err) == (1, True)
+        assert "\x1b[31m" not in found.err
 
     def test_values_come_from_the_file_on_request(self, run: Any, tmp_path: Path) -> None:
         file, to = tmp_path / "visits.csv", tmp_path / "visits.json"
