@@ -65,6 +65,7 @@ from api.routes import (
     parts,
     pretrained,
     principals,
+    removals,
     reports,
     scopes,
     service,
@@ -178,6 +179,7 @@ def create_app(settings: ServiceSettings | None = None) -> FastAPI:
     others = (
         drafts,
         parts,
+        removals,
         reports,
         health,
         catalogue,

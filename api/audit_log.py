@@ -35,8 +35,8 @@ def public_outcome(method: str, route: str, status: int, code: str | None) -> tu
 
 
 def is_upload(method: str, route: str) -> bool:
-    """Return True if a request brought records or was about a draft: its duration would reveal their fate."""
-    return (method, route) in _UPLOADS
+    """Return True if a request brought or removed records, or was about a draft: its duration reveals their fate."""
+    return (method, route) in _UPLOADS or route.endswith("/removals")
 
 
 def _is_audited(method: str, route: str) -> bool:

@@ -123,6 +123,14 @@ class MaybeReason(Body):
     reason: Reason | None = None
 
 
+class NewRemoval(Body):
+    """A record to remove."""
+
+    row: Annotated[
+        int, Field(ge=1, le=2**53, strict=True, description="of the file; 1 is the first row of data, below the names")
+    ]
+
+
 class Acceptance(Body):
     """An owner's word that a scope goes on although entries of its ledger may be missing."""
 

@@ -1,13 +1,10 @@
 """A typed, synchronous client. Creating calls carry an idempotency key, so a repeated send is answered once."""
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import environ
 from types import TracebackType
 from typing import Any, Self, overload
 from uuid import uuid4
-
-import httpx
 
 from farthing.asking import declaring, over
 from farthing.descriptions import describing
@@ -28,7 +25,7 @@ from farthing.reporting import ReportResources
 from farthing.results import Contrast, Interval, OddsRatio, Summary, WaldTest
 from farthing.schemas.activity import AuditView
 from farthing.schemas.budgets import AccessView, BudgetView
-from farthing.schemas.datasets import Dataset, IdentityView, ValidationView
+from farthing.schemas.datasets import Dataset, IdentityView, RemovalView, ValidationView
 from farthing.schemas.estimates import EstimateView
 from farthing.schemas.jobs import EventView, JobView
 from farthing.schemas.service import WorkerView
@@ -92,8 +89,8 @@ class Client(
     def ready(self) -> bool:
         """Say whether the service answers and is ready for work."""
         try:
-            return self._wire.http.get("/readyz").is_success
-        except httpx.TransportError:
+            return self._wire.send("GET", "/readyz", sends=1).is_success
+        except FarthingError:
             return False
 
     # Data ----------------------------------------------------------------------------------------------------------
@@ -147,6 +144,10 @@ class Client(
     def erase(self, dataset: str) -> Dataset:
         """Erase the records; the ledger stays. They are gone once the state is `erased`."""
         return Dataset.model_validate(self._wire.send("DELETE", f"/v1/datasets/{dataset}").json())
+
+    def remove_record(self, dataset: str, row: int) -> RemovalView:
+        """Remove the record of a row of its file, the first row of data being 1, for good; nobody else sees that."""
+        return RemovalView.model_validate(self._wire.post(f"/v1/datasets/{dataset}/removals", {"row": row}))
 
     # Budget --------------------------------------------------------------------------------------------------------
 
@@ -233,7 +234,7 @@ class Client(
             yield seen
             if seen.ended:
                 return
-            time.sleep(every_seconds)
+            self._wire.pause(every_seconds)
 
     def wait(self, job: str, *, progress: Callable[[JobView], None] | bool = False) -> JobView:
         """Wait until a job has succeeded. An interrupt ends the wait, and the job goes on.
@@ -263,7 +264,7 @@ class Client(
         while not (seen := self.job(job, wait_seconds=wait_seconds)).ended:
             if progress is not None:
                 progress(seen)
-            time.sleep(1.0 if progress else 0.1)  # a service that shuts down answers long polls at once
+            self._wire.pause(1.0 if progress else 0.1)  # a service that shuts down answers long polls at once
         if progress is not None:
             progress(seen)
         if seen.state != "succeeded":

@@ -46,7 +46,7 @@ def key(
 
 @app.command()
 def keys(*, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
-    """List your API keys, newest first, or as an admin everybody's. No part of a secret is kept."""
+    """List your API keys, or as an admin everybody's. Newest first; no part of a secret is kept."""
     with Client(url, secret) as client:
         found = list(client.keys())
     answer(found, tables.keys(found), as_json=as_json)
@@ -162,6 +162,25 @@ def erase(
     answer(found, f"{dataset}: {found.state}", as_json=as_json)
 
 
+@app.command(name="remove-record")
+def remove_record(
+    dataset: DatasetId,
+    row: Annotated[int, typer.Argument(min=1, help="of the file; 1 is the first row of data, below the names")],
+    *,
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+    as_json: Json = False,
+    url: Url = DEFAULT_URL,
+    secret: Secret = "",
+) -> None:
+    """Remove one record for good. Its row is excluded from later jobs, and nobody but you sees that."""
+    if not yes:
+        typer.confirm(f"Remove row {row} of {dataset} for good?", abort=True, err=True)
+    with Client(url, secret) as client:
+        found = client.remove_record(dataset, row)
+    rest = "the earlier file is destroyed" if found.destroyed else "jobs that began before may read the earlier file"
+    answer(found, f"{dataset}: row {row} is removed; {rest}", as_json=as_json)
+
+
 @app.command()
 def share(
     dataset: DatasetId,
@@ -229,7 +248,7 @@ def entries(scope: ScopeId, *, as_json: Json = False, url: Url = DEFAULT_URL, se
 
 @app.command()
 def verify(scope: ScopeId, *, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
-    """Have the service recompute a scope's chain, prices and sums. Status 1 when it is not whole, or was not read."""
+    """Have the service recompute a scope's whole ledger. Status 1 when it is not whole, or was not read."""
     with Client(url, secret) as client:
         found = client.verify(scope)
     answer(found, ledger_tables.verification(found), as_json=as_json)

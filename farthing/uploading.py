@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from farthing import tables
-from farthing.bars import bar
+from farthing.bars import sending
 from farthing.client import Client
 from farthing.console import (
     DEFAULT_URL,
@@ -165,13 +165,11 @@ def _send(client: Client, dataset: str, file: Path) -> None:
 @contextmanager
 def _progress(file: Path) -> Iterator[Progress]:
     """Show how much of a file has arrived; where the service does not answer any more, say how to go on."""
-    size = file.stat().st_size
-    with bar(err) as shown:
-        task = shown.add_task("upload", total=size)
+    with sending(err) as look:
         try:
-            yield lambda there, _: shown.update(task, completed=there)
+            yield look
         except (Unreachable, KeyboardInterrupt):
-            if size > IN_PARTS_BYTES:
+            if file.stat().st_size > IN_PARTS_BYTES:
                 say(
                     "The parts that have arrived are kept for a day: repeat this command, and it goes on with the rest."
                 )

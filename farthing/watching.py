@@ -22,7 +22,7 @@ Most = Annotated[int, typer.Option("--most", min=1, help="lines at most")]
 def activity(
     dataset_id: DatasetId, *, most: Most = 100, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = ""
 ) -> None:
-    """List what was done with a dataset and by whom, newest first. For its owner, auditors and admins."""
+    """List what was done with a dataset and by whom. Newest first; for its owner, auditors and admins."""
     with Client(url, secret) as client:
         # The client fetches pages as they are drawn, so this ends the requests as well.
         found = list(islice(client.activity(dataset_id), most))

@@ -46,6 +46,7 @@ def seated(order: TrainerMessage, taken: ClaimedJob, folder: Path | None) -> lis
                     patience_seconds=patience_seconds(settings),
                     mark_keys=marks,
                     dataset_key=client.dataset_key,
+                    location=client.location,
                 ),
             }
         )

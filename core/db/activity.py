@@ -6,11 +6,14 @@ from sqlalchemy import ColumnElement, func, or_, select
 from sqlalchemy.orm import Session
 
 from core.base.identifiers import LETTERS
+from core.db.reads import is_removal
 from core.db.service_tables import Audit
 from core.db.tables import Dataset, Job, Model, Principal
 
 
-def lines(session: Session, dataset: Dataset, after: str | None, limit: int) -> Sequence[Audit]:
+def lines(
+    session: Session, dataset: Dataset, after: str | None, limit: int, *, with_removals: bool = True
+) -> Sequence[Audit]:
     """Return up to `limit` lines about a dataset, its scope, its jobs and their models, newest first."""
     jobs = _jobs_on(dataset.id)
     about = [
@@ -21,6 +24,8 @@ def lines(session: Session, dataset: Dataset, after: str | None, limit: int) -> 
     if dataset.scope_id is not None:
         about.append(named("scopes/sc_") == dataset.scope_id)
     statement = select(Audit).where(or_(*about))
+    if not with_removals:
+        statement = statement.where(~is_removal())
     if after:
         statement = statement.where(Audit.id < after)
     return session.execute(statement.order_by(Audit.id.desc()).limit(limit)).scalars().all()

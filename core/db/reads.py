@@ -330,14 +330,15 @@ def _sees_line(viewer: Viewer) -> ColumnElement[bool]:
 
     A line names what it is about as a path: the room, the identifier, and what follows.
     """
+    own = select(Dataset.id).where(Dataset.owner_id == viewer.id)
     if viewer.sees_everything:
-        return true()
+        return or_(~is_removal(), _named("datasets/ds_").in_(own))
     scopes = select(Scope.id).where(Scope.owner_id == viewer.id)
     joined = select(_SITE.federation_id).where(_SITE.place.is_not(None), _SITE.scope_id.in_(scopes))
     jobs_there = select(Job.id).where(or_(Job.scope_id.in_(scopes), Job.id.in_(joined)))
     about = {
         "scopes/sc_": scopes,
-        "datasets/ds_": select(Dataset.id).where(Dataset.owner_id == viewer.id),
+        "datasets/ds_": own,
         "jobs/job_": jobs_there,
         "models/mdl_": select(Model.id).where(Model.job_id.in_(jobs_there)),
         "keys/key_": select(ApiKey.id).where(ApiKey.principal_id == viewer.id),
@@ -348,6 +349,11 @@ def _sees_line(viewer: Viewer) -> ColumnElement[bool]:
         _named(start).in_(owned) & Audit.target.startswith(start, autoescape=True) for start, owned in about.items()
     ]
     return or_(Audit.principal_id == viewer.id, *named)
+
+
+def is_removal() -> ColumnElement[bool]:
+    """Tell of a line of the audit log whether it is about the removal of a record, which the owner alone sees."""
+    return Audit.action.endswith("/removals")
 
 
 def _named(start: str) -> ColumnElement[str]:

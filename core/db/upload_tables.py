@@ -1,4 +1,4 @@
-"""Tables of uploads in parts: files on their way in that survive a broken connection and a restart."""
+"""Tables of files that no dataset names: uploads in parts on their way in, and files whose place another one took."""
 
 from sqlalchemy import BigInteger, Float, ForeignKey, Integer, LargeBinary, String, Text
 from sqlalchemy.orm import Mapped, mapped_column
@@ -34,3 +34,15 @@ class UploadPart(Base):
     site: Mapped[str] = mapped_column(String(40), server_default="")  # as its upload's
     location: Mapped[str] = mapped_column(String(100), unique=True)  # in the storage
     sealed_digest: Mapped[bytes] = mapped_column(LargeBinary)  # SHA-256 of the part
+
+
+class Removal(Base):
+    """The file that a dataset had before a record was removed from it; which record it was is kept nowhere."""
+
+    __tablename__ = "removals"
+
+    location: Mapped[str] = mapped_column(String(100), primary_key=True)  # of the earlier file; its key is gone
+    dataset_id: Mapped[str] = mapped_column(ForeignKey("datasets.id"), index=True)
+    site: Mapped[str] = mapped_column(String(40), server_default="")  # that keeps the records
+    removed_at: Mapped[float] = mapped_column(Float)
+    destroyed_at: Mapped[float | None] = mapped_column(Float)  # None: a job that began before may read it yet

@@ -15,7 +15,7 @@ from core.base.errors import Conflict
 from core.db.base import Base
 from core.db.database import Database
 from core.db.notice_tables import Delivery, MailAddress, NoticeMark, Webhook
-from core.db.upload_tables import PartedUpload, UploadPart
+from core.db.upload_tables import PartedUpload, Removal, UploadPart
 from core.jobs.presence import SiteSlot, Worker
 from core.jobs.sweep import CONTACT
 from core.ledger.claims import FROZEN
@@ -54,6 +54,7 @@ _GUARDED: Final = (
     "seats",
     UPLOADS,
     *_IN_PARTS,
+    Removal.__tablename__,
     "workers",
 )
 

@@ -12,7 +12,7 @@ from core.db import checkpoints, clock
 from core.db.identity_tables import Draft, IdentityKey
 from core.db.notice_tables import Webhook
 from core.db.tables import Access, Dataset, Job
-from core.db.upload_tables import PartedUpload
+from core.db.upload_tables import PartedUpload, Removal
 from core.records import parts
 
 
@@ -84,12 +84,12 @@ def erasable(session: Session, lease_seconds: float, site: str = "") -> Iterable
     # Without a file there is nothing to erase at a site, so that any process may end it.
     here = (Dataset.site == site) | Dataset.location.is_(None)
     statement = select(Dataset.id, Dataset.location).where(Dataset.state == "erasing", here)
-    in_use = _holding(session, lease_seconds).where(Job.dataset_id == Dataset.id).exists()
+    in_use = holding(session, lease_seconds).where(Job.dataset_id == Dataset.id).exists()
     sent_to = select(PartedUpload.id).where(PartedUpload.dataset_id == Dataset.id).exists()
     return [(row[0], row[1]) for row in session.execute(statement.where(~in_use, ~sent_to))]
 
 
-def _holding(session: Session, lease_seconds: float) -> Select[str]:
+def holding(session: Session, lease_seconds: float) -> Select[str]:
     """Return the jobs whose trainer may still hold records; of a federated job its sites' do.
 
     A job that is cancelled or has failed was ended after its trainer was reaped, or after its lease had passed. One
@@ -107,7 +107,7 @@ def destroy_key(session: Session, dataset_id: str, lease_seconds: float) -> bool
         Whether the records may be destroyed: not while a process that could hold them may be alive.
     """
     dataset = lock(session, dataset_id)
-    in_use = _holding(session, lease_seconds).where(Job.dataset_id == dataset_id).limit(1)
+    in_use = holding(session, lease_seconds).where(Job.dataset_id == dataset_id).limit(1)
     # Asked again under the lock: the list of datasets was read in an earlier transaction.
     if dataset.state != "erasing" or session.execute(in_use).first() is not None:
         return False
@@ -144,8 +144,9 @@ def ready(session: Session, site: str) -> Sequence[Dataset]:
 
 def locations(session: Session) -> set[str]:
     """Return the names of all records that a dataset has, or has to destroy yet."""
-    found = session.execute(select(Dataset.location).where(Dataset.location.is_not(None))).scalars()
-    return {location for location in found if location is not None}
+    now = session.execute(select(Dataset.location).where(Dataset.location.is_not(None))).scalars()
+    earlier = session.execute(select(Removal.location).where(Removal.destroyed_at.is_(None))).scalars()
+    return {*earlier, *(location for location in now if location is not None)}
 
 
 def wrapped_keys(session: Session, site: str) -> dict[str, str]:

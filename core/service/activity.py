@@ -35,7 +35,9 @@ def page(context: Context, caller: Caller, dataset_id: str, after: str | None, l
         dataset = find_dataset(session, caller, dataset_id)
         if dataset.owner_id != caller.id and caller.role not in {"auditor", "admin"}:
             raise Forbidden("Only the owner of this dataset, an auditor or an admin may see its activity.")
-        return _views(session, context, caller, activity.lines(session, dataset, after, limit))
+        is_own = dataset.owner_id == caller.id
+        found = activity.lines(session, dataset, after, limit, with_removals=is_own)
+        return _views(session, context, caller, found)
 
 
 def _views(session: Session, context: Context, caller: Caller, lines: Sequence[Audit]) -> list[ActivityView]:

@@ -19,7 +19,7 @@ from core.db.sorting import NEWEST, Order
 from core.db.tables import Dataset, Scope
 from core.jobs import jobs as job_rows
 from core.records import datasets as rows
-from core.records import parts, weights
+from core.records import parts, removals, weights
 from core.records.decoding.mock import MAX_MOCK_CELLS, mock_rows
 from core.records.decoding.validation import open_report
 from core.records.master_key import load_master_keys
@@ -201,6 +201,7 @@ def finish_erasures(context: Context) -> list[str]:
     The key goes first, then the records, then the noised states of their jobs; models and the ledger stay. Uploads in
     parts go before all.
     """
+    finish_removals(context)
     erase_late_uploads(context)
     with context.database.read() as session:
         waiting = list(rows.erasable(session, context.settings.lease_seconds, context.settings.site))
@@ -217,6 +218,22 @@ def finish_erasures(context: Context) -> list[str]:
         if context.database.transaction(rows.mark_erased, dataset_id):
             done.append(dataset_id)
     return done
+
+
+def finish_removals(context: Context) -> int:
+    """Destroy the earlier files of datasets from which a record was removed, once no job can read them any more.
+
+    Returns:
+        The number of files. They have no key any more since the removal itself.
+    """
+    with context.database.read() as session:
+        names = removals.destructible(session, context.settings.lease_seconds, context.settings.site)
+    for name in names:
+        # After the change and not before: the witness must never miss a file that is a dataset's.
+        witnessing.bury(context, name)
+        open_storage(context.settings).erase(name)
+        context.database.transaction(removals.note_destroyed, name)
+    return len(names)
 
 
 def erase_late_uploads(context: Context) -> int:

@@ -17,6 +17,7 @@ from core.db.tables import Dataset, Scope
 from core.ledger import identities
 from core.ledger.claims import refuse_if_frozen
 from core.ledger.identities import Known, Overlap, OwnedUpload, OwnerKeys
+from core.records import removals
 from core.records.datasets import owner_name
 from core.records.decoding.likeness import Summarized, are_same, best_set, counts_of, shared, tag_of
 from core.records.encryption import new_key
@@ -179,6 +180,15 @@ def _refuse_same(session: Session, metadata: Metadata, same: Sequence[Known]) ->
     """Refuse the same records, unless declared otherwise in their scope, or leaving one without a released answer."""
     columns = metadata.model_dump(mode="json")["columns"]
     for one in same:
+        if removals.is_any(session, one.dataset_id):
+            raise DuplicateDataset(
+                f"A record was removed from your dataset {one.dataset_id}, and this file brings it back. Empty its row "
+                f"in the file, or leave the row out, and send that in scope {one.scope_id}.",
+                FieldError("/file", "empty the row that was removed"),
+                FieldError("/scope", f'give "{one.scope_id}", and leave budget out'),
+                dataset=one.dataset_id,
+                scope=one.scope_id,
+            )
         # Other columns in the same scope spend the same budget: that is only another declaration.
         if one.scope_id == metadata.scope and one.columns == columns and one.state == "ready":
             raise DuplicateDataset(

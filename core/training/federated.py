@@ -298,7 +298,9 @@ def _own_problem(
 ) -> Problem:
     """Open the client's own records with its own key."""
     key = None if seat.dataset_key is None else bytes.fromhex(seat.dataset_key)
-    with open_records(settings, order.records, key) as file:
+    # The key and the place of one moment: a record may have been removed between the claim and the order.
+    kept = replace(order.records, location=seat.location or order.records.location)
+    with open_records(settings, kept, key) as file:
         return make_problem(planned, read_records(file, planned.design), weights)
 
 

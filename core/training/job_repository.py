@@ -201,13 +201,14 @@ class JobRepository:
 
     def _client(self, session: Session, number: int, client: federations.ClientClaim) -> ClaimedSite:
         """Return a client with its own dataset's key; one without it fails by itself, as any job would."""
-        wrapped = session.get_one(Dataset, client.dataset_id).wrapped_key
+        dataset = session.get_one(Dataset, client.dataset_id)
+        wrapped, location = dataset.wrapped_key, dataset.location
         try:
             # Read anew, so that a rotated master key needs no restart.
             key = None if wrapped is None else load_master_keys(self._settings).unwrap(client.dataset_id, wrapped)
         except (NotReady, Tampered):
             key = None
-        return ClaimedSite(client.claim, number, None if key is None else key.hex())
+        return ClaimedSite(client.claim, number, None if key is None else key.hex(), location)
 
     def beat(self, claim: Claim, *, seated: bool = False) -> jobs.Beat:
         """Extend a lease; that of this site's session where other sites have one, too. Raises Unreachable."""

@@ -32,3 +32,5 @@ class SiteConnection(Frozen):
     nothing."""
     dataset_key: str | None = Field(repr=False)
     """Opens this client's records, in hexadecimal digits; None: they were stored before there was encryption."""
+    location: str | None
+    """Of the file that this key opens."""

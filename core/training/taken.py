@@ -17,6 +17,8 @@ class ClaimedSite:
     """Of those that take part in this attempt, from 0."""
     dataset_key: str | None = field(repr=False)
     """Opens its records, in hexadecimal digits; None: there is none, or none that could be unwrapped."""
+    location: str | None
+    """Of the file that this key opens: by the time that a trainer looks, the dataset may have another one."""
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,18 @@ class IdentityView(View):
     """The owner's statement at its upload; null: none."""
 
 
+class RemovalView(View):
+    """A record that was removed, for the owner alone."""
+
+    object: Literal["removal"] = "removal"
+    dataset: Drawn[str]
+    """`ds_...`."""
+    row: Declared[int]
+    """Of the file, the first row of data being 1; it is excluded from every model, also where it was before."""
+    destroyed: Operational[bool]
+    """Whether the earlier file is destroyed, too; its key is gone. If not, jobs that began before may read it."""
+
+
 class ValidationView(View):
     """The owner's report on an upload; its counts are private."""
 

@@ -160,6 +160,11 @@ def test_the_way_of_a_dataset(farthing: Command, client: Client, records: Path, 
     assert ok(farthing("me", FARTHING_KEY=fresh)) == f"analyst {principal} (ana)\n"
     assert farthing("revoke", *re.findall(r"key_\w+", rotated.stderr)).returncode == 0
     assert farthing("me", FARTHING_KEY=fresh).returncode == 1
+    assert farthing("remove-record", dataset, "3", stdin="n\n").returncode == 1
+    removed = ok(farthing("remove-record", dataset, "3", "--yes"))
+    assert removed.startswith(f"{dataset}: row 3 is removed; ")
+    assert farthing("remove-record", dataset, "0", "--yes").returncode == 2
+    assert "/row" in farthing("remove-record", dataset, "100000", "--yes").stderr
     assert farthing("erase", dataset, stdin="n\n").returncode == 1
     assert client.dataset(dataset).state == "ready"
     assert ok(farthing("erase", dataset, "--yes")).startswith(f"{dataset}: eras")

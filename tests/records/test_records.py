@@ -21,6 +21,7 @@ from core.models.network.layers import Linear
 from core.models.network.model import NetworkModel
 from core.records.decoding.decode import Limits, decode
 from core.records.decoding.mock import mock_rows
+from core.records.decoding.removal import rewrite
 from core.records.encryption import SealedFile, Tampered
 from core.records.master_key import load_master_keys, make_master_key
 from core.records.records import Encoded, StoredRecords, open_records, read_records
@@ -230,3 +231,19 @@ def test_arrays_begin_on_a_cache_line() -> None:
         file, design = batched([length])
         encoded = read_records(file, design)
         assert encoded.features.ctypes.data % 64 == encoded.target.ctypes.data % 64 == 0
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: f"{model.target}-{model.intercept}")
+def test_a_removed_row_is_an_excluded_one_of_every_model(tmp_path: Path, model: Any) -> None:
+    file, design = stored(tmp_path, mock_csv(COLUMNS, 50)), make_design(COLUMNS, model)
+    other = SealedFile(path=tmp_path / "other", context="ds_1")
+    assert rewrite(file, other, 18) is not None
+    before, after = read(file, design), read(other, design)
+    expected = before.present.copy()
+    expected[17] = False
+    assert after.present.tolist() == expected.tolist()
+    assert not after.features[17].any()
+    assert after.target[17] == 0
+    rest = np.arange(50) != 17
+    assert np.array_equal(after.features[rest], before.features[rest])
+    assert np.array_equal(after.target[rest], before.target[rest])

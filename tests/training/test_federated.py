@@ -312,7 +312,15 @@ def test_a_promise_that_is_no_number_ends_the_attempt(epsilon: str) -> None:
 def test_nothing_is_claimed_once_a_client_is_lost(size: int, is_claimed: bool) -> None:
     claim = ErrorBound(ended_by="rounds", quantity="gradient_norm", value=0.1, confidence=0.9, variant="given")
     seat = SiteConnection(
-        federation="job", number=0, size=size, asked=3, meeting=None, key="", patience_seconds=1, dataset_key=None
+        federation="job",
+        number=0,
+        size=size,
+        asked=3,
+        meeting=None,
+        key="",
+        patience_seconds=1,
+        dataset_key=None,
+        location=None,
     )
     found = of_all(released(error_bound=claim), seat, 70)
     assert found.units == 70

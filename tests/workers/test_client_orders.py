@@ -18,7 +18,8 @@ PARENT = Claim("job_all", 1, "epoch", 1)
 
 
 def client(number: int) -> ClaimedSite:
-    return ClaimedSite(Claim(f"job_{number}", 1, "epoch", number), number, bytes([number + 1] * 32).hex())
+    key = bytes([number + 1] * 32).hex()
+    return ClaimedSite(Claim(f"job_{number}", 1, "epoch", number), number, key, f"rec_{number}.sealed")
 
 
 def orders(tmp_path: Path, meeting_key: bytes | None) -> list[TrainerMessage]:
@@ -35,7 +36,8 @@ def test_a_client_has_its_own_key_and_no_other(tmp_path: Path, meeting_key: byte
     for order, own, other in zip(made, (client(0), client(2)), (client(2), client(0)), strict=True):
         assert order.claim == own.claim
         assert order.seat is not None
-        assert (order.seat.number, order.seat.dataset_key) == (own.number, own.dataset_key)
+        seat = order.seat
+        assert (seat.number, seat.dataset_key, seat.location) == (own.number, own.dataset_key, own.location)
         assert order.settings.master_key is None
         assert order.settings.master_key_path == Path(os.devnull)
         told = order.model_dump_json()

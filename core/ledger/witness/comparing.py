@@ -51,7 +51,8 @@ def compare(database: Database, witness: Witness, job_id: str | None = None) -> 
             elif hashes[scope_id] != known.head:
                 problems.append(f"{scope_id} has another history: entry {known.seq} is not the one witnessed.")
         if job_id is None:
-            problems += [f"{dataset.id} was erased, and is back." for dataset in risen(session, witness.erased())]
+            found = risen(session, witness.erased())
+            problems += [f"{dataset.id}, or this file of it, was erased, and is back." for dataset in found]
     return problems
 
 
@@ -163,8 +164,8 @@ def _remembered(session: Session) -> str | None:
 
 
 def risen(session: Session, erased: set[str]) -> list[Dataset]:
-    """Return the datasets that were erased and are here all the same."""
+    """Return the datasets that were erased, or whose file was destroyed, and that are here all the same."""
     if not erased:
         return []
     present = session.execute(select(Dataset).where(Dataset.state.in_(("pending", "ready"))).order_by(Dataset.id))
-    return [dataset for dataset in present.scalars() if dataset.id in erased]
+    return [dataset for dataset in present.scalars() if erased & {dataset.id, dataset.location}]

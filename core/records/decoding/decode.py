@@ -29,7 +29,7 @@ from core.records.encryption import SealedFile
 
 _BYTES_PER_CELL = 8
 _BATCH_BYTES = 8 * 2**20  # of the canonical file, however wide it is: a trainer holds one batch at a time
-_DISK_SLACK_BYTES = 64 * 2**20
+DISK_SLACK_BYTES = 64 * 2**20
 _MEDIA_TYPES = {
     "text/csv": "csv",
     "application/csv": "csv",
@@ -209,7 +209,7 @@ def _answer(line: bytes) -> str:
     limit(
         memory_bytes=limits.memory_bytes,
         seconds=limits.seconds,
-        file_bytes=_DISK_SLACK_BYTES + min(cells * _BYTES_PER_CELL, limits.bytes or sys.maxsize),
+        file_bytes=DISK_SLACK_BYTES + min(cells * _BYTES_PER_CELL, limits.bytes or sys.maxsize),
     )
     try:
         answer = _Answer(
