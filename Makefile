@@ -75,6 +75,7 @@ test-stack: setup ## build the images, and the integration tests against the run
 	$(BIN)/python -m tests.stack
 
 check: check-code ## the same, and links between pages
+	$(BIN)/python -m examples.notebooks.pages .pages-source
 	$(BIN)/zensical build --strict --config-file zensical.toml
 
 check-code: setup ## lint, types, import contracts, unused dependencies, plain words
@@ -86,6 +87,7 @@ check-code: setup ## lint, types, import contracts, unused dependencies, plain w
 	$(BIN)/python -m tests.support.prose
 
 docs: setup ## the pages as a site with search, in .pages/index.html
+	$(BIN)/python -m examples.notebooks.pages .pages-source
 	$(BIN)/zensical build --config-file zensical.toml
 
 notebooks: setup ## run the notebooks of examples/notebooks on a service of their own, and store them with their outputs

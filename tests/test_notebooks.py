@@ -12,6 +12,7 @@ import pytest
 
 from core.access.supplied import OURS
 from examples.notebooks.__main__ import HERE, ORDER
+from examples.notebooks.pages import make
 from tests.support.embedded import KEY, ROOT, Embedded
 
 SECRETS = {
@@ -100,6 +101,34 @@ def test_an_unknown_notebook_is_refused_by_name() -> None:
     done = run("cook")
     assert done.returncode == 1
     assert done.stderr.startswith("There is no notebook 'cook': choose from custodian")
+
+
+def links(text: str) -> list[str]:
+    return [link for link in re.findall(r"\]\(([^)\s#]+)[^)]*\)", text) if not link.startswith("http")]
+
+
+@pytest.mark.parametrize("name", ORDER)
+def test_its_links_lead_somewhere(name: str) -> None:
+    prose = "\n".join(cell.source for cell in read(name).cells if cell.cell_type == "markdown")
+    assert links(prose)
+    assert [link for link in links(prose) if not (HERE / link).exists()] == []
+
+
+def test_the_site_shows_each_as_a_page_with_its_figures(tmp_path: Path) -> None:
+    (tmp_path / "old.md").touch()
+    make(tmp_path)
+    assert not (tmp_path / "old.md").exists()
+    index = (tmp_path / "README.md").read_text()
+    for name in ORDER:
+        page = tmp_path / "tutorials" / "notebooks" / f"{name}.md"
+        text = page.read_text()
+        assert f"](tutorials/notebooks/{name}.md)" in index
+        assert links(text)
+        assert [link for link in links(text) if not (page.parent / link).exists()] == []
+        assert f"![The figure that the code above draws]({name}-1.png)" in text
+        assert (page.parent / f"{name}-1.png").read_bytes().startswith(b"\x89PNG")
+        assert ".ipynb" not in text
+    assert "patients.to_csv" in (tmp_path / "tutorials/notebooks/custodian.md").read_text()
 
 
 @pytest.mark.service

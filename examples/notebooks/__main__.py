@@ -15,7 +15,6 @@ from typing import Final
 
 import nbformat
 from nbclient import NotebookClient
-from nbconvert import MarkdownExporter
 from nbformat import NotebookNode
 
 from examples.bank_demo import service
@@ -53,17 +52,6 @@ def execute(books: Sequence[Path], into: Path) -> None:
         nbformat.write(book, into / path.name)
 
 
-def write_pages(pages: Path) -> None:
-    """Write the stored notebooks as Markdown pages, with their figures as files beside them."""
-    pages.mkdir(parents=True, exist_ok=True)
-    for name in ORDER:
-        book = nbformat.read(HERE / f"{name}.ipynb", as_version=4)
-        text, found = MarkdownExporter().from_notebook_node(book, {"unique_key": name})
-        for file, content in found["outputs"].items():
-            (pages / file).write_bytes(content)
-        (pages / f"{name}.md").write_text(text)
-
-
 def _tidy(book: NotebookNode) -> None:
     """Take away what names this run's machine or moment."""
     book.metadata = {
@@ -93,19 +81,16 @@ def _plain(output: NotebookNode) -> NotebookNode:
 
 
 def main() -> None:
-    """Run them all, or write their pages."""
+    """Run all notebooks, or those that are named."""
     parser = argparse.ArgumentParser(prog="python -m examples.notebooks", description=__doc__)
     parser.add_argument("names", nargs="*", default=ORDER, help="default: all, in order")
     parser.add_argument("--into", type=Path, default=HERE, help="the folder for executed notebooks")
-    parser.add_argument("--pages", type=Path, help="write Markdown pages here, and run nothing")
     given = parser.parse_args()
     books = [HERE / f"{name}.ipynb" for name in given.names]
     unknown = sorted(set(given.names) - set(ORDER))
     if unknown:
         sys.exit(f"There is no notebook {unknown[0]!r}: choose from {', '.join(ORDER)}.")
-    if given.pages is not None:
-        write_pages(given.pages)
-    elif "FARTHING_URL" in os.environ:
+    if "FARTHING_URL" in os.environ:
         execute(books, given.into)
     else:
         with service("notebooks", key := token_urlsafe(32)) as client:

@@ -586,6 +586,7 @@ class TestSniffing:
         ("content", "reading"),
         [
             ("age\tcost\n1\t2\n".encode("utf-16"), {"separator": "\t", "encoding": "utf-16"}),
+            (b"'age'\t'cost'\n1\t2\n", {"separator": "\t", "quote": "'"}),
             (b"age|cost\n'1'|'2,5'\n", {"separator": "|", "quote": "'", "decimal": ","}),
             (b"age;cost\n1;2'000.5\n", {"separator": ";", "thousands": "'"}),
             ("age;cost\n1;2\u202f000,5\n".encode(), {"separator": ";", "decimal": ",", "thousands": " "}),

@@ -130,12 +130,12 @@ def _encoding(source: Source) -> tuple[Encoding, list[Doubt]]:
 
 
 def _separator(line: str, form: FileReading, columns: Sequence[Column]) -> Separator:
-    """Return the separator by which a header has most of the declared names."""
+    """Return the separator by which a header has most of the declared names, under either quote."""
     declared = {column.name for column in columns}
-    found: dict[Separator, int] = {
-        one: len(declared.intersection(names_in(line, form.model_copy(update={"separator": one}))))
-        for one in get_args(Separator)
-    }
+    found: dict[Separator, int] = {}
+    for one in get_args(Separator):
+        ways = [form.model_copy(update={"separator": one, "quote": quote}) for quote in ('"', "'")]
+        found[one] = max(len(declared.intersection(names_in(line, way))) for way in ways)
     return max(found, key=lambda one: found[one])
 
 

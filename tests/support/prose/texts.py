@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -57,6 +58,12 @@ def everything() -> Iterator[Paragraph]:
     """Yield each paragraph of the project."""
     for page in pages():
         yield from of_page(page.read_text(), kind_of(page), page.relative_to(ROOT).as_posix())
+    for book in sorted((ROOT / "examples/notebooks").glob("*.ipynb")):
+        for cell in json.loads(book.read_text())["cells"]:
+            if cell["cell_type"] == "markdown":
+                yield from of_page(
+                    "".join(cell["source"]), "pages", f"{book.relative_to(ROOT).as_posix()} {cell['id']}"
+                )
     for tree in TREES:
         for path in sorted((ROOT / tree).rglob("*.py")):
             name = path.relative_to(ROOT).as_posix()
