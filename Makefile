@@ -14,7 +14,7 @@ LONG := slow or nightly or timing
 SECRETS := $(addprefix .stack/,database_password redis_password master_key signing_key admin_key)
 COMPOSE ?= $(shell docker compose version >/dev/null 2>&1 && echo docker compose || echo docker-compose)
 
-.PHONY: help setup assets chromium demo serve stack stack-stop test test-service test-nightly test-gpu test-studies test-stack check check-code bench migrate clean
+.PHONY: help setup assets chromium demo serve notebooks stack stack-stop test test-service test-nightly test-gpu test-studies test-stack check check-code bench migrate clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -87,6 +87,9 @@ check-code: setup ## lint, types, import contracts, unused dependencies, plain w
 
 docs: setup ## the pages as a site with search, in .pages/index.html
 	$(BIN)/zensical build --config-file zensical.toml
+
+notebooks: setup ## run the notebooks of examples/notebooks on a service of their own, and store them with their outputs
+	$(BIN)/python -m examples.notebooks
 
 test-gpu: setup ## laws of questions, sums and oracles on CUDA (PART="sums networks laws looks oracles": some of them)
 	$(BIN)/python -m tests.support.gpu $(PART)

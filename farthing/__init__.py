@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from farthing.asynchronous import AsyncClient, AsyncModel
     from farthing.client import Client
     from farthing.descriptions import Description, describing
     from farthing.errors import (
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "AsyncClient",
+    "AsyncModel",
     "Client",
     "Coefficient",
     "Comparison",
@@ -61,6 +64,8 @@ __all__ = [
 ]
 
 _HOMES: Final = {
+    "AsyncClient": "farthing.asynchronous",
+    "AsyncModel": "farthing.asynchronous",
     "Client": "farthing.client",
     "Coefficient": "farthing.results",
     "Comparison": "farthing.results",

@@ -41,3 +41,11 @@ def following(console: Console | None = None) -> Iterator[Look]:
                 shown.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
         yield look
+
+
+@contextmanager
+def sending(console: Console | None = None) -> Iterator[Callable[[int, int], None]]:
+    """Show a bar for the length of the block; yield a function that moves it to how much of a file has arrived."""
+    with bar(console) as shown:
+        task = shown.add_task("upload", total=None)
+        yield lambda there, size: shown.update(task, completed=there, total=size, refresh=True)

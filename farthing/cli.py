@@ -1,4 +1,4 @@
-"""The command line: `farthing up | key | upload | estimate | train | watch | summary | budget | verify | ...`.
+"""The command line: `farthing up | key | check | upload | estimate | train | watch | summary | budget | verify | ...`.
 
 The address and the key come from `--url` and `--key`, or from FARTHING_URL and FARTHING_KEY. `farthing.console` has the
 exit statuses.
@@ -11,7 +11,19 @@ from typing import Annotated
 
 import typer
 
-from farthing import custody, inviting, noticing, proving, reading, serving, training, uploading, watching, weights
+from farthing import (
+    checking,
+    custody,
+    inviting,
+    noticing,
+    proving,
+    reading,
+    serving,
+    training,
+    uploading,
+    watching,
+    weights,
+)
 from farthing.console import LATER, REFUSED, WITHOUT_RESULT, app, complain, err, line
 from farthing.errors import FarthingError, JobFailed, ReleaseWithheld
 
@@ -23,6 +35,7 @@ NO_KEY = (
 
 __all__ = [
     "app",
+    "checking",
     "custody",
     "inviting",
     "main",

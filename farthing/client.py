@@ -1,13 +1,10 @@
 """A typed, synchronous client. Creating calls carry an idempotency key, so a repeated send is answered once."""
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import environ
 from types import TracebackType
 from typing import Any, Self, overload
 from uuid import uuid4
-
-import httpx
 
 from farthing.asking import declaring, over
 from farthing.descriptions import describing
@@ -92,8 +89,8 @@ class Client(
     def ready(self) -> bool:
         """Say whether the service answers and is ready for work."""
         try:
-            return self._wire.http.get("/readyz").is_success
-        except httpx.TransportError:
+            return self._wire.send("GET", "/readyz", sends=1).is_success
+        except FarthingError:
             return False
 
     # Data ----------------------------------------------------------------------------------------------------------
@@ -237,7 +234,7 @@ class Client(
             yield seen
             if seen.ended:
                 return
-            time.sleep(every_seconds)
+            self._wire.pause(every_seconds)
 
     def wait(self, job: str, *, progress: Callable[[JobView], None] | bool = False) -> JobView:
         """Wait until a job has succeeded. An interrupt ends the wait, and the job goes on.
@@ -267,7 +264,7 @@ class Client(
         while not (seen := self.job(job, wait_seconds=wait_seconds)).ended:
             if progress is not None:
                 progress(seen)
-            time.sleep(1.0 if progress else 0.1)  # a service that shuts down answers long polls at once
+            self._wire.pause(1.0 if progress else 0.1)  # a service that shuts down answers long polls at once
         if progress is not None:
             progress(seen)
         if seen.state != "succeeded":

@@ -53,7 +53,7 @@ def read_json(file: Path, what: str) -> Any:  # noqa: ANN401 - the service says 
     """Read JSON from a file, or from standard input when the file is `-`; status 2 where there is none."""
     try:
         return json.loads(sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         complain(f"{what} {file}: {error}")
         raise typer.Exit(WRONG_INPUT) from error
 
@@ -84,6 +84,11 @@ def answer(found: BaseModel | Mapping[str, Any] | Sequence[BaseModel], shown: Re
         line(shown)
     else:
         out.print(shown)
+
+
+def visible(text: str) -> str:
+    """Return a text of a file with its control characters written out: a terminal would obey them."""
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
 
 
 def site_name(site: str | None) -> str:

@@ -14,11 +14,13 @@ class FarthingError(Exception):
         retryable: whether the same request may succeed later.
         errors: one mapping a wrong field, with `pointer` and `detail`.
         problem: the whole document.
+        retry_after_seconds: the service asks for the same request again after that; 0: it names no time.
     """
 
-    def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
+    def __init__(self, status: int, problem: Mapping[str, Any], retry_after_seconds: float = 0.0) -> None:
         """Keep the problem document."""
         self.status = status
+        self.retry_after_seconds = retry_after_seconds
         self.problem = problem
         self.code = str(problem.get("code", "unknown"))
         self.detail = str(problem.get("detail") or problem.get("title") or "no detail")
@@ -38,7 +40,7 @@ class DraftRefused(FarthingError):
     def __init__(self, refusal: FarthingError, dataset: str) -> None:
         """Keep the service's refusal, and name the draft."""
         self.dataset = dataset
-        super().__init__(refusal.status, refusal.problem)
+        super().__init__(refusal.status, refusal.problem, refusal.retry_after_seconds)
 
 
 class JobFailed(FarthingError):

@@ -8,7 +8,7 @@ import csv
 import io
 import math
 import sys
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from numbers import Number
@@ -32,8 +32,15 @@ class Frame(Protocol):
 
 def is_frame(given: object) -> bool:
     """Tell whether something is a table of columns; a single column is none."""
+    if _is_lazy(given):
+        return True
     speaks = hasattr(given, "__arrow_c_stream__") and (hasattr(given, "columns") or hasattr(given, "schema"))
     return speaks or (hasattr(given, "iloc") and hasattr(given, "columns"))
+
+
+def _is_lazy(given: object) -> bool:
+    """Tell whether something is a query of polars, which becomes a frame once it is collected."""
+    return type(given).__name__ == "LazyFrame" and hasattr(given, "collect")
 
 
 def write_frame(frame: Any, file: BinaryIO) -> str:  # noqa: ANN401 - of any library
@@ -46,6 +53,7 @@ def write_frame(frame: Any, file: BinaryIO) -> str:  # noqa: ANN401 - of any lib
         MissingExtra: a frame that is neither pandas' nor polars', and pyarrow is not installed.
     """
     name = "records.arrow"
+    frame = frame.collect() if _is_lazy(frame) else frame
     if hasattr(frame, "iloc"):
         frame = _pandas_columns(frame)
         name = name if installed("pyarrow") else "records.csv"
@@ -60,19 +68,49 @@ def write_frame(frame: Any, file: BinaryIO) -> str:  # noqa: ANN401 - of any lib
 
 
 def rows_of(given: Any) -> tuple[list[Row], list[Hashable]]:  # noqa: ANN401 - rows, or a frame of any library
-    """Return the rows of a frame, or rows as they are, with a label each: a pandas frame's index, else their places.
-
-    Missing cells of a frame are None.
-    """
+    """Return the rows of a frame, or rows as they are, with a label each: a pandas frame's index, else their places."""
     if not is_frame(given):
         rows = list(given)
         return rows, list(range(len(rows)))
-    if hasattr(given, "iloc"):
-        found, labels = given.to_dict("records"), list(given.index)
+    frame = opened(given)
+    if hasattr(frame, "iloc"):
+        return frame.to_dict("records"), list(frame.index)
+    rows = frame.to_dicts() if hasattr(frame, "to_dicts") else frame.to_pylist()
+    return rows, list(range(len(rows)))
+
+
+def opened(frame: Any) -> Any:  # noqa: ANN401 - of any library
+    """Return a frame of pandas or polars, else a table of Arrow: a query is collected."""
+    if _is_lazy(frame):
+        return frame.collect()
+    return frame if hasattr(frame, "iloc") or hasattr(frame, "write_ipc") else _table(frame)
+
+
+def selected(frame: Any, wanted: Sequence[str]) -> Any:  # noqa: ANN401 - as `opened` returns it
+    """Return a frame with those of its columns, and of a pandas index, that are wanted; None: it has none of them."""
+    if hasattr(frame, "iloc"):
+        levels = [name for name in frame.index.names if name in wanted and name not in frame.columns]
+        places = [place for place, name in enumerate(frame.columns) if str(name) in wanted]
+        found = frame.iloc[:, places].set_axis([str(frame.columns[place]) for place in places], axis="columns")
+        found = found.reset_index(level=levels).reset_index(drop=True)
+        return found if found.shape[1] else None
+    if hasattr(frame, "write_ipc"):
+        names = [name for name in frame.columns if name in wanted]
     else:
-        found = given.to_dicts() if hasattr(given, "to_dicts") else _table(given).to_pylist()
-        labels = list(range(len(found)))
-    return [{str(name): _cell(value) for name, value in row.items()} for row in found], labels
+        names = [place for place, name in enumerate(frame.column_names) if name in wanted]
+    return frame.select(names) if names else None
+
+
+def beside(frame: Any, found: Mapping[str, Any]) -> Any:  # noqa: ANN401 - as `opened` returns it
+    """Return a frame with more columns after its own; its index and its other columns stay as they are."""
+    if hasattr(frame, "iloc"):
+        return frame.assign(**found)
+    if hasattr(frame, "write_ipc"):
+        return frame.with_columns([sys.modules["polars"].Series(name, values) for name, values in found.items()])
+    arrow = needed("pyarrow", "a table of this kind")
+    for name, values in found.items():
+        frame = frame.append_column(name, arrow.array(values))
+    return frame
 
 
 def _pandas_columns(frame: Any) -> Any:  # noqa: ANN401 - pandas'
@@ -102,7 +140,7 @@ def _check_kinds(name: str, cells: Iterable[Any]) -> None:
     Raises:
         WrongInput: naming the column and the kinds.
     """
-    kinds = sorted({_kind(cell) for cell in cells if _cell(cell) is not None})
+    kinds = sorted({_kind(cell) for cell in cells if plain(cell) is not None})
     if len(kinds) > 1:
         fix = f"make it one of them, such as frame[{name!r}].astype(str)"
         raise WrongInput(f"Column {name!r} mixes {' and '.join(kinds)}.", f"/columns/{name}", fix)
@@ -169,11 +207,11 @@ def _write_csv(frame: Any, file: BinaryIO) -> None:  # noqa: ANN401 - pandas'
 
 def _written(cell: Any, name: str) -> str:  # noqa: ANN401 - any cell
     """Return a cell as the service reads texts: truth is `true`, and a whole float has no point."""
-    value = _cell(cell)
+    value = plain(cell)
     if value is None:
         return ""
-    if type(value).__name__ in {"bool", "bool_"}:
-        return str(bool(value)).lower()
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() and abs(value) < _WHOLE else repr(float(value))
     if isinstance(value, str | Number):
@@ -182,10 +220,12 @@ def _written(cell: Any, name: str) -> str:  # noqa: ANN401 - any cell
     raise WrongInput(f"Column {name!r} holds {_kind(value)}, which no CSV has.", f"/columns/{name}", fix)
 
 
-def _cell(value: Any) -> Any:  # noqa: ANN401 - any cell
-    """Return a cell as JSON has it: missing ones are None, and times and dates are ISO texts."""
-    if value is None or (isinstance(value, float) and math.isnan(value)):
+def plain(value: Any) -> Any:  # noqa: ANN401 - any cell
+    """Return a cell as JSON has it: missing ones are None, times and dates are ISO texts, NumPy's arrays are lists."""
+    if value is None or type(value).__name__ in {"NAType", "NaTType"}:
         return None
-    if type(value).__name__ in {"NAType", "NaTType"}:
-        return None
-    return value.isoformat() if hasattr(value, "isoformat") else value
+    if hasattr(value, "isoformat"):
+        return value.isoformat()
+    # Numbers of NumPy, and its missing times, have it too.
+    value = value.tolist() if hasattr(value, "tolist") else value
+    return None if isinstance(value, float) and math.isnan(value) else value

@@ -37,7 +37,7 @@ class LedgerCalls:
             found = VerificationView.model_validate(self._wire.post(f"/v1/scopes/{scope}/verify"))
             if not found.running or time.monotonic() >= until:
                 return found
-            time.sleep(_POLL_SECONDS)
+            self._wire.pause(_POLL_SECONDS)
 
     def freeze(self, scope: str, reason: str) -> Scope:
         """Stop a scope from admitting jobs."""

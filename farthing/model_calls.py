@@ -61,7 +61,7 @@ class ModelCalls:
         ends = time.monotonic() + (wait_for_approval_seconds or 0.0)
         while job.released is None and job.approval == "pending" and (left := ends - time.monotonic()) > 0:
             # At most the rest of the wait, so that the last look comes at its end.
-            time.sleep(min(_LOOK_SECONDS, left))
+            self._wire.pause(min(_LOOK_SECONDS, left))
             job = JobView.model_validate(self._wire.get(f"/v1/jobs/{job.id}"))
         if job.released is None:
             raise ReleaseWithheld(job.id, str(job.approval), str(job.withheld))

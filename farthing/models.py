@@ -7,10 +7,10 @@ from typing import Any, BinaryIO, Final, TypeVar, overload
 
 from farthing.coefficients import Coefficients
 from farthing.descriptions import Description
-from farthing.frames import Frame, rows_of
+from farthing.frames import Frame, is_frame, rows_of
 from farthing.handles import Levels, Text, level_at, levels_of
 from farthing.inference import Prediction
-from farthing.predicting import is_frame, parts, predict_file, predict_frame
+from farthing.predicting import parts, predict_file, predict_frame
 from farthing.results import Comparison
 from farthing.schemas.models import TrainedModel
 

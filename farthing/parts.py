@@ -3,8 +3,8 @@
 import base64
 import json
 import os
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from typing import Any, BinaryIO, Final
 from uuid import uuid4
@@ -32,6 +32,19 @@ _OF_THE_CALLER: Final = frozenset({401, 403, 408, 429})
 _PIECE_BYTES: Final = 2**20
 
 
+@contextmanager
+def _shown(progress: Progress | bool) -> Iterator[Progress]:  # noqa: FBT001 - as callers give it
+    """Yield a function that shows how much has arrived, or one that does nothing."""
+    if progress is not True:
+        yield progress or (lambda *_: None)
+        return
+    # A script without bars does not wait for rich.
+    from farthing.bars import sending  # noqa: PLC0415
+
+    with sending() as look:
+        yield look
+
+
 class UploadResources:
     """The part of a client that sends records."""
 
@@ -43,7 +56,7 @@ class UploadResources:
         metadata: Mapping[str, Any],
         *,
         key: str | None = None,
-        progress: Progress | None = None,
+        progress: Progress | bool = False,
     ) -> Dataset:
         """Upload records with their declared columns and budget.
 
@@ -56,7 +69,8 @@ class UploadResources:
                 where no answer comes or the service is busy: a pipe is kept in a temporary file.
             metadata: name, columns, and a budget or a scope to join; `"seal": False` makes a draft of it.
             key: idempotency key; made here unless given.
-            progress: called after each part with the bytes that are there and those of the whole file.
+            progress: True: show a bar with the time left, on a terminal or in a notebook; a function is called after
+                each part with the bytes that are there and those of the whole file.
 
         Raises:
             DraftRefused: a draft's file in parts; the draft keeps it for a day.
@@ -64,10 +78,10 @@ class UploadResources:
             WrongInput: a column of a frame, or a figure of the budget; nothing was sent.
         """
         metadata = exact(metadata)
-        with rewindable(file) as (stream, name):
+        with _shown(progress) as look, rewindable(file) as (stream, name):
             size = stream.seek(0, os.SEEK_END)
             if size > IN_PARTS_BYTES:
-                return self._upload_in_parts(stream, size, name, metadata, key, progress)
+                return self._upload_in_parts(stream, size, name, metadata, key, look)
             stream.seek(0)
             parts = [
                 ("metadata", (None, json.dumps(metadata).encode(), "application/json")),
@@ -75,11 +89,10 @@ class UploadResources:
             ]
             headers = {KEY: key or str(uuid4())}
             answer = self._wire.send("POST", "/v1/datasets", files=parts, headers=headers, timeout=None)
-        if progress is not None:
-            progress(size, size)
+            look(size, size)
         return Dataset.model_validate(answer.json())
 
-    def send_records(self, dataset: str, file: Records, *, progress: Progress | None = None) -> Dataset:
+    def send_records(self, dataset: str, file: Records, *, progress: Progress | bool = False) -> Dataset:
         """Send the file of a draft, in place of the one that it has, or of a declaration without records.
 
         A file of more than 16 MiB is sent in parts, and goes on where it broke, as in `upload`.
@@ -89,14 +102,13 @@ class UploadResources:
             file: as for `upload`.
             progress: as for `upload`.
         """
-        with rewindable(file) as (stream, name):
+        with _shown(progress) as look, rewindable(file) as (stream, name):
             size, media = stream.seek(0, os.SEEK_END), content_type(name)
             if size > IN_PARTS_BYTES:
-                return self._send_parts(dataset, stream, size, media, progress)
+                return self._send_parts(dataset, stream, size, media, look)
             path, headers = f"/v1/datasets/{dataset}/content", {"Content-Type": media}
             answer = self._wire.send("PUT", path, content=FromStart(stream), headers=headers, timeout=None)
-        if progress is not None:
-            progress(size, size)
+            look(size, size)
         return Dataset.model_validate(answer.json())
 
     def uploads(self, dataset: str) -> list[UploadView]:
@@ -114,7 +126,7 @@ class UploadResources:
         name: str,
         metadata: Mapping[str, Any],
         key: str | None,
-        progress: Progress | None,
+        progress: Progress,
     ) -> Dataset:
         dataset = self._declared(metadata, key) if key else self._declared_for(stream, metadata)
         if dataset.state == "ready":  # it was completed, and its answer was lost
@@ -152,7 +164,7 @@ class UploadResources:
         # A repeated answer shows the dataset as it was when it was declared, so its present state is asked.
         return Dataset.model_validate(self._wire.get(f"/v1/datasets/{made['id']}"))
 
-    def _send_parts(self, dataset: str, stream: BinaryIO, size: int, media: str, progress: Progress | None) -> Dataset:
+    def _send_parts(self, dataset: str, stream: BinaryIO, size: int, media: str, progress: Progress) -> Dataset:
         place = f"/v1/datasets/{dataset}/uploads"
         upload = self._opened(place, size, media)
         for rounds_left in reversed(range(_ROUNDS)):
@@ -180,9 +192,7 @@ class UploadResources:
     def _upload(self, place: str, upload: str) -> UploadWithPartsView:
         return UploadWithPartsView.model_validate(self._wire.get(f"{place}/{upload}"))
 
-    def _send_absent(
-        self, place: str, upload: UploadWithPartsView, stream: BinaryIO, progress: Progress | None
-    ) -> None:
+    def _send_absent(self, place: str, upload: UploadWithPartsView, stream: BinaryIO, progress: Progress) -> None:
         """Send the parts of a file that are not there, or are another file's."""
         there = {one.number: one.digest for one in upload.parts}
         stream.seek(0)
@@ -200,5 +210,4 @@ class UploadResources:
                     content=part,
                     headers=headers,
                 )
-            if progress is not None:
-                progress(min(number * upload.part_bytes, upload.bytes), upload.bytes)
+            progress(min(number * upload.part_bytes, upload.bytes), upload.bytes)

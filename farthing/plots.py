@@ -83,7 +83,9 @@ def plot_estimate(found: EstimateView, axes: Any = None) -> Any:  # noqa: ANN401
         if one.width is not None:
             axes.plot([one.width / base], [place], "o", color=_DARK)
     axes.axvline(1.0, color="grey", linewidth=0.8)
-    axes.set_xscale("log")
+    # Powers of two as numbers: ticks of base 10 write over one another within a decade.
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter("{x:g}")
     _rows(axes, [one.name for one in drawn])
     axes.set_xlabel("interval width with privacy, over that without")
     return axes

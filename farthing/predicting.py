@@ -1,21 +1,20 @@
-"""Predictions of tables: frames of pandas, polars and pyarrow, and files of CSV, Arrow and Parquet, in one request.
+"""Predictions of tables: frames of any library, and files of CSV, Arrow and Parquet, in one request.
 
-None of these libraries is a dependency, and none is imported before a table of it comes. Where pyarrow is there, frames
-travel as Arrow, else as CSV. Of a frame only the model's own columns are sent.
+Where pyarrow is there, frames travel as Arrow. Of a frame only the model's own columns are sent.
 """
 
 import csv
 import io
 import json
-import math
-import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import date
-from importlib.util import find_spec
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, BinaryIO, Final
 
+from farthing.errors import WrongInput
+from farthing.extras import installed, needed
+from farthing.frames import Frame, beside, opened, plain, selected, write_frame
 from farthing.sending import FromStart, content_type
 from farthing.wire import Wire
 
@@ -29,66 +28,52 @@ ANSWERS: Final = {".csv": CSV, ".parquet": "application/vnd.apache.parquet", ".a
 """Formats of an answer, by the ending of its file."""
 FILES: Final = frozenset({*ANSWERS, ".arrow", ".feather"})
 """Endings of files that can be predicted."""
-_LONGEST_WHOLE: Final = 2**53
-_UNKNOWN: Final = frozenset({"NAType", "NaTType"})
 
 
-def is_frame(rows: object) -> bool:
-    """Tell whether rows are a table of one of the three libraries; none of them is imported for it."""
-    return _library(rows) is not None
-
-
-def _library(rows: object) -> str | None:
-    """Return the library of a table: pandas, polars or pyarrow; None: it is of none of them."""
-    for base in type(rows).__mro__:
-        library = base.__module__.partition(".")[0]
-        if (library, base.__name__) in {
-            ("pandas", "DataFrame"),
-            ("polars", "DataFrame"),
-            ("polars", "LazyFrame"),
-            ("pyarrow", "Table"),
-            ("pyarrow", "RecordBatch"),
-        }:
-            return library
-    return None
-
-
-def predict_frame(wire: Wire, model: str, frame: Any, level: float | None) -> Any:  # noqa: ANN401 - the caller's table
+def predict_frame(wire: Wire, model: str, given: Frame, level: float | None) -> Any:  # noqa: ANN401 - the caller's table
     """Return a table with the predictions in columns after its own; its index and its other columns stay as they are.
 
     Args:
         wire: the client's connections.
         model: its id.
-        frame: of pandas, polars or pyarrow.
+        given: of pandas, polars or Arrow; a table that speaks its interface comes back as one of Arrow.
         level: of the intervals; None: the predictions alone.
 
     Raises:
-        ValueError: it has none of the model's columns, or one of the name of a prediction already.
+        WrongInput: it has none of the model's columns, one of the name of a prediction already, or one that cannot be
+            sent.
     """
-    library = _library(frame)
-    if type(frame).__name__ == "LazyFrame":
-        frame = frame.collect()
-    if type(frame).__name__ == "RecordBatch":
-        frame = sys.modules["pyarrow"].Table.from_batches([frame])
-    names = [str(name) for name in (frame.column_names if library == "pyarrow" else frame.columns)]
+    frame = opened(given)
     wanted = _columns_of(wire, model)
-    own = [place for place, name in enumerate(names) if name in wanted]
-    if not own:
-        raise ValueError(f"The table has none of the model's columns: {', '.join(wanted)}.")
-    if find_spec("pyarrow") is not None:
-        found = _by_arrow(wire, model, _as_arrow(frame, library, own), level)
-    else:
-        found = _by_csv(wire, model, [names[place] for place in own], _cells(frame, library, own), level)
+    asked = selected(frame, wanted)
+    if asked is None:
+        fix = f"name its columns as the model does: {', '.join(wanted)}"
+        raise WrongInput("The table has none of the model's columns.", "/rows", fix)
+    arrow = installed("pyarrow")
+    with TemporaryFile() as written:
+        name = write_frame(asked, written)
+        headers = {"Content-Type": content_type(name), "Accept": CSV if arrow is None else ARROW}
+        content = FromStart(written)
+        answer = wire.send("POST", _path(model), params=_query(level), headers=headers, content=content, timeout=None)
+    own = len(asked.columns)
+    found = _of_csv(answer.text, own) if arrow is None else _of_arrow(answer.content, own)
+    names = {str(name) for name in getattr(frame, "column_names", frame.columns)}
     twice = [name for name in found if name in names]
     if twice:
-        raise ValueError(f"The table has a column `{twice[0]}` already, as a prediction is called: rename it.")
-    if library == "pandas":
-        return frame.assign(**found)
-    if library == "polars":
-        return frame.with_columns([sys.modules["polars"].Series(name, values) for name, values in found.items()])
-    for name, values in found.items():
-        frame = frame.append_column(name, sys.modules["pyarrow"].array(values))
-    return frame
+        raise WrongInput(f"The table has a column `{twice[0]}`, as a prediction is called.", "/rows", "rename it")
+    return beside(frame, found)
+
+
+def _of_arrow(content: bytes, own: int) -> dict[str, Any]:
+    """Return predictions by column, as arrays of NumPy: the columns of a stream after those that were sent."""
+    found = needed("pyarrow.ipc", "a prediction of a table").open_stream(content).read_all()
+    return {name: found[name].to_numpy() for name in found.column_names[own:]}
+
+
+def _of_csv(text: str, own: int) -> dict[str, Any]:
+    """Return predictions by column, as lists: the columns after those that were sent."""
+    first, *lines = csv.reader(io.StringIO(text))
+    return {name: [float(line[place]) for line in lines] for place, name in enumerate(first) if place >= own}
 
 
 def predict_file(wire: Wire, model: str, path: str | Path, out: str | Path | BinaryIO, level: float | None) -> None:
@@ -147,27 +132,15 @@ def parts(rows: Iterable[Mapping[str, Any]]) -> Iterator[list[dict[str, Any]]]:
     part: list[dict[str, Any]] = []
     letters = 0
     for row in rows:
-        plain = {name: _plain(value) for name, value in row.items()}
-        long = len(json.dumps(plain))
+        row_of = {name: plain(value) for name, value in row.items()}
+        long = len(json.dumps(row_of))
         if part and (letters + long > MOST_LETTERS or len(part) == MOST_ROWS):
             yield part
             part, letters = [], 0
-        part.append(plain)
+        part.append(row_of)
         # The one is the comma between two rows.
         letters += long + 1
     yield part
-
-
-def _plain(value: Any) -> Any:  # noqa: ANN401 - a cell of whatever library
-    """Return a cell as JSON can have it: a missing one as null, a date as its text, NumPy's arrays as lists."""
-    if value is None or type(value).__name__ in _UNKNOWN:
-        return None
-    if isinstance(value, date):
-        return value.isoformat()
-    # NumPy's arrays and numbers are no JSON; both have `tolist`.
-    if hasattr(value, "tolist"):
-        value = value.tolist()
-    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def _columns_of(wire: Wire, model: str) -> list[str]:
@@ -176,84 +149,6 @@ def _columns_of(wire: Wire, model: str) -> list[str]:
     beside = [(design.get("offset") or {}).get("column"), design.get("array")]
     columns = [*design.get("columns", ()), *design.get("aside", ()), *(one for one in beside if one)]
     return [column["name"] for column in columns]
-
-
-def _as_arrow(frame: Any, library: str | None, own: Sequence[int]) -> Any:  # noqa: ANN401 - tables of three libraries
-    """Return some columns as a table of pyarrow."""
-    import pyarrow as pa  # noqa: PLC0415 - no dependency, and slow to import
-
-    if library == "pyarrow":
-        return frame.select(list(own))
-    if library == "polars":
-        return frame[:, list(own)].to_arrow()
-    columns = [frame.iloc[:, place] for place in own]
-    return pa.table([_array(pa, column) for column in columns], names=[str(column.name) for column in columns])
-
-
-def _array(pa: Any, column: Any) -> Any:  # noqa: ANN401 - a Series of pandas
-    """Return a Series as an array; one of mixed cells becomes texts."""
-    try:
-        return pa.Array.from_pandas(column)
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
-        return pa.array([_text(cell) or None for cell in column.tolist()], pa.string())
-
-
-def _by_arrow(wire: Wire, model: str, table: Any, level: float | None) -> dict[str, Any]:  # noqa: ANN401 - of pyarrow
-    """Return predictions by column, as arrays of NumPy."""
-    import pyarrow as pa  # noqa: PLC0415 - as above
-
-    sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    answer = wire.send(
-        "POST",
-        _path(model),
-        params=_query(level),
-        headers={"Content-Type": ARROW},
-        content=sink.getvalue(),
-        timeout=None,
-    )
-    found = pa.ipc.open_stream(answer.content).read_all()
-    return {name: found[name].to_numpy() for name in found.column_names[table.num_columns :]}
-
-
-def _cells(frame: Any, library: str | None, own: Sequence[int]) -> Iterator[tuple[Any, ...]]:  # noqa: ANN401 - as above
-    """Yield rows of some columns."""
-    if library == "polars":
-        return zip(*(frame.to_series(place).to_list() for place in own), strict=True)
-    return zip(*(frame.iloc[:, place].tolist() for place in own), strict=True)
-
-
-def _by_csv(
-    wire: Wire, model: str, names: Sequence[str], rows: Iterable[Sequence[Any]], level: float | None
-) -> dict[str, Any]:
-    """Return predictions by column, as lists."""
-    text = io.StringIO()
-    writer = csv.writer(text, quoting=csv.QUOTE_ALL)
-    writer.writerow(names)
-    writer.writerows([_text(cell) for cell in row] for row in rows)
-    answer = wire.send(
-        "POST",
-        _path(model),
-        params=_query(level),
-        headers={"Content-Type": CSV},
-        content=text.getvalue().encode(),
-        timeout=None,
-    )
-    first, *lines = csv.reader(io.StringIO(answer.text))
-    return {name: [float(line[place]) for line in lines] for place, name in enumerate(first) if place >= len(names)}
-
-
-def _text(cell: Any) -> str:  # noqa: ANN401 - as `_plain`
-    """Return a cell as CSV has it: the number of a label without a fraction, as the service compares it."""
-    value = _plain(cell)
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float) and value.is_integer() and abs(value) < _LONGEST_WHOLE:
-        return str(int(value))
-    return str(value)
 
 
 def _path(model: str) -> str:

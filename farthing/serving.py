@@ -22,19 +22,27 @@ Witness = Annotated[
 HOME: Final = Path(".farthing")
 
 
-def _become(module: str, *arguments: str | None) -> None:
-    """Turn this process into one of the service's programs."""
+def folder_of(module: str, instead: str) -> Path:
+    """Return the folder of the service's code; end with status 2 where only the client is installed.
+
+    Args:
+        module: the program that is needed.
+        instead: the advice where it is missing.
+    """
     try:
         found = find_spec(module)
     # find_spec imports the parent package, which is missing where only the SDK is installed.
     except ModuleNotFoundError:
         found = None
-    if found is None:
-        complain(
-            "The service is not installed here, only its client. Run it from its checkout (`make setup`, then "
-            "`.venv/bin/farthing up`) or its image."
-        )
+    if found is None or found.origin is None:
+        complain(f"The service is not installed here, only its client. {instead}")
         raise typer.Exit(WRONG_INPUT)
+    return Path(found.origin).parents[module.count(".")]
+
+
+def _become(module: str, *arguments: str | None) -> None:
+    """Turn this process into one of the service's programs."""
+    folder_of(module, "Run it from its checkout (`make setup`, then `.venv/bin/farthing up`) or its image.")
     command = [sys.executable, "-m", module, *(argument for argument in arguments if argument is not None)]
     os.execv(sys.executable, command)  # noqa: S606 - our own interpreter and module, no shell
 

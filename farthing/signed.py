@@ -68,5 +68,5 @@ class SignedResources:
             if time.monotonic() + pause_seconds > until:
                 detail = f"the service verifies the ledger first, {percent} % so far; ask again later"
                 raise FarthingError(ACCEPTED, {"code": "ledger-behind", "detail": detail, "retryable": True})
-            time.sleep(pause_seconds)
+            self._wire.pause(pause_seconds)
         return answer.text

@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from farthing.console import figure, number, of_100, per_cent, plain_table, site_name
+from farthing.console import figure, number, of_100, per_cent, plain_table, site_name, visible
 from farthing.results import Coefficient, Ellipsoid, Interval, OddsRatio, RateRatio
 from farthing.schemas.budgets import AccessView, CapView
 from farthing.schemas.datasets import Dataset, ValidationView
-from farthing.schemas.drafts import SniffedView, sniffed_words
+from farthing.schemas.drafts import SniffedView, reading_words, sniffed_words
 from farthing.schemas.keys import KeyView, PrincipalStateView
+from farthing.schemas.local import CheckView, DeclareView
 from farthing.schemas.models import WeightsView
 from farthing.schemas.service import WorkerView
 
@@ -44,7 +45,7 @@ def datasets(found: Sequence[Dataset]) -> RenderableType:
     return plain_table("", rows, left=("id", "name", "state", "scope"), right=("rows",))
 
 
-def validation(found: ValidationView) -> RenderableType:
+def validation(found: ValidationView | CheckView) -> RenderableType:
     """Show how the cells of each column were read."""
     names = ("clamped_low", "clamped_high", "rounded", "unknown", "unreadable", "missing", "filled")
     rows = [(one.name, *(f"{getattr(one, name):,}" for name in names)) for one in found.columns]
@@ -56,6 +57,31 @@ def validation(found: ValidationView) -> RenderableType:
 def sniffed(found: SniffedView) -> RenderableType:
     """Show the reading that was taken of a draft's file, and each doubt."""
     return Group(*map(_said, sniffed_words(found)))
+
+
+def checked(found: CheckView) -> RenderableType:
+    """Show the treatment that a file would get: its reading, the counts of its cells, and misspelt values."""
+    read = [] if found.reading is None else [f"Read as declared: {reading_words(found.reading)}."]
+    words = [
+        f"{visible(one.column)}: “{visible(one.text)}” in {one.cells:,} cells may mean “{visible(one.nearest)}”"
+        for one in found.misspelt
+    ]
+    parts: list[RenderableType] = [*map(_said, read), *([sniffed(found.sniffed)] if found.sniffed else [])]
+    parts += [validation(found), *map(_said, words)]
+    if found.extremes is not None:
+        rows = [
+            (visible(one.column), figure(one.least), figure(one.most), visible(", ".join(one.undeclared)) or "-")
+            for one in found.extremes
+        ]
+        title = "cells of single records"
+        parts += ["", plain_table(title, rows, left=("column", "least", "most", "undeclared values"))]
+    return Group(*parts)
+
+
+def drafted(found: DeclareView) -> list[str]:
+    """Say how the file of a draft was read, and which columns it leaves out."""
+    read = [] if found.sniffed is None else sniffed_words(found.sniffed)
+    return [*map(visible, read), *(f"“{visible(one.column)}” is left out: {one.reason}." for one in found.left_out)]
 
 
 def _between(interval: tuple[float | None, float | None] | None, digits: int = 4) -> str:

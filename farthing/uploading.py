@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from farthing import tables
-from farthing.bars import bar
+from farthing.bars import sending
 from farthing.client import Client
 from farthing.console import (
     DEFAULT_URL,
@@ -29,8 +29,9 @@ from farthing.console import (
 )
 from farthing.errors import DraftRefused, FarthingError, Unreachable
 from farthing.parts import IN_PARTS_BYTES, Progress
-from farthing.schemas.datasets import Dataset
+from farthing.schemas.datasets import Dataset, ValidationView
 from farthing.schemas.drafts import DraftView
+from farthing.schemas.local import CheckView
 
 DatasetId = Annotated[str, typer.Argument(help="ds_...")]
 MANY_EXCLUDED: Final = "many-excluded"
@@ -56,7 +57,7 @@ def upload(
     if yes and keep_draft:
         complain("Say --yes or --draft, not both.")
         raise typer.Exit(WRONG_INPUT)
-    _refuse_absent(file)
+    refuse_absent(file)
     with Client(url, secret) as client:
         if keep_draft or _is_asked(declared, yes=yes):
             found = _sent(client, file, {**declared, "seal": False})
@@ -102,7 +103,7 @@ def mend(
         raise typer.Exit(WRONG_INPUT)
     changes = None if metadata is None else read_json(metadata, "metadata")
     if file is not None:
-        _refuse_absent(file)
+        refuse_absent(file)
     with Client(url, secret) as client:
         if changes is not None:
             client.mend(dataset, changes)
@@ -124,7 +125,8 @@ def seal(dataset: DatasetId, *, as_json: Json = False, url: Url = DEFAULT_URL, s
         _show(client.seal(dataset), as_json=as_json)
 
 
-def _refuse_absent(file: Path) -> None:
+def refuse_absent(file: Path) -> None:
+    """End with status 2 where there is no such file."""
     if not file.is_file():
         complain(f"{file}: no such file")
         raise typer.Exit(WRONG_INPUT)
@@ -163,13 +165,11 @@ def _send(client: Client, dataset: str, file: Path) -> None:
 @contextmanager
 def _progress(file: Path) -> Iterator[Progress]:
     """Show how much of a file has arrived; where the service does not answer any more, say how to go on."""
-    size = file.stat().st_size
-    with bar(err) as shown:
-        task = shown.add_task("upload", total=size)
+    with sending(err) as look:
         try:
-            yield lambda there, _: shown.update(task, completed=there)
+            yield look
         except (Unreachable, KeyboardInterrupt):
-            if size > IN_PARTS_BYTES:
+            if file.stat().st_size > IN_PARTS_BYTES:
                 say(
                     "The parts that have arrived are kept for a day: repeat this command, and it goes on with the rest."
                 )
@@ -187,6 +187,11 @@ def _report(client: Client, dataset: str) -> None:
     """Print how the cells of each column were read, with a warning where many rows are excluded."""
     found = client.validation(dataset)
     err.print(tables.validation(found))
+    warn_excluded(found)
+
+
+def warn_excluded(found: ValidationView | CheckView) -> None:
+    """Warn where more than one row in twenty is excluded."""
     # Five per cent in whole numbers, as the service counts it.
     if 20 * found.incomplete_rows > found.rows:
         share = 100 * found.incomplete_rows / found.rows

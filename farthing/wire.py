@@ -3,11 +3,13 @@
 import hmac
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha256
 from typing import Any, BinaryIO, Final, Self
+from weakref import finalize
 
 import httpx
+from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
 from farthing.errors import FarthingError, Unreachable, WrongInput
 
@@ -38,13 +40,26 @@ class Wire:
         url: where it listens.
         key: an API key.
         timeout_seconds: of one request.
+        transport: sends the requests; None: httpx's own.
+        pause: waits for some seconds.
     """
 
-    def __init__(self, url: str, key: str, timeout_seconds: float) -> None:
+    def __init__(
+        self,
+        url: str,
+        key: str,
+        timeout_seconds: float,
+        transport: httpx.BaseTransport | None = None,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
         self.url = url.rstrip("/")
+        self.pause = pause
         self._timeout_seconds = timeout_seconds
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        self._http: httpx.Client | None = httpx.Client(base_url=self.url, headers=headers, timeout=timeout_seconds)
+        made = httpx.Client(base_url=self.url, headers=headers, timeout=timeout_seconds, transport=transport)
+        self._http: httpx.Client | None = made
+        # A notebook's client is seldom closed, and what it leaves open would be warned of wherever it is collected.
+        finalize(self, made.close).atexit = False
 
     @property
     def http(self) -> httpx.Client:
@@ -66,7 +81,8 @@ class Wire:
     def __getstate__(self) -> dict[str, Any]:
         # An address may have a name and a password of its own.
         bare = httpx.URL(self.url).copy_with(userinfo=b"")
-        return {"url": str(bare).rstrip("/"), "_timeout_seconds": self._timeout_seconds, "_http": None}
+        state = {"url": str(bare).rstrip("/"), "_timeout_seconds": self._timeout_seconds, "_http": None}
+        return state | {"pause": time.sleep}  # an event loop stays behind, too
 
     def __copy__(self) -> Self:
         return self
@@ -123,25 +139,24 @@ class Wire:
             FarthingError: the service refused.
             Unreachable: no answer came, however often it was sent.
         """
-        for sent in range(1, sends + 1):
-            pause_seconds = FIRST_PAUSE_SECONDS * 2 ** (sent - 1)
-            try:
-                response = self._ask(method, path, into, request)
-            except httpx.TransportError as error:
-                if sent == sends:
-                    raise Unreachable(self.url, str(error) or type(error).__name__) from error
-            # An address that cannot be read will not become readable by another send.
-            except httpx.InvalidURL as error:
-                raise Unreachable(self.url, str(error)) from error
-            else:
-                if response.is_success:
-                    return response
-                refusal = FarthingError(response.status_code, _problem(response))
-                if sent == sends or not _passes(refusal, passing):
-                    raise refusal
-                pause_seconds = max(pause_seconds, retry_after_seconds(response))
-            time.sleep(min(pause_seconds, LONGEST_PAUSE_SECONDS))
-        raise AssertionError("the last send returns or raises")
+        again = Retrying(
+            sleep=self.pause,
+            stop=stop_after_attempt(sends),
+            wait=_pause_seconds,
+            retry=retry_if_exception(lambda error: _passes(error, passing)),
+            reraise=True,
+        )
+        answer: httpx.Response = again(self._send_once, method, path, into, request)
+        return answer
+
+    def _send_once(self, method: str, path: str, into: BinaryIO | None, request: Mapping[str, Any]) -> httpx.Response:
+        try:
+            response = self._ask(method, path, into, request)
+        except (httpx.TransportError, httpx.InvalidURL) as error:
+            raise Unreachable(self.url, str(error) or type(error).__name__) from error
+        if not response.is_success:
+            raise FarthingError(response.status_code, _problem(response), retry_after_seconds(response))
+        return response
 
     def _ask(self, method: str, path: str, into: BinaryIO | None, request: Mapping[str, Any]) -> httpx.Response:
         if into is None:
@@ -159,10 +174,25 @@ class Wire:
         return response
 
 
-def _passes(refusal: FarthingError, passing: frozenset[str]) -> bool:
-    """Tell whether a refusal passes by itself soon: a busy service, or a proxy in front of one that starts."""
+def _passes(error: BaseException, passing: frozenset[str]) -> bool:
+    """Tell whether a failure passes by itself soon: no answer, a busy service, or a proxy before one that starts."""
+    if isinstance(error, Unreachable):
+        # An address that cannot be read will not become readable by another send.
+        return isinstance(error.__cause__, httpx.TransportError)
     # A problem of the service has a code of its own; `http-...` is made of a proxy's plain answer.
-    return refusal.code in passing or (refusal.status in GATEWAY and refusal.code.startswith("http-"))
+    return isinstance(error, FarthingError) and (
+        error.code in passing or (error.status in GATEWAY and error.code.startswith("http-"))
+    )
+
+
+_DOUBLING = wait_exponential(multiplier=FIRST_PAUSE_SECONDS, max=LONGEST_PAUSE_SECONDS)
+
+
+def _pause_seconds(state: RetryCallState) -> float:
+    """Return the pause before the next send: doubling, or as long as the service asked for."""
+    error = state.outcome.exception() if state.outcome else None
+    wanted_seconds = error.retry_after_seconds if isinstance(error, FarthingError) else 0.0
+    return min(max(_DOUBLING(state), wanted_seconds), LONGEST_PAUSE_SECONDS)
 
 
 def retry_after_seconds(response: httpx.Response) -> float:

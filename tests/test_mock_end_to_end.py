@@ -78,6 +78,10 @@ def test_it_predicts_and_its_summary_has_intervals(service: Embedded, dataset: s
     rows = [{"age": 40, "job": "a"}]
     answer = service.http.post(f"/v1/models/{model}/predict", json={"rows": rows})
     assert 0 <= answer.json()["predictions"][0]["probability"] <= 1, answer.text
+    assert answer.json()["mock"] is True
+    csv = {"Content-Type": "text/csv"}
+    file = service.http.post(f"/v1/models/{model}/predict", content="age,job\n40,a\n", headers=csv)
+    assert file.headers["Farthing-Mock"] == "true", file.text
     assert service.get(f"/v1/models/{model}/summary")["coefficients"][0]["interval"]
     again = service.wait(mock(service, dataset, **KINDS["logistic"]).json()["id"])["result"]["model"]
     assert service.get(f"/v1/models/{model}/compare/{again}")["relation"] == "different_people"
@@ -90,6 +94,8 @@ def test_a_mock_model_is_compared_with_none_of_records(service: Embedded, datase
     made = service.wait(mock(service, dataset, **KINDS["logistic"]).json()["id"])["result"]["model"]
     real = service.wait(service.submit(dataset, privacy={"mu": "0.5"}))["result"]["model"]
     assert "mock" not in service.get(f"/v1/models/{real}")["release"]
+    rows = [{"age": 40, "job": "a"}]
+    assert service.http.post(f"/v1/models/{real}/predict", json={"rows": rows}).json()["mock"] is False
     for one, other in ((made, real), (real, made)):
         answer = service.http.get(f"/v1/models/{one}/compare/{other}")
         assert answer.status_code == 422, answer.text

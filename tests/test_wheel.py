@@ -82,7 +82,7 @@ def test_it_holds_the_sdk_and_nothing_of_the_service(wheel: Path) -> None:
     tops = {name.split("/")[0] for name in names}
     assert tops == {"farthing", next(top for top in tops if top.endswith(".dist-info"))}
     assert {path.relative_to(ROOT).as_posix() for path in (ROOT / "farthing").glob("*.py")} <= set(names)
-    assert "farthing/py.typed" in names
+    assert {"farthing/py.typed", "farthing/asynchronous.pyi"} <= set(names)
     assert any(name.endswith("/LICENSE") for name in names)
 
 
@@ -92,7 +92,7 @@ def test_it_asks_for_no_more_than_a_client_needs(wheel: Path) -> None:
     lines = archive.read(metadata).decode().splitlines()
     needed = {line.split(":", 1)[1].strip() for line in lines if line.startswith("Requires-Dist:")}
     base = {line.split("~")[0].split(">")[0].split("<")[0] for line in needed if "extra ==" not in line}
-    assert base == {"httpx", "joserfc", "pydantic", "rich", "typer"}
+    assert base == {"httpx", "joserfc", "pydantic", "rich", "tenacity", "typer"}
 
 
 def test_it_is_imported_without_the_service(environment: Path, tmp_path: Path) -> None:

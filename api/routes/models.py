@@ -265,7 +265,7 @@ def predict(model_id: ModelId, body: PredictRows, caller: Caller, db: Db) -> Pre
     that `Accept` names.
     """
     found = readings.predict(db, caller, model_id, body.rows, body.level)
-    return Predictions.model_validate({"predictions": found})
+    return Predictions.model_validate({"mock": service.is_mock(model_id), "predictions": found})
 
 
 @router.get(

@@ -20,6 +20,7 @@ from core.records.answering import Kind, Media
 from core.records.decoding.decode import format_of
 from core.records.encryption import Decrypting
 from core.service import predicting as service
+from core.service.models import is_mock
 
 CSV: Final = "text/csv"
 ARROW: Final = "application/vnd.apache.arrow.stream"
@@ -82,7 +83,10 @@ async def predict_file(
     def work(body: Iterator[bytes]) -> Decrypting:
         return service.predict(db, caller, model_id, body, media=media, kind=kind, level=level)
 
-    return sent(await uploads.in_thread(request, THREADS, work), kind)
+    answer = sent(await uploads.in_thread(request, THREADS, work), kind)
+    if is_mock(model_id):
+        answer.headers["Farthing-Mock"] = "true"
+    return answer
 
 
 def sent(answer: Decrypting, kind: Kind) -> StreamingResponse:

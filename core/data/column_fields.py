@@ -78,6 +78,18 @@ Deviation = Annotated[
 FILL = "value that stands for a missing one; without it such a row is excluded"
 
 
+def stated(given: Any, info: ValidationInfo) -> Any:  # noqa: ANN401 - whatever was sent
+    """Refuse a blank, which drafts of a declaration have where a person must decide."""
+    if given is None:
+        named, field = info.data.get("name", "this column"), info.field_name
+        if field == "values":
+            raise ValueError(f"values of {named}: list those of the codebook, without looking at the data")
+        if field == "shape":
+            raise ValueError(f"shape of {named}: say the one that all records have, such as [28, 28]")
+        raise ValueError(f"bounds of {named}: say what is possible, without looking at the data")
+    return given
+
+
 def above(upper: Any, info: ValidationInfo) -> Any:  # noqa: ANN401 - numbers or dates
     """Refuse an upper bound that is not above the lower one, or too near to it to be distinguished."""
     lower = info.data.get("lower")

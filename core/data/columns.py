@@ -32,6 +32,7 @@ from core.data.column_fields import (
     declared,
     differ,
     folded,
+    stated,
     undeclared,
     within,
     within_range,
@@ -62,6 +63,7 @@ class NumberColumn(Frozen):
     fill: Finite | None = Field(default=None, description=FILL)
     deviation: Deviation = None
 
+    _stated = field_validator("lower", "upper", mode="before")(stated)
     _above = field_validator("upper")(above)
     _within = field_validator("centre", "fill")(within)
     _within_range = field_validator("deviation")(within_range)
@@ -79,6 +81,7 @@ class IntegerColumn(Frozen):
     fill: Whole | None = Field(default=None, description=FILL)
     deviation: Deviation = None
 
+    _stated = field_validator("lower", "upper", mode="before")(stated)
     _above = field_validator("upper")(above)
     _within = field_validator("centre", "fill")(within)
     _within_range = field_validator("deviation")(within_range)
@@ -97,6 +100,7 @@ class DateColumn(Frozen):
     deviation: Deviation = None
     formats: DateForms = ()
 
+    _stated = field_validator("lower", "upper", mode="before")(stated)
     _above = field_validator("upper")(above)
     _within = field_validator("centre", "fill")(within)
     _within_range = field_validator("deviation")(within_range)
@@ -114,6 +118,7 @@ class CategoryColumn(Frozen):
     fold_case: FoldCase = False
     aliases: Aliases = Field(default_factory=dict)
 
+    _stated = field_validator("values", mode="before")(stated)
     _differ = field_validator("values")(differ)
     _declared = field_validator("other", "fill")(declared)
     _undeclared = field_validator("missing")(undeclared)
@@ -137,6 +142,7 @@ class BinaryColumn(Frozen):
     fold_case: FoldCase = False
     aliases: Aliases = Field(default_factory=dict)
 
+    _stated = field_validator("values", mode="before")(stated)
     _differ = field_validator("values")(differ)
     _declared = field_validator("fill")(declared)
     _undeclared = field_validator("missing")(undeclared)
@@ -172,6 +178,7 @@ class ArrayColumn(Frozen):
     )
     centre: Finite | None = Field(default=None, validation_alias=STORED_CENTRE, description=CENTRE)
 
+    _stated = field_validator("shape", "lower", "upper", mode="before")(stated)
     _above = field_validator("upper")(above)
     _within = field_validator("centre")(within)
 

@@ -1,14 +1,14 @@
 """A dataset as its owner declares it: everything public about it, before a record is read."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import Field, StringConstraints, ValidationError, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from core.base.errors import FieldError, Invalid
+from core.base.errors import FieldError, Invalid, NotOfferedYet
 from core.base.patterns import identifier
 from core.base.validation_errors import field_errors
-from core.data.columns import Columns, Unit
+from core.data.columns import Columns, Unit, UserColumn
 from core.data.reading import SNIFF, Reading
 from core.privacy.amounts import BudgetRequest
 from core.privacy.budget import Terms
@@ -19,6 +19,8 @@ Statement = Annotated[str, StringConstraints(min_length=3, max_length=500, strip
 Title = Annotated[str, StringConstraints(min_length=1, max_length=200, strip_whitespace=True)]
 
 
+_LEAST_STATEMENT: Final = 20
+"""Letters of a reason why records are other people's than those of an earlier upload."""
 UNPUBLISHED = {"distinct_because", "seal", "accept_excluded"}
 """Fields that are not kept with a dataset's public facts: an owner may have had to give them, by their records."""
 
@@ -140,6 +142,29 @@ class Metadata(DeclaredColumns):
                 "accepted_elsewhere", "say it in the budget: budget.accept_delta", {"field": "accept_delta"}
             )
         return self
+
+
+def refuse_unkept(metadata: Metadata, most_rows: int) -> None:
+    """Refuse metadata that no file could make good, by themselves.
+
+    Args:
+        metadata: of an upload.
+        most_rows: of a file whose number of rows is not declared.
+
+    Raises:
+        NotOfferedYet: user-level units.
+        Invalid: a statement that gives no reason, or a budget that cannot be kept.
+    """
+    if metadata.distinct_because is not None and len(metadata.distinct_because) < _LEAST_STATEMENT:
+        fix = f"say in {_LEAST_STATEMENT} letters or more why these are other people, so that an auditor can judge it"
+        raise Invalid("This statement is too short to give a reason.", FieldError("/distinct_because", fix))
+    if isinstance(metadata.unit, UserColumn):
+        raise NotOfferedYet("User-level units are not offered yet.", FieldError("/unit", 'use "record"'))
+    if metadata.budget is not None:
+        if metadata.rows is None:  # its delta is held against the number of records once they are there
+            metadata.budget.plan(most_rows)
+        else:
+            metadata.budget.terms(metadata.rows)
 
 
 def parse_metadata(body: object) -> Metadata:

@@ -6,16 +6,14 @@ from typing import Any, Final
 
 from sqlalchemy.orm import Session
 
-from core.base.errors import FieldError, Forbidden, Invalid, KeyNotOwn, NotFound, NotOfferedYet
-from core.data.columns import Column, UserColumn
-from core.data.datasets import Metadata
+from core.base.errors import FieldError, Forbidden, Invalid, KeyNotOwn, NotFound
+from core.data.columns import Column
+from core.data.datasets import Metadata, refuse_unkept
 from core.db.tables import Account, Scope
 from core.privacy.acceptance import refuse_large_delta
 from core.service import scopes
 from core.service.context import Caller, Context
 
-LEAST_STATEMENT: Final = 20
-"""Letters of a reason why records are other people's than those of an earlier upload."""
 _DEFAULTS: Final = {"seal": True, "accept_excluded": False}
 
 
@@ -36,20 +34,11 @@ def parse(context: Context, caller: Caller, metadata: Metadata) -> None:
             "Another principal made this key and has seen it. Rotate it first (farthing rotate, or POST "
             f"/v1/keys/{caller.key_id}/rotate), and send records by the fresh one, which nobody else has."
         )
-    if metadata.distinct_because is not None and len(metadata.distinct_because) < LEAST_STATEMENT:
-        fix = f"say in {LEAST_STATEMENT} letters or more why these are other people, so that an auditor can judge it"
-        raise Invalid("This statement is too short to give a reason.", FieldError("/distinct_because", fix))
-    if isinstance(metadata.unit, UserColumn):
-        raise NotOfferedYet("User-level units are not offered yet.", FieldError("/unit", 'use "record"'))
+    refuse_unkept(metadata, context.settings.max_rows)
     refuse_many_columns(context, metadata.columns, "/columns")
     if metadata.scope is not None:
         with context.database.read() as session:
             joined(session, caller, metadata, metadata.rows)
-    elif metadata.budget is not None:
-        if metadata.rows is None:  # its delta is held against the number of records once they are there
-            metadata.budget.plan(context.settings.max_rows)
-        else:
-            metadata.budget.terms(metadata.rows)
 
 
 def refuse_many_columns(context: Context, columns: Sequence[Column], pointer: str) -> None:

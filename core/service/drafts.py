@@ -5,7 +5,7 @@ scope, and so no budget, ledger, access or job. Sealing it takes the steps that 
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -23,7 +23,7 @@ from core.db.tables import Dataset
 from core.ledger import identities
 from core.ledger.identities import Staged
 from core.records import datasets as rows
-from core.records.decoding.validation import Sniffed, ValidationReport, open_report
+from core.records.decoding.validation import ValidationReport, open_report
 from core.records.master_key import load_master_keys
 from core.records.storage import open_storage
 from core.service import witnessing
@@ -32,9 +32,9 @@ from core.service.datasets import dataset_view, find, refuse_elsewhere
 from core.service.declarations import parse
 from core.service.earlier import earlier
 from core.service.identity import Comparison, owner_keys, published
-from core.service.opening import Arrived, hold, is_much, open_budget, refuse_ended
+from core.service.opening import Arrived, hold, open_budget, refuse_ended
 from core.service.views import DatasetView, rfc3339
-from farthing.schemas.drafts import CellCounts, DoubtView, DraftView, SniffedView
+from farthing.schemas.drafts import CellCounts, DraftView
 
 KEPT_SECONDS: Final = 7 * 86_400.0
 """From the declaration of a draft until it is erased."""
@@ -131,15 +131,16 @@ def get(context: Context, caller: Caller, dataset_id: str) -> DraftView:
 
 def _view(context: Context, dataset: Dataset, draft: Draft) -> DraftView:
     report = _report(context, dataset)
+    names = [column["name"] for column in dataset.columns]
     rows_, excluded = (None, None) if report is None else (report.rows, report.incomplete_rows)
     return DraftView(
         dataset=dataset.id,
         declared=draft.declared,
         rows=rows_,
         excluded=excluded,
-        many_excluded=rows_ is not None and excluded is not None and is_much(excluded, rows_),
+        many_excluded=report is not None and report.many_excluded,
         columns=[] if report is None else [CellCounts.model_validate(dict(one)) for one in report.columns],
-        sniffed=None if report is None or report.sniffed is None else _sniffed(report.sniffed, dataset.columns),
+        sniffed=None if report is None or report.sniffed is None else report.sniffed.view(names),
         expires_at=rfc3339(dataset.created_at + KEPT_SECONDS),
     )
 
@@ -150,15 +151,6 @@ def _report(context: Context, dataset: Dataset) -> ValidationReport | None:
         return None
     key = load_master_keys(context.settings).unwrap(dataset.id, dataset.wrapped_key)
     return ValidationReport.model_validate(open_report(dataset.validation, key, dataset.id))
-
-
-def _sniffed(found: Sniffed, columns: Sequence[Mapping[str, Any]]) -> SniffedView:
-    names = [column["name"] for column in columns]
-    return SniffedView(
-        reading=found.reading.model_dump(mode="json"),
-        formats={name: list(forms) for name, forms in zip(names, found.formats, strict=True) if forms},
-        doubts=[DoubtView.model_validate(dict(doubt)) for doubt in found.doubts],
-    )
 
 
 def _with_taken(metadata: Metadata, report: ValidationReport | None) -> Metadata:

@@ -65,6 +65,11 @@ def find(session: Session, context: Context, caller: Caller, model_id: str) -> t
     return model, job
 
 
+def is_mock(model_id: str) -> bool:
+    """Tell by its identifier whether a model was trained on rows drawn from a declaration."""
+    return mocks.job_of(model_id) is not None
+
+
 def released_by(context: Context, caller: Caller, model_id: str) -> tuple[AnyReleased, Job]:
     """Return what a model released, and its job.
 

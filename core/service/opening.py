@@ -2,12 +2,11 @@
 
 import secrets
 from dataclasses import dataclass
-from typing import Final
 
 from sqlalchemy.orm import Session
 
 from core.access import audit, principals
-from core.base.errors import FieldError, ManyExcluded, Unauthenticated
+from core.base.errors import Unauthenticated
 from core.base.identifiers import new_id
 from core.data.datasets import Metadata
 from core.db import reads as queries
@@ -15,13 +14,9 @@ from core.db.tables import Dataset
 from core.ledger import identities, ledger
 from core.ledger.identities import OwnerKeys
 from core.records.decoding.decode import Decoded
-from core.records.decoding.validation import ValidationReport
 from core.service.context import Caller
 from core.service.declarations import joined
 from core.service.identity import Comparison, published
-
-MANY: Final = 20
-"""One row in so many is the most that an upload may leave out without the owner's word."""
 
 
 @dataclass(frozen=True)
@@ -40,36 +35,6 @@ class Arrived:
     report: dict[str, str]
     """The report of its cells, sealed for holders of the key."""
     site: str
-
-
-def is_much(excluded: int, rows: int) -> bool:
-    """Tell whether more than one row in twenty is excluded."""
-    return excluded * MANY > rows
-
-
-def refuse_many_excluded(report: ValidationReport, metadata: Metadata) -> None:
-    """Refuse an upload of which more than one row in twenty would be excluded, unless its owner accepts that.
-
-    Raises:
-        ManyExcluded: with the counts of each column that has such cells.
-    """
-    if metadata.accept_excluded or not is_much(report.incomplete_rows, report.rows):
-        return
-    counted = ("unreadable", "missing", "filled", "unknown")
-    columns = [
-        {"name": one.name, **{name: getattr(one, name) for name in counted}}
-        for one in report.columns
-        if one.missing > one.filled or one.unknown
-    ]
-    raise ManyExcluded(
-        f"{report.incomplete_rows} of {report.rows} rows have a missing or unreadable cell and would be excluded. "
-        "Nothing was stored. Mend the file or the declaration, or look at it as a draft first.",
-        FieldError("/accept_excluded", "give true to upload it all the same"),
-        FieldError("/seal", "or give false to make a draft, which you alone see"),
-        rows=report.rows,
-        excluded=report.incomplete_rows,
-        columns=columns,
-    )
 
 
 def hold(session: Session, caller: Caller, dataset: Dataset, arrived: Arrived) -> None:

@@ -15,7 +15,7 @@ from core.db import reads as queries
 from core.db.tables import Dataset
 from core.records import datasets as rows
 from core.records.decoding.decode import Limits, decode_upload, format_of
-from core.records.decoding.validation import seal_report
+from core.records.decoding.validation import refuse_many_excluded, seal_report
 from core.records.encryption import SealedFile
 from core.records.master_key import load_master_keys
 from core.records.storage import open_storage
@@ -26,7 +26,7 @@ from core.service.datasets import RECORDS, dataset_view, find_own, refuse_elsewh
 from core.service.declarations import asked, parse
 from core.service.earlier import earlier
 from core.service.identity import Comparison, owner_keys, published
-from core.service.opening import Arrived, hold, open_budget, refuse_many_excluded
+from core.service.opening import Arrived, hold, open_budget
 from core.service.views import DatasetView
 
 ROUTE: Final = "POST /v1/datasets"
@@ -219,7 +219,7 @@ class _Stored:
                 compared.records = decoded.records
                 self._check(compared, metadata, may_repeat=may_repeat)
                 if not may_repeat:
-                    refuse_many_excluded(decoded.report, metadata)
+                    refuse_many_excluded(decoded.report, accepted=metadata.accept_excluded)
             self._storage.put(target.path, location)  # before its row, which must not name a file that is missing
         except BaseException:
             self._remove()

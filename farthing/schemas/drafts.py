@@ -1,5 +1,6 @@
 """Answers about drafts: datasets that their owners look at before they seal them."""
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from farthing.schemas.base import View
@@ -53,16 +54,20 @@ class SniffedView(View):
 
 def sniffed_words(found: SniffedView) -> list[str]:
     """Return what was taken of a draft's file, and then each doubt, in words."""
-    signs = {"\t": "tab", " ": "blank"}
-    parts = {name: value and f"{name} “{signs.get(value, value)}”" for name, value in found.reading.items()}
-    taken = ", ".join(part or f"no {name}" for name, part in parts.items())
     dates = [f"Dates of {name}: {', '.join(forms)}, and ISO 8601." for name, forms in found.formats.items()]
     doubts = [
         f"{one.pointer} may be wrong: {one.taken} was taken, and {one.other} "
         + ("gives other letters." if one.cells is None else f"gives other values to {one.cells:,} cells.")
         for one in found.doubts
     ]
-    return [f"Taken from the file: {taken}.", *dates, *doubts]
+    return [f"Taken from the file: {reading_words(found.reading)}.", *dates, *doubts]
+
+
+def reading_words(reading: Mapping[str, Any]) -> str:
+    """Return the form of a CSV file in words."""
+    signs = {"\t": "tab", " ": "blank"}
+    parts = {name: value and f"{name} “{signs.get(value, value)}”" for name, value in reading.items()}
+    return ", ".join(part or f"no {name}" for name, part in parts.items())
 
 
 class DraftView(View):

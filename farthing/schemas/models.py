@@ -129,6 +129,8 @@ class WeightsView(View):
 class Predictions(View):
     """One prediction for each row, in order."""
 
+    mock: Declared[bool] = False
+    """Whether the model was trained on rows drawn from the declaration, and says nothing about the data."""
     predictions: Paid[list[dict[str, Any]]]
     """One an input row: `probability`, `value`, `mean` or `probabilities`, as the model says."""
 

@@ -1,6 +1,7 @@
 """Pages that only show: methods, a job's plan and sites, a signed head, space on the disk."""
 
 import html
+import re
 from typing import Any
 
 import httpx
@@ -73,6 +74,18 @@ def test_prices_that_do_not_fit_are_shaded_above_the_band_and_below_the_line(
     places = [text.find(f'class="{part}"') for part in ("c-band", "c-off", "c-line")]
     assert -1 not in places
     assert places == sorted(places), "the band is opaque"
+
+
+@pytest.mark.parametrize(("epsilon", "fits"), [("0.5", True), ("50", False)])
+def test_a_job_that_does_not_fit_cannot_be_submitted(
+    owner: tuple[httpx.Client, httpx.Client], dataset: dict[str, Any], epsilon: str, fits: bool
+) -> None:
+    _, window = owner
+    form = {"dataset": dataset["id"], "target": "y", "features": "age", "by": "epsilon", "amount": epsilon}
+    text = window.post("/jobs/new/estimate", data=form | {"csrf": csrf(window)}).text
+    assert ("does not fit" in text) is not fits
+    (button,) = re.findall('<button[^>]*id="submit"[^>]*>', text)
+    assert ("disabled" in button) is not fits
 
 
 @pytest.mark.parametrize("approval", [False, True])

@@ -1,6 +1,7 @@
 """Progress bars on a terminal and in a notebook, and the words after an interrupt."""
 
 import io
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from farthing import Client
 from farthing.bars import following
 from farthing.schemas.jobs import JobView
 from tests.farthing.conftest import Released, body
+from tests.support.embedded import COLUMNS
 
 
 def terminal() -> tuple[Console, io.StringIO]:
@@ -49,6 +51,20 @@ def test_a_notebook_shows_it_in_a_widget(released: Released) -> None:
         InteractiveShell.clear_instance()
     shown = "".join(str(one.data) for one in captured.outputs)
     assert f"{released.job.id} running" in shown
+
+
+def test_an_upload_shows_a_bar_where_it_is_wanted(
+    client: Client, records: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    declared = {"name": "toy", "columns": COLUMNS, "budget": {"epsilon": 1, "delta": "1e-6"}, "seal": False}
+    draft = client.upload(records, declared, progress=True)
+    size = records.stat().st_size
+    assert f"{size}/{size}" in capsys.readouterr().err
+    client.send_records(draft.id, records, progress=True)
+    assert f"{size}/{size}" in capsys.readouterr().err
+    client.send_records(draft.id, records)
+    assert not capsys.readouterr().err
 
 
 def test_train_shows_a_bar_where_it_is_wanted(

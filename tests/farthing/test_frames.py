@@ -42,11 +42,12 @@ def read_back(frame: Any) -> list[dict[str, Any]]:
     return list(ipc.open_file(pa.BufferReader(content)).read_all().to_pylist())
 
 
-@pytest.mark.parametrize("kind", ["pandas", "polars", "arrow"])
+@pytest.mark.parametrize("kind", ["pandas", "polars", "lazy", "arrow"])
 def test_a_frame_is_uploaded_as_its_file_would_be(client: Client, kind: str, tmp_path: Path) -> None:
     content = toy_csv(300, seed=next(SEEDS))
     frame = pd.read_csv(io.BytesIO(content))
-    given = {"pandas": frame, "polars": pl.read_csv(content), "arrow": pa.Table.from_pandas(frame)}[kind]
+    lazy = pl.read_csv(content).lazy()
+    given = {"pandas": frame, "polars": lazy.collect(), "lazy": lazy, "arrow": pa.Table.from_pandas(frame)}[kind]
     made = client.upload(given, metadata())
     assert (made.rows, made.state) == (300, "ready")
     assert client.validation(made.id).incomplete_rows == 0
@@ -169,11 +170,6 @@ def test_what_is_no_table_says_what_to_give(client: Client, given: Any) -> None:
     assert not is_frame(given)
     with pytest.raises(WrongInput, match="pandas, polars or Arrow table"):
         client.upload(given, metadata())
-
-
-def test_a_lazy_frame_is_to_be_collected(client: Client) -> None:
-    with pytest.raises(WrongInput, match="LazyFrame"):
-        client.upload(pl.DataFrame({"age": [1.0]}).lazy(), metadata())
 
 
 def test_an_empty_frame_is_refused_by_the_service(client: Client) -> None:

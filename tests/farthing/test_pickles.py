@@ -1,6 +1,7 @@
 """Handles and clients that travel: by pickle without the key, by copy with the same connections."""
 
 import copy
+import gc
 import pickle
 from collections.abc import Callable
 
@@ -76,3 +77,12 @@ def test_copies_share_the_connections(client: Client, released: Released) -> Non
     for found in (copy.copy(model), copy.deepcopy(model), copy.deepcopy([model])[0], copy.copy(client).model(model.id)):
         assert found._wire is client._wire
         assert found.nobs == 2000
+
+
+def test_a_client_that_nobody_closes_closes_its_connections(service: Embedded) -> None:
+    left = Client(service.url, KEY)
+    assert left.ready()
+    pool = left._wire.http
+    del left
+    gc.collect()
+    assert pool.is_closed

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 
 import matplotlib as mpl
 import pytest
@@ -73,6 +74,10 @@ def test_an_estimate_s_widths_are_drawn(client: Client, released: Released) -> N
     dots = [one.get_xdata()[0] for one in axes.get_lines() if one.get_marker() == "o"]
     assert dots == pytest.approx([one.ratio for one in found.prediction.coefficients], rel=1e-3)
     axes.figure.canvas.draw()
+    ticks = [label for label in axes.get_xticklabels(which="both") if label.get_text()]
+    places = sorted((box.x0, box.x1) for box in (label.get_window_extent() for label in ticks))
+    assert len(places) >= 2
+    assert all(left[1] < right[0] for left, right in pairwise(places)), "a label is written over another"
     with pytest.raises(WrongInput, match="predicts no widths"):
         found.model_copy(update={"prediction": None}).plot()
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from farthing import Client, FarthingError, predicting
+from farthing import Client, FarthingError, frames, predicting
 from farthing.models import Model
 from tests.farthing.conftest import Released
 
@@ -32,7 +32,8 @@ def model(client: Client, released: Released) -> Model:
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Send frames with pyarrow, and as if it were not installed."""
     if request.param == "csv":
-        monkeypatch.setattr(predicting, "find_spec", lambda _: None)
+        for module in (frames, predicting):
+            monkeypatch.setattr(module, "installed", lambda _: None)
 
 
 def figures(model: Model) -> list[list[float]]:
@@ -98,16 +99,38 @@ def test_cells_of_every_library_become_those_of_json() -> None:
 def test_texts_of_cells_are_those_that_labels_have() -> None:
     """As the service compares them: 1.0 is the label 1, and true that of a binary column."""
     cells = [1.0, np.int64(3), 0.1, True, np.bool_(False), None, np.nan, "a,b", datetime(2020, 1, 2, tzinfo=UTC)]
-    texts = [predicting._text(cell) for cell in cells]
+    texts = [frames._written(cell, "x") for cell in cells]
     assert texts[:8] == ["1", "3", "0.1", "true", "false", "", "", "a,b"]
     assert texts[8].startswith("2020-01-02")
 
 
+@pytest.mark.usefixtures("way")
+def test_columns_in_the_index_are_the_models_too_and_no_others_are_sent(
+    model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[bytes] = []
+
+    def keeping(frame: Any, file: io.BytesIO) -> str:
+        name = frames.write_frame(frame, file)
+        sent.append(file.read())
+        file.seek(0)
+        return name
+
+    monkeypatch.setattr(predicting, "write_frame", keeping)
+    frame = pd.DataFrame(ROWS).assign(patient=["ann", "bob", "cy"]).set_index(["patient", "job"])
+    found = model.predict(frame, level=0.9)
+    assert found[NAMES].to_numpy().tolist() == figures(model)
+    assert list(found.index.names) == ["patient", "job"]
+    assert b"age" in sent[0]
+    assert b"patient" not in sent[0]
+    assert b"ann" not in sent[0]
+
+
 def test_mistakes_in_a_frame_are_named(model: Model) -> None:
     done = model.predict(pd.DataFrame(ROWS))
-    with pytest.raises(ValueError, match="`predicted_probability` already"):
+    with pytest.raises(ValueError, match="a column `predicted_probability`"):
         model.predict(done)
-    with pytest.raises(ValueError, match="none of the model's columns: age, job"):
+    with pytest.raises(ValueError, match="as the model does: age, job"):
         model.predict(pd.DataFrame({"w": [1]}))
     with pytest.raises(FarthingError, match="no column `age`"):
         model.predict(pd.DataFrame({"job": ["a"]}))

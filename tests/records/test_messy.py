@@ -138,6 +138,13 @@ class TestAReading:
         _, rows = read(tmp_path, "\ufeffage;cost\n1;2\n".encode(), AGE, COST, reading={"separator": ";"})
         assert rows == {"age": [1.0], "cost": [2.0]}
 
+    @pytest.mark.parametrize("mark", ["", "\ufeff"])
+    def test_the_separator_that_excel_writes_first_is_no_header(self, tmp_path: Path, mark: str) -> None:
+        content = f"{mark}sep=;\r\nage;cost\r\n40;1,5\r\n".encode()
+        assert read(tmp_path, content, AGE, COST, reading={"separator": ";", "decimal": ","})[1]["cost"] == [1.5]
+        assert sniffed(tmp_path, content, AGE, COST).reading.separator == ";"
+        assert list(refused(tmp_path, content, AGE, COST)) == ["/reading/separator"]
+
     def test_tabs_without_quotes(self, tmp_path: Path) -> None:
         content = b'age\tnote\n40\t5" nail, left\n41\t"\n'
         _, rows = read(tmp_path, content, AGE, reading={"separator": "\t", "quote": None})
@@ -597,7 +604,9 @@ class TestSniffing:
         ("content", "said"),
         [
             ("age\n1\n".encode("utf-16") + b"\0", "begins as UTF-16"),
-            ("age\n1\n".encode("utf-16-le"), "no CSV header"),
+            ("age\n1\n".encode("utf-16-le"), "UTF-16 without a byte order mark"),
+            ("age\n1\n".encode("utf-16-be"), "UTF-16 without a byte order mark"),
+            (b"\x1f\x8b\x08\0\0", "compressed by gzip"),
             (b"", "no CSV header"),
             (bytes(range(256)), "no CSV header"),
             (b";" * 5_000 + b"\n1\n", "more than 2000 columns"),

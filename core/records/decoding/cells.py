@@ -85,7 +85,7 @@ def _numbers(
         else:
             raw.numbers(values)
     empty = _empty(column, cells, values)
-    coded = _missing_numbers(column, reading)
+    coded = missing_numbers(column, reading)
     absent = empty | np.isin(values, coded) if coded else empty
     missing = absent | np.isnan(values)
     lower, upper = bounds_of(column)
@@ -274,7 +274,7 @@ _TICKS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _EPOCH_ORDINAL = 719_163  # of 1970-01-01
 
 
-def _missing_numbers(column: Ordered, reading: FileReading) -> list[float]:
+def missing_numbers(column: Ordered, reading: FileReading) -> list[float]:
     """Return the missing codes that are numbers (or dates) of the column's kind, unclamped: as JSON or the file has."""
     texts = pa.array(column.missing, pa.string())
     if isinstance(column, DateColumn):

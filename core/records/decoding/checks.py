@@ -41,7 +41,7 @@ class Counter:
     @property
     def batch_rows(self) -> int:
         """The number of rows that are read together."""
-        return max(1, min(_BATCH_ROWS, _BATCH_NUMBERS // self._row_cells))
+        return max(1, min(_BATCH_ROWS, _BATCH_NUMBERS // max(1, self._row_cells)))
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Count a batch."""

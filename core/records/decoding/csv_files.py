@@ -6,6 +6,7 @@ the field of the reading to change, before a cell of it is decoded.
 
 import codecs
 import csv
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,19 +19,21 @@ from core.base.errors import FieldError, Invalid
 from core.data.columns import ArrayColumn, Column
 from core.data.reading import FileReading, Separator
 from core.records.decoding.checks import Counter, check_names, too_large, unreadable
-from core.records.encryption import SealedFile
+from core.records.decoding.sources import Source
 
 HEADER_BYTES: Final = 2 * 2**20
 _BLOCK_BYTES: Final = 4 * 2**20
 _TEXT_BYTES: Final = 2**29
 """Of all columns of one block: Arrow takes as much memory for each of them as the whole block has."""
 _CHUNK_BYTES: Final = 2**20
+_EXCEL: Final = re.compile(rb"(\xef\xbb\xbf)?sep=[,;\t|](\r\n|\n|\r)", re.IGNORECASE)
+_START_BYTES: Final = 256
 UTF_16_MARKS: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _NAMES: Final = {"\t": "\\t"}
 
 
 def read_csv(
-    source: SealedFile, columns: Sequence[Column], counter: Counter, reading: FileReading, *, whole: bool = False
+    source: Source, columns: Sequence[Column], counter: Counter, reading: FileReading, *, whole: bool = False
 ) -> Iterator[pa.RecordBatch]:
     """Yield batches of the declared columns, as texts; `whole`: of all columns, in the file's order.
 
@@ -92,19 +95,20 @@ def read_csv(
             ) from None
 
 
-def header_line(source: SealedFile, reading: FileReading) -> tuple[str, int]:
-    """Return the first line, and the place of the byte after it in the file as UTF-8.
+def header_line(source: Source, reading: FileReading) -> tuple[str, int]:
+    """Return the first line, and the place of the byte after it in the file as UTF-8; Excel's own `sep=;` is no line.
 
     Raises:
         TooLarge: it is longer than 2 MiB.
     """
     with _utf8(source, reading) as file:
         start = file.read(HEADER_BYTES)
-    ends = [end for end in (start.find(b"\n"), start.find(b"\r")) if end >= 0]
+    before = found.end() if (found := _EXCEL.match(start)) else 0
+    ends = [end for end in (start.find(b"\n", before), start.find(b"\r", before)) if end >= 0]
     if not ends and len(start) == HEADER_BYTES:
         raise too_large("a header of more than 2 MiB")
     begin = min(ends) + 1 if ends else len(start)
-    line = start[: min(ends)] if ends else start
+    line = start[before : min(ends)] if ends else start[before:]
     text = line.removeprefix(codecs.BOM_UTF8).decode(errors="replace")
     return text, begin + (start[begin - 1 : begin + 1] == b"\r\n")
 
@@ -144,7 +148,7 @@ def _refuse_other_separator(line: str, names: Sequence[str], columns: Sequence[C
 
 
 @contextmanager
-def _utf8(source: SealedFile, reading: FileReading) -> Iterator[pa.NativeFile]:
+def _utf8(source: Source, reading: FileReading) -> Iterator[pa.NativeFile]:
     """Open a file as a stream of UTF-8."""
     with source.open() as content, pa.PythonFile(content, "r") as file:
         yield file if reading.encoding == "utf-8" else pa.transcoding_input_stream(file, reading.encoding, "utf-8")
@@ -161,7 +165,7 @@ class Text:
     """Whether there is a quote anywhere."""
 
 
-def look_at(source: SealedFile, encoding: str, quote: str | None = None) -> Text:
+def look_at(source: Source, encoding: str, quote: str | None = None) -> Text:
     """Read all of a file as text in an encoding, up to the first byte that is none."""
     decoder = codecs.getincrementaldecoder(encoding)()
     mark = None if quote is None else quote.encode()
@@ -178,12 +182,27 @@ def look_at(source: SealedFile, encoding: str, quote: str | None = None) -> Text
     return Text(decodes=True, is_ascii=is_ascii, is_quoted=is_quoted)
 
 
-def _check_encoding(source: SealedFile, reading: FileReading) -> bool:
-    """Refuse a file that is not in the declared encoding; return whether there is a quote anywhere."""
+def first_bytes(source: Source) -> bytes:
+    """Return the first two bytes of a text file.
+
+    Raises:
+        Invalid: it is compressed, or has zero bytes and does not begin as UTF-16.
+    """
     with source.open() as file:
-        start = file.read(2)
-    if start == b"\x1f\x8b":
+        start = file.read(_START_BYTES)
+    if start[:2] == b"\x1f\x8b":
         raise unreadable("it is compressed by gzip", "unpack it, or send Parquet, which may be compressed")
+    if b"\0" in start and start[:2] not in UTF_16_MARKS:
+        raise unreadable(
+            "its first line is no CSV header, for it has zero bytes, as UTF-16 without a byte order mark has",
+            "save it as UTF-8, or as UTF-16 with a byte order mark",
+        )
+    return start[:2]
+
+
+def _check_encoding(source: Source, reading: FileReading) -> bool:
+    """Refuse a file that is not in the declared encoding; return whether there is a quote anywhere."""
+    start = first_bytes(source)
     if (start in UTF_16_MARKS) != (reading.encoding == "utf-16"):
         if start in UTF_16_MARKS:
             raise _encoded_otherwise("its first bytes are those of UTF-16", 'declare reading.encoding "utf-16"')

@@ -13,24 +13,19 @@ Categories are int32 codes and binary columns int8 (-1: missing). Arrays are lis
 import shutil
 import sys
 from collections.abc import Sequence
-from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pydantic import Field, ValidationError
 
 from core.base.errors import DiskFull, FieldError, Invalid, Refusal
 from core.base.files import digest_of
-from core.data.columns import ArrayColumn, Column, numbers_in, with_formats
-from core.data.reading import PLAIN, SNIFF, Reading
+from core.data.columns import Column, numbers_in
+from core.data.reading import Reading
 from core.privacy.facts import Frozen
 from core.records.decoding.child import Child, ChildRefusal, answering, limit, refuse
 from core.records.decoding.likeness import Summarized
-from core.records.decoding.validation import ColumnReport, ValidationReport
+from core.records.decoding.validation import ValidationReport
 from core.records.encryption import SealedFile
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _BYTES_PER_CELL = 8
 _BATCH_BYTES = 8 * 2**20  # of the canonical file, however wide it is: a trainer holds one batch at a time
@@ -124,7 +119,7 @@ def decode_upload(
             source=source, target=target, columns=columns, reading=reading, media=media, limits=limits, row_key=key
         )
         decoded = _ask_child(request)
-        _check_rows(decoded, rows)
+        check_rows(decoded.rows, rows)
     except BaseException:
         target.path.unlink(missing_ok=True)
         raise
@@ -136,10 +131,15 @@ def _resolved(file: SealedFile) -> SealedFile:
     return file.model_copy(update={"path": file.path.resolve()})
 
 
-def _check_rows(decoded: Decoded, rows: int | None) -> None:
-    if rows is not None and decoded.rows != rows:
+def check_rows(found: int, declared: int | None) -> None:
+    """Refuse a file with another number of rows than declared.
+
+    Raises:
+        Invalid: it has.
+    """
+    if declared is not None and found != declared:
         raise Invalid(
-            f"The file holds {decoded.rows} rows, not the {rows} that were declared.",
+            f"The file holds {found} rows, not the {declared} that were declared.",
             FieldError("/rows", "send the whole file, or declare the right number"),
         )
 
@@ -171,79 +171,35 @@ def decode(
         Invalid: structure or types are wrong.
         TooLarge: more rows, columns or cells than are taken.
     """
-    import numpy as np  # noqa: PLC0415 - the parent, which is the API, needs neither numpy nor Arrow
-    import pyarrow as pa  # noqa: PLC0415 - as above
+    import pyarrow as pa  # noqa: PLC0415 - the parent, which is the API, needs neither numpy nor Arrow
 
-    from core.records.decoding import arrays, cells, formats, otherwise, sniffing  # noqa: PLC0415 - as above
-    from core.records.decoding.checks import Caps, Counter  # noqa: PLC0415 - as above
+    from core.records.decoding.arrays import kept_bytes  # noqa: PLC0415 - as above
+    from core.records.decoding.checks import Caps  # noqa: PLC0415 - as above
+    from core.records.decoding.conversion import Conversion  # noqa: PLC0415 - as above
     from core.records.decoding.summary import RowSummary  # noqa: PLC0415 - as above
 
-    kind = formats.sniff(source)
-    if media is not None and media != kind:
-        raise Invalid(
-            f"The file is said to be {media}, but it looks like {kind}.",
-            FieldError("/file", "send the Content-Type that fits the file"),
-        )
     caps = Caps(limits.rows, limits.columns, limits.cells)
-    sniffed = None
-    if reading == SNIFF:
-        reading = None
-        if kind is formats.Format.CSV:
-            sniffed = sniffing.sniff(source, columns, Counter(0, columns, caps))
-            reading, columns = sniffed.reading, with_formats(columns, sniffed.formats)
-    rows = incomplete = 0
-    reports = [ColumnReport(name=column.name) for column in columns]
-    summary = None if row_key is None else RowSummary(columns, row_key)
-    found = formats.batches(source, kind, columns, caps, reading)
-    first = next(found)  # there is one, or a refusal
-    if kind is formats.Format.CSV and sniffed is None:
-        otherwise.refuse(columns, first, reading or PLAIN)
-    schema = pa.schema([(column.name, _kept_type(column, first.schema.field(column.name).type)) for column in columns])
-    length = max(1, _BATCH_BYTES // sum(arrays.kept_bytes(column) for column in columns))
-    with target.writing() as sink, pa.ipc.new_file(pa.PythonFile(sink, "w"), schema) as writer:
-        for batch in chain([first], found):
-            gaps = np.zeros(batch.num_rows, dtype=bool)
-            kept = []
-            for place, column in enumerate(columns):
-                raw = None if summary is None else summary.columns[place]
-                if isinstance(column, ArrayColumn):
-                    lists, counts = arrays.convert_array(column, batch.column(place), raw)
-                    gaps |= lists.is_null().to_numpy(zero_copy_only=False)
-                    kept.append(lists)
-                else:
-                    values, counts = cells.convert(column, batch.column(place), raw, reading or PLAIN)
-                    gaps |= np.isnan(values) if values.dtype.kind == "f" else values < 0
-                    kept.append(pa.array(values))
-                reports[place] = reports[place].plus(counts)
+    file = Conversion(source, columns, caps, media=media, reading=reading)
+    summary = None if row_key is None else RowSummary(file.columns, row_key)
+    length = max(1, _BATCH_BYTES // sum(kept_bytes(column) for column in columns))
+    with target.writing() as sink, pa.ipc.new_file(pa.PythonFile(sink, "w"), file.schema) as writer:
+        for batch in file.batches(None if summary is None else summary.columns):
             if summary is not None:
                 summary.add()
-            incomplete += int(np.count_nonzero(gaps))
-            rows += batch.num_rows
-            decoded = pa.record_batch(kept, schema=schema)
             for start in range(0, batch.num_rows, length):
                 leave_free(target.path.parent, limits.free_bytes)
-                writer.write_batch(decoded.slice(start, length))
-    report = ValidationReport(rows=rows, incomplete_rows=incomplete, columns=tuple(reports), sniffed=sniffed)
-    with target.path.open("rb") as file:
-        size, digest = target.path.stat().st_size, digest_of(file)
+                writer.write_batch(batch.slice(start, length))
+    report = file.report
+    with target.path.open("rb") as written:
+        size, digest = target.path.stat().st_size, digest_of(written)
     records = None if summary is None else summary.finish()
-    return Decoded(rows=rows, bytes=size, digest=digest, report=report, records=records)
+    return Decoded(rows=report.rows, bytes=size, digest=digest, report=report, records=records)
 
 
 def leave_free(folder: Path, least_bytes: int) -> None:
     """Refuse to write on where little disk is free: by what was promised, others may be writing as well."""
     if least_bytes and shutil.disk_usage(folder).free < least_bytes:
         raise DiskFull("The service has too little free disk to take this upload.")
-
-
-def _kept_type(column: Column, kind: "pa.DataType") -> "pa.DataType":
-    import pyarrow as pa  # noqa: PLC0415 - as in `decode`
-
-    from core.records.decoding.arrays import kept_type  # noqa: PLC0415 - as in `decode`
-
-    if isinstance(column, ArrayColumn):
-        return kept_type(column, kind)
-    return {"category": pa.int32(), "binary": pa.int8()}.get(column.type, pa.float64())
 
 
 def _answer(line: bytes) -> str:

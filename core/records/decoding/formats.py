@@ -4,6 +4,7 @@ The file is a stranger's: nothing it says about itself is believed before it has
 are checked against the declaration and refused when wrong; its values are not looked at here.
 """
 
+import io
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 
@@ -16,7 +17,7 @@ from core.data.reading import PLAIN, FileReading
 from core.records.decoding.checks import Caps, Counter, check_schema, unreadable
 from core.records.decoding.csv_files import read_csv
 from core.records.decoding.npz import read_npz
-from core.records.encryption import SealedFile
+from core.records.decoding.sources import Source
 
 _FOOTER_BYTES = 64 * 2**20
 
@@ -31,7 +32,7 @@ class Format(StrEnum):
     NPZ = "npz"
 
 
-def sniff(source: SealedFile) -> Format:
+def sniff(source: Source) -> Format:
     """Return how a file is written, by its first bytes."""
     with source.open() as file:
         start = file.read(8)
@@ -45,7 +46,7 @@ def sniff(source: SealedFile) -> Format:
 
 
 def batches(
-    source: SealedFile,
+    source: Source,
     kind: Format,
     columns: Sequence[Column],
     caps: Caps,
@@ -72,7 +73,7 @@ def batches(
         fix = f"leave it out: a file of kind {kind} says by itself how it is written"
         raise Invalid("Only a CSV file has a reading.", FieldError("/reading", fix))
     with source.open() as file:
-        size = file.size
+        size = file.seek(0, io.SEEK_END)
     if size == 0:
         raise Invalid("The file is empty.", FieldError("/file", "send a file with a header and rows"))
     counter = Counter(size, columns, caps)
@@ -94,12 +95,10 @@ def batches(
         raise Invalid("The file holds no rows.", FieldError("/file", "send at least one row below the header"))
 
 
-def _parquet(
-    source: SealedFile, columns: Sequence[Column], counter: Counter, *, whole: bool
-) -> Iterator[pa.RecordBatch]:
+def _parquet(source: Source, columns: Sequence[Column], counter: Counter, *, whole: bool) -> Iterator[pa.RecordBatch]:
     broken = unreadable("it is no complete Parquet file", "write the file again")
     with source.open() as file:
-        size = file.size
+        size = file.seek(0, io.SEEK_END)
         file.seek(max(0, size - 8))
         end = file.read(8)
     footer_bytes = int.from_bytes(end[:4], "little")
@@ -143,7 +142,7 @@ def _claimed(footer: pq.FileMetaData, columns: Sequence[Column]) -> tuple[int, i
     return max(rows, footer.num_rows), decompressed, cells
 
 
-def _arrow(source: SealedFile, columns: Sequence[Column], counter: Counter, *, whole: bool) -> Iterator[pa.RecordBatch]:
+def _arrow(source: Source, columns: Sequence[Column], counter: Counter, *, whole: bool) -> Iterator[pa.RecordBatch]:
     try:
         with source.open() as content, pa.PythonFile(content, "r") as file:
             if sniff(source) is Format.ARROW_FILE:

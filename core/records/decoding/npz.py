@@ -4,6 +4,7 @@ The archive is a stranger's. Its directory is read only where it is small, its m
 rows at a time, and each must hold exactly what its own header says. Pickled objects are never read.
 """
 
+import io
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
@@ -21,7 +22,7 @@ from core.base.errors import FieldError, Invalid
 from core.data.arrays import shapes_of
 from core.data.columns import ArrayColumn, Column
 from core.records.decoding.checks import Counter, check_names, check_schema, too_large, unreadable
-from core.records.encryption import Decrypting, SealedFile
+from core.records.decoding.sources import Source
 
 _ENDING: Final = ".npy"
 _END_BYTES: Final = 22
@@ -55,7 +56,7 @@ class _Member:
         return self.row_numbers * self.dtype.itemsize
 
 
-def read_npz(source: SealedFile, columns: Sequence[Column], counter: Counter) -> Iterator[pa.RecordBatch]:
+def read_npz(source: Source, columns: Sequence[Column], counter: Counter) -> Iterator[pa.RecordBatch]:
     """Yield the rows of an archive, batch by batch.
 
     Raises:
@@ -86,9 +87,10 @@ def read_npz(source: SealedFile, columns: Sequence[Column], counter: Counter) ->
             _read(member, 0, last=True)
 
 
-def _check_end(content: Decrypting, counter: Counter) -> None:
+def _check_end(content: io.RawIOBase, counter: Counter) -> None:
     """Refuse an archive whose directory is not small; it would be read at once."""
-    content.seek(max(0, content.size - _END_BYTES - _LOCATOR_BYTES))
+    size = content.seek(0, io.SEEK_END)
+    content.seek(max(0, size - _END_BYTES - _LOCATOR_BYTES))
     end = content.read()
     record = end[-_END_BYTES:]
     # Without a comment the record is the last 22 bytes, which zipfile then takes, too.

@@ -16,17 +16,21 @@ from core.data.dates import MOST_FORMS, are_distinct
 from core.data.reading import PLAIN, Encoding, FileReading, Separator
 from core.records.decoding.cells import Floats, days_of_texts, floats_of
 from core.records.decoding.checks import Counter, unreadable
-from core.records.decoding.csv_files import UTF_16_MARKS, header_line, look_at, names_in, read_csv
+from core.records.decoding.csv_files import UTF_16_MARKS, first_bytes, header_line, look_at, names_in, read_csv
 from core.records.decoding.otherwise import FORMS, NUMERALS, given_in, holds_thousands, with_numerals
+from core.records.decoding.sources import Source
 from core.records.decoding.validation import Doubt, Sniffed
-from core.records.encryption import SealedFile
 
 _SAMPLE_BYTES: Final = 2**20
+_ROWS: Final = 100
+"""Of which the numbers of cells are compared with the header's."""
+_ANY: Final = NumberColumn(name="any", lower=0, upper=1)
+"""Its bounds play no part."""
 _RARE: Final = 100
 """A form that fewer than one cell in so many has is a typing mistake."""
 
 
-def sniff(source: SealedFile, columns: Sequence[Column], counter: Counter) -> Sniffed:
+def sniff(source: Source, columns: Sequence[Column], counter: Counter) -> Sniffed:
     """Return the reading of a file and the forms of its dates, with what else they could be.
 
     Args:
@@ -55,20 +59,53 @@ def sniff(source: SealedFile, columns: Sequence[Column], counter: Counter) -> Sn
     for place, column in enumerate(columns):
         taken: tuple[str, ...] = ()
         if isinstance(column, DateColumn) and not column.formats:
-            taken, others = _forms(cells[column.name], f"/columns/{place}/formats")
+            taken, others = forms_of_dates(cells[column.name], f"/columns/{place}/formats")
             unsure += others
         formats.append(taken)
     return Sniffed(reading=form, formats=tuple(formats), doubts=(*doubts, *unsure))
+
+
+def sniff_undeclared(source: Source, counter: Counter) -> tuple[FileReading, list[Doubt]]:
+    """Return the reading of a file of which no column is declared, with what else it could be.
+
+    Raises:
+        As `sniff`.
+    """
+    encoding, doubts = _encoding(source)
+    form = FileReading(encoding=encoding)
+    line, begin = header_line(source, form)
+    counter.check_width(max(map(line.count, get_args(Separator))) + 1)
+    with source.open() as file:
+        rows = file.read(_SAMPLE_BYTES).decode(encoding, errors="ignore")[begin:].splitlines()[:_ROWS]
+    form = form.model_copy(update={"separator": _likeliest(line, rows, form)})
+    form = form.model_copy(update={"quote": _quote(source, form)})
+    batch = next(read_csv(source, (), counter, form, whole=True), None)
+    if batch is None:
+        return form, doubts
+    # Cells that are no number under any numerals say nothing.
+    form, unsure = _numerals(form, [(_ANY, given_in(_ANY, cells)) for cells in batch.columns])
+    return form, doubts + unsure
+
+
+def _likeliest(line: str, rows: Sequence[str], form: FileReading) -> Separator:
+    """Return the separator by which most rows have as many cells as the header, the most cells where several do."""
+
+    def agreement(separator: Separator) -> tuple[float, int]:
+        other = form.model_copy(update={"separator": separator})
+        cells = len(names_in(line, other))
+        agree = sum(len(names_in(row, other)) == cells for row in rows)
+        return (agree if cells > 1 else 0, cells)
+
+    return max(get_args(Separator), key=agreement)
 
 
 def _is_ordered(column: Column) -> bool:
     return isinstance(column, Ordered)
 
 
-def _encoding(source: SealedFile) -> tuple[Encoding, list[Doubt]]:
+def _encoding(source: Source) -> tuple[Encoding, list[Doubt]]:
     """Return an encoding in which all bytes are letters; UTF-8 is no accident, the others may be each other."""
-    with source.open() as file:
-        is_wide = file.read(2) in UTF_16_MARKS
+    is_wide = first_bytes(source) in UTF_16_MARKS
     if is_wide and not look_at(source, "utf-16").decodes:
         raise unreadable("it begins as UTF-16, and goes on otherwise", "save the file again, as UTF-8")
     if is_wide:
@@ -101,7 +138,7 @@ def _separator(line: str, form: FileReading, columns: Sequence[Column]) -> Separ
     return max(found, key=lambda one: found[one])
 
 
-def _quote(source: SealedFile, form: FileReading) -> str:
+def _quote(source: Source, form: FileReading) -> str:
     """Return the quote of a file: the apostrophe only where cells stand between two, and no double quote is there."""
     with source.open() as file:
         sample = file.read(_SAMPLE_BYTES).decode(form.encoding, errors="ignore")
@@ -145,7 +182,7 @@ def _shown(form: FileReading) -> str:
     return f'decimal "{form.decimal}", thousands {thousands}'
 
 
-def _forms(texts: pa.Array, pointer: str) -> tuple[tuple[str, ...], list[Doubt]]:
+def forms_of_dates(texts: pa.Array, pointer: str) -> tuple[tuple[str, ...], list[Doubt]]:
     """Return the forms that a column's dates have beside ISO, the commonest first, and those that fit as well."""
     taken: tuple[str, ...] = ()
     doubts: list[Doubt] = []

@@ -8,7 +8,7 @@ import base64
 import hmac
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Final
 
@@ -16,11 +16,15 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from pydantic import Field
 
+from core.base.errors import FieldError, ManyExcluded
 from core.data.reading import FileReading
 from core.privacy.facts import Frozen
 from core.records.encryption import Tampered
+from farthing.schemas.drafts import DoubtView, SniffedView
 
 SEALED: Final = "sealed"
+_MANY: Final = 20
+"""One row in so many is the most that an upload may leave out without the owner's word."""
 _NONCE_BYTES: Final = 12
 _MOST: Final = 10**18
 """No count passes it: more cells than disks hold."""
@@ -66,6 +70,14 @@ class Sniffed(Frozen):
     """Forms of dates, of each column."""
     doubts: tuple[Doubt, ...]
 
+    def view(self, names: Sequence[str]) -> SniffedView:
+        """Return the answer for the owner; the columns have these names."""
+        return SniffedView(
+            reading=self.reading.model_dump(mode="json"),
+            formats={name: list(forms) for name, forms in zip(names, self.formats, strict=True) if forms},
+            doubts=[DoubtView.model_validate(dict(doubt)) for doubt in self.doubts],
+        )
+
 
 class ValidationReport(Frozen):
     """The owner's report on an upload."""
@@ -76,6 +88,36 @@ class ValidationReport(Frozen):
     )
     columns: tuple[ColumnReport, ...]
     sniffed: Sniffed | None = Field(default=None, exclude_if=lambda found: found is None)
+
+    @property
+    def many_excluded(self) -> bool:
+        """Whether more than one row in twenty is excluded."""
+        return self.incomplete_rows * _MANY > self.rows
+
+
+def refuse_many_excluded(report: ValidationReport, *, accepted: bool) -> None:
+    """Refuse a file of which more than one row in twenty would be excluded, unless its owner accepts that.
+
+    Raises:
+        ManyExcluded: with the counts of each column that has such cells.
+    """
+    if accepted or not report.many_excluded:
+        return
+    counted = ("unreadable", "missing", "filled", "unknown")
+    columns = [
+        {"name": one.name, **{name: getattr(one, name) for name in counted}}
+        for one in report.columns
+        if one.missing > one.filled or one.unknown
+    ]
+    raise ManyExcluded(
+        f"{report.incomplete_rows} of {report.rows} rows have a missing or unreadable cell and would be excluded. "
+        "Nothing was stored. Mend the file or the declaration, or look at it as a draft first.",
+        FieldError("/accept_excluded", "give true to upload it all the same"),
+        FieldError("/seal", "or give false to make a draft, which you alone see"),
+        rows=report.rows,
+        excluded=report.incomplete_rows,
+        columns=columns,
+    )
 
 
 def seal_report(report: ValidationReport, key: bytes, dataset_id: str) -> dict[str, str]:
