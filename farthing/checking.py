@@ -88,7 +88,7 @@ def declare(
     force: Annotated[bool, typer.Option("--force", help="overwrite the output")] = False,
     as_json: Json = False,
 ) -> None:
-    """Draft a declaration of a file at home. From its names and types; nothing is sent.
+    """Draft a file's declaration from its names and types. On this machine; nothing is sent.
 
     Bounds and values are null, for you to say from the codebook. Identifiers and free text are left out.
     """
