@@ -44,6 +44,7 @@ from api.pages import new_dataset as new_dataset_pages
 from api.pages import new_job as new_job_pages
 from api.pages import parts as part_pages
 from api.pages import people as people_pages
+from api.pages import removals as removal_pages
 from api.pages import reports as report_pages
 from api.pages.rendering import problem_page
 from api.rate import Rate
@@ -94,6 +95,7 @@ PAGES: Final = (
     new_dataset_pages,
     draft_pages,
     part_pages,
+    removal_pages,
     dataset_pages,
     letting_in,
     new_job_pages,

@@ -55,11 +55,11 @@ def check(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Check a file against its declaration, on this machine. Nothing is sent; status 1 where it would be refused.
+    """Check a file at home against its declaration. Nothing is sent; status 1 where it would be refused.
 
     An upload is also compared with your earlier ones, and with the scope that it joins: that needs the service.
     """
-    refuse_absent(file)
+    _refuse_unreadable(file)
     declared = read_json(declaration, "declaration")
     request = {"path": str(file.resolve()), "declared": declared, "extremes": show_extremes}
     found = CheckView.model_validate(asked("core.records.local.check", request))
@@ -88,11 +88,11 @@ def declare(
     force: Annotated[bool, typer.Option("--force", help="overwrite the output")] = False,
     as_json: Json = False,
 ) -> None:
-    """Draft a declaration of a file from its names and types, on this machine. Nothing is sent.
+    """Draft a file's declaration from its names and types. On this machine; nothing is sent.
 
     Bounds and values are null, for you to say from the codebook. Identifiers and free text are left out.
     """
-    refuse_absent(file)
+    _refuse_unreadable(file)
     if output is not None:
         _refuse_output(output, file, force=force)
     request = {"path": str(file.resolve()), "values": values_from_file}
@@ -115,6 +115,14 @@ def declare(
         complain(_LEAK.format(what="the values of categories"))
     name = "D.json" if output is None else visible(str(output))
     say(f"Fill in each null from the codebook, then: farthing check {visible(str(file))} --declaration {name}")
+
+
+def _refuse_unreadable(file: Path) -> None:
+    """End with status 2 where there is no such file, or this user may not read it."""
+    refuse_absent(file)
+    if not os.access(file, os.R_OK):
+        complain(f"{file}: you may not read it")
+        raise typer.Exit(WRONG_INPUT)
 
 
 def _refuse_output(output: Path, file: Path, *, force: bool) -> None:
@@ -176,8 +184,9 @@ def asked(module: str, request: Mapping[str, Any]) -> Any:  # noqa: ANN401 - as 
         return found["found"]
     problem = found.get("problem") or {
         "code": "invalid-request",
-        "detail": "The file could not be read within the limits of an upload.",
-        "fields": [("/file", "give fewer rows, or smaller row groups")],
+        "detail": f"The reader ended without an answer (status {code}).",
+        "fields": [("/file", "give fewer rows, or smaller row groups: it has 10 minutes and 4 GiB of memory")],
     }
-    errors = [{"pointer": pointer, "detail": detail} for pointer, detail in problem["fields"]]
-    raise FarthingError(0, {"code": problem["code"], "detail": problem["detail"], "errors": errors})
+    # They quote names of the file's header.
+    errors = [{"pointer": visible(pointer), "detail": visible(detail)} for pointer, detail in problem["fields"]]
+    raise FarthingError(0, {"code": problem["code"], "detail": visible(problem["detail"]), "errors": errors})

@@ -85,6 +85,22 @@ def test_records_are_uploaded_trained_on_and_erased_in_an_object_store(service: 
     assert f"erased/{dataset}" in everything(f"{bucket}-witness")
 
 
+def test_a_record_is_removed_from_an_object_store(service: Embedded, bucket: str) -> None:
+    dataset = service.upload(people())
+    before = stored(service, dataset)
+    removed = service.http.post(f"/v1/datasets/{dataset}/removals", json={"row": 2001}).json()
+    assert removed["destroyed"] is True
+    after = stored(service, dataset)
+    with open_records(service.settings, kept_of(after)) as file:
+        assert AS_NUMBER not in file.read()
+    assert f"records/{before.location}" not in everything(bucket)
+    assert f"records/{after.location}" in everything(bucket)
+    assert f"erased/{before.location}" in everything(f"{bucket}-witness")
+    assert list((service.home / "spool").iterdir()) == []
+    assert service.wait(service.submit(dataset))["state"] == "succeeded"
+    assert service.http.get("/readyz").status_code == 200
+
+
 @pytest.mark.slow
 def test_jobs_on_tampered_records_fail_with_one_code_and_nothing_else_is_told(service: Embedded, bucket: str) -> None:
     dataset, another = service.upload(people()), service.upload(people())

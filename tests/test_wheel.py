@@ -114,7 +114,10 @@ def test_its_command_helps_and_says_where_the_service_is(environment: Path, tmp_
     helped = run(environment, "farthing", "--help", cwd=tmp_path)
     assert helped.returncode == 0, helped.stderr
     assert "Train models privately" in helped.stdout
-    for tool in (["up"], ["backup", "copy"], ["restore", "copy"], ["reconcile"]):
+    data = str(environment / "pyvenv.cfg")
+    (environment / "visits.json").write_text("{}")
+    home = (["declare", data], ["check", data, "--declaration", str(environment / "visits.json")])
+    for tool in (["up"], ["backup", "copy"], ["restore", "copy"], ["reconcile"], *home):
         refused = run(environment, "farthing", *tool, cwd=tmp_path)
         assert refused.returncode == 2
         assert "The service is not installed here" in refused.stderr

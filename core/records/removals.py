@@ -24,7 +24,9 @@ def destructible(session: Session, lease_seconds: float, site: str) -> Sequence[
     """Return the earlier files of a site that no process can be reading any more."""
     # A lease longer: an attempt may read the dataset's row just before the change of it that had read the clock.
     began = Attempt.started_at < Removal.removed_at + lease_seconds
-    reads = (Attempt.job_id == Job.id) & (Attempt.number == Job.attempt) & began
+    # A job that was queued again has no trainer; the attempt of one that succeeded was ended by its own.
+    lives = Attempt.ended_at.is_(None) | (Job.state == "succeeded")
+    reads = (Attempt.job_id == Job.id) & (Attempt.number == Job.attempt) & began & lives
     in_use = holding(session, lease_seconds).join(Attempt, reads).where(Job.dataset_id == Removal.dataset_id).exists()
     here = (Removal.site == site, Removal.destroyed_at.is_(None))
     return session.execute(select(Removal.location).where(*here, ~in_use).order_by(Removal.location)).scalars().all()

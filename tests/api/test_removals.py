@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from tests.support.api import Service, job, submit, upload
+from tests.support.windows import csrf
 
 ROW = 42
 _SIGNED = re.compile(r"^(\d+ {.*} )[\w-]+\.([\w-]+)\.[\w-]+$")
@@ -19,7 +20,8 @@ class Place:
     """An owner with a dataset, an analyst with access and a queued job, and an auditor."""
 
     def __init__(self, service: Service) -> None:
-        self.owner, _ = service.someone("owner")
+        self.owner, made = service.someone("owner")
+        self.owner_key = made["key"]
         self.made = upload(self.owner)
         self.analyst, who = service.someone("analyst")
         self.auditor, _ = service.someone("auditor")
@@ -145,3 +147,24 @@ def test_others_are_refused(place: Place, service: Service) -> None:
     for client, status in refused.items():
         assert place.remove(client).status_code == status
     assert place.owner.post(place.path.replace("ds_", "ds_x"), json={"row": 1}).status_code == 404
+
+
+@pytest.mark.parametrize("row", ["", "0", "401", "-1", "+1", "1.5", "\u0661", "9" * 5000, "<b>"])
+def test_the_page_says_which_rows_there_are(place: Place, service: Service, row: str) -> None:
+    window = service.window(place.owner_key)
+    path = f"/datasets/{place.made['id']}/remove-record"
+    answer = window.post(path, data={"csrf": csrf(window), "row": row})
+    assert answer.status_code == 422
+    assert "Write a whole number from 1 to 400." in answer.text
+    assert "<b>" not in answer.text.partition("Write a whole")[2][:200]
+
+
+def test_the_page_removes_and_says_so(place: Place, service: Service) -> None:
+    window = service.window(place.owner_key)
+    path = f"/datasets/{place.made['id']}/remove-record"
+    assert path in window.get(f"/datasets/{place.made['id']}").text
+    answer = window.post(path, data={"csrf": csrf(window), "row": " 44 "})
+    assert answer.status_code == 200
+    assert "Row 44 is removed" in answer.text
+    assert "The earlier file is destroyed." in answer.text
+    assert window.post(path, data={"row": "45"}).status_code == 403

@@ -110,6 +110,7 @@ def test_an_analyst_reads_no_name_of_others(
 
 DEEDS = {
     "/datasets/{id}/erase": ({"name": "seen by few"}, ("other", "insider", "outsider", "auditor")),
+    "/datasets/{id}/remove-record": ({"row": "3"}, ("other", "insider", "outsider", "auditor", "admin")),
     "/datasets/{id}/freeze": ({"reason": "looking"}, ("other", "insider", "outsider")),
     "/datasets/{id}/access": (
         {"principal": "pr_x", "kind": "all", "amount": ""},
@@ -183,6 +184,7 @@ def test_deeds_leave_the_lines_of_the_api(service: Service) -> None:
             client.post(f"/v1/scopes/{scope}/freeze", json={"reason": "looking"})
             client.post(f"/v1/scopes/{scope}/unfreeze", json={"reason": "looked"})
             client.get(f"/v1/datasets/{data}/budget")
+            client.post(f"/v1/datasets/{data}/removals", json={"row": 3})
             client.delete(f"/v1/datasets/{data}")
         else:
             window = service.window(made["key"])
@@ -196,6 +198,7 @@ def test_deeds_leave_the_lines_of_the_api(service: Service) -> None:
                 answer = window.post(f"/datasets/{data}/{path}", data=form | fields)
                 assert answer.status_code == 303, answer.text[:500]
             window.get(f"/datasets/{data}/budget")
+            assert window.post(f"/datasets/{data}/remove-record", data=form | {"row": "3"}).status_code == 200
             assert window.post(f"/datasets/{data}/erase", data=form | {"name": "deeds 1"}).status_code == 303
             window.close()
         seen = [
@@ -208,7 +211,7 @@ def test_deeds_leave_the_lines_of_the_api(service: Service) -> None:
         both.append([line for line in plain if not line[0].startswith("GET /v1/datasets/{dataset_id}/access")])
     by_key = [line for line in both[0] if line[0] != "GET /v1/datasets/{dataset_id}"]
     assert by_key == both[1]
-    assert len(by_key) == 6
+    assert len(by_key) == 7
 
 
 def test_the_price_on_a_page_is_the_price_of_the_api(

@@ -14,11 +14,18 @@ from typing import Any
 import pytest
 
 from core.records.decoding.decode import Limits
-from farthing import checking, cli
+from farthing import FarthingError, checking, cli
 from tests.records.test_local import AGE, JOB, declaration
 from tests.records.test_messy import HOSPITAL, TOLD, WRITTEN, hospital
 
 FARTHING = Path(sys.executable).parent / "farthing"
+
+
+WALLED = pytest.mark.skipif(
+    not shutil.which("unshare")
+    or bool(subprocess.run(["unshare", "-rn", "true"], check=False, capture_output=True).returncode),
+    reason="this machine makes no network namespaces",
+)
 
 
 class Ran:
@@ -82,9 +89,9 @@ def listener() -> Iterator[tuple[str, list[str]]]:
 
 
 class TestNothingLeaves:
-    @pytest.mark.parametrize("arguments", [("check", "-d", "visits.json"), ("declare",)])
+    @pytest.mark.parametrize("before_it", [(), pytest.param(("unshare", "-rn"), marks=(pytest.mark.slow, WALLED))])
     def test_a_listener_hears_nothing_and_no_file_is_made(
-        self, tmp_path: Path, listener: tuple[str, list[str]], arguments: Sequence[str]
+        self, tmp_path: Path, listener: tuple[str, list[str]], before_it: Sequence[str]
     ) -> None:
         data = tmp_path / "data"
         data.mkdir()
@@ -96,11 +103,14 @@ class TestNothingLeaves:
         url, came = listener
         home = tmp_path / "home"
         settings = {"FARTHING_URL": url, "FARTHING_KEY": "sk", "FARTHING_HOME": str(home), "HOME": str(home)}
-        command = [str(FARTHING), arguments[0], "visits.csv", *arguments[1:]]
-        if shutil.which("unshare") and not subprocess.run(["unshare", "-rn", "true"], check=False).returncode:
-            command = ["unshare", "-rn", *command] if arguments[0] == "check" else command
         done = subprocess.run(
-            command, cwd=data, env=os.environ | settings, capture_output=True, text=True, timeout=120, check=False
+            [*before_it, str(FARTHING), "check", "visits.csv", "-d", "visits.json"],
+            cwd=data,
+            env=os.environ | settings,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
         )
         assert done.returncode == 0, done.stderr
         assert not came
@@ -130,6 +140,12 @@ class TestNothingLeaves:
         seen = checking.asked("reader", {"path": str(tmp_path / "written")})["seen"]
         assert seen["REFUSED"] == "File too large"
         assert "secret" not in seen.values()
+
+    def test_a_reader_that_ends_is_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "reader.py").write_text("raise SystemExit(7)\n")
+        monkeypatch.setattr(checking, "folder_of", lambda *_: tmp_path)
+        with pytest.raises(FarthingError, match=r"without an answer \(status 7\)"):
+            checking.asked("reader", {"declared": "x" * 2**20})
 
     def test_its_time_is_that_of_an_upload(self) -> None:
         assert Limits().seconds == checking.SECONDS
@@ -167,11 +183,13 @@ class TestCheck:
         assert "a release about these records that no budget counts" in found.err
 
     def test_a_refusal_before_any_count_is_a_problem_document(self, check: Any) -> None:
-        found = check(b"age,job\n40,manager\n", declaration(AGE, JOB, colums=1), "--json")
+        """It quotes a name of the header, which no terminal shall obey."""
+        found = check(b"\x1b[31mred,\x1b[31mred\n1,2\n", declaration(AGE), "--json")
         assert (found.status, found.out) == (1, "")
         problem = json.loads(found.err)
         assert problem["code"] == "invalid-request"
-        assert [one["pointer"] for one in problem["errors"]] == ["/colums"]
+        assert [one["pointer"] for one in problem["errors"]] == ["/file"]
+        assert "both named `\\x1b[31mred`" in problem["errors"][0]["detail"]
 
     def test_wrong_calls_end_with_status_2(self, run: Any, tmp_path: Path) -> None:
         file, told = tmp_path / "visits.csv", tmp_path / "declaration.json"
@@ -193,7 +211,10 @@ class TestDeclare:
         )
     ).encode("cp1252")
 
-    def test_names_and_types_and_no_cell(self, run: Any, tmp_path: Path) -> None:
+    def test_names_and_types_and_no_cell(
+        self, run: Any, tmp_path: Path, listener: tuple[str, list[str]], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("FARTHING_URL", listener[0])
         file, to = tmp_path / "visits.csv", tmp_path / "visits.json"
         file.write_bytes(self.CONTENT)
         found = run("declare", file, "--output", to)
@@ -217,6 +238,7 @@ class TestDeclare:
         assert run("declare", file, "--output", file, "--force").status == 2
         assert run("declare", file, "--output", tmp_path, "--force").status == 2
         assert file.read_bytes() == self.CONTENT
+        assert not listener[1]
 
     def test_values_come_from_the_file_on_request(self, run: Any, tmp_path: Path) -> None:
         file, to = tmp_path / "visits.csv", tmp_path / "visits.json"

@@ -229,6 +229,11 @@ class TestDrafting:
         assert [column["name"] for column in draft["columns"]] == ["age", "cost, net; all", "y"]
         assert draft["reading"]["separator"] == separator
 
+    def test_a_single_column_of_decimal_commas(self, tmp_path: Path) -> None:
+        draft, _ = drafted(tmp_path, "Größe\n1,5\n2,25\n2,5\n".encode())
+        assert [column["type"] for column in draft["columns"]] == ["number"]
+        assert draft["reading"]["decimal"] == ","
+
     def test_other_cells_of_the_same_kinds_make_the_same_draft(self, tmp_path: Path) -> None:
         texts = [
             "age,job\n" + f"{low},{one}\n{high},{two}\n" * 40

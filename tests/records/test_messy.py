@@ -145,6 +145,11 @@ class TestAReading:
         assert sniffed(tmp_path, content, AGE, COST).reading.separator == ";"
         assert list(refused(tmp_path, content, AGE, COST)) == ["/reading/separator"]
 
+    def test_a_zero_byte_in_a_cell_makes_no_file_fail(self, tmp_path: Path) -> None:
+        content = b"age,cost\n4\0,1\n5,2\n"
+        assert read(tmp_path, content, AGE, COST)[1] == {"age": [None, 5.0], "cost": [1.0, 2.0]}
+        assert sniffed(tmp_path, content, AGE, COST).reading == FileReading()
+
     def test_tabs_without_quotes(self, tmp_path: Path) -> None:
         content = b'age\tnote\n40\t5" nail, left\n41\t"\n'
         _, rows = read(tmp_path, content, AGE, reading={"separator": "\t", "quote": None})

@@ -10,7 +10,8 @@ import pytest
 
 from core.base.errors import Conflict, DuplicateDataset, Forbidden, Invalid, NotReady
 from core.data.datasets import parse_metadata
-from core.db.tables import Attempt, Dataset
+from core.db import clock
+from core.db.tables import Attempt, Dataset, Job
 from core.db.upload_tables import Removal
 from core.jobs import jobs as job_rows
 from core.ledger.witness import comparing
@@ -257,6 +258,35 @@ def test_a_job_that_begins_later_holds_nothing_up(context: Context, someone: Som
     context.database.transaction(later)
     assert datasets.finish_removals(context) == 1
     is_gone(context, made, before)
+
+
+def test_a_job_that_is_queued_again_holds_nothing_up(context: Context, someone: Someone) -> None:
+    owner = someone("owner")
+    made = upload(context, owner)
+    before = kept(context, made)
+    running = claim(context, owner, made)
+    removals.remove(context, owner, made, ROW)
+    assert datasets.finish_removals(context) == 0
+    context.database.transaction(job_rows.release_claim, running)
+    assert datasets.finish_removals(context) == 1
+    is_gone(context, made, before)
+
+
+def test_a_job_that_has_just_succeeded_holds_it_for_a_lease(context: Context, someone: Someone) -> None:
+    owner = someone("owner")
+    made = upload(context, owner)
+    running = claim(context, owner, made)
+    removals.remove(context, owner, made, ROW)
+
+    def succeed(session: Any, ago: float) -> None:
+        ended = session.get_one(Job, running.job_id)
+        ended.state, ended.finished_at = "succeeded", clock.read(session) - ago
+        session.get_one(Attempt, (ended.id, 1)).ended_at = ended.finished_at
+
+    context.database.transaction(succeed, 0.0)
+    assert datasets.finish_removals(context) == 0
+    context.database.transaction(succeed, context.settings.lease_seconds + 1)
+    assert datasets.finish_removals(context) == 1
 
 
 def test_an_erasure_takes_the_earlier_file_too(context: Context, someone: Someone) -> None:

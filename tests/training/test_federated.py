@@ -2,7 +2,8 @@
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import cast
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
@@ -24,6 +25,8 @@ from core.planning.planner import chunks
 from core.privacy.events import Event, compose
 from core.privacy.renyi import cost_nano, prefix_costs
 from core.queries.gradients import Question
+from core.records.records import StoredRecords
+from core.training import federated
 from core.training.attempt import pack_release
 from core.training.federated import blaming, furthest, most_known, of_all, told_in, weakest
 from core.training.ledger_filter import LedgerFilter
@@ -325,3 +328,20 @@ def test_nothing_is_claimed_once_a_client_is_lost(size: int, is_claimed: bool) -
     found = of_all(released(error_bound=claim), seat, 70)
     assert found.units == 70
     assert found.error_bound == (claim if is_claimed else None)
+
+
+def test_a_site_opens_the_file_that_its_key_opens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record was removed between the claim, which has the key, and the order, which names a file of another key."""
+    seen = []
+
+    def opened(settings: object, kept: StoredRecords, key: bytes | None) -> Any:
+        del settings
+        seen.append((kept.location, key))
+        raise FileNotFoundError
+
+    monkeypatch.setattr(federated, "open_records", opened)
+    order = SimpleNamespace(records=StoredRecords("ds_1", "rec_after.sealed", "sha256:x", "v1.x.y"))
+    seat = SimpleNamespace(dataset_key="ab" * 32, location="rec_before.sealed")
+    with pytest.raises(FileNotFoundError):
+        federated._own_problem(None, order, None, seat, None)  # type: ignore[arg-type] # what it reads of each
+    assert seen == [("rec_before.sealed", bytes.fromhex("ab" * 32))]

@@ -186,13 +186,15 @@ def first_bytes(source: Source) -> bytes:
     """Return the first two bytes of a text file.
 
     Raises:
-        Invalid: it is compressed, or has zero bytes and does not begin as UTF-16.
+        Invalid: it is compressed, or has zero bytes in its header and does not begin as UTF-16.
     """
     with source.open() as file:
         start = file.read(_START_BYTES)
     if start[:2] == b"\x1f\x8b":
         raise unreadable("it is compressed by gzip", "unpack it, or send Parquet, which may be compressed")
-    if b"\0" in start and start[:2] not in UTF_16_MARKS:
+    # Of the header alone: no cell makes a file fail.
+    header = re.split(rb"[\r\n]", start, maxsplit=1)[0]
+    if b"\0" in header and start[:2] not in UTF_16_MARKS:
         raise unreadable(
             "its first line is no CSV header, for it has zero bytes, as UTF-16 without a byte order mark has",
             "save it as UTF-8, or as UTF-16 with a byte order mark",

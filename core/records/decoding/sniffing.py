@@ -76,7 +76,8 @@ def sniff_undeclared(source: Source, counter: Counter) -> tuple[FileReading, lis
     line, begin = header_line(source, form)
     counter.check_width(max(map(line.count, get_args(Separator))) + 1)
     with source.open() as file:
-        rows = file.read(_SAMPLE_BYTES).decode(encoding, errors="ignore")[begin:].splitlines()[:_ROWS]
+        sample = file.read(_SAMPLE_BYTES).decode(encoding, errors="ignore")
+    rows = sample.encode()[begin:].decode(errors="ignore").splitlines()[:_ROWS]
     form = form.model_copy(update={"separator": _likeliest(line, rows, form)})
     form = form.model_copy(update={"quote": _quote(source, form)})
     batch = next(read_csv(source, (), counter, form, whole=True), None)
@@ -90,11 +91,11 @@ def sniff_undeclared(source: Source, counter: Counter) -> tuple[FileReading, lis
 def _likeliest(line: str, rows: Sequence[str], form: FileReading) -> Separator:
     """Return the separator by which most rows have as many cells as the header, the most cells where several do."""
 
-    def agreement(separator: Separator) -> tuple[float, int]:
+    def agreement(separator: Separator) -> tuple[int, int, int]:
         other = form.model_copy(update={"separator": separator})
         cells = len(names_in(line, other))
         agree = sum(len(names_in(row, other)) == cells for row in rows)
-        return (agree if cells > 1 else 0, cells)
+        return (agree if cells > 1 else 0, cells, agree)
 
     return max(get_args(Separator), key=agreement)
 
