@@ -1,34 +1,38 @@
 """Answers as people look at them: the tables of the command line, on a terminal and in a notebook."""
 
 import io
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from rich.console import Console, RenderableType
 from rich.jupyter import JUPYTER_HTML_FORMAT
 
-from farthing import estimate_tables, job_tables, ledger_tables
+from farthing import estimate_tables, job_tables, ledger_tables, tables
 from farthing.schemas.base import View
-from farthing.schemas.budgets import BudgetView
+from farthing.schemas.budgets import AccessView, BudgetView
+from farthing.schemas.datasets import Dataset, ValidationView
 from farthing.schemas.estimates import EstimateView
 from farthing.schemas.jobs import JobView
+from farthing.schemas.ledger import VerificationView
 
 _WIDTH = 120
 """Of a table in a notebook, in letters."""
 
 
-def tables_of(view: View) -> RenderableType:
-    """Return the tables of a budget, an estimate or a job.
+_TABLES: Final[Mapping[type[View], Callable[[Any], RenderableType]]] = {
+    AccessView: lambda view: tables.accesses([view]),
+    BudgetView: ledger_tables.budget,
+    Dataset: tables.dataset,
+    EstimateView: estimate_tables.estimate,
+    JobView: job_tables.job,
+    ValidationView: tables.validation,
+    VerificationView: ledger_tables.verification,
+}
 
-    Raises:
-        TypeError: it is another answer.
-    """
-    match view:
-        case BudgetView():
-            return ledger_tables.budget(view)
-        case EstimateView():
-            return estimate_tables.estimate(view)
-        case JobView():
-            return job_tables.job(view)
-    raise TypeError(f"{type(view).__name__} has no tables")
+
+def tables_of(view: View) -> RenderableType:
+    """Return the tables of an answer that is shown by them."""
+    return _TABLES[type(view)](view)
 
 
 def html_of(view: View) -> str:

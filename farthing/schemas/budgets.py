@@ -55,7 +55,7 @@ class CapView(View):
     """Used part of the cap, in shares of it, since the access was first given in this scope."""
 
 
-class AccessView(CapView):
+class AccessView(CapView, Shown):
     """Access of a principal to a dataset, and its cap."""
 
     object: Literal["access"] = "access"
@@ -77,6 +77,10 @@ class AccessView(CapView):
     """When access to this dataset was given."""
     version: Operational[str]
     """Changes with the cap; send it in If-Match."""
+
+    def __repr_args__(self) -> Iterator[tuple[str, Any]]:
+        yield from (("name", self.name), ("principal", self.principal), ("budget_cap", self.budget_cap))
+        yield "spent", self.used.spent
 
 
 class GapView(View):

@@ -1,13 +1,14 @@
 """Datasets: their public facts, and the answers for their owners about an upload."""
 
+from collections.abc import Iterator
 from typing import Any, Literal
 
-from farthing.schemas.base import View
+from farthing.schemas.base import Shown, View
 from farthing.schemas.drafts import CellCounts
 from farthing.schemas.provenance import Declared, Drawn, Operational, OwnerOnly, Timed
 
 
-class Dataset(View):
+class Dataset(Shown):
     """A dataset's public facts: none of them was computed from the records but their declared number."""
 
     id: Drawn[str]
@@ -35,6 +36,9 @@ class Dataset(View):
     """That keeps the records; empty: the service's own."""
     created_at: Timed[str]
     """When it was declared."""
+
+    def __repr_args__(self) -> Iterator[tuple[str, Any]]:
+        yield from (("id", self.id), ("name", self.name), ("state", self.state), ("rows", self.rows))
 
 
 class OverlapView(View):
@@ -72,7 +76,7 @@ class RemovalView(View):
     """Whether the earlier file is destroyed, too; its key is gone. If not, jobs that began before may read it."""
 
 
-class ValidationView(View):
+class ValidationView(Shown):
     """The owner's report on an upload; its counts are private."""
 
     dataset: Drawn[str]
@@ -83,3 +87,6 @@ class ValidationView(View):
     """Records that still lack a value in some declared column; models that use it leave them out."""
     columns: list[CellCounts]
     """Counts of each column's cells as they were read."""
+
+    def __repr_args__(self) -> Iterator[tuple[str, Any]]:
+        yield from (("dataset", self.dataset), ("rows", self.rows), ("incomplete_rows", self.incomplete_rows))

@@ -1,8 +1,9 @@
 """Ledgers: the lines of a scope's chain, its head, and the outcome of a verification."""
 
-from typing import Literal
+from collections.abc import Iterator
+from typing import Any, Literal
 
-from farthing.schemas.base import View
+from farthing.schemas.base import Shown, View
 from farthing.schemas.budgets import GapView
 from farthing.schemas.provenance import Drawn, Operational, Paid, Timed
 
@@ -43,7 +44,7 @@ class EntryView(View):
     """When it was written."""
 
 
-class VerificationView(View):
+class VerificationView(Shown):
     """Whether a chain and its sums recompute, as the last pass over all of it has found; `running`: another goes on.
 
     A pass is done beside requests. The answer comes within seconds. It has the outcome of the requested pass if that
@@ -68,3 +69,7 @@ class VerificationView(View):
     """Its fault; null: none."""
     unwitnessed: list[GapView]
     """Ranges where entries may be missing: the rest of the chain recomputes, and does not show their content."""
+
+    def __repr_args__(self) -> Iterator[tuple[str, Any]]:
+        yield from (("scope", self.scope), ("ok", self.ok), ("entries", self.entries), ("running", self.running))
+        yield "reason", self.reason

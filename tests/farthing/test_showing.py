@@ -15,7 +15,14 @@ from tests.farthing.conftest import Released, body
 
 @pytest.fixture
 def answers(client: Client, released: Released) -> dict[str, Any]:
+    analyst = client.create_key("Ann", "analyst").principal
+    access = client.share(released.dataset, analyst, "all")
+    client.unshare(released.dataset, analyst)
     return {
+        "access": access,
+        "dataset": client.dataset(released.dataset),
+        "validation": client.validation(released.dataset),
+        "verification": client.verify(released.scope),
         "budget": client.budget(released.dataset),
         "estimate": client.estimate(body(released.dataset, mu="0.1")),
         "job": released.job,
@@ -25,6 +32,10 @@ def answers(client: Client, released: Released) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("kind", "line", "table"),
     [
+        ("access", "AccessView(name='Ann', principal='pr_", "analyst"),
+        ("dataset", "Dataset(id='ds_", "fingerprint"),
+        ("validation", "ValidationView(dataset='ds_", "balance"),
+        ("verification", "VerificationView(scope='sc_", "entries"),
         ("budget", "BudgetView(scope='sc_", "remaining"),
         ("estimate", "EstimateView(method='noisy_newton', budget_share='0.", "noisy_newton"),
         ("job", "JobView(id='job_", "succeeded"),
