@@ -572,6 +572,7 @@ class TestOfOthers:
             "freeze": {"reason": "mine now"},
             "acceptances": {"entry": 1, "reason": "mine now"},
             "adjustments": {"job": names["job_id"], "reason": "mine now"},
+            "removals": {"row": 1},
         } | ({"/uploads": {"bytes": 7}} if path.endswith("/uploads") else {})
         body = next((body for word, body in bodies.items() if word in path), None)
         content: dict[str, Any] = {} if body is None else {"json": body}

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from core.records.decoding.decode import Limits
-from farthing import FarthingError, checking, cli
+from farthing import FarthingError, checking, cli, console
 from tests.records.test_local import AGE, JOB, declaration
 from tests.records.test_messy import HOSPITAL, TOLD, WRITTEN, hospital
 
@@ -45,6 +45,8 @@ def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> A
 
     def command(*arguments: str | Path) -> Ran:
         monkeypatch.setattr(sys, "argv", ["farthing", *map(str, arguments)])
+        for stream in (console.out, console.err):  # the width that they were made with is the terminal's of the tests
+            monkeypatch.setattr(stream, "width", console.WIDE)
         with pytest.raises(SystemExit) as end:
             cli.main()
         found = capfd.readouterr()
