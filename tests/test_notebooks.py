@@ -45,8 +45,8 @@ def read(name: str) -> Any:
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith("FARTHING_")}
     command = [sys.executable, "-m", "examples.notebooks", *arguments]
-    told = clean | {"PYTHONPATH": str(ROOT)} | environment
-    return subprocess.run(command, cwd=ROOT, env=told, capture_output=True, text=True, timeout=500, check=False)
+    variables = clean | {"PYTHONPATH": str(ROOT)} | environment
+    return subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=500, check=False)
 
 
 def test_each_notebook_has_a_place_in_the_order() -> None:
@@ -71,7 +71,7 @@ def test_it_is_stored_as_it_ran(name: str) -> None:
     [
         "key: frt_01kabcdefghjk_abcdefghijklmnop",
         "9fVb3k2m1Q0w8e7r6t5y4u3i2o1pAsDfGhJkLzXcVbN",
-        "/tmp/ipykernel_13174/2968766707.py:1: Pandas4Warning",
+        "/tmp/ipykernel_1/2.py:1: Pandas4Warning",
         "File '/home/ann/farthing/examples/hospital.py'",
         "http://127.0.0.1:8000/v1/jobs",
         "<Axes object at 0x7f9095865bd0>",

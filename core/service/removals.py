@@ -43,7 +43,7 @@ def remove(context: Context, caller: Caller, dataset_id: str, row: int) -> Remov
 
     Raises:
         NotFound: it does not exist for the caller.
-        Forbidden: it is somebody else's; an admin is nobody's owner.
+        Forbidden: another principal owns it; an admin may not either.
         Conflict: it is a draft, has no records, or is in erasure; another site keeps it; others change it meanwhile.
         Invalid: it has no such row.
         DiskFull: there is no room for a second file.

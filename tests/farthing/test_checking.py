@@ -61,10 +61,10 @@ def check(run: Any, tmp_path: Path) -> Any:
     """Check content against a declaration, each of which gets a file."""
 
     def command(content: bytes, declared: Any, *options: str, name: str = "visits.csv") -> Ran:
-        file, told = tmp_path / name, tmp_path / "declaration.json"
+        file, described = tmp_path / name, tmp_path / "declaration.json"
         file.write_bytes(content)
-        told.write_text(json.dumps(declared))
-        found: Ran = run("check", file, "--declaration", told, *options)
+        described.write_text(json.dumps(declared))
+        found: Ran = run("check", file, "--declaration", described, *options)
         return found
 
     return command
@@ -194,12 +194,12 @@ class TestCheck:
         assert "both named `\\x1b[31mred`" in problem["errors"][0]["detail"]
 
     def test_wrong_calls_end_with_status_2(self, run: Any, tmp_path: Path) -> None:
-        file, told = tmp_path / "visits.csv", tmp_path / "declaration.json"
+        file, described = tmp_path / "visits.csv", tmp_path / "declaration.json"
         file.write_text("age\n1\n")
         assert run("check", tmp_path / "absent", "-d", file).status == 2
         assert run("check", tmp_path, "-d", file).status == 2
-        told.write_text("[" * 100_000)
-        assert run("check", file, "-d", told).status == 2
+        described.write_text("[" * 100_000)
+        assert run("check", file, "-d", described).status == 2
         assert run("check", file, "-d", tmp_path / "absent").status == 2
 
 
