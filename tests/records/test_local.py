@@ -248,6 +248,7 @@ class TestDrafting:
             (b"", "/file"),
             (b"a,a\n1,2\n", "both named `a`"),
             (b"," * 5_000 + b"\n", "more than 2000 columns"),
+            (b"40,1.5\n41,2\n", "holds numbers where names belong"),
             (b"a,b\n1,2\n3\n", "/rows/"),
             (b"PK\x03\x04" + bytes(20), "An NPZ file has no draft"),
             (b"\x1f\x8b\x08\0", "compressed by gzip"),

@@ -192,6 +192,20 @@ class TestPlainlyOtherwise:
         found = refused(tmp_path, content, AGE, COST)
         assert found == {"/reading/separator": f'the header reads as one column; declare reading.separator "{named}"'}
 
+    @pytest.mark.parametrize(
+        ("content", "said"),
+        [
+            (b"age   cost\n40  1.5\n41  2\n", "blanks seem to separate its cells"),
+            (b"40,1.5\n41,2\n", "holds numbers where names belong"),
+            (b"age,price\n40,1.5\n", None),
+        ],
+    )
+    def test_why_no_column_is_found(self, tmp_path: Path, content: bytes, said: str | None) -> None:
+        causes = refused(tmp_path, content, AGE, COST)
+        assert "/columns/1/name" in causes
+        assert (said is None) == ("/file" not in causes)
+        assert said is None or said in causes["/file"]
+
     def test_a_separator_that_was_declared(self, tmp_path: Path) -> None:
         found = refused(tmp_path, b"age,cost\n40,2\n", AGE, COST, reading={"separator": ";"})
         assert 'separator ","' in found["/reading/separator"]

@@ -1,6 +1,7 @@
 """Counts and checks of every uploaded file, in any format; refusals name the field at fault."""
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final
 
@@ -91,7 +92,27 @@ def check_names(names: Sequence[str], columns: Sequence[Column]) -> None:
         if name not in seen
     ]
     if absent:
-        raise Invalid(f"The file lacks {len(absent)} of the declared columns.", *absent[:100])
+        likely = likely_cause(names, declared.keys())
+        causes = [] if likely is None else [FieldError("/file", likely)]
+        raise Invalid(f"The file lacks {len(absent)} of the declared columns.", *causes, *absent[:100])
+
+
+def likely_cause(names: Sequence[str], declared: AbstractSet[str]) -> str | None:
+    """Return why a file may lack the declared columns, going by its first line; None: that says nothing."""
+    words = names[0].split() if len(names) == 1 else []
+    if len(words) > 1 and declared & {*words}:
+        return "blanks seem to separate its cells: save it with commas between them"
+    if names and all(map(_is_number, names)):
+        return "its first line holds numbers where names belong: put a line with the names of the columns before it"
+    return None
+
+
+def _is_number(name: str) -> bool:
+    try:
+        float(name.strip().replace(",", "."))
+    except ValueError:
+        return False
+    return True
 
 
 def check_schema(schema: pa.Schema, columns: Sequence[Column]) -> None:

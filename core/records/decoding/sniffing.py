@@ -11,11 +11,12 @@ from typing import Final, get_args
 import numpy as np
 import pyarrow as pa
 
+from core.base.errors import FieldError, Invalid
 from core.data.columns import Column, DateColumn, IntegerColumn, NumberColumn, Ordered
 from core.data.dates import MOST_FORMS, are_distinct
 from core.data.reading import PLAIN, Encoding, FileReading, Separator
 from core.records.decoding.cells import Floats, days_of_texts, floats_of
-from core.records.decoding.checks import Counter, unreadable
+from core.records.decoding.checks import Counter, likely_cause, unreadable
 from core.records.decoding.csv_files import UTF_16_MARKS, first_bytes, header_line, look_at, names_in, read_csv
 from core.records.decoding.otherwise import FORMS, NUMERALS, given_in, holds_thousands, with_numerals
 from core.records.decoding.sources import Source
@@ -80,6 +81,8 @@ def sniff_undeclared(source: Source, counter: Counter) -> tuple[FileReading, lis
     rows = sample.encode()[begin:].decode(errors="ignore").splitlines()[:_ROWS]
     form = form.model_copy(update={"separator": _likeliest(line, rows, form)})
     form = form.model_copy(update={"quote": _quote(source, form)})
+    if (cause := likely_cause(names_in(line, form), set())) is not None:
+        raise Invalid("The file names no columns.", FieldError("/file", cause))
     batch = next(read_csv(source, (), counter, form, whole=True), None)
     if batch is None:
         return form, doubts
