@@ -117,3 +117,29 @@ def test_two_models_as_text_say_what_is_assumed() -> None:
     for model in both["models"]:
         model["model"] = "mdl_1"
     assert re.search(r"chi2\(4\) = [\d.]+, P = 0\.\d+", comparison_text(both))
+
+
+SWEPT = {
+    "candidate": 3,
+    "candidates": 12,
+    "optimizer": {"kind": "noisy_gd", "steps": 20, "step_size": 0.123456789, "radius": None},
+    "ridge": 0.01,
+    "score": 0.31234567,
+    "score_scale": 0.0021,
+    "way": "selection",
+}
+
+
+def test_a_sweep_says_which_candidate_won() -> None:
+    shown = {**shown_of(released(), ()), "sweep": SWEPT}
+    said = re.sub(r"\s+", " ", text_of(coefficient_document.document(shown)))
+    assert (
+        "Sweep: candidate 3 of 0 to 11 has the least mean error of those trained, 0.3123, with noise of standard "
+        "deviation 0.0021. Priced by selection. Its settings: kind noisy_gd, steps 20, step size 0.1235, ridge 0.01."
+        in said
+    )
+    nothing = dict.fromkeys(("candidate", "optimizer", "ridge", "score", "score_scale"))
+    shown["sweep"] = {**SWEPT, **nothing}
+    said = re.sub(r"\s+", " ", text_of(coefficient_document.document(shown)))
+    assert "Sweep: no run was drawn, and none of 12 candidates was trained. Priced by selection." in said
+    assert "Sweep" not in text(released())

@@ -113,7 +113,10 @@ class TestBody:
         ({"job": job(), "grid": {"/optimizer/steps": []}}, "/grid/~1optimizer~1steps"),
         ({"job": job(), "grid": {"/optimizer/steps": [1]}}, "/grid"),
         ({"job": job(), "grid": {"/optimizer/steps": 7}}, "/grid/~1optimizer~1steps"),
-        ({"job": job(), "grid": {"/optimizer/steps": [1, 2], "/model/ridge": [0.001 * n for n in range(129)]}}, "/grid"),
+        (
+            {"job": job(), "grid": {"/optimizer/steps": [1, 2], "/model/ridge": [0.001 * n for n in range(129)]}},
+            "/grid",
+        ),
         ({"job": job(), "grid": {f"/optimizer/s{n}": [1, 2] for n in range(40)}}, "/grid"),
         ({"job": job(), "grid": {"/privacy/mu": ["1", "2"]}}, "/grid/~1privacy~1mu"),
         ({"job": job(), "grid": {"/model/target": ["y", "z"]}}, "/grid/~1model~1target"),
@@ -123,7 +126,10 @@ class TestBody:
         ({"job": job(), "grid": {"optimizer/steps": [1, 2]}}, "/grid/optimizer~1steps"),
         ({"job": job(), "grid": {"/optimizer/a~b": [1, 2]}}, "/grid/~1optimizer~1a~0b"),
         ({"job": job(), "grid": {"/optimizer/steps/x": [1, 2]}}, "/grid/~1optimizer~1steps~1x"),
-        ({"job": job(), "grid": {"/optimizer/steps": [1], "/optimizer/steps/x": [1, 2]}}, "/grid/~1optimizer~1steps~1x"),
+        (
+            {"job": job(), "grid": {"/optimizer/steps": [1], "/optimizer/steps/x": [1, 2]}},
+            "/grid/~1optimizer~1steps~1x",
+        ),
         ({"jobs": [job(), job(privacy={"mu": "0.6"})]}, "/jobs/1/privacy/mu"),
         ({"jobs": [job(), job(), job(dataset="ds_01m7z047qwmg8dd4x4h9dm983k")]}, "/jobs/2/dataset"),
         ({"jobs": [job(), job(labels={"a/b": "c"})]}, "/jobs/1/labels/a~1b"),
