@@ -24,6 +24,8 @@ from core.privacy.facts import Frozen
 ROUTE: Final = "POST /v1/sweeps"
 MOST_CANDIDATES: Final = 256
 MOST_POINTERS: Final = 16
+MOST_VALUES: Final = 20_000
+"""Values of all candidates together: as many as the body of a job may have, which no grid shall pass by repeating."""
 _MOST_ERRORS: Final = 20
 _RIDGE: Final = "/model/ridge"
 _CANDIDATE: Final = re.compile(r"/optimizer/candidates/(\d+)(/.*)?", re.ASCII)
@@ -146,15 +148,21 @@ class SweepRequest(Frozen):
         try:
             yield
         except Refusal as refusal:
-            named = "|".join(re.escape(field.pointer) for field in refusal.fields if field.pointer.startswith("/"))
-            # Pointers in the text too, and only whole ones: /privacy is a part of /privacy/mu.
-            whole = rf"(?<![\w/~])(?:{named})(?![\w/~])"
             raise type(refusal)(
-                re.sub(whole, lambda found: self.pointer(found[0]), refusal.detail) if named else refusal.detail,
-                *dict.fromkeys(map(self._renamed, refusal.fields)),
+                self._retold(refusal.detail, refusal.fields),
+                *dict.fromkeys(
+                    FieldError(self.pointer(field.pointer), self._retold(field.detail, ())) for field in refusal.fields
+                ),
                 retry_after_seconds=refusal.retry_after_seconds,
                 **refusal.facts,
             ) from refusal
+
+    def _retold(self, text: str, fields: Sequence[FieldError]) -> str:
+        """Return a text in which pointers to candidates, and to given fields, are those into this body."""
+        named = [re.escape(field.pointer) for field in fields if field.pointer.startswith("/")]
+        any_of = "|".join((r"/optimizer/candidates(?:/[\w~]+)*", *named))
+        # Whole pointers alone: /privacy is a part of /privacy/mu.
+        return re.sub(rf"(?<![\w/~])(?:{any_of})(?![\w/~])", lambda found: self.pointer(found[0]), text)
 
     @property
     def _base(self) -> str:
@@ -225,10 +233,22 @@ def _combined(job: JobSpec, grid: Mapping[str, Sequence[Any]]) -> list[_Candidat
     wrong = [field for name in names for field in _misplaced(name, names)]
     if wrong:
         raise Invalid("The grid points at what a sweep cannot vary.", *wrong)
-    return [
-        _candidate(job, {name: (place, grid[name][place]) for name, place in zip(names, places, strict=True)})
-        for places in product(*(range(len(grid[name])) for name in names))
-    ]
+    made: list[_Candidate] = []
+    left = MOST_VALUES
+    for places in product(*(range(len(grid[name])) for name in names)):
+        chosen = {name: (place, grid[name][place]) for name, place in zip(names, places, strict=True)}
+        made.append(_candidate(job, chosen))
+        left -= _values(made[-1].optimizer)
+        if left < 0:
+            detail = f"makes candidates of more than {MOST_VALUES} values together; give fewer, or shorter lists"
+            raise Invalid(f"The grid {detail}.", FieldError("/grid", detail))
+    return made
+
+
+def _values(value: object) -> int:
+    """Return how many values JSON holds: numbers, texts, lists and objects together."""
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + sum(map(_values, inside))
 
 
 def _misplaced(name: str, names: Sequence[str]) -> Iterator[FieldError]:

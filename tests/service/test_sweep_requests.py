@@ -91,6 +91,14 @@ class TestBody:
         ]
         assert (first["optimizer"]["start"], second["optimizer"]["start"]) == ([1.0, 2.0], [3.0, 4.0])
 
+    def test_a_grid_repeats_no_long_list_without_end(self) -> None:
+        """A body of 5,000 values became one of a million."""
+        long = job(optimizer={"kind": "noisy_gd", "start": [0.0] * 5000})
+        grid = {"/optimizer/steps": list(range(1, 257))}
+        assert list(refused(job=long, grid=grid)) == ["/grid"]
+        assert list(refused(job=job(), grid={**grid, "/optimizer/start": [[0.0] * 5000]})) == ["/grid"]
+        assert len(settings(job=long, grid={"/optimizer/steps": [1, 2, 3]})) == 3
+
     def test_only_sent_settings_are_settings(self) -> None:
         assert read(jobs=[job(), job(optimizer={**GD, "steps": 5})]).body()["optimizer"].keys() == {
             "kind",
@@ -187,6 +195,13 @@ class TestNames:
         assert caught.value.detail == "See /job/privacy/mu, /job/privacy or /optimizer."
         assert [field.pointer for field in caught.value.fields] == ["/job/privacy", "/job/privacy/mu"]
         assert (caught.value.retry_after_seconds, caught.value.facts) == (7, {"scope": "s"})
+
+    def test_a_candidate_in_a_text_is_named_as_it_was_sent(self) -> None:
+        inside = "/optimizer/candidates/1/ridge"
+        with pytest.raises(Invalid) as caught, self.JOBS.naming():
+            raise Invalid(f"See {inside}.", FieldError("/optimizer/way", f"{inside} is dear; see ({inside})"))
+        assert caught.value.detail == "See /jobs/1/model/ridge."
+        assert caught.value.fields == (FieldError("/way", "/jobs/1/model/ridge is dear; see (/jobs/1/model/ridge)"),)
 
     def test_a_refusal_without_fields_keeps_its_text(self) -> None:
         with pytest.raises(BudgetExhausted, match=r"^The end of /privacy\.$"), self.JOBS.naming():
