@@ -306,7 +306,7 @@ def _common(job: JobSpec) -> dict[str, Any]:
 def _difference(first: object, second: object) -> str | None:
     """Return the pointer to the first difference of two JSON values; None: they are equal."""
     if isinstance(first, dict) and isinstance(second, dict):
-        for name in dict.fromkeys((*first, *second)):
+        for name in dict.fromkeys(("kind", *first, *second)):  # of another kind, all else differs as well
             inside = _difference(first.get(name), second.get(name))
             if inside is not None:
                 return f"/{_escaped(name)}{inside}"

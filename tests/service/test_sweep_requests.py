@@ -143,6 +143,7 @@ class TestBody:
         ({"jobs": [job(), job(labels={"a/b": "c"})]}, "/jobs/1/labels/a~1b"),
         ({"jobs": [job(), job(model={"kind": "logistic", "target": "z", "ridge": 0.1})]}, "/jobs/1/model/target"),
         ({"jobs": [job(), job(optimizer={"kind": "noisy_gd", "steps": 0})]}, "/jobs/1/optimizer/steps"),
+        ({"jobs": [job(), job(model={"kind": "linear", "target": "y"})]}, "/jobs/1/model/kind"),
         ({"jobs": [job(dataset=None), job(dataset=None)]}, "/jobs/0/dataset"),
         ({"job": job(dataset=None), "grid": {"/optimizer/steps": [1, 2]}}, "/job/dataset"),
         ({"job": job(models=["mdl_01m7z047qwmg8dd4x4h9dm983j"]), "grid": {"/optimizer/steps": [1, 2]}}, "/job/models"),
