@@ -97,7 +97,7 @@ class SweepChoice(Answer):
     """The candidate that a sweep released, and its score; nothing says how many candidates were trained."""
 
     candidate: int | None
-    """Its place among the candidates, from 0; None: nothing was drawn, and the model is its start."""
+    """Its place among the candidates, from 0; None: no run was drawn, or each that was drawn failed."""
     candidates: int
     """Number of candidates."""
     optimizer: dict[str, Any] | None = None
@@ -105,9 +105,9 @@ class SweepChoice(Answer):
     ridge: float | None = None
     """Its ridge; None without a candidate."""
     score: float | None = None
-    """Mean error, from 0 to 1, with noise; None without a candidate."""
-    score_scale: float | None = None
-    """Standard deviation of that noise; None without a score."""
+    """Mean error, from 0 to 1, with noise: the least of several, so too small on average; None without a candidate."""
+    score_scale: float
+    """Standard deviation of the noise on a score."""
     way: str
     """The way it was priced, selection or composition."""
 

@@ -68,12 +68,15 @@ def _sweep(shown: Mapping[str, Any]) -> list[str]:
         return []
     count, priced = found["candidates"], f"Priced by {found['way']}."
     if found["candidate"] is None:
-        return [f"Sweep: no run was drawn, and none of {count} candidates was trained. {priced}"]
+        return [f"Sweep: of {count} candidates no run was drawn, or each that was drawn failed. {priced}"]
     settings = {**found["optimizer"], "ridge": found["ridge"]}
     named = [f"{name.replace('_', ' ')} {_setting(value)}" for name, value in settings.items() if value is not None]
     scored = f"{found['score']:.4g}, with noise of standard deviation {found['score_scale']:.2g}"
     won = f"Sweep: candidate {found['candidate']} of 0 to {count - 1} has the least mean error of those trained"
-    return [f"{won}, {scored}. {priced}", f"Its settings: {', '.join(named)}."]
+    return [
+        f"{won}, {scored}. The least of several is too small on average. {priced}",
+        f"Its settings: {', '.join(named)}.",
+    ]
 
 
 def _setting(value: Any) -> str:  # noqa: ANN401 - JSON

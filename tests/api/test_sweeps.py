@@ -13,7 +13,8 @@ GRID = {"/optimizer/steps": [5, 8], "/model/ridge": [0.01, 0.1]}
 
 
 def base(dataset: str, **changes: Any) -> dict[str, Any]:
-    return job(dataset, **{"mu": "0.1", "optimizer": GD, "inference": {"intervals": False}, **changes})
+    settings = {"optimizer": GD, "privacy": {"epsilon": "0.5"}, "inference": {"intervals": False}}
+    return job(dataset, **{**settings, **changes})
 
 
 def gridded(dataset: str, grid: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
@@ -61,7 +62,8 @@ def test_both_forms_and_a_job_of_that_optimizer_cost_the_same(admin: httpx.Clien
     alone = admin.post("/v1/estimates", json=base(dataset, optimizer=optimizer)).json()
     assert grid == listed == alone
     assert grid["steps"] == 1
-    assert send(admin, jobs(dataset, 5, 8)).json()["cost"]["reserved"]["mu"] == grid["cost"]["mu"]
+    sent = send(admin, jobs(dataset, 5, 8)).json()
+    assert sent["cost"]["reserved"]["budget_share"] == grid["cost"]["budget_share"]
 
 
 def test_settings_of_the_whole_sweep_are_taken(admin: httpx.Client, dataset: str) -> None:
@@ -133,8 +135,8 @@ def test_what_was_sent_is_named(admin: httpx.Client, dataset: str, change: dict[
         (1, {"optimizer": {"kind": "noisy_gd", "steps": 0}}, "/jobs/1/optimizer/steps"),
         (1, {"optimizer": {"kind": "kl_spider"}}, "/jobs/1/optimizer"),
         (1, {"optimizer": GD}, "/jobs/1"),
-        (1, {"privacy": {"mu": "0.2"}}, "/jobs/1/privacy/mu"),
-        (0, {"privacy": {"mu": "0.2"}}, "/jobs/1/privacy/mu"),
+        (1, {"privacy": {"epsilon": "0.6"}}, "/jobs/1/privacy/epsilon"),
+        (0, {"privacy": {"epsilon": "0.6"}}, "/jobs/1/privacy/epsilon"),
         (1, {"colour": "red"}, "/jobs/1/colour"),
         (1, {"optimizer": {"kind": "noisy_gd", "steps": 8, "start": [1.0]}}, "/jobs/1/optimizer/start"),
     ],
@@ -168,7 +170,7 @@ def test_a_dataset_is_seen_or_it_is_not_there(service: Service) -> None:
 
 def test_the_largest_grid_is_priced(admin: httpx.Client, dataset: str) -> None:
     grid = {"/optimizer/steps": list(range(2, 18)), "/model/ridge": [n / 100 for n in range(16)]}
-    answer = price(admin, gridded(dataset, grid, mu="0.5"))
+    answer = price(admin, gridded(dataset, grid, privacy={"epsilon": "2"}))
     assert answer.status_code == 200, answer.text
     assert len(answer.json()["plan"]["candidates"]) == 256
 

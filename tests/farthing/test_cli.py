@@ -506,7 +506,8 @@ def test_the_way_of_a_mock_job(farthing: Command, service: Embedded, tmp_path: P
 
 def test_the_way_of_a_sweep(farthing: Command, service: Embedded, tmp_path: Path) -> None:
     dataset = service.upload()
-    job = {**body(dataset, mu="0.5"), "optimizer": {"kind": "noisy_gd"}, "inference": {"intervals": False}}
+    settings = {"optimizer": {"kind": "noisy_gd"}, "privacy": {"epsilon": "1.5"}, "inference": {"intervals": False}}
+    job = {**body(dataset), **settings}
     file = tmp_path / "sweep.json"
     file.write_text(json.dumps({"job": job, "grid": {"/optimizer/steps": [3, 6], "/model/ridge": [0.01, 0.1]}}))
     priced = ok(farthing("sweep", file, "--price"))

@@ -12,7 +12,7 @@ from tests.support.embedded import KEY, Embedded
 
 def job(dataset: str, **changes: object) -> dict[str, object]:
     settings = {"optimizer": {"kind": "noisy_gd", "steps": 4}, "inference": {"intervals": False}}
-    return {**body(dataset), **settings, "privacy": {"mu": 0.5}, **changes}
+    return {**body(dataset), **settings, "privacy": {"epsilon": 1.5}, **changes}
 
 
 def test_from_a_grid_to_the_model_that_won(service: Embedded, client: Client) -> None:
@@ -36,7 +36,6 @@ def test_from_a_grid_to_the_model_that_won(service: Embedded, client: Client) ->
     assert (won.optimizer["kind"], won.optimizer["steps"]) == ("noisy_gd", [6, 3][won.candidate % 2 == 0])
     assert won.ridge == [0.01, 0.1][won.candidate // 2]
     assert won.score is not None
-    assert won.score_scale is not None
     assert won.score_scale > 0
     assert f"Sweep: candidate {won.candidate} of 0 to 3" in model.summary()
     assert "priced" not in repr(model)
@@ -55,7 +54,7 @@ def test_jobs_and_an_event_loop(service: Embedded) -> None:
             assert (await client.submit_sweep(jobs=jobs, key="once")).id == first.id
             assert first.cost is not None
             assert priced.cost is not None
-            assert first.cost.reserved.mu == priced.cost.mu
+            assert first.cost.reserved.budget_share == priced.cost.budget_share
             won = await (await client.released(await client.wait(first.id))).sweep
             assert won is not None
             assert won.candidates == 2

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from core.inference.swept import Swept
 
 from core.data.columns import BinaryColumn, NumberColumn
 from core.inference import coefficient_document
@@ -131,15 +132,16 @@ SWEPT = {
 
 
 def test_a_sweep_says_which_candidate_won() -> None:
-    shown = {**shown_of(released(), ()), "sweep": SWEPT}
+    shown = shown_of(released().model_copy(update={"sweep": Swept.model_validate(SWEPT)}))
+    assert shown["sweep"] == SWEPT
     said = re.sub(r"\s+", " ", text_of(coefficient_document.document(shown)))
     assert (
         "Sweep: candidate 3 of 0 to 11 has the least mean error of those trained, 0.3123, with noise of standard "
-        "deviation 0.0021. Priced by selection. Its settings: kind noisy_gd, steps 20, step size 0.1235, ridge 0.01."
-        in said
+        "deviation 0.0021. The least of several is too small on average. Priced by selection. "
+        "Its settings: kind noisy_gd, steps 20, step size 0.1235, ridge 0.01." in said
     )
-    nothing = dict.fromkeys(("candidate", "optimizer", "ridge", "score", "score_scale"))
+    nothing = dict.fromkeys(("candidate", "optimizer", "ridge", "score"))
     shown["sweep"] = {**SWEPT, **nothing}
     said = re.sub(r"\s+", " ", text_of(coefficient_document.document(shown)))
-    assert "Sweep: no run was drawn, and none of 12 candidates was trained. Priced by selection." in said
+    assert "Sweep: of 12 candidates no run was drawn, or each that was drawn failed. Priced by selection." in said
     assert "Sweep" not in text(released())
