@@ -6,6 +6,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
+from farthing.schemas.jobs import JobView
 from tests.support.api import Service, job, submit, upload
 
 GD = {"kind": "noisy_gd", "steps": 5}
@@ -64,6 +65,15 @@ def test_both_forms_and_a_job_of_that_optimizer_cost_the_same(admin: httpx.Clien
     assert grid["steps"] == 1
     sent = send(admin, jobs(dataset, 5, 8)).json()
     assert sent["cost"]["reserved"]["budget_share"] == grid["cost"]["budget_share"]
+
+
+def test_a_sweep_is_sent_again_as_it_was_planned(admin: httpx.Client, dataset: str) -> None:
+    made = send(admin, gridded(dataset)).json()
+    clone = admin.post(f"/v1/jobs/{made['id']}/clone", headers={"Idempotency-Key": uuid4().hex})
+    assert clone.status_code == 202, clone.text
+    assert (clone.json()["optimizer"], clone.json()["clone_of"]) == (made["optimizer"], made["id"])
+    again = submit(admin, JobView.model_validate(made).spec or {})
+    assert again.status_code == 202, again.text
 
 
 def test_settings_of_the_whole_sweep_are_taken(admin: httpx.Client, dataset: str) -> None:

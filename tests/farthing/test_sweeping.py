@@ -40,7 +40,30 @@ def test_from_a_grid_to_the_model_that_won(service: Embedded, client: Client) ->
     assert f"Sweep: candidate {won.candidate} of 0 to 3" in model.summary()
     assert "priced" not in repr(model)
     assert len(model.params) == 4
-    assert client.model(client.submit(job(dataset)).id).id  # a plain job beside it
+
+
+def test_where_no_run_is_drawn_the_release_alone_says_so(service: Embedded, client: Client) -> None:
+    """Of 0.5 runs on average none is drawn in 6 sweeps of 10: in 25 sweeps both happen but for 1e-10."""
+    dataset = service.upload(budget={"epsilon": "20", "delta": "1e-6"})
+    asked = job(dataset, privacy={"epsilon": 0.5})
+    ends: dict[bool, list[object]] = {}
+    for _ in range(25):
+        made = client.submit_sweep(asked, grid={"/optimizer/steps": [3, 6]}, way="selection", runs=0.5)
+        ended = client.wait(made.id)
+        model = client.released(ended)
+        assert ended.cost is not None
+        told = [(one.kind, sorted(one.data)) for one in client.events(made.id)]
+        swept = model.sweep
+        assert swept is not None
+        drawn = swept.candidate is not None
+        ends[drawn] = [told, ended.progress, ended.cost, ended.attempt, ended.state, client.job_plan(made.id).runs]
+        if not drawn:
+            assert (swept.candidates, swept.optimizer, swept.score, swept.ridge) == (2, None, None, None)
+            assert "Sweep: of 2 candidates no run was drawn" in model.summary()
+            assert "Sweep: of 2 candidates" in model.page()
+        if len(ends) == 2:
+            break
+    assert ends[True] == ends[False]
 
 
 def test_jobs_and_an_event_loop(service: Embedded) -> None:
