@@ -23,7 +23,7 @@ _JOB = {
     "dataset": "ds_1",
     "model": {"kind": "logistic", "target": "y"},
     "optimizer": {"kind": "noisy_gd"},
-    "privacy": {"mu": "0.5"},
+    "privacy": {"epsilon": "1"},
     "inference": {"intervals": False},
 }
 _EXAMPLES: dict[str, Example] = {

@@ -160,7 +160,7 @@ def test_the_job_that_was_sent_is_named(
         assert any(one.startswith(found) for one in pointers(answer)), answer.text
 
 
-def test_a_dataset_is_seen_or_it_is_not_there(service: Service) -> None:
+def test_a_dataset_that_one_may_not_see_is_not_there(service: Service) -> None:
     owner, _ = service.someone("owner")
     fresh, nowhere = upload(owner, shift=952, rows=334)["id"], "ds_01m7z047qwmg8dd4x4h9dm983j"
     analyst, made = service.someone("analyst")

@@ -92,7 +92,7 @@ class TestBody:
         assert (first["optimizer"]["start"], second["optimizer"]["start"]) == ([1.0, 2.0], [3.0, 4.0])
 
     def test_a_grid_repeats_no_long_list_without_end(self) -> None:
-        """A body of 5,000 values became one of a million."""
+        """Else a body of 5,000 values makes a job of a million."""
         long = job(optimizer={"kind": "noisy_gd", "start": [0.0] * 5000})
         grid = {"/optimizer/steps": list(range(1, 257))}
         assert list(refused(job=long, grid=grid)) == ["/grid"]
