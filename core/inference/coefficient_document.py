@@ -70,7 +70,9 @@ def _sweep(shown: Mapping[str, Any]) -> list[str]:
     if found["candidate"] is None:
         return [f"Sweep: of {count} candidates no run was drawn, or each that was drawn failed. {priced}"]
     settings = {**found["optimizer"], "ridge": found["ridge"]}
-    named = [f"{name.replace('_', ' ')} {_setting(value)}" for name, value in settings.items() if value is not None]
+    # Words, such as where runs start, are alike for all candidates of any sweep.
+    fixed = {name for name, value in settings.items() if value is None or isinstance(value, str)} - {"kind"}
+    named = [f"{name.replace('_', ' ')} {_setting(settings[name])}" for name in settings if name not in fixed]
     scored = f"{found['score']:.4g}, with noise of standard deviation {found['score_scale']:.2g}"
     won = f"Sweep: candidate {found['candidate']} of 0 to {count - 1} has the least mean error of those trained"
     return [

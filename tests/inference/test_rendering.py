@@ -11,6 +11,7 @@ from core.inference.comparison import compare
 from core.inference.forest import plot_levels
 from core.inference.released import Released
 from core.inference.rendering import columns, comparison_text, number, plain, text_of, wide
+from core.inference.wording import methods_paragraph
 from core.losses.weights import Clip
 from core.models.design import make_design
 from core.models.kinds import LogisticModel
@@ -123,7 +124,7 @@ def test_two_models_as_text_say_what_is_assumed() -> None:
 SWEPT = {
     "candidate": 3,
     "candidates": 12,
-    "optimizer": {"kind": "noisy_gd", "steps": 20, "step_size": 0.123456789, "radius": None},
+    "optimizer": {"kind": "noisy_gd", "steps": 20, "step_size": 0.123456789, "radius": None, "stop": "budgeted"},
     "ridge": 0.01,
     "score": 0.31234567,
     "score_scale": 0.0021,
@@ -145,3 +146,9 @@ def test_a_sweep_says_which_candidate_won() -> None:
     said = re.sub(r"\s+", " ", text_of(coefficient_document.document(shown)))
     assert "Sweep: of 12 candidates no run was drawn, or each that was drawn failed. Priced by selection." in said
     assert "Sweep" not in text(released())
+
+
+def test_a_paper_names_the_method_that_won_a_sweep() -> None:
+    won = released().model_copy(update={"optimizer": "sweep", "sweep": Swept.model_validate(SWEPT)})
+    said = methods_paragraph(won, "Papernot and Steinke, 2022")
+    assert "by noisy gd, the best of 12 candidate settings by a noised mean error, with 8 steps and Gaussian" in said
