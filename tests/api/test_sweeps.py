@@ -13,6 +13,12 @@ GD = {"kind": "noisy_gd", "steps": 5}
 GRID = {"/optimizer/steps": [5, 8], "/model/ridge": [0.01, 0.1]}
 
 
+@pytest.fixture(scope="module")
+def dataset(admin: httpx.Client) -> str:
+    """With room for all that is queued here, which nobody trains."""
+    return str(upload(admin, shift=950, budget={"epsilon": "20", "delta": "1e-6"})["id"])
+
+
 def base(dataset: str, **changes: Any) -> dict[str, Any]:
     settings = {"optimizer": GD, "privacy": {"epsilon": "0.5"}, "inference": {"intervals": False}}
     return job(dataset, **{**settings, **changes})

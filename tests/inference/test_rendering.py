@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from core.inference.swept import Swept
+from core.inference.swept import SweepOutcome
 
 from core.data.columns import BinaryColumn, NumberColumn
 from core.inference import coefficient_document
@@ -133,7 +133,7 @@ SWEPT = {
 
 
 def test_a_sweep_says_which_candidate_won() -> None:
-    shown = shown_of(released().model_copy(update={"sweep": Swept.model_validate(SWEPT)}))
+    shown = shown_of(released().model_copy(update={"sweep": SweepOutcome.model_validate(SWEPT)}))
     assert shown["sweep"] == SWEPT
     said = re.sub(r"\s+", " ", text_of(coefficient_document.document(shown)))
     assert (
@@ -149,6 +149,6 @@ def test_a_sweep_says_which_candidate_won() -> None:
 
 
 def test_a_paper_names_the_method_that_won_a_sweep() -> None:
-    won = released().model_copy(update={"optimizer": "sweep", "sweep": Swept.model_validate(SWEPT)})
+    won = released().model_copy(update={"optimizer": "sweep", "sweep": SweepOutcome.model_validate(SWEPT)})
     said = methods_paragraph(won, "Papernot and Steinke, 2022")
     assert "by noisy gd, the best of 12 candidate settings by a noised mean error, with 8 steps and Gaussian" in said
