@@ -147,11 +147,17 @@ def units(text: str, a: int) -> int:
     """Price an event at an integer order, in units of 1e-30 nats, rounded up."""
     event = json.loads(text)
     kind, inner = event["kind"], {"repeated": {"event", "times"}, "composed": {"events"}, "disjoint": {"events"}}
+    inner["selected"] = {"event", "means", "slots"}
     own = inner.get(kind) or {LEAVES[kind]} | ({"numerator"} if kind == "sampled" else set())
     need(set(event) == {"kind"} | own, "its event has other members than its kind")
     if kind == "repeated":
         need(type(event["times"]) is int and event["times"] >= 1, "its event is repeated no whole number of times")
         return int(event["times"]) * units(canonical(event["event"]), a)
+    if kind == "selected":
+        groups = [*zip(event["means"], event["slots"], strict=True)]
+        fit = all(type(m) is float and m > 0 and type(k) is int and 1 <= k <= 2**16 for m, k in groups)
+        need(groups and fit, "its event has groups without a mean or slots")
+        return selected(canonical(event["event"]), groups, a)
     if kind in inner:
         need(type(event["events"]) is list, "its event has no list of parts")
         parts = [units(canonical(part), a) for part in event["events"]]
@@ -189,9 +195,40 @@ def sampled(numerator: int, sigma: float, a: int) -> int:
         digits *= 2
 
 
+def selected(text: str, groups: list[Any], a: int) -> int:
+    """Price the best of several runs, likewise."""
+    own = units(text, a)
+    if own >= 2**62 * 10**21:
+        return 2**62 * 10**21
+    orders = [*range(2, 17), *(i * 2**k for k in range(1, 9) for i in range(9, 17))]
+    digits = 100
+    while True:
+        with mp.workdps(digits):
+            nat = mpf(10) ** 30
+            delta = min(
+                mp.exp((b - 1) * units(text, b) / nat) * (mpf(a - 1) / a) ** (b - 1) * (1 - mpf(1) / b) ** (b - 1) / b
+                for b in orders
+            )
+            nothing, late = mpf(1), mpf(0)
+            for m, most in groups:
+                terms = [mpf(1)]
+                for k in range(1, most + 1):
+                    terms.append(terms[-1] * mpf(m) / k)
+                nothing /= mp.fsum(terms)
+                late += m * terms[-2] / mp.fsum(terms[:-1])
+            mean = mp.fsum(mpf(m) for m, _ in groups)
+            power = (a - 1) * (own / nat + mean * min(delta, mpf(1))) + a * late
+            price = mp.log(nothing + mean * mp.exp(power)) / (a - 1) * nat
+            error = (price + nat) * mpf(10) ** (20 - digits)
+            low, high = int(mp.ceil(price - error)), int(mp.ceil(price + error))
+        if low == high:
+            return min(low, 2**62 * 10**21)
+        digits *= 2
+
+
 def parts_of(event: Any) -> list[Any]:  # noqa: ANN401 - any JSON
     """Return the events inside an event; none inside a leaf."""
-    return [event["event"]] if event["kind"] == "repeated" else event.get("events", [])
+    return [event["event"]] if "event" in event else event.get("events", [])
 
 
 def is_sampled(event: Any) -> bool:  # noqa: ANN401 - as above
@@ -202,7 +239,7 @@ def is_sampled(event: Any) -> bool:  # noqa: ANN401 - as above
 def answers(event: Any) -> int:  # noqa: ANN401 - as above
     """Section 6: the least units of draws that an event takes."""
     inner = [answers(part) for part in parts_of(event)]
-    if event["kind"] in LEAVES:
+    if event["kind"] in LEAVES or event["kind"] == "selected":
         return 1
     return max(inner, default=0) if event["kind"] == "disjoint" else sum(inner) * event.get("times", 1)
 

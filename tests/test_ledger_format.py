@@ -52,6 +52,7 @@ from core.privacy.events import (
     Pure,
     Repeated,
     Sampled,
+    Selected,
     Zcdp,
 )
 from core.privacy.renyi import cost_nano
@@ -76,6 +77,7 @@ EVENTS: tuple[Event, ...] = (
     Repeated(event=SAMPLED, times=7),
     Composed(events=(Gaussian(sigma=77.0), Pure(epsilon=1e-5), SAMPLED)),
     Disjoint(events=(Gaussian(sigma=50.0), Pure(epsilon=0.02), Repeated(event=Zcdp(rho=1e-6), times=3))),
+    Selected(event=Zcdp(rho=1e-4), means=(4.0, 1.5), slots=(18, 9)),
     NOTHING,
 )
 STREAM = (Disjoint(events=(Gaussian(sigma=30.0), Gaussian(sigma=31.0))), NOTHING, NOTHING)
@@ -331,6 +333,9 @@ def test_budgets_and_figures_agree_whatever_was_declared(tmp_path: Path, declare
         Pure(epsilon=0.1),
         Pure(epsilon=30.0),
         BoundedRange(epsilon=1e-200),
+        Selected(event=Gaussian(sigma=0.9), means=(1e-6,), slots=(1,)),
+        Selected(event=Repeated(event=Gaussian(sigma=80.0), times=9), means=(200.0,), slots=(290,)),
+        Selected(event=Zcdp(rho=1e30), means=(3.0,), slots=(15,)),
     ],
     ids=lambda event: event.model_dump_json(),
 )

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from core.inference.checks import Checks
 from core.inference.error_bound import ErrorBound
+from core.inference.swept import SweepOutcome
 
 Array = NDArray[np.float64]
 
@@ -91,6 +92,8 @@ class Estimate:
     """The method's checks of its estimate."""
     iterates: Tensor | None = None
     """Evenly spaced ones, the last of all with them, shape (K, p), of methods that return several."""
+    swept: SweepOutcome | None = None
+    """The release of a sweep beside its best run."""
 
 
 def newton_estimate(

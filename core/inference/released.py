@@ -15,6 +15,7 @@ from scipy.linalg import block_diag
 from core.data.columns import Coded
 from core.inference.checks import Checks
 from core.inference.error_bound import ErrorBound
+from core.inference.swept import SweepOutcome
 from core.losses.categorical import Multinomial
 from core.losses.registry import Loss
 from core.losses.robust import Huber
@@ -87,6 +88,8 @@ class Released(Frozen):
     """Trained on rows drawn from the declaration; stored and exported only where it is true."""
     iterates: tuple[Vector, ...] | None = None
     """Evenly spaced ones on the way, as theta, the last of all with them; None: the job kept none."""
+    sweep: SweepOutcome | None = Field(default=None, exclude_if=lambda swept: swept is None)
+    """Of a sweep, the candidate that theta is of and its noised score; stored and exported only for a sweep."""
 
     @property
     def convex(self) -> bool:

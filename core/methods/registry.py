@@ -23,6 +23,7 @@ from core.methods.second_order.check_bound.spec import CheckBound
 from core.methods.second_order.gauss_psgd.spec import GaussPsgd
 from core.methods.second_order.perturbed_spider.spec import PerturbedSpider
 from core.methods.selection.select_model.spec import SelectModel
+from core.methods.selection.sweep.spec import Sweep
 from farthing.schemas.jobs import MethodSource
 
 METHODS: Final[tuple[type[Spec], ...]] = (
@@ -38,6 +39,7 @@ METHODS: Final[tuple[type[Spec], ...]] = (
     PerturbedSpider,
     CheckBound,
     SelectModel,
+    Sweep,
     WhitenedNewton,
     Describe,
 )

@@ -22,8 +22,9 @@ from core.mechanisms.generator import SystemGenerator, require_system
 from core.oracle import EVERYTHING, Answer, Part, PrivacyFilter, PublicRandomness, Release, Status
 from core.oracle.noise import grid_for, noised_mean
 from core.oracle.pace import paced, score_seconds
+from core.oracle.runs import Run, best_of, filter_of
 from core.oracle.stationarity import score_of
-from core.privacy.events import Event
+from core.privacy.events import Event, Repeated, Selected
 from core.privacy.facts import Facts
 from core.queries.bases import Clipped
 from core.queries.gradients import Gradient, GradientDifference, GradientNorm, Question, gradient_of
@@ -144,7 +145,9 @@ class RecordsOracle(ABC):
     def facts(self) -> Facts:
         """Public facts of the records that this oracle reads."""
         members = self._members[self._part]
-        return self._whole_facts if members is None else self._whole_facts.model_copy(update={"units": _size(members)})
+        return (
+            self._whole_facts if members is None else self._whole_facts.model_copy(update={"units": int(members.sum())})
+        )
 
     @property
     def randomness(self) -> PublicRandomness:
@@ -275,8 +278,24 @@ class RecordsOracle(ABC):
         """Return the oracle over a named set of records; it shares this one's privacy filter and closes with it."""
         ensure(name != EVERYTHING, "a block has a name")
         ensure(name in self._members, "blocks are named when the oracle is made")
+        return self._with(_part=name)
+
+    def with_ridge(self, ridge: float) -> Self:
+        """Return the oracle over the same records and account with another public ridge; see `core.oracle.runs`."""
+        # A bound question has the facts that it was bound with.
+        return self._with(_whole_facts=self._whole_facts.model_copy(update={"ridge": ridge}), _bound=None)
+
+    def best_of(self, event: Repeated | Selected, run: Run[T]) -> T | None:
+        """Pay for several runs at once, make them, and return the best that counts; see `core.oracle.runs`."""
+        if self._payments.pay(event, self._part):
+            self._generator.rekey()
+        log = self._payments.log
+        return best_of(event, lambda: self._with(_payments=filter_of(event, log)), run, self._generator)
+
+    def _with(self, **changed: object) -> Self:
+        """Return a copy with some attributes changed."""
         oracle = copy(self)
-        oracle._part = name  # noqa: SLF001 - a copy of our own
+        vars(oracle).update(changed)
         return oracle
 
     def resume(self, initial: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -349,10 +368,8 @@ class FullOracle(RecordsOracle):
 
     def block(self, name: str) -> Self:
         """Return the oracle over a named set of records, which remembers sums of its own; see `RecordsOracle`."""
-        oracle = super().block(name)
         # A selection is found by its question alone, and a block has other records.
-        oracle._last = oracle._selected = None  # noqa: SLF001 - a copy of our own
-        return oracle
+        return super().block(name)._with(_last=None, _selected=None)  # noqa: SLF001 - a copy of our own
 
     def release(self, value: T, status: Status) -> Release[T]:
         """Close this oracle and its blocks, and return the value with what was drawn; nothing is remembered."""
@@ -381,8 +398,3 @@ def _members(units: int, blocks: Mapping[str, Tensor]) -> dict[str, Tensor | Non
     rest = counted == 0
     ensure(bool(rest.any()), "some records are in no block")
     return {EVERYTHING: rest, **blocks}
-
-
-def _size(members: Tensor) -> int:
-    """Return the public number of records in a block."""
-    return int(members.sum())

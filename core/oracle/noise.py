@@ -27,6 +27,7 @@ from core.oracle.pace import choice_seconds, paced
 from core.oracle.stationarity import MOST_STEPS, SCORE_STEPS, decided
 from core.privacy.facts import Facts
 from core.queries.classes import ClassCounts, ClassCurvature, ClassGradient, ClassMoments
+from core.queries.errors import MeanError
 from core.queries.gradients import (
     ClassSum,
     Curvature,
@@ -61,7 +62,7 @@ Matrices = Curvature | Hessian | ReencodedCurvature | SecondMoments
 _Counts = CellCounts | LinearResidualCounts | MagnitudeCounts | ResidualMagnitudeCounts | ValueCounts | ClassCounts
 _Tables = TableCounts | CutSums | CutProducts | InfluenceSquares
 _Looked = ReencodedGradient | WeightSums | ClassSum | _Counts
-Vectors = Gradient | GradientDifference | HessianProduct | Secant | _Looked | _Tables
+Vectors = Gradient | GradientDifference | HessianProduct | Secant | MeanError | _Looked | _Tables
 """Sums that are answered entry by entry, unchanged."""
 
 
@@ -77,8 +78,9 @@ def grid_for(question: Question, facts: Facts, terms: int) -> Grid:  # noqa: PLR
     match question:
         case Gradient() | GradientDifference() if facts.part_rows is not None:
             return network_grid(bound, facts.part_rows, terms, facts.dimension, facts.adjacency)
-        case Gradient():
-            return vector_grid(bound, terms, facts.dimension, facts.adjacency, question.diameter(facts))
+        case Gradient() | MeanError():
+            size = 1 if isinstance(question, MeanError) else facts.dimension
+            return vector_grid(bound, terms, size, facts.adjacency, question.diameter(facts))
         case GradientDifference() | HessianProduct() | Secant():
             return vector_grid(bound, terms, question.shape(facts.dimension)[0], facts.adjacency)
         case GradientNorm() | LeastGradient():

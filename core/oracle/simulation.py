@@ -7,6 +7,7 @@ On grids as fine as the lattice's no statistic can distinguish the two laws.
 """
 
 from collections.abc import Callable
+from copy import copy
 from typing import Final, TypeVar, final
 
 import torch
@@ -18,8 +19,9 @@ from core.oracle import EVERYTHING, Answer, Part, PrivacyFilter, PublicRandomnes
 from core.oracle.cursor import StreamCursor
 from core.oracle.filters import UnlimitedFilter
 from core.oracle.noise import Matrices, chosen, grid_for, ridge_slope, scale_of
+from core.oracle.runs import Run, best_of, filter_of
 from core.oracle.stationarity import decided, exact_score, in_silence
-from core.privacy.events import Event, Sampled
+from core.privacy.events import Event, Repeated, Sampled, Selected
 from core.privacy.facts import Facts
 from core.queries.gradients import (
     GradientNorm,
@@ -264,6 +266,24 @@ class Simulation:
     def block(self, name: str) -> "Simulation":
         """Refuse: synthetic holdouts are drawn afresh."""
         raise AssertionError(f"a simulation has no block {name!r}: make a second one of fresh records")
+
+    def with_ridge(self, ridge: float) -> "Simulation":
+        """Return the oracle over the same records and account with another public ridge."""
+        oracle = copy(self)
+        oracle.facts, oracle._scaled = self.facts.model_copy(update={"ridge": ridge}), None  # noqa: SLF001 - our own
+        return oracle
+
+    def best_of(self, event: Repeated | Selected, run: Run[T]) -> T | None:
+        """Make several runs and return the best that counts; without replicates."""
+        assert self._replicates is None, "each replicate may choose a different run"
+        self._payments.pay(event)
+        return best_of(event, lambda: self._for_run(event), run, self._generator)
+
+    def _for_run(self, event: Repeated | Selected) -> "Simulation":
+        """Return the oracle of one run."""
+        oracle = copy(self)
+        oracle._payments = filter_of(event, self._payments.log)  # noqa: SLF001 - a copy of our own
+        return oracle
 
     def resume(self, initial: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return the last kept state, or `initial`."""

@@ -10,9 +10,9 @@ Each class names the coupling of its proof: the way in which the proof pairs two
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field, TypeAdapter, model_validator
 
 from core.privacy.facts import Frozen
 
@@ -63,6 +63,11 @@ class Coupling(Enum):
         equal="the order of reading, which no record decides, and every coin",
         branches="x is in one batch at most: all others hold the same records, and their answers are equal; the one "
         "with x is under its own event's coupling",
+    )
+    BEST = NeighbouringRuns(
+        equal="the number of runs that are drawn, their slots, and the settings of each",
+        branches="each run is under its own event's coupling, with coins of its own; of the runs that were drawn, one "
+        "of the least score is released, whichever slot it had",
     )
 
 
@@ -140,12 +145,34 @@ class Disjoint(Frozen):
     events: tuple["Event", ...] = ()
 
 
+class Selected(Frozen):
+    """The best of several runs of one price, whose number is drawn at random: see `core.privacy.selection`.
+
+    The runs are in groups; `means` are their m_l, `slots` their M_l. The release is one run's, with the number of its
+    group, or that none was drawn. The number of runs stays secret.
+    """
+
+    coupling: ClassVar[Coupling] = Coupling.BEST
+
+    kind: Literal["selected"] = "selected"
+    event: "Event"
+    means: Annotated[tuple[Positive, ...], Field(min_length=1)]
+    slots: Annotated[tuple[Annotated[int, Field(ge=1, le=2**16)], ...], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _paired(self) -> Self:
+        if len(self.means) != len(self.slots):
+            raise ValueError("each group has a mean and a number of slots")
+        return self
+
+
 Event = Annotated[
-    Gaussian | Sampled | Zcdp | Pure | BoundedRange | Repeated | Composed | Disjoint, Field(discriminator="kind")
+    Gaussian | Sampled | Zcdp | Pure | BoundedRange | Repeated | Composed | Disjoint | Selected,
+    Field(discriminator="kind"),
 ]
 
 # Their fields name a union that did not exist when they were defined.
-for _recursive in (Repeated, Composed, Disjoint):
+for _recursive in (Repeated, Composed, Disjoint, Selected):
     _recursive.model_rebuild()
 
 EVENT: TypeAdapter[Event] = TypeAdapter(Event)

@@ -9,6 +9,7 @@ r"""The price of an event in Renyi differential privacy at an integer order, in 
 | BoundedRange(e) | min(e, a e^2 / 8) | Dong, Durfee and Rogers (2020); Cesar and Rogers (2021); see below |
 | Repeated, Composed | sums | Mironov (2017), proposition 1; adaptive at a fixed order |
 | Disjoint | the largest, order by order | a unit is read by one of them only |
+| Selected | see `core.privacy.selection` | Papernot and Steinke (2022), theorem 6, and the proof there |
 
 A mechanism of bounded range e is e-differentially private, too (Durfee and Rogers 2019, corollary 4.2). The logarithm
 of the ratio of two probabilities has a range over all outputs of at most e. Both laws add up to one. The logarithm is
@@ -17,7 +18,8 @@ thus nowhere above e or below -e. A Renyi divergence is a mean of powers of that
 Arithmetic. A price is an integer: the real price of a leaf in units of 1e-30 nats, rounded up, and nothing else. Sums,
 multiples and maxima of integers are exact. Therefore the price of a set of draws does not depend on their grouping or
 order, and it never lies below the real one. Another implementation gets the same integer (docs/ledger-format.md). All
-leaves except the sampled one are rational and rounded exactly. The series of the sampled one is
+leaves except the sampled one are rational and rounded exactly. The best of several runs is rounded up as a leaf is. The
+series of the sampled one is
 
     1 + sum_{k >= 2} C(a,k) (1-q)^(a-k) q^k (exp((k^2-k)/(2 s^2)) - 1),
 
@@ -33,7 +35,19 @@ from math import ceil
 from typing import Final, assert_never
 
 from core.base.errors import ensure
-from core.privacy.events import BoundedRange, Composed, Disjoint, Event, Gaussian, Pure, Repeated, Sampled, Zcdp
+from core.privacy.events import (
+    BoundedRange,
+    Composed,
+    Disjoint,
+    Event,
+    Gaussian,
+    Pure,
+    Repeated,
+    Sampled,
+    Selected,
+    Zcdp,
+)
+from core.privacy.selection import best_price
 
 MAX_NANO = 2**62
 """Nano-nats at which every price saturates: it fits a signed 64-bit column and passes every cap."""
@@ -94,8 +108,18 @@ def cost_fine(event: Event, order: int) -> int:
             return sum(cost_fine(part, order) for part in events)
         case Disjoint(events=events):
             return max((cost_fine(part, order) for part in events), default=0)
+        case Selected():
+            return _selected(event, order)
         case _:
             return _leaf(event, order)
+
+
+@lru_cache(maxsize=4096)
+def _selected(event: Selected, order: int) -> int:
+    """Price the best of several runs, as a saturated price where one of them has one."""
+    if cost_fine(event.event, order) >= _MAX_FINE:
+        return _MAX_FINE
+    return min(best_price(lambda at: cost_fine(event.event, at), event.means, event.slots, order), _MAX_FINE)
 
 
 def _leaf(event: Leaf, order: int) -> int:

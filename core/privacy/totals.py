@@ -10,15 +10,28 @@ from math import inf
 from typing import Final
 
 from core.privacy.conversions import mu_of_rho
-from core.privacy.events import BoundedRange, Composed, Disjoint, Event, Gaussian, Pure, Repeated, Sampled, Zcdp
+from core.privacy.events import (
+    BoundedRange,
+    Composed,
+    Disjoint,
+    Event,
+    Gaussian,
+    Pure,
+    Repeated,
+    Sampled,
+    Selected,
+    Zcdp,
+)
 from core.privacy.renyi import Leaf
 
 _PER_NAT: Final = 2**128
 
 
 def total_rho(event: Event) -> float | None:
-    """Return the zCDP price of an event in nats; None when it has none (a sampled answer)."""
+    """Return the zCDP price of an event in nats; None when it has none (a sampled answer, the best of several runs)."""
     match event:
+        case Selected():
+            return None
         case Repeated(event=repeated, times=times):
             one = total_rho(repeated)
             return None if one is None else times * one

@@ -15,6 +15,7 @@ from core.privacy.events import BoundedRange, Event
 from core.privacy.facts import Adjacency, Facts
 from core.queries.bases import AbstractQuestion, Clipped
 from core.queries.classes import ClassCounts, ClassCurvature, ClassGradient, ClassMoments
+from core.queries.errors import MeanError
 from core.queries.hessians import FirstStationary, Hessian, HessianProduct, LikelyStationary
 from core.queries.looks import (
     CellCounts,
@@ -246,7 +247,7 @@ class Curvature(AbstractQuestion):
         return factor * self.bound(facts) / self.consumed(facts)
 
 
-Summed = Gradient | GradientDifference | Secant | Curvature | Hessian | HessianProduct
+Summed = Gradient | GradientDifference | Secant | MeanError | Curvature | Hessian | HessianProduct
 """The sum over records that a question needs."""
 
 Scored = LikelyStationary | FirstStationary

@@ -190,10 +190,11 @@ def describe(planned: PlannedJob, order: PublicInput, fitted: Release[Fitted], c
         privacy=report(_promised(order, charged), order.terms, order.adjacency, declared=True),
         loss=loss,
         weights=model.weights,
-        ridge=model.ridge,
+        ridge=model.ridge if estimate.swept is None else estimate.swept.ridge or 0.0,
         error_bound=_claim(planned, order, estimate),
         checks=_shown(checks, planned, order.units, theta),
         iterates=_iterates(estimate),
+        sweep=estimate.swept,
     )
 
 

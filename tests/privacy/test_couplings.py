@@ -20,13 +20,14 @@ from core.mechanisms import sampling
 from core.mechanisms.exponential import weights
 from core.mechanisms.generator import Generator
 from core.mechanisms.laplace import NONE
-from core.oracle import Oracle
+from core.oracle import Oracle, runs
 from core.oracle.filters import ORDERS, UnlimitedFilter
 from core.oracle.full import FullOracle, ReadSelection
 from core.oracle.noise import grid_for
+from core.oracle.runs import RunsOracle
 from core.oracle.samples import StreamOracle
 from core.privacy import events
-from core.privacy.events import Composed, Coupling, Event, Gaussian, Zcdp
+from core.privacy.events import Composed, Coupling, Event, Gaussian, Selected, Zcdp
 from core.privacy.renyi import cost_nano
 from core.queries.gradients import Gradient, Question
 from core.queries.sums.linear import LinearProblem
@@ -189,6 +190,29 @@ def check_batches(*, flawed: bool) -> None:
     assert max(gaps) <= grid.sensitivity
 
 
+def check_best(*, flawed: bool) -> None:
+    """Runs that do not count move nothing, and every run draws coins of its own. Flaw: all slots count."""
+    event, scores = (
+        Selected(event=Gaussian(sigma=0.1), means=(2.0, 1.0), slots=(4, 3)),
+        (5.0, 1.0, 4.0, 0.5, 3.0, 2.0, 0.1),
+    )
+    counted = iter((4, 3) if flawed else (2, 1))
+    made: list[float] = []
+    told: set[float] = set()
+
+    def run(oracle: RunsOracle, group: int) -> tuple[tuple[int, float], float]:
+        told.add(float(oracle.ask(QUESTION, THETA).value[0]))
+        made.append(scores[len(made)])
+        return (group, made[-1]), made[-1]
+
+    with patch.object(runs, "number_of_runs", lambda *_: next(counted)):
+        oracle = FullOracle(neighbours()[0], PUBLIC, UnlimitedFilter(), repeatable_generator())
+        best = oracle.best_of(event, run)
+    assert made == list(scores), "all slots are run, in public order"
+    assert len(told) == len(scores), "with coins of its own"
+    assert best == (0, 1.0), "the least of those that count: the first two, and the fifth"
+
+
 CHECKS: dict[Coupling, Callable[..., None]] = {
     Coupling.SHIFT: check_shift,
     Coupling.SLOT: check_slot,
@@ -197,6 +221,7 @@ CHECKS: dict[Coupling, Callable[..., None]] = {
     Coupling.COVER: check_cover,
     Coupling.TRANSCRIPT: check_transcript,
     Coupling.BATCHES: check_batches,
+    Coupling.BEST: check_best,
 }
 KINDS: tuple[type[Event], ...] = get_args(get_args(Event)[0])
 

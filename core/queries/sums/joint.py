@@ -33,12 +33,13 @@ from core.base.errors import ensure
 from core.losses.robust import Huber
 from core.losses.weights import Mallows, gradient_bound, gradient_diameter
 from core.privacy.facts import Facts
+from core.queries.errors import MeanError
 from core.queries.gradients import Curvature, Gradient, GradientDifference, Secant, Summed
 from core.queries.hessians import Hessian, HessianProduct
 from core.queries.sums.blocks import BlockProblem, margins, slopes
 from core.queries.sums.terms import AnswerLayout, Factors, Point, Records, SumsByKind, mirror
 
-NO_HESSIAN = "Hessians shortened to a norm are not offered for losses of an unknown scale; the planner refuses them"
+NO_HESSIAN = "shortened Hessians and errors are not offered for losses of an unknown scale; the planner refuses them"
 
 
 class JointProblem(BlockProblem):
@@ -84,7 +85,7 @@ class JointProblem(BlockProblem):
                 return AnswerLayout(plain=1, linear=1)
             case Secant():
                 return AnswerLayout(plain=1)
-            case Hessian() | HessianProduct():
+            case Hessian() | HessianProduct() | MeanError():
                 raise AssertionError(NO_HESSIAN)
             case Curvature():
                 return AnswerLayout(plain=1, linear=1, outer=1)
@@ -96,7 +97,7 @@ class JointProblem(BlockProblem):
                 return torch.cat((sums.linear.squeeze(-2), sums.plain), -1)
             case Secant():
                 return sums.plain
-            case Hessian() | HessianProduct():
+            case Hessian() | HessianProduct() | MeanError():
                 raise AssertionError(NO_HESSIAN)
             case Curvature():
                 beside = torch.cat((sums.outer.squeeze(-3), sums.linear.mT), -1)

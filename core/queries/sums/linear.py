@@ -15,7 +15,8 @@ with 0 <= g_i |x_i|^2 <= bound by clipping. The term g_i x_ij x_ik is a product 
 positive semidefinite of rank one. For the Hessian of any loss g_i = curvature * weight with |g_i| |x_i|^2 <= M by
 clipping, of either sign and still of rank one. For its product with v, g_i = curvature * weight * (x_i.v), one float64
 with |g_i| |x_i| <= M, for any roundings before the clip. For a slope between two points, g_i itself is the term,
-clipped to [-B, B]. `core.queries.sums.blocks` has the order of addition, its error, and the rule for excluded rows.
+clipped to [-B, B]. An error is cut to [0, 1]. `core.queries.sums.blocks` has the order of addition, its error, and the
+rule for excluded rows.
 
 Schweppe weights stand inside the loss, phi((y - x.b) v/scale), which is the unweighted loss of v y and v x. Rows and
 targets are therefore scaled once, when the object is made, and all of the above holds for the scaled ones; |v x| <= C
@@ -53,6 +54,7 @@ from core.losses.records import ordinary, per_record
 from core.losses.registry import Loss
 from core.losses.weights import Clip, Schweppe, Weights, gradient_bound
 from core.privacy.facts import Facts
+from core.queries.errors import MeanError
 from core.queries.gradients import (
     Curvature,
     Gradient,
@@ -66,7 +68,8 @@ from core.queries.gradients import (
 )
 from core.queries.hessians import Hessian, HessianProduct
 from core.queries.sums import rows as compiled
-from core.queries.sums.blocks import SMALLEST_BOUND, margins, product, slopes
+from core.queries.sums.along import along, along_both, errors_at, margin_of, shifted
+from core.queries.sums.blocks import SMALLEST_BOUND, slopes
 from core.queries.sums.looked_at import LookedAtProblem
 from core.queries.sums.passes import BlockSums, FactorSums, add_parts
 from core.queries.sums.rows import Score
@@ -281,7 +284,7 @@ class LinearProblem(LookedAtProblem):
         match question:
             case Gradient() | GradientDifference() | HessianProduct():
                 return AnswerLayout(linear=1)
-            case Secant():
+            case Secant() | MeanError():
                 return AnswerLayout(plain=1)
             case Curvature() | Hessian():
                 return AnswerLayout(outer=1)
@@ -291,7 +294,7 @@ class LinearProblem(LookedAtProblem):
         match question:
             case Gradient() | GradientDifference() | HessianProduct():
                 return sums.flat  # one number times x is all that was summed
-            case Secant():
+            case Secant() | MeanError():
                 return sums.plain
             case Curvature() | Hessian():
                 return mirror(sums.outer[..., 0, :, :])
@@ -303,27 +306,27 @@ class LinearProblem(LookedAtProblem):
         ensure(bound >= SMALLEST_BOUND, "a clip is an ordinary positive number")
         match question:
             case Gradient():
-                return Factors(linear=self._gradients(bound, records, _margin(records, at.theta)).unsqueeze(-2))
+                return Factors(linear=self._gradients(bound, records, margin_of(records, at.theta)).unsqueeze(-2))
             case GradientDifference():
                 each = records.each(lambda one: one.unsqueeze(-2))._replace(features=records.features)
-                margin = _shifted(each, _along_both(records, at))
+                margin = shifted(each, along_both(records, at))
                 found = self._gradients(question.gradient_clip(facts), each, margin)
                 return Factors(linear=_clipped(found[..., 1:, :] - found[..., :1, :], bound, each))
-            case Secant():
-                return Factors(plain=self._slopes(records, at, bound).unsqueeze(-2))
+            case Secant() | MeanError():
+                return Factors(plain=self._plain(question, bound, records, at).unsqueeze(-2))
             case Hessian(clip=clip):
                 limit = clip / records.norms / records.norms
-                factors = torch.clamp(self._bends(records, _margin(records, at.theta)), -limit, limit)
+                factors = torch.clamp(self._bends(records, margin_of(records, at.theta)), -limit, limit)
                 return Factors(outer=factors.unsqueeze(-2))
             case HessianProduct():
                 assert at.other is not None, "a product is with a vector"
-                turned = self._bends(records, _margin(records, at.theta)) * _along(records, at.other)
+                turned = self._bends(records, margin_of(records, at.theta)) * along(records, at.other)
                 turned = torch.where(turned.isfinite(), turned, 0.0)
                 return Factors(linear=_clipped(turned, bound, records).unsqueeze(-2))
             case Curvature(of="hessian"):
-                factors = self._bends(records, _margin(records, at.theta))
+                factors = self._bends(records, margin_of(records, at.theta))
             case Curvature(of="score"):
-                factors = self._scores(records, _margin(records, at.theta)).square_()
+                factors = self._scores(records, margin_of(records, at.theta)).square_()
             case Curvature(of="cubic"):
                 factors = (records.weights * records.norms).expand(*at.theta.shape[:-1], *records.norms.shape[-1:])
         return Factors(outer=torch.minimum(factors, bound / records.norms / records.norms).unsqueeze(-2))
@@ -351,38 +354,17 @@ class LinearProblem(LookedAtProblem):
         score = self.loss.score(margin, target).add_(margin, alpha=0.0)
         return score.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
 
+    def _plain(self, question: Secant | MeanError, bound: float, records: Records, at: Point) -> Tensor:
+        """Return each record's slope or error."""
+        if isinstance(question, MeanError):
+            return errors_at(question, records, at.theta)
+        return self._slopes(records, at, bound)
+
     def _slopes(self, records: Records, at: Point, bound: float) -> Tensor:
         """Return how much the weighted loss rises from theta to the other point, for each unit of the way, clipped."""
         assert at.other is not None, "slopes are between two points"
-        before, after = (self.loss.value(_margin(records, point), records.target) for point in (at.theta, at.other))
+        before, after = (self.loss.value(margin_of(records, point), records.target) for point in (at.theta, at.other))
         return slopes(before, after, records.weights, at, bound)
-
-
-def _margin(records: Records, theta: Tensor) -> Tensor:
-    """Return x.theta and the offset for every record, replicates first."""
-    return _shifted(records, _along(records, theta))
-
-
-def _shifted(records: Records, margin: Tensor) -> Tensor:
-    """Return margins with the offset, where there is one."""
-    return margin if records.offset is None else margin + records.offset
-
-
-def _along(records: Records, theta: Tensor) -> Tensor:
-    """Return x.theta for every record, replicates first."""
-    if theta.ndim == 1:
-        if compiled.KERNELS is not None and records.features.is_cpu:
-            return compiled.margins(compiled.KERNELS, records.features, theta)
-        return product(records.features, theta)
-    return margins(records.features, theta.unsqueeze(-2)).squeeze(-2)
-
-
-def _along_both(records: Records, at: Point) -> Tensor:
-    """Return x.theta at both points of a pair, shape (2, m), replicates first."""
-    if at.theta.ndim > 1 or at.other is None:
-        return margins(records.features, at.both())
-    # The block is in the cache: the second product takes little.
-    return torch.stack([_along(records, at.theta), _along(records, at.other)])
 
 
 def _clipped(factors: Tensor, bound: float, records: Records) -> Tensor:

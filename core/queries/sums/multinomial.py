@@ -19,6 +19,7 @@ Terms, of the very floats of a record:
   classes) times w |x|^2 <= t^2. Clipping to less multiplies w before any use of it.
 * score v v^T, v = s kron x: entries s_k s_l x_i x_j, four floats and three roundings; rank one, |v|^2 <= B^2.
 * slope: one float, clamped to [-B, B].
+* error: one float, cut to [0, 1].
 
 A record with a margin that is not finite has weight zero by selection. A slope between equal points is zero by
 selection too.
@@ -33,11 +34,21 @@ from core.losses.categorical import Multinomial
 from core.losses.records import ordinary
 from core.losses.weights import Clip, Mallows, curvature_bound, gradient_bound
 from core.privacy.facts import Facts
+from core.queries.errors import MeanError
 from core.queries.gradients import Curvature, Gradient, GradientDifference, Secant, Summed
 from core.queries.hessians import Hessian, HessianProduct
 from core.queries.sums.blocks import margins, slopes
 from core.queries.sums.looked_at import LookedAtProblem
-from core.queries.sums.terms import AnswerLayout, Factors, Point, Records, SumsByKind, constants, mirror
+from core.queries.sums.terms import (
+    AnswerLayout,
+    Factors,
+    Point,
+    Records,
+    SumsByKind,
+    constants,
+    counted_errors,
+    mirror,
+)
 
 NO_HESSIAN = "Hessians shortened to a norm are not offered for losses of several margins; the planner refuses them"
 
@@ -74,7 +85,7 @@ class MultinomialProblem(LookedAtProblem):
         match question:
             case Gradient() | GradientDifference():
                 return AnswerLayout(linear=self._others)
-            case Secant():
+            case Secant() | MeanError():
                 return AnswerLayout(plain=1)
             case Hessian() | HessianProduct():
                 raise AssertionError(NO_HESSIAN)
@@ -86,7 +97,7 @@ class MultinomialProblem(LookedAtProblem):
         match question:
             case Gradient() | GradientDifference():
                 return sums.linear.flatten(-2)
-            case Secant():
+            case Secant() | MeanError():
                 return sums.plain
             case Hessian() | HessianProduct():
                 raise AssertionError(NO_HESSIAN)
@@ -113,6 +124,8 @@ class MultinomialProblem(LookedAtProblem):
                 assert at.other is not None, "two points"
                 before, after = (self._loss(records, point) for point in (at.theta, at.other))
                 return Factors(plain=slopes(before, after, records.weights, at, bound).unsqueeze(-2))
+            case MeanError():
+                return Factors(plain=counted_errors(records, self._distances(records, at.theta)).unsqueeze(-2))
             case Curvature(of="hessian"):
                 return Factors(outer=self._bends(bound, records, at.theta))
             case Curvature(of="score"):
@@ -137,6 +150,13 @@ class MultinomialProblem(LookedAtProblem):
         # Zeros before the softmax: of one infinite margin it makes NaN, which no weight takes away.
         chances = ordinary(torch.softmax(torch.where(finite.unsqueeze(-2), margin, 0.0), -2))
         return chances, torch.where(finite, records.weights, 0.0)
+
+    def _distances(self, records: Records, theta: Tensor) -> Tensor:
+        """Return half the squared distance of each record's probabilities from its class; not a number where none."""
+        chances = torch.softmax(self._margins(records, theta), -2)
+        codes = torch.arange(self._others + 1, dtype=torch.float64, device=chances.device).unsqueeze(-1)
+        seen = (records.target.unsqueeze(-2) == codes).to(torch.float64)
+        return (chances - seen).square().sum(-2) / 2
 
     def _scores(self, bound: float, records: Records, theta: Tensor) -> Tensor:
         """Return the numbers s_k of each record's gradient s kron x, clipped to a norm."""

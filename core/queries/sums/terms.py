@@ -143,6 +143,12 @@ def split(size: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     return zip(*pieces, strict=True)
 
 
+def counted_errors(records: Records, errors: Tensor) -> Tensor:
+    """Return errors of records, shape (..., m), between 0 and 1: 1 where one is not finite, 0 where none is counted."""
+    cut = torch.where(errors.isfinite(), errors, 1.0).clamp_(0.0, 1.0)
+    return torch.where(records.weights > 0, cut if records.sampling is None else cut * records.sampling, 0.0)
+
+
 def matvec(matrix: Tensor, vector: Tensor) -> Tensor:
     """Return a matrix times a vector, or each of several times its own."""
     return matrix @ vector if matrix.ndim == 2 else (matrix @ vector.unsqueeze(-1)).squeeze(-1)  # noqa: PLR2004

@@ -1,0 +1,1 @@
+"""The best of several settings by a private score."""
