@@ -70,6 +70,7 @@ from api.routes import (
     reports,
     scopes,
     service,
+    sweeps,
     webhooks,
     workers,
 )
@@ -176,7 +177,7 @@ def create_app(settings: ServiceSettings | None = None) -> FastAPI:
     app.state.jobs = Batcher(partial(job_cases.get_all, context), "jobs")
     data, work = (
         (datasets, access_routes, scopes, pretrained),
-        (jobs, mock_jobs, estimates, file_predictions, models, certificates),
+        (jobs, mock_jobs, sweeps, estimates, file_predictions, models, certificates),
     )
     others = (
         drafts,

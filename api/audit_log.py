@@ -44,7 +44,7 @@ def _is_audited(method: str, route: str) -> bool:
     if not route.startswith("/v1/"):
         return False
     if method not in {"GET", "HEAD"}:
-        return not route.startswith("/v1/estimates")
+        return not route.startswith(("/v1/estimates", "/v1/sweeps/estimates"))
     return route.startswith(_READS) or (route.startswith("/v1/jobs/") and route.endswith(_JOB_READS))
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         OddsRatio,
         RateRatio,
         Summary,
+        SweepChoice,
         WaldTest,
     )
 
@@ -55,6 +56,7 @@ __all__ = [
     "RateRatio",
     "ReleaseWithheld",
     "Summary",
+    "SweepChoice",
     "Unreachable",
     "WaldTest",
     "WrongInput",
@@ -82,6 +84,7 @@ _HOMES: Final = {
     "RateRatio": "farthing.results",
     "ReleaseWithheld": "farthing.errors",
     "Summary": "farthing.results",
+    "SweepChoice": "farthing.results",
     "Unreachable": "farthing.errors",
     "WaldTest": "farthing.results",
     "WrongInput": "farthing.errors",

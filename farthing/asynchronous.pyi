@@ -104,6 +104,39 @@ class AsyncClient:
     async def released(
         self, job: farthing.schemas.jobs.JobView, wait_for_approval_seconds: float | None = ...
     ) -> AsyncModel: ...
+    async def sweep(
+        self,
+        job: collections.abc.Mapping[str, typing.Any] | None = ...,
+        *,
+        grid: collections.abc.Mapping[str, collections.abc.Iterable[typing.Any]] | None = ...,
+        jobs: collections.abc.Sequence[collections.abc.Mapping[str, typing.Any]] | None = ...,
+        runs: float | None = ...,
+        way: str | None = ...,
+        score_share: float | None = ...,
+        wait_for_approval_seconds: float | None = ...,
+        progress: collections.abc.Callable[[farthing.schemas.jobs.JobView], None] | bool = ...,
+    ) -> AsyncModel: ...
+    async def submit_sweep(
+        self,
+        job: collections.abc.Mapping[str, typing.Any] | None = ...,
+        *,
+        grid: collections.abc.Mapping[str, collections.abc.Iterable[typing.Any]] | None = ...,
+        jobs: collections.abc.Sequence[collections.abc.Mapping[str, typing.Any]] | None = ...,
+        runs: float | None = ...,
+        way: str | None = ...,
+        score_share: float | None = ...,
+        key: str | None = ...,
+    ) -> farthing.schemas.jobs.JobView: ...
+    async def price_sweep(
+        self,
+        job: collections.abc.Mapping[str, typing.Any] | None = ...,
+        *,
+        grid: collections.abc.Mapping[str, collections.abc.Iterable[typing.Any]] | None = ...,
+        jobs: collections.abc.Sequence[collections.abc.Mapping[str, typing.Any]] | None = ...,
+        runs: float | None = ...,
+        way: str | None = ...,
+        score_share: float | None = ...,
+    ) -> farthing.schemas.estimates.EstimateView: ...
     async def scope(self, scope: str) -> farthing.schemas.budgets.Scope: ...
     def entries(self, scope: str) -> collections.abc.AsyncIterator[farthing.schemas.ledger.EntryView]: ...
     async def verify(self, scope: str, *, wait_seconds: float = ...) -> farthing.schemas.ledger.VerificationView: ...
@@ -255,6 +288,8 @@ class AsyncModel:
     def pvalues(self) -> collections.abc.Awaitable[typing.Any]: ...
     @property
     def nobs(self) -> collections.abc.Awaitable[int]: ...
+    @property
+    def sweep(self) -> collections.abc.Awaitable[farthing.results.SweepChoice | None]: ...
     async def cov_params(self) -> typing.Any: ...
     async def conf_int(self, alpha: float | None = ..., *, level: float | None = ...) -> typing.Any: ...
     async def table(self, level: float | collections.abc.Sequence[float] | None = ...) -> farthing.results.Summary: ...

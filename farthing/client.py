@@ -14,7 +14,6 @@ from farthing.figures import exact
 from farthing.handles import Levels
 from farthing.hypotheses import Hypotheses
 from farthing.ledger_calls import LedgerCalls
-from farthing.model_calls import ModelCalls
 from farthing.models import Model, Table
 from farthing.networks import Pretrained
 from farthing.notices import NoticeResources
@@ -30,6 +29,7 @@ from farthing.schemas.estimates import EstimateView
 from farthing.schemas.jobs import EventView, JobView
 from farthing.schemas.service import WorkerView
 from farthing.signed import SignedResources
+from farthing.sweeping import SweepCalls
 from farthing.wire import Wire
 
 Spec = Mapping[str, Any]
@@ -42,7 +42,7 @@ class Client(
     UploadResources,
     DraftResources,
     LedgerCalls,
-    ModelCalls,
+    SweepCalls,
     NoticeResources,
     SignedResources,
     PeopleResources,

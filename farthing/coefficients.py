@@ -11,7 +11,17 @@ from farthing.hypotheses import Hypotheses, in_words, restrictions
 from farthing.inference import TTests
 from farthing.labelled import series, table
 from farthing.plots import plot_coefficients
-from farthing.results import Coefficient, Contrast, Ellipsoid, Interval, OddsRatio, RateRatio, Summary, WaldTest
+from farthing.results import (
+    Coefficient,
+    Contrast,
+    Ellipsoid,
+    Interval,
+    OddsRatio,
+    RateRatio,
+    Summary,
+    SweepChoice,
+    WaldTest,
+)
 from farthing.schemas.models import CovarianceView
 
 
@@ -57,6 +67,11 @@ class Coefficients(Handle):
     def nobs(self) -> int:
         """The number of units that were declared; public, and excluded records are among them."""
         return self._own.n
+
+    @property
+    def sweep(self) -> SweepChoice | None:
+        """The candidate that won, its settings and its noised score; None where the job was no sweep."""
+        return self._own.sweep
 
     def cov_params(self) -> Any:  # noqa: ANN401 - as above
         """Return the covariance of the estimates, shape (p, p), in products of declared units.

@@ -34,6 +34,8 @@ def _plain(value: Any) -> str:  # noqa: ANN401 - a plan's values are JSON
 def _plan(plan: dict[str, Any]) -> list[tuple[str, str]]:
     """Return the settings that the planner filled: the optimizer's, then the weights and the inference."""
     own = {name: value for name, value in plan.items() if name not in {"model", "inference", "resources", "extremes"}}
+    if swept := _swept(plan):  # the settings of each stand in a table of their own
+        own["candidates"] = len(swept)
     own |= {"weights": (plan.get("model") or {}).get("weights"), "inference": plan.get("inference")}
     return [(name.replace("_", " "), _plain(value)) for name, value in own.items() if value is not None]
 
@@ -48,6 +50,8 @@ def estimate(found: EstimateView) -> RenderableType:
         ("such jobs still fit", str(found.jobs_that_still_fit)),
     ]
     parts: list[RenderableType] = [plain_table("price", rows), "", plain_table("plan", _plan(found.plan))]
+    if swept := _swept(found.plan):
+        parts += ["", _candidates(swept)]
     bound = found.bound
     said = "vacuous: no better than what is known without training" if bound.vacuous else "informative"
     if not bound.vacuous and found.prediction is not None and not found.prediction.informative:
@@ -69,6 +73,25 @@ def estimate(found: EstimateView) -> RenderableType:
     if found.prediction is not None:
         parts += ["", *_prediction(found.prediction)]
     return Group(*parts, *(Text(f"Note: {note}") for note in found.notes))
+
+
+def _swept(plan: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the settings of each candidate of a sweep; none of other jobs, some of which count candidates."""
+    candidates = plan.get("candidates")
+    if not isinstance(candidates, list):
+        return []
+    return [{**one["optimizer"], "ridge": one["ridge"]} for one in candidates]
+
+
+def _candidates(swept: list[dict[str, Any]]) -> RenderableType:
+    """Show the candidates of a sweep by place, with those settings that they do not share."""
+    names = dict.fromkeys(name for one in swept for name in one)
+    apart = [name for name in names if any(one.get(name) != swept[0].get(name) for one in swept)]
+    rows = [
+        (str(place), _plain({name.replace("_", " "): one.get(name) for name in apart}))
+        for place, one in enumerate(swept)
+    ]
+    return plain_table("candidates", rows)
 
 
 def _cost(found: EstimateCost) -> list[tuple[str, str]]:

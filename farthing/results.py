@@ -93,6 +93,25 @@ class SitePromise(Answer):
     asked nothing, or not for this key to see."""
 
 
+class SweepChoice(Answer):
+    """The candidate that a sweep released, and its score; nothing says how many candidates were trained."""
+
+    candidate: int | None
+    """Its place among the candidates, from 0; None: no run was drawn, or each that was drawn failed."""
+    candidates: int
+    """Number of candidates."""
+    optimizer: dict[str, Any] | None = None
+    """Its method and settings, nothing left open; None without a candidate."""
+    ridge: float | None = None
+    """Its ridge; None without a candidate."""
+    score: float | None = None
+    """Mean error, from 0 to 1, with noise: the least of several, so too small on average; None without a candidate."""
+    score_scale: float
+    """Standard deviation of the noise on a score."""
+    way: str
+    """The way it was priced, selection or composition."""
+
+
 class Summary(Answer):
     """A coefficient table with private intervals and what it cost; `notes` says what to be wary of.
 
@@ -126,6 +145,8 @@ class Summary(Answer):
     """Events that the fit met on its way, as numbers and truths."""
     notes: tuple[str, ...] = ()
     """Cautions, in sentences."""
+    sweep: SweepChoice | None = None
+    """The candidate that won; None where the job was no sweep."""
     privacy: dict[str, Any] = Field(default_factory=dict)
     """The promise: mu, rho, epsilon, delta, adjacency, and what it implies."""
     sites: tuple[SitePromise, ...] = ()

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -44,6 +44,8 @@ Declared = Annotated[
     Path | None,
     typer.Option("--declaration", help="JSON of data not uploaded yet: the upload's metadata with a budget and rows"),
 ]
+
+_OF_A_SWEEP: Final = ("jobs", "job", "grid", "runs", "way", "score_share")
 
 
 @app.command()
@@ -155,6 +157,36 @@ def mock(
     asked = read(job, "job")
     with Client(url, secret) as client:
         queued = client.submit(asked if rows is None else {**asked, "rows": rows}, mock=True)
+        if detach:
+            answer(queued, queued.id, as_json=as_json)
+            return
+        say(f"{queued.id} is {queued.state}; Ctrl-C leaves it running")
+        _follow(client, queued, as_json=as_json)
+
+
+@app.command()
+def sweep(
+    file: Annotated[Path, typer.Argument(help="JSON of the jobs, or of a job and a grid, or - for standard input")],
+    *,
+    dry: Annotated[bool, typer.Option("--price", help="print the price and the plan, and run nothing")] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="print the job's id and return")] = False,
+    idempotency_key: Annotated[str | None, typer.Option(help="send again with the same key, pay once")] = None,
+    as_json: Json = False,
+    url: Url = DEFAULT_URL,
+    secret: Secret = "",
+) -> None:
+    """Train several settings of a job as one job. The best by a private score is released."""
+    asked = read(file, "sweep")
+    unknown = sorted(asked.keys() - _OF_A_SWEEP) if isinstance(asked, dict) else ["this"]
+    if unknown:
+        complain(f"sweep {file}: {unknown[0]} is no field of a sweep; an object has {', '.join(_OF_A_SWEEP)}")
+        raise typer.Exit(WRONG_INPUT)
+    with Client(url, secret) as client:
+        if dry:
+            found = client.price_sweep(**asked)
+            answer(found, estimate_tables.estimate(found), as_json=as_json)
+            return
+        queued = client.submit_sweep(**asked, key=idempotency_key)
         if detach:
             answer(queued, queued.id, as_json=as_json)
             return

@@ -81,7 +81,7 @@ _EXAMPLES: dict[str, Example] = {
     "one dataset": {"summary": "A model of one dataset, with private intervals", "value": _ALONE},
     "federated": {"summary": "One model of three datasets, each of which answers for itself", "value": _TOGETHER},
 }
-_SUBMIT = problems(
+SUBMIT_REFUSALS = problems(
     IdempotencyKeyMissing,
     IdempotencyKeyReused,
     IdempotencyKeyInFlight,
@@ -103,7 +103,7 @@ _SUBMIT = problems(
 )
 
 
-async def _accept(
+async def respond(
     request: Request, caller: Principal, spec: JobSpec, key: str, route: str, clone_of: str | None = None
 ) -> Response:
     """Hand a job in, and answer once it is stored, or refused."""
@@ -139,7 +139,7 @@ async def accept(
     return answer
 
 
-@router.post("", status_code=status.HTTP_202_ACCEPTED, response_model=JobView, responses=_SUBMIT)
+@router.post("", status_code=status.HTTP_202_ACCEPTED, response_model=JobView, responses=SUBMIT_REFUSALS)
 @costs(Cost(SUBMITTERS, body_bytes=None, values=FEW_VALUES))
 async def submit_job(
     spec: Annotated[JobSpec, Body(openapi_examples=_EXAMPLES)], key: IdempotencyKey, caller: Caller, request: Request
@@ -149,7 +149,7 @@ async def submit_job(
     The price follows from the settings and the scope's public facts; no record is read. Sending the same key and
     body again returns the same job.
     """
-    return await _accept(request, caller, spec, key, service.ROUTE)
+    return await respond(request, caller, spec, key, service.ROUTE)
 
 
 @router.get("")
@@ -231,12 +231,12 @@ def cancel_job(job_id: JobId, caller: Caller, db: Db) -> JobView:
     return service.cancel(db, caller, job_id)
 
 
-@router.post("/{job_id}/clone", status_code=status.HTTP_202_ACCEPTED, response_model=JobView, responses=_SUBMIT)
+@router.post("/{job_id}/clone", status_code=status.HTTP_202_ACCEPTED, response_model=JobView, responses=SUBMIT_REFUSALS)
 @costs(Cost(SUBMITTERS))
 async def clone_job(job_id: JobId, key: IdempotencyKey, caller: Caller, db: Db, request: Request) -> Response:
     """Submit the same job again: a new job with a new charge."""
     spec = await to_thread.run_sync(service.spec_of, db, caller, job_id)
-    return await _accept(request, caller, spec, key, f"{service.ROUTE}/{job_id}/clone", job_id)
+    return await respond(request, caller, spec, key, f"{service.ROUTE}/{job_id}/clone", job_id)
 
 
 @router.get(

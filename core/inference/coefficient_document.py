@@ -49,7 +49,7 @@ def _head(shown: Mapping[str, Any]) -> Head:
 def _foot(shown: Mapping[str, Any]) -> list[str]:
     """Return what stands below the table: the promise, what it implies, and what to be wary of, flags included."""
     method = shown["method"]
-    said = [f"Method: {method['title']}. Source: {method['source']}.", *privacy_words(shown)]
+    said = [f"Method: {method['title']}. Source: {method['source']}.", *_sweep(shown), *privacy_words(shown)]
     flags = shown["flags"]
     if with_intervals(shown) and shown["correction"]:
         said.append(
@@ -59,6 +59,31 @@ def _foot(shown: Mapping[str, Any]) -> list[str]:
     said += [f"Note: {note}" for note in shown["notes"]]
     said.append(f"Model {shown['model']}, job {shown['job']}.")
     return said
+
+
+def _sweep(shown: Mapping[str, Any]) -> list[str]:
+    """Return which candidate a sweep released, with its settings, its noised score and the way it was priced."""
+    found = shown.get("sweep")
+    if found is None:
+        return []
+    count, priced = found["candidates"], f"Priced by {found['way']}."
+    if found["candidate"] is None:
+        return [f"Sweep: of {count} candidates no run was drawn, or each that was drawn failed. {priced}"]
+    settings = {**found["optimizer"], "ridge": found["ridge"]}
+    # Words, such as where runs start, are alike for all candidates of any sweep.
+    fixed = {name for name, value in settings.items() if value is None or isinstance(value, str)} - {"kind"}
+    named = [f"{name.replace('_', ' ')} {_setting(settings[name])}" for name in settings if name not in fixed]
+    scored = f"{found['score']:.4g}, with noise of standard deviation {found['score_scale']:.2g}"
+    won = f"Sweep: candidate {found['candidate']} of 0 to {count - 1} has the least mean error of those trained"
+    return [
+        f"{won}, {scored}. The least of several is too small on average. {priced}",
+        f"Its settings: {', '.join(named)}.",
+    ]
+
+
+def _setting(value: Any) -> str:  # noqa: ANN401 - JSON
+    """Return a setting in a few digits."""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _row(line: Mapping[str, Any], levels: int) -> list[str]:

@@ -48,6 +48,7 @@ def summary(released: Released, levels: Sequence[float] = ()) -> dict[str, Any]:
         "scale": _scale(released, levels),
         "flags": released.flags.model_dump(),
         "notes": notes(released),
+        "sweep": None if released.sweep is None else released.sweep.model_dump(mode="json"),
         "privacy": privacy_block(released.privacy),
     }
 

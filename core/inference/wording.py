@@ -279,11 +279,20 @@ def methods_paragraph(released: Released, cited: str) -> str:
         f"We fitted a {_NAMES.get(released.kind, f'{released.kind} regression')} of {released.target} "
         f"({loss_words(released)}) on {len(released.theta)} parameters and {records} "
         f"with {weight_words(released)}{ridge}, {scaled}, by "
-        f"{released.optimizer.replace('_', ' ')} with {released.steps} steps and Gaussian noise on every answer"
+        f"{_fitted_by(released)} with {released.steps} steps and Gaussian noise on every answer"
         f"{f' ({cited})' if cited else ''}. {inference} The release is differentially private with "
         f"{promise_phrase(report.promise)} for neighbouring data sets under {report.adjacency.value}"
         f"{', which implies ' + other if other else ''}."
     )
+
+
+def _fitted_by(released: Released) -> str:
+    """Return the method as a phrase; of a sweep that of its winner, and what it won against."""
+    swept = released.sweep
+    if swept is None or swept.optimizer is None:
+        return released.optimizer.replace("_", " ")
+    kind = str(swept.optimizer["kind"]).replace("_", " ")
+    return f"{kind}, the best of {swept.candidates} candidate settings by a noised mean error,"
 
 
 def _terms(design: Design) -> list[str]:

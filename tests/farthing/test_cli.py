@@ -502,3 +502,29 @@ def test_the_way_of_a_mock_job(farthing: Command, service: Embedded, tmp_path: P
         assert model.summary().lstrip().startswith("Mock: ")
         assert {found.mock for found in client.mock_jobs()} == {True}
     assert service.get(f"/v1/datasets/{dataset}/budget") == before
+
+
+def test_the_way_of_a_sweep(farthing: Command, service: Embedded, tmp_path: Path) -> None:
+    dataset = service.upload()
+    settings = {"optimizer": {"kind": "noisy_gd"}, "privacy": {"epsilon": "1.5"}, "inference": {"intervals": False}}
+    job = {**body(dataset), **settings}
+    file = tmp_path / "sweep.json"
+    file.write_text(json.dumps({"job": job, "grid": {"/optimizer/steps": [3, 6], "/model/ridge": [0.01, 0.1]}}))
+    priced = ok(farthing("sweep", file, "--price"))
+    assert re.search(r"^fits +yes", priced, re.MULTILINE)
+    assert len(re.findall(r"^[0-3] +steps [36], .*ridge 0\.", priced, re.MULTILINE)) == 4
+    assert json.loads(ok(farthing("sweep", file, "--price", "--json")))["steps"] == 1
+    printed = ok(farthing("sweep", file, "--idempotency-key", "swept"))
+    assert "Sweep: " in printed
+    (ended,) = set(re.findall(r"job_\w+(?= spent)", printed))
+    again = farthing("sweep", "-", "--idempotency-key", "swept", "--detach", stdin=file.read_text())
+    assert ok(again).strip() == ended, "the same key pays once"
+    assert json.loads(ok(farthing("sweep", file, "--idempotency-key", "swept", "--json")))["id"] == ended
+    for wrong, said in (([], "this is no field"), ({"colour": 1}, "colour is no field"), (7, "this is no field")):
+        refused = farthing("sweep", "-", stdin=json.dumps(wrong))
+        assert (refused.returncode, said in refused.stderr) == (2, True), refused.stderr
+    refused = farthing("sweep", "-", "--price", stdin=json.dumps({"jobs": 7, "grid": {"/a": 3}}))
+    assert (refused.returncode, "/jobs" in refused.stderr) == (1, True), refused.stderr
+    other = {"job": job, "grid": {"/optimizer/steps": [3, 0]}}
+    refused = farthing("sweep", "-", stdin=json.dumps(other))
+    assert (refused.returncode, "/grid/~1optimizer~1steps/1" in refused.stderr) == (1, True), refused.stderr

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from core.inference.swept import SweepOutcome
 
 from core.data.columns import BinaryColumn, NumberColumn
 from core.inference import coefficient_document
@@ -10,6 +11,7 @@ from core.inference.comparison import compare
 from core.inference.forest import plot_levels
 from core.inference.released import Released
 from core.inference.rendering import columns, comparison_text, number, plain, text_of, wide
+from core.inference.wording import methods_paragraph
 from core.losses.weights import Clip
 from core.models.design import make_design
 from core.models.kinds import LogisticModel
@@ -117,3 +119,36 @@ def test_two_models_as_text_say_what_is_assumed() -> None:
     for model in both["models"]:
         model["model"] = "mdl_1"
     assert re.search(r"chi2\(4\) = [\d.]+, P = 0\.\d+", comparison_text(both))
+
+
+SWEPT = {
+    "candidate": 3,
+    "candidates": 12,
+    "optimizer": {"kind": "noisy_gd", "steps": 20, "step_size": 0.123456789, "radius": None, "stop": "budgeted"},
+    "ridge": 0.01,
+    "score": 0.31234567,
+    "score_scale": 0.0021,
+    "way": "selection",
+}
+
+
+def test_a_sweep_says_which_candidate_won() -> None:
+    shown = shown_of(released().model_copy(update={"sweep": SweepOutcome.model_validate(SWEPT)}))
+    assert shown["sweep"] == SWEPT
+    said = re.sub(r"\s+", " ", text_of(coefficient_document.document(shown)))
+    assert (
+        "Sweep: candidate 3 of 0 to 11 has the least mean error of those trained, 0.3123, with noise of standard "
+        "deviation 0.0021. The least of several is too small on average. Priced by selection. "
+        "Its settings: kind noisy_gd, steps 20, step size 0.1235, ridge 0.01." in said
+    )
+    nothing = dict.fromkeys(("candidate", "optimizer", "ridge", "score"))
+    shown["sweep"] = {**SWEPT, **nothing}
+    said = re.sub(r"\s+", " ", text_of(coefficient_document.document(shown)))
+    assert "Sweep: of 12 candidates no run was drawn, or each that was drawn failed. Priced by selection." in said
+    assert "Sweep" not in text(released())
+
+
+def test_a_paper_names_the_method_that_won_a_sweep() -> None:
+    won = released().model_copy(update={"optimizer": "sweep", "sweep": SweepOutcome.model_validate(SWEPT)})
+    said = methods_paragraph(won, "Papernot and Steinke, 2022")
+    assert "by noisy gd, the best of 12 candidate settings by a noised mean error, with 8 steps and Gaussian" in said
