@@ -13,6 +13,7 @@ from api.pages.routes import PageRoute, page
 from api.pages.typesetting import pdf_answer
 from api.routes import models as api
 from core.base.errors import Invalid
+from core.inference.coefficient_document import sweep_words
 from core.inference.released import MOCK
 from core.service import jobs, models, naming, readings, trained
 from core.service.context import Caller as Principal
@@ -41,6 +42,7 @@ def show_model(
         "summary": whole.summary,
         "document": whole.document,
         "job_flags": whole.job_flags,
+        "swept": sweep_words(whole.summary),
         "coefficients": table,
         "level": whole.summary.get("level"),
         "levels": sorted({*LEVELS, whole.summary["level"]}) if table else [],

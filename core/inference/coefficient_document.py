@@ -62,19 +62,24 @@ def _foot(shown: Mapping[str, Any]) -> list[str]:
 
 
 def _sweep(shown: Mapping[str, Any]) -> list[str]:
-    """Return which candidate a sweep released, with its settings, its noised score and the way it was priced."""
+    found = sweep_words(shown)
+    return [f"Sweep: {found[0]}", *found[1:]] if found else []
+
+
+def sweep_words(shown: Mapping[str, Any]) -> list[str]:
+    """Return a candidate that a sweep released, with its settings, its noised score and the way it was priced."""
     found = shown.get("sweep")
     if found is None:
         return []
     count, priced = found["candidates"], f"Priced by {found['way']}."
     if found["candidate"] is None:
-        return [f"Sweep: of {count} candidates no run was drawn, or each that was drawn failed. {priced}"]
+        return [f"No run of the {count} candidates was drawn, or each that was drawn failed. {priced}"]
     settings = {**found["optimizer"], "ridge": found["ridge"]}
     # Words, such as where runs start, are alike for all candidates of any sweep.
     fixed = {name for name, value in settings.items() if value is None or isinstance(value, str)} - {"kind"}
     named = [f"{name.replace('_', ' ')} {_setting(settings[name])}" for name in settings if name not in fixed]
     scored = f"{found['score']:.4g}, with noise of standard deviation {found['score_scale']:.2g}"
-    won = f"Sweep: candidate {found['candidate']} of 0 to {count - 1} has the least mean error of those trained"
+    won = f"Candidate {found['candidate']} of {count}, numbered from 0, has the least mean error of those trained"
     return [
         f"{won}, {scored}. The least of several is too small on average. {priced}",
         f"Its settings: {', '.join(named)}.",

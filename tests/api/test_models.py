@@ -12,6 +12,7 @@ from safetensors.numpy import load
 
 from core.db.tables import Dataset, Job
 from core.inference.released import Flags, Released
+from core.inference.swept import SweepOutcome
 from core.jobs import jobs as rows
 from core.ledger import ledger
 from core.losses.categorical import Logistic
@@ -28,7 +29,7 @@ from tests.support.api import Service, job, submit, upload
 THETA = (-0.5, 0.25, -0.125, 0.0625)
 
 
-def finish(service: Service, job_id: str, approval: str = "not-needed") -> str:
+def finish(service: Service, job_id: str, approval: str = "not-needed", sweep: SweepOutcome | None = None) -> str:
     """Publish a known model for a queued job by the store's own functions, and wait for the time grid."""
     database = service.database()
     with database.read() as session:
@@ -56,6 +57,7 @@ def finish(service: Service, job_id: str, approval: str = "not-needed") -> str:
         privacy=report(price, terms, Adjacency.ZERO_OUT, declared=True),
         loss=Logistic(),
         weights=Mallows(bound=2.0),
+        sweep=sweep,
     )
     while True:
         claim = database.transaction(rows.claim, "test", 600.0)

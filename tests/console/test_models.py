@@ -8,6 +8,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, expect
 
+from core.inference.swept import SweepOutcome
 from farthing.schemas.figures import MINUS, statistic
 from tests.api.test_models import finish
 from tests.support.api import Service, job, submit, upload
@@ -50,6 +51,27 @@ def test_every_tab_opens_for_those_who_may_read_the_model_alone(made: Made, tab:
     refused = made.stranger.get(path)
     assert refused.status_code == 404
     assert "one" not in refused.text.split("<main", 1)[1]
+
+
+def test_a_sweeps_model_names_the_candidate_that_won(made: Made, service: Service) -> None:
+    candidates = [{"optimizer": {"kind": "noisy_gd", "steps": steps}} for steps in (3, 9)]
+    optimizer = {"kind": "sweep", "candidates": candidates, "way": "composition"}
+    asked = job(made.dataset, optimizer=optimizer, inference={"intervals": False})
+    won = SweepOutcome(
+        candidate=1,
+        candidates=2,
+        optimizer={"kind": "noisy_gd", "steps": 9},
+        ridge=0.1,
+        score=0.21,
+        score_scale=0.01,
+        way="composition",
+    )
+    model = finish(service, submit(made.client, asked).json()["id"], sweep=won)
+    shown = made.window.get(f"/models/{model}").text
+    assert "The sweep" in shown
+    assert "Candidate 1 of 2, numbered from 0, has the least mean error" in shown
+    assert "steps 9, ridge 0.1" in shown
+    assert "The sweep" not in made.window.get(f"/models/{made.first}").text
 
 
 @pytest.mark.parametrize("path", ["contrasts", "tests", "predict"])

@@ -37,13 +37,13 @@ def test_from_a_grid_to_the_model_that_won(service: Embedded, client: Client) ->
     assert won.ridge == [0.01, 0.1][won.candidate // 2]
     assert won.score is not None
     assert won.score_scale > 0
-    assert f"Sweep: candidate {won.candidate} of 0 to 3" in model.summary()
+    assert f"Sweep: Candidate {won.candidate} of 4" in model.summary()
     assert "priced" not in repr(model)
     assert len(model.params) == 4
 
 
 def test_where_no_run_is_drawn_the_release_alone_says_so(service: Embedded, client: Client) -> None:
-    """Of 0.5 runs on average none is drawn in 6 sweeps of 10: in 25 sweeps both happen but for 1e-10."""
+    """Of 0.5 runs on average none is drawn in 6 sweeps of 10: in 25 sweeps both happen but for 4e-6."""
     dataset = service.upload(budget={"epsilon": "20", "delta": "1e-6"})
     asked = job(dataset, privacy={"epsilon": 0.5})
     ends: dict[bool, list[object]] = {}
@@ -59,8 +59,8 @@ def test_where_no_run_is_drawn_the_release_alone_says_so(service: Embedded, clie
         ends[drawn] = [told, ended.progress, ended.cost, ended.attempt, ended.state, client.job_plan(made.id).runs]
         if not drawn:
             assert (swept.candidates, swept.optimizer, swept.score, swept.ridge) == (2, None, None, None)
-            assert "Sweep: of 2 candidates no run was drawn" in model.summary()
-            assert "Sweep: of 2 candidates" in model.page()
+            assert "No run of the 2 candidates was drawn" in model.summary()
+            assert "No run of the 2 candidates" in model.page()
         if len(ends) == 2:
             break
     assert ends[True] == ends[False]

@@ -3,7 +3,6 @@
 import re
 
 import pytest
-from core.inference.swept import SweepOutcome
 
 from core.data.columns import BinaryColumn, NumberColumn
 from core.inference import coefficient_document
@@ -11,6 +10,7 @@ from core.inference.comparison import compare
 from core.inference.forest import plot_levels
 from core.inference.released import Released
 from core.inference.rendering import columns, comparison_text, number, plain, text_of, wide
+from core.inference.swept import SweepOutcome
 from core.inference.wording import methods_paragraph
 from core.losses.weights import Clip
 from core.models.design import make_design
@@ -137,14 +137,14 @@ def test_a_sweep_says_which_candidate_won() -> None:
     assert shown["sweep"] == SWEPT
     said = re.sub(r"\s+", " ", text_of(coefficient_document.document(shown)))
     assert (
-        "Sweep: candidate 3 of 0 to 11 has the least mean error of those trained, 0.3123, with noise of standard "
-        "deviation 0.0021. The least of several is too small on average. Priced by selection. "
+        "Sweep: Candidate 3 of 12, numbered from 0, has the least mean error of those trained, 0.3123, with noise of "
+        "standard deviation 0.0021. The least of several is too small on average. Priced by selection. "
         "Its settings: kind noisy_gd, steps 20, step size 0.1235, ridge 0.01." in said
     )
     nothing = dict.fromkeys(("candidate", "optimizer", "ridge", "score"))
     shown["sweep"] = {**SWEPT, **nothing}
     said = re.sub(r"\s+", " ", text_of(coefficient_document.document(shown)))
-    assert "Sweep: of 12 candidates no run was drawn, or each that was drawn failed. Priced by selection." in said
+    assert "Sweep: No run of the 12 candidates was drawn, or each that was drawn failed. Priced by selection." in said
     assert "Sweep" not in text(released())
 
 

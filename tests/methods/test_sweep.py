@@ -82,8 +82,7 @@ class TestPlans:
     def test_the_cheaper_way_is_taken_and_both_are_shown(self) -> None:
         many, few = plan_of(asked()), plan_of(asked(privacy={"rho": "0.02"}))
         for plan in (many, few):
-            figures = plan.figures(asked().facts)
-            both = {way: figures[f"{way}_mu"] or 0.0 for way in ("selection", "composition")}
+            both = {"selection": plan.selection_mu or 0.0, "composition": plan.composition_mu}
             assert plan.mu == max(both.values()) == both[plan.way]
         assert (many.way, few.way) == ("selection", "composition")
         assert isinstance(many.event(), Selected)

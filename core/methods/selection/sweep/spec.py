@@ -320,10 +320,8 @@ class SweepPlan(Sweep, Plan):
         )
 
     def figures(self, facts: Facts) -> dict[str, float | int | None]:
-        """Return what one run is worth under both ways to pay, and the noise on its score."""
+        """Return the noise on a score, and the number of runs that are made, those that do not count included."""
         return {
-            "selection_mu": self.selection_mu,
-            "composition_mu": self.composition_mu,
             "score_noise": self.score().sigma * self.score().sensitivity(facts),
             "slots": sum(most for _, most in self._most_runs()),
         }
