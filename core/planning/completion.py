@@ -44,7 +44,7 @@ def complete(optimizer: AnySpec, inference: Inference, mu: float, facts: Facts) 
         return Completed(_alone(optimizer, mu, facts), inference)
     if not inference.intervals:
         estimate_mu = optimizer.mu if optimizer.mu is not None else mu
-        if estimate_mu > mu * (1 + SLACK):
+        if optimizer.spends_mu and estimate_mu > mu * (1 + SLACK):
             raise contradiction("/optimizer/mu", "is more than the job's total; lower it or leave it out")
         filled = optimizer.plan(facts, estimate_mu)
         _check_optimizer(filled, facts, estimate_mu, inference)
