@@ -15,9 +15,10 @@ from torch import Tensor
 from core.base.errors import ensure
 from core.mechanisms.counted import number_of_runs
 from core.mechanisms.generator import Generator
-from core.oracle import Answer, AnswerLog, Oracle
-from core.oracle.filters import CountingFilter, LastState
-from core.privacy.events import Repeated, Selected
+from core.oracle import EVERYTHING, Answer, AnswerLog, Oracle, Part
+from core.oracle.filters import ORDERS, AbstractFilter, LastState
+from core.privacy.events import Event, Repeated, Selected
+from core.privacy.renyi import cost_fine
 from core.queries.gradients import Question
 
 T = TypeVar("T")
@@ -56,9 +57,46 @@ class RunLog(LastState):
         return None
 
 
-def filter_of(event: Repeated | Selected, log: AnswerLog) -> CountingFilter:
+class RunFilter(AbstractFilter):
+    """Takes each draw of one run from what one run is priced for, at once however many different ones there were.
+
+    Args:
+        priced: the most that the run may draw.
+        log: of the run's answers.
+    """
+
+    def __init__(self, priced: Event, log: AnswerLog) -> None:
+        super().__init__(log)
+        self._left = tuple(cost_fine(priced, order) for order in ORDERS)
+
+    def pay(self, event: Event, part: Part = EVERYTHING, length: int = 1) -> bool:
+        """Count a draw.
+
+        Raises:
+            PrivacyInvariantError: it passes the price of a run.
+        """
+        ensure(self._open, "the oracle is closed: its value was released")
+        left = self._without(event)
+        ensure(min(left) >= 0, "a draw never exceeds its price")
+        self._left = left
+        self._count(event, part, length)
+        return False
+
+    def affords(self, *events: Event, part: Part = EVERYTHING) -> bool:  # noqa: ARG002 - blocks cost as one more draw
+        """Say whether the price covers these draws besides those made, at every order."""
+        return min(self._without(*events)) >= 0
+
+    def _without(self, *events: Event) -> tuple[int, ...]:
+        """Return what is left at each order after these draws, in units of 1e-30 nats."""
+        return tuple(
+            left - sum(cost_fine(event, order) for event in events)
+            for left, order in zip(self._left, ORDERS, strict=True)
+        )
+
+
+def filter_of(event: Repeated | Selected, log: AnswerLog) -> RunFilter:
     """Return the filter of one run, which draws at most what one run is priced for."""
-    return CountingFilter(event.event, log=RunLog(log))
+    return RunFilter(event.event, RunLog(log))
 
 
 def best_of(

@@ -123,13 +123,16 @@ def gradient_parts(weights: Sequence[float], late: int, last: float) -> list[flo
 
 def gradient_questions(mu: float, curvature_share: float, parts: Sequence[float]) -> tuple[Gradient, ...]:
     """Return the gradient questions of all steps with or after a Hessian, by their parts of what gradients take."""
-    return tuple(Gradient(sigma=1 / (mu * sqrt((1 - curvature_share) * part))) for part in parts)
+    # Each made once: thousands of steps may have one share.
+    made = {part: Gradient(sigma=1 / (mu * sqrt((1 - curvature_share) * part))) for part in dict.fromkeys(parts)}
+    return tuple(made[part] for part in parts)
 
 
 def curvature_questions(mu: float, share: float, weights: Sequence[float], mode: MatrixNoise) -> tuple[Curvature, ...]:
     """Return the Hessian questions of all Newton steps."""
-    sigmas = (matrix_sigma(mu * sqrt(share * weight), mode) for weight in weights)
-    return tuple(Curvature(of="hessian", sigma=sigma) for sigma in sigmas)
+    sigmas = {weight: matrix_sigma(mu * sqrt(share * weight), mode) for weight in dict.fromkeys(weights)}
+    made = {weight: Curvature(of="hessian", sigma=sigma) for weight, sigma in sigmas.items()}
+    return tuple(made[weight] for weight in weights)
 
 
 def pooled_deviations(curvatures: Sequence[Curvature], memory: float, facts: Facts) -> tuple[float, ...]:

@@ -4,7 +4,7 @@ Two ways to pay, whichever leaves more to each run:
 
 * selection: runs of candidates are drawn, in secret. Their number is Poisson with mean `runs`, each is of a candidate
   that is drawn uniformly, and one of the least noised score is released. See `core.privacy.selection` for the price.
-  Candidates that take equally many steps are a group of their own, with a number of its own. All slots of all groups
+  Candidates that ask the same questions are a group of their own, with a number of its own. All slots of all groups
   are run, so that no time tells how many count.
 * composition: each candidate is run once, and all are paid for.
 
@@ -13,7 +13,7 @@ A run is worth `mu`: `score_share` of mu^2 goes to the score, the mean error of 
 Source: Papernot and Steinke (2022), Hyperparameter tuning with Renyi differential privacy, algorithm 1 and theorem 6.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from math import isclose, sqrt
 from typing import Annotated, ClassVar, Final, Literal, Self
@@ -26,14 +26,24 @@ from core.inference.swept import Way
 from core.losses.assumption import Assumption
 from core.losses.weights import Clip
 from core.methods.base import Card, Plan, Request, Spec
-from core.methods.m_estimation.noisy_gd.spec import NoisyGradientDescent, NoisyGradientDescentPlan
-from core.methods.m_estimation.noisy_newton.spec import NoisyNewton, NoisyNewtonPlan
+from core.methods.m_estimation.noisy_newton.spec import NoisyNewtonPlan
+from core.methods.selection.sweep.candidates import (
+    DIVIDED,
+    OPEN,
+    Candidate,
+    CandidatePlan,
+    asked_of,
+    groups_of,
+    has_plan,
+    plan_of,
+    with_ridge,
+)
 from core.models.design import Design
 from core.models.kinds import LinearModel, LogisticModel, MultinomialModel, RegressionModel
 from core.privacy.arithmetic import SLACK, Mu, fill
 from core.privacy.calibration import Fits, smallest_sigma
 from core.privacy.events import Event, Repeated, Selected, Zcdp
-from core.privacy.facts import Adjacency, Facts, Frozen
+from core.privacy.facts import Adjacency, Facts
 from core.privacy.selection import slots_for
 from core.queries.errors import MeanError
 from core.queries.gradients import Question
@@ -42,38 +52,16 @@ from farthing.schemas.estimates import Bound
 MOST_CANDIDATES: Final = 256
 MOST_ASKED: Final = 500_000
 """Questions of all runs together."""
+MOST_HESSIANS: Final = 10_000
+"""Hessians of all candidates together, each with noise of its own: planning takes some two seconds for as many."""
 PLANNED_SCORE_SHARE: Final = 0.2
 LATE_ROOM: Final = 2.0**-16
 """Cost of the limits on numbers of runs, at most, in nats."""
 COVER: Final = 1 + 2.0**-30
 """Above the roundings of a run's prices, which add up to those of its answers."""
-OPEN: Final[dict[str, frozenset[str]]] = {
-    "noisy_gd": frozenset({"steps", "step_size"}),
-    "noisy_newton": frozenset(
-        {"steps", "hessians", "memory", "growth", "averaged", "damping", "curvature_share", "last_gradient_share"}
-    ),
-}
-"""Settings that candidates may have: with others a run may end early, fail, or take longer for what it is answered."""
 PLANNED: Final = "is planned in a sweep: leave it out"
 
-AnyOptimizer = Annotated[NoisyGradientDescent | NoisyNewton, Field(discriminator="kind")]
-AnyOptimizerPlan = Annotated[NoisyGradientDescentPlan | NoisyNewtonPlan, Field(discriminator="kind")]
-Ridge = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Worth = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-
-
-class Candidate(Frozen):
-    """One setting of a sweep."""
-
-    optimizer: AnyOptimizer
-    ridge: Ridge | None = Field(default=None, description="null: the model's")
-
-
-class CandidatePlan(Frozen):
-    """One setting of a sweep, nothing open."""
-
-    optimizer: AnyOptimizerPlan
-    ridge: Ridge
 
 
 class Sweep(Spec):
@@ -153,7 +141,7 @@ class Sweep(Spec):
     def steady(self, model: RegressionModel, design: Design, facts: Facts) -> Self:
         """Return the settings with each candidate's step size where nothing bounds the Hessians."""
         steadied = tuple(
-            one.model_copy(update={"optimizer": one.optimizer.steady(model, design, _with_ridge(facts, one))})
+            one.model_copy(update={"optimizer": one.optimizer.steady(model, design, with_ridge(facts, one))})
             for one in self.candidates
         )
         return self.model_copy(update={"candidates": steadied})
@@ -193,32 +181,40 @@ class Sweep(Spec):
         return counted.model_copy(update=found | compared)
 
     def _counted(self, facts: Facts, mu: float) -> Self:
-        """Return the settings with every candidate's numbers of steps, as planned for runs worth `mu`."""
+        """Return the settings with what says how candidates are grouped, as planned for runs worth `mu`."""
         filled = []
         for one, planned in zip(self.candidates, self._planned(facts, mu), strict=True):
             optimizer, plan = one.optimizer, planned.optimizer
-            counts = {"steps": plan.steps}
+            names: tuple[str, ...] = ("steps",)
             if isinstance(plan, NoisyNewtonPlan):
-                counts |= {"hessians": plan.hessians, "averaged": plan.averaged}
-            filled.append(one.model_copy(update={"optimizer": fill(optimizer, **counts)}))
+                names += ("hessians", "averaged", *DIVIDED)
+            settled = {name: getattr(plan, name) for name in names}
+            filled.append(one.model_copy(update={"optimizer": fill(optimizer, **settled)}))
         return self.model_copy(update={"candidates": tuple(filled)})
 
     def _planned(self, facts: Facts, mu: float) -> tuple[CandidatePlan, ...]:
         """Return every candidate's plan, its method worth `mu`, as if settings that a sweep plans were left open.
 
         Raises:
-            Invalid: a candidate's settings contradict each other; with JSON pointers.
+            Invalid: a candidate's settings contradict each other, or all ask for too many Hessians; with JSON pointers.
         """
-        found = []
+        found, hessians = [], 0
         for place, one in enumerate(self.candidates):
-            assert one.ridge is not None, "taken from the model"
-            closed = set(type(one.optimizer).model_fields) - OPEN[one.optimizer.kind]
-            opened = {name: type(one.optimizer).model_fields[name].default for name in closed}
             try:
-                plan = one.optimizer.model_copy(update=opened).plan(_with_ridge(facts, one), mu)
+                plan = plan_of(one, facts, mu)
                 plan.check(Inference(intervals=False))
             except Invalid as error:
                 raise _inside(error, place) from None
+            except (ValueError, ArithmeticError):
+                if has_plan(one, facts):
+                    raise  # the job's figures are at fault, which the service names
+                detail = "leads to numbers that cannot be computed with; choose less extreme figures"
+                raise contradiction(f"/optimizer/candidates/{place}", detail) from None
+            hessians += plan.hessians if isinstance(plan, NoisyNewtonPlan) else 0
+            if hessians > MOST_HESSIANS:
+                detail = f"ask for more than {MOST_HESSIANS} Hessians together: lower hessians or steps"
+                raise contradiction("/optimizer/candidates", detail)
+            assert one.ridge is not None, "taken from the model"
             found.append(CandidatePlan(optimizer=plan, ridge=one.ridge))
         return tuple(found)
 
@@ -300,12 +296,16 @@ class SweepPlan(Sweep, Plan):
 
     def most_asked(self, facts: Facts) -> int:
         """Return the questions of all slots, a score for each, and the draw of each group's number."""
-        each = [len(self.candidates[at].optimizer.schedule(facts)) for at, _ in self._most_runs()]
-        return sum((1 + asked) * most + 1 for asked, (_, most) in zip(each, self._most_runs(), strict=True))
+        del facts  # a run's length is its settings'
+        return sum((1 + sum(asked_of(self.candidates[at]))) * most + 1 for at, most in self._most_runs())
 
     def passes(self, facts: Facts) -> int:
         """Return those of all slots, with two for each score."""
-        return sum((2 + self.candidates[at].optimizer.passes(facts)) * most for at, most in self._most_runs())
+        total = 0
+        for at, most in self._most_runs():
+            gradients, hessians = asked_of(self.candidates[at])
+            total += (2 + 2 * gradients + facts.dimension * hessians) * most
+        return total
 
     def bound(self, facts: Facts) -> Bound:
         """Return that no theorem bounds the error of the best of several runs."""
@@ -343,16 +343,6 @@ def event_of(sizes: Sequence[int], mu: float, runs: float, way: Way) -> Repeated
     return Selected(event=run, means=means, slots=tuple(slots_for(mean, LATE_ROOM / len(sizes)) for mean in means))
 
 
-def groups_of(candidates: Iterable[Candidate | CandidatePlan]) -> tuple[tuple[int, ...], ...]:
-    """Return the places of candidates that ask as many questions of each kind, in the order of the first of each."""
-    found: dict[tuple[object, ...], list[int]] = {}
-    for place, one in enumerate(candidates):
-        method = one.optimizer
-        hessians = method.hessians if isinstance(method, NoisyNewton) else None
-        found.setdefault((method.kind, method.steps, hessians), []).append(place)
-    return tuple(map(tuple, found.values()))
-
-
 def _refuse_others(given: Sequence[Candidate], planned: Sequence[CandidatePlan]) -> None:
     """Refuse settings of candidates that a sweep plans, but for those that say what is planned.
 
@@ -369,11 +359,6 @@ def _refuse_others(given: Sequence[Candidate], planned: Sequence[CandidatePlan])
                 errors.append(FieldError(f"/optimizer/candidates/{place}/optimizer/{name}", PLANNED))
     if errors:
         raise Invalid(f"{errors[0].pointer} {PLANNED}.", *errors)
-
-
-def _with_ridge(facts: Facts, candidate: Candidate) -> Facts:
-    """Return the facts of a candidate's own ridge."""
-    return facts.model_copy(update={"ridge": facts.ridge if candidate.ridge is None else candidate.ridge})
 
 
 def _inside(error: Invalid, place: int) -> Invalid:
