@@ -3,8 +3,13 @@
 Source: Avella-Medina, Bradshaw and Loh (2023), Remark 6. Post-processing of noised matrices.
 """
 
+from typing import Final
+
 import torch
 from torch import Tensor
+
+MANY: Final = 2**16
+"""A point within the ball that has more parameters is returned at once; another takes as long within as outside."""
 
 
 def floor_eigenvalues(matrix: Tensor, floor: float) -> tuple[Tensor, Tensor]:
@@ -36,7 +41,8 @@ def inside(theta: Tensor, radius: float) -> tuple[Tensor, Tensor]:
     Returns:
         The iterate, shape (..., p), and whether it had left, bool, shape (...).
     """
-    if theta.ndim == 1 and bool(torch.linalg.vector_norm(theta) <= radius):  # networks have millions of parameters
+    # Networks have millions of parameters. A regression may be a run of a sweep, whose time must not tell its iterates.
+    if theta.ndim == 1 and len(theta) > MANY and bool(torch.linalg.vector_norm(theta) <= radius):
         return theta, torch.tensor(data=False)
     finite = theta.isfinite().all(-1, keepdim=True)
     kept = torch.where(finite, theta, 0.0)

@@ -1,10 +1,14 @@
 """Eigenvalue floors (U8) and the ball of iterates."""
 
+from math import inf, nan
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from core.inference.eigen import floor_eigenvalues, inside
+from core.inference.eigen import MANY, floor_eigenvalues, inside
 
 
 def symmetric(seed: int, *replicates: int) -> torch.Tensor:
@@ -48,9 +52,11 @@ def test_iterates_stay_in_the_ball() -> None:
 
 
 def test_a_single_iterate_inside_is_told_as_it_is() -> None:
+    many = torch.zeros(MANY + 1, dtype=torch.float64)
+    assert inside(many, 0.5)[0] is many
     theta = torch.tensor([0.3, 0.4], dtype=torch.float64)
     kept, left = inside(theta, 0.5 + 1e-9)
-    assert kept is theta
+    assert torch.equal(kept, theta)
     assert (left.dtype, left.shape, bool(left)) == (torch.bool, (), False)
     for far in ([3.0, 4.0], [torch.nan, 0.1], [torch.inf, 0.1], [-torch.inf, torch.inf]):
         kept, left = inside(torch.tensor(far, dtype=torch.float64), 1.0)
@@ -58,3 +64,25 @@ def test_a_single_iterate_inside_is_told_as_it_is() -> None:
         assert bool(left)
         assert torch.equal(kept, replicates[0])
         assert left == lefts[0]
+
+
+class _Operations(TorchDispatchMode):
+    """Notes every operation on tensors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_regressions_iterate_takes_the_same_operations_within_the_ball_and_outside() -> None:
+    """The time of a run of a sweep that does not count must not tell where its iterates were."""
+    seen = []
+    for point in ([0.1, 0.2], [7.0, 0.2], [inf, 0.2], [nan, 0.2]):
+        with _Operations() as operations:
+            inside(torch.tensor(point, dtype=torch.float64), 1.0)
+        seen.append(operations.names)
+    assert all(names == seen[0] for names in seen)
