@@ -44,9 +44,8 @@ def inside(theta: Tensor, radius: float) -> tuple[Tensor, Tensor]:
     # Networks have millions of parameters. A regression may be a run of a sweep, whose time must not tell its iterates.
     if theta.ndim == 1 and len(theta) > MANY and bool(torch.linalg.vector_norm(theta) <= radius):
         return theta, torch.tensor(data=False)
-    finite = theta.isfinite().all(-1, keepdim=True)
-    kept = torch.where(finite, theta, 0.0)
-    norm = torch.linalg.vector_norm(kept, dim=-1, keepdim=True)
-    left = (norm > radius) | ~finite
-    # At norm 0 the quotient is infinite; `where` drops that branch.
-    return torch.where(norm > radius, kept * (radius / norm), kept), left.squeeze(-1)
+    norm = torch.linalg.vector_norm(theta, dim=-1, keepdim=True)
+    # At most 1, so that a point within the ball stays to the bit. With an entry that is not finite, products are NaN,
+    # which all become zero.
+    kept = (theta * (radius / norm).clamp_(max=1.0)).nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
+    return kept, (norm <= radius).logical_not_().squeeze(-1)
