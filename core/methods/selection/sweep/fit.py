@@ -64,8 +64,8 @@ def iterate(plan: SweepPlan, oracle: RunsOracle) -> tuple[Estimate, Status]:
     if best is None:
         return replace(_nowhere(oracle), swept=swept), Status.NONE
     chosen = plan.candidates[best.place]
-    told = {"candidate": best.place, "optimizer": chosen.optimizer.model_dump(mode="json"), "ridge": chosen.ridge}
-    swept = swept.model_copy(update=told | {"score": best.score})
+    named = {"candidate": best.place, "optimizer": chosen.optimizer.model_dump(mode="json"), "ridge": chosen.ridge}
+    swept = swept.model_copy(update=named | {"score": best.score})
     return replace(best.estimate, swept=swept), Status.FINISHED
 
 
