@@ -221,8 +221,8 @@ def selected(text: str, groups: list[Any], a: int) -> int:
             price = mp.log(nothing + mean * mp.exp(power)) / (a - 1) * nat
             error = (price + nat) * mpf(10) ** (20 - digits)
             low, high = int(mp.ceil(price - error)), int(mp.ceil(price + error))
-        if low == high:
-            return min(low, 2**62 * 10**21)
+        if low == high or digits >= 1000:  # noqa: PLR2004 - as section 5 says
+            return min(high, 2**62 * 10**21)
         digits *= 2
 
 

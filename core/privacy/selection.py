@@ -47,6 +47,7 @@ MOST_SLOTS: Final = 2**16
 
 _PER_NAT: Final = 30
 _DIGITS: Final = 60
+_MOST_DIGITS: Final = 960
 _NEAR: Final = 1e-6
 """Conversions whose logarithms differ by less are compared in decimals."""
 
@@ -65,8 +66,9 @@ def best_price(price: Callable[[int], int], means: Sequence[float], slots: Seque
     digits = _DIGITS
     while True:
         low, high = _enclosed(own, converted, tuple(means), tuple(slots), order, digits)
-        if low == high:
-            return low
+        # The release of nothing can lift a price above a whole number by less than any digits show.
+        if low == high or digits >= _MOST_DIGITS:
+            return high
         digits *= 2
 
 

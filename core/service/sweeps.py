@@ -18,11 +18,11 @@ from pydantic_core import PydanticCustomError
 
 from core.base.errors import FieldError, Invalid, Refusal
 from core.base.validation_errors import field_errors
+from core.methods.selection.sweep.spec import MOST_CANDIDATES
 from core.planning.job import JobSpec
 from core.privacy.facts import Frozen
 
 ROUTE: Final = "POST /v1/sweeps"
-MOST_CANDIDATES: Final = 256
 MOST_POINTERS: Final = 16
 MOST_VALUES: Final = 20_000
 """Values of all candidates together: as many as the body of a job may have, which no grid shall pass by repeating."""

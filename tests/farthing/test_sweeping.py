@@ -52,11 +52,11 @@ def test_where_no_run_is_drawn_the_release_alone_says_so(service: Embedded, clie
         ended = client.wait(made.id)
         model = client.released(ended)
         assert ended.cost is not None
-        told = [(one.kind, sorted(one.data)) for one in client.events(made.id)]
+        events = [(one.kind, sorted(one.data)) for one in client.events(made.id)]
         swept = model.sweep
         assert swept is not None
         drawn = swept.candidate is not None
-        ends[drawn] = [told, ended.progress, ended.cost, ended.attempt, ended.state, client.job_plan(made.id).runs]
+        ends[drawn] = [events, ended.progress, ended.cost, ended.attempt, ended.state, client.job_plan(made.id).runs]
         if not drawn:
             assert (swept.candidates, swept.optimizer, swept.score, swept.ridge) == (2, None, None, None)
             assert "No run of the 2 candidates was drawn" in model.summary()

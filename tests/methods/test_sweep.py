@@ -315,6 +315,15 @@ class TestRuns:
         chance = torch.sigmoid(features @ found.value.theta)
         assert found.value.swept.score == pytest.approx(float((chance - target).square().mean()), rel=1e-5)
 
+    def test_each_run_has_the_ridge_of_its_own_candidate(self) -> None:
+        lengths = []
+        for ridge in (0.0, 1000.0):
+            both = [{"optimizer": {"kind": "noisy_gd", "steps": steps}, "ridge": ridge} for steps in (20, 30)]
+            estimate, _, _ = released(asked(both, privacy={"mu": "100"}))
+            lengths.append(float(estimate.theta.norm()))
+        assert lengths[0] > 0.5
+        assert lengths[1] < 0.01
+
     def test_candidates_are_drawn_as_often_as_one_another(self) -> None:
         planned = asked(GRID[:3], optimizer={"way": "selection"})
         drawn: list[int] = []

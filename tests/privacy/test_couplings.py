@@ -198,10 +198,10 @@ def check_best(*, flawed: bool) -> None:
     )
     counted = iter((4, 3) if flawed else (2, 1))
     made: list[float] = []
-    told: set[float] = set()
+    answers: set[float] = set()
 
     def run(oracle: RunsOracle, group: int) -> tuple[tuple[int, float], float]:
-        told.add(float(oracle.ask(QUESTION, THETA).value[0]))
+        answers.add(float(oracle.ask(QUESTION, THETA).value[0]))
         made.append(scores[len(made)])
         return (group, made[-1]), made[-1]
 
@@ -209,7 +209,7 @@ def check_best(*, flawed: bool) -> None:
         oracle = FullOracle(neighbours()[0], PUBLIC, UnlimitedFilter(), repeatable_generator())
         best = oracle.best_of(event, run)
     assert made == list(scores), "all slots are run, in public order"
-    assert len(told) == len(scores), "with coins of its own"
+    assert len(answers) == len(scores), "with coins of its own"
     assert best == (0, 1.0), "the least of those that count: the first two, and the fifth"
 
 

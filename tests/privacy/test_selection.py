@@ -2,6 +2,7 @@
 
 from collections import Counter
 from decimal import Decimal
+from fractions import Fraction
 from itertools import pairwise
 from math import exp, factorial, inf, log, pi
 from unittest.mock import patch
@@ -19,6 +20,7 @@ from core.privacy import selection
 from core.privacy.events import EVENT, Gaussian, Repeated, Selected, Zcdp
 from core.privacy.renyi import MAX_NANO, cost, cost_fine, cost_nano
 from core.privacy.selection import CONVERTED, run_law, slots_for
+from examples import verify_ledger as outsider
 from tests.support.problems import repeatable_generator
 
 ORDERS = (2, 3, 7, 16, 44)
@@ -134,6 +136,19 @@ def test_a_price_has_no_figures_that_it_cannot_be_worked_out_at(mean: float, rho
     if rho >= 1e8:
         assert nano[-1] == MAX_NANO
     assert EVENT.validate_json(EVENT.dump_json(event)) == event
+
+
+@pytest.mark.parametrize("rho", [1.0, 1e4, 1e8])
+def test_a_price_that_no_digits_tell_from_a_whole_number_is_the_larger(rho: float) -> None:
+    """Of one mean run in one slot, (a - 1)(e(a) + d) + a is whole where d is one; nothing drawn adds a little."""
+    event = Selected(event=Zcdp(rho=rho), means=(1.0,), slots=(1,))
+    for order in (2, 3):
+        whole = Fraction(rho) * order + 1 + Fraction(order, order - 1)
+        found = Fraction(cost_fine(event, order), 10**30)
+        assert 0 < found - whole <= Fraction(1, 10**30) or rho == 1.0
+        assert found > Fraction(rho) * order
+    text = outsider.canonical(EVENT.dump_python(event, mode="json"))
+    assert [outsider.units(text, order) for order in (2, 3)] == [cost_fine(event, order) for order in (2, 3)]
 
 
 def test_an_event_has_a_mean_and_slots_for_each_group() -> None:

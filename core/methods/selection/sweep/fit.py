@@ -45,7 +45,6 @@ def iterate(plan: SweepPlan, oracle: RunsOracle) -> tuple[Estimate, Status]:
 
     def run(own: RunsOracle, group: int) -> tuple[_Run, float]:
         places = plan.groups[group]
-        # Drawn for every slot, from however few: a slot's time tells nothing of its group either.
         place = places[own.randomness.integer(len(places))]
         found = _run(plan, own.with_ridge(plan.candidates[place].ridge), place)
         return found, found.score
