@@ -26,9 +26,11 @@ from core.oracle import Answer
 from core.oracle.pace import choice_seconds, paced
 from core.oracle.stationarity import MOST_STEPS, SCORE_STEPS, decided
 from core.privacy.facts import Facts
+from core.queries.banded import BandGradients, BandScores, BandTotals
 from core.queries.classes import ClassCounts, ClassCurvature, ClassGradient, ClassMoments
 from core.queries.errors import MeanError
 from core.queries.gradients import (
+    BandSum,
     ClassSum,
     Curvature,
     Gradient,
@@ -61,7 +63,7 @@ Matrices = Curvature | Hessian | ReencodedCurvature | SecondMoments
 
 _Counts = CellCounts | LinearResidualCounts | MagnitudeCounts | ResidualMagnitudeCounts | ValueCounts | ClassCounts
 _Tables = TableCounts | CutSums | CutProducts | InfluenceSquares
-_Looked = ReencodedGradient | WeightSums | ClassSum | _Counts
+_Looked = ReencodedGradient | WeightSums | ClassSum | BandSum | _Counts
 Vectors = Gradient | GradientDifference | HessianProduct | Secant | MeanError | _Looked | _Tables
 """Sums that are answered entry by entry, unchanged."""
 
@@ -112,6 +114,9 @@ def _looked_grid(question: Looked, facts: Facts, terms: int) -> Grid:
             | WeightSums()
             | ClassMoments()
             | ClassCurvature()
+            | BandTotals()
+            | BandGradients()
+            | BandScores()
         ):
             return vector_grid(bound, terms, size, facts.adjacency, question.diameter(facts))
     assert_never(question)

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from core.privacy.events import BoundedRange, Event
 from core.privacy.facts import Adjacency, Facts
+from core.queries.banded import BandGradients, BandScores, BandTotals
 from core.queries.bases import AbstractQuestion, Clipped
 from core.queries.classes import ClassCounts, ClassCurvature, ClassGradient, ClassMoments
 from core.queries.errors import MeanError
@@ -259,7 +260,10 @@ Counted = CellCounts | LinearResidualCounts | MagnitudeCounts | ResidualMagnitud
 ClassSum = ClassMoments | ClassGradient | ClassCurvature
 """Such sums of a multinomial model."""
 
-Reencoded = SecondMoments | WeightSums | ReencodedGradient | ReencodedCurvature | ClassSum
+BandSum = BandTotals | BandGradients | BandScores
+"""Such sums by bands of a residual's size."""
+
+Reencoded = SecondMoments | WeightSums | ReencodedGradient | ReencodedCurvature | ClassSum | BandSum
 """Sums over re-encoded rows."""
 
 Looked = Counted | Reencoded

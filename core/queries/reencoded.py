@@ -16,11 +16,12 @@ from pydantic import Field
 from core.losses.categorical import Logistic
 from core.losses.counts import CutPoisson, Poisson
 from core.losses.robust import Huber
+from core.losses.squares import Squared
 from core.privacy.facts import Adjacency, Facts
 from core.queries.bases import AbstractQuestion
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Reencodable = Annotated[Logistic | Huber | CutPoisson, Field(discriminator="kind")]
+Reencodable = Annotated[Logistic | Huber | Squared | CutPoisson, Field(discriminator="kind")]
 """Losses of one margin with known bounds; a residual scale is in the units of the re-encoded target."""
 
 

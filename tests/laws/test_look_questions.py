@@ -16,6 +16,7 @@ from core.losses.categorical import Logistic
 from core.losses.counts import CutPoisson, Poisson
 from core.losses.registry import Loss
 from core.losses.robust import Huber
+from core.losses.squares import Squared
 from core.mechanisms.lattice import round_parts
 from core.oracle import Oracle
 from core.oracle.filters import UnlimitedFilter
@@ -23,6 +24,7 @@ from core.oracle.full import FullOracle
 from core.oracle.noise import grid_for
 from core.privacy.events import Gaussian
 from core.privacy.facts import Adjacency, Facts, Ranges
+from core.queries.banded import BandGradients, BandScores, BandTotals
 from core.queries.gradients import Looked, Question
 from core.queries.looks import (
     CellCounts,
@@ -90,6 +92,12 @@ def _reencoded() -> list[Case]:
             Case(f"{of}, {name}", ReencodedCurvature(sigma=1.0, of=of, loss=loss, weight_bound=BOUND), model, 0.95)
             for of in ("hessian", "score")
         ]
+    robust, shared = LOSSES["huber"], {"sigma": 1.0, "weight_bound": BOUND, "edges": (0.5, 2.0, 6.0)}
+    squares = ReencodedCurvature(sigma=1.0, of="hessian", loss=Squared(), weight_bound=BOUND)
+    cases.append(Case("hessian, squares", squares, robust, 0.95))
+    for kind in (BandTotals, BandGradients, BandScores):
+        question: BandTotals | BandGradients | BandScores = kind.model_validate(shared)
+        cases.append(Case(question.kind, question, robust))
     return cases
 
 
@@ -172,7 +180,7 @@ def test_weights_left_out_would_be_seen(case: Case) -> None:
     with patch.object(looking, "record_weights", lambda norms, _: torch.ones_like(norms)):
         found = moves.__wrapped__(case)[Adjacency.ZERO_OUT]
     # What is cut after the weights stays within its bound: the weights' own sums and the matrices of a loss.
-    cut = isinstance(case.question, WeightSums | ReencodedCurvature)
+    cut = isinstance(case.question, WeightSums | ReencodedCurvature | BandTotals | BandGradients | BandScores)
     assert (found <= claimed * (1 + 1e-9)) if cut else found > 100 * claimed
 
 
@@ -325,6 +333,15 @@ def test_the_sums_are_those_of_the_formulas() -> None:
         "hessian, logistic": rows.T @ (rows * (weights * chance * (1 - chance))[:, None]),
         "score, logistic": rows.T @ (rows * ((weights * (chance - y)) ** 2)[:, None]),
     }
+    residual = np.clip(rows @ theta - y, -6, 6)
+    band = np.searchsorted([0.5, 2.0, 6.0], abs(residual))
+    part = weights * residual / (BOUND * np.array([0.5, 2.0, 6.0])[band])
+    own = np.eye(3)[band]
+    expected["band_totals"] = np.concatenate((own.sum(0), own.T @ (part**2 * norms)))
+    expected["band_gradients"] = ((own * part[:, None]).T @ rows).ravel()
+    upper = np.triu_indices(WIDTH)
+    scores = [(rows.T @ (rows * (part**2 * one)[:, None]))[upper] for one in own.T]
+    expected["band_scores"] = np.concatenate(scores)
     problem = LinearProblem(torch.tensor(x), torch.tensor(y), torch.ones(300).bool(), LOGISTIC, WEIGHTS)
     public, at = known(300, Adjacency.ZERO_OUT), torch.tensor(np.vstack((theta, encoding)))
     for case in CASES:

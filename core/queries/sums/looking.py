@@ -25,6 +25,7 @@ from core.losses.counts_torch import CutPoissonRecords
 from core.losses.records import ordinary, per_record, record_weights
 from core.losses.weights import Mallows
 from core.privacy.facts import Facts, Ranges
+from core.queries.banded import BandGradients, BandScores, BandTotals
 from core.queries.classes import ClassCounts, ClassCurvature, ClassGradient, ClassMoments
 from core.queries.gradients import Counted, Looked, Reencoded
 from core.queries.looks import (
@@ -37,6 +38,7 @@ from core.queries.looks import (
     WeightSums,
 )
 from core.queries.reencoded import ReencodedCurvature, ReencodedGradient
+from core.queries.sums.band_sums import band_sum
 from core.queries.sums.blocks import BLOCK_NUMBERS, clean
 from core.queries.sums.class_sums import EncodedRows, class_sum
 from core.queries.sums.parts_at_once import by_part, sent, whole_parts
@@ -236,6 +238,8 @@ def _term_sum(question: Reencoded, theta: Tensor, rows: EncodedRows, sampling: T
             return rows.features.mT @ (rows.features * numbers.unsqueeze(-1))
         case ClassMoments() | ClassGradient() | ClassCurvature():
             return class_sum(question, rows, theta[0])
+        case BandTotals() | BandGradients() | BandScores():
+            return band_sum(question, rows, theta[0])
     assert_never(question)
 
 
