@@ -5,7 +5,6 @@ In NumPy and from the formulas, independent of the problems and questions behind
 
 from dataclasses import dataclass
 from functools import lru_cache
-from math import inf
 from typing import Final
 
 import numpy as np
@@ -18,7 +17,7 @@ from core.inference.checks import Learned
 from core.losses.categorical import Logistic
 from core.losses.counts import Poisson
 from core.losses.robust import Huber
-from core.methods.m_estimation.whitened_newton.shares import LEAST_SQUARES_CUT
+from core.losses.squares import Squared
 
 Array = NDArray[np.float64]
 ITERATIONS: Final = 80
@@ -77,7 +76,7 @@ def _ratios(one: CutCounts, grid: tuple[float, ...]) -> Array:
     return np.array(found)
 
 
-Loss = Logistic | Huber | Poisson | CutCounts
+Loss = Logistic | Huber | Squared | Poisson | CutCounts
 
 
 def derivatives(loss: Loss, margin: Array, target: Array, cap: float) -> tuple[Array, Array]:
@@ -93,10 +92,12 @@ def derivatives(loss: Loss, margin: Array, target: Array, cap: float) -> tuple[A
         mean = np.exp(np.minimum(margin, np.log(cap)))
         return mean - np.minimum(target, cap), np.where(margin < np.log(cap), mean, 0.0)
     residual = margin - target
+    if isinstance(loss, Squared):
+        return residual, np.ones_like(residual)
     return np.clip(residual, -loss.c, loss.c), (np.abs(residual) < loss.c).astype(float)
 
 
-def sandwich_of(loss: Logistic | Huber | Poisson, learned: Learned) -> tuple[float, float]:
+def sandwich_of(loss: Logistic | Huber | Squared | Poisson, learned: Learned) -> tuple[float, float]:
     """Return c and b of the plan's own formula for widths, with what was learned."""
     if isinstance(loss, Logistic):
         assert learned.base_rate is not None, "it was told"
@@ -105,7 +106,10 @@ def sandwich_of(loss: Logistic | Huber | Poisson, learned: Learned) -> tuple[flo
         assert learned.base_rate is not None, "it was told"
         assert learned.cut is not None, "it was told"
         return learned.base_rate, learned.cut
-    return 0.8, learned.cut or loss.c
+    if isinstance(loss, Squared):
+        assert learned.cut is not None, "it was told"
+        return 1.0, learned.cut
+    return 0.8, loss.c
 
 
 def minimum(
@@ -127,8 +131,6 @@ def minimum(
     """
     features, target = records
     unit = learned.residual_scale if learned.residual_scale is not None else 1.0
-    if isinstance(loss, Huber) and loss.c == LEAST_SQUARES_CUT:
-        loss = loss.model_copy(update={"c": inf})  # what a job cuts off it counts: its estimate is a mean
     cap = learned.cap if learned.cap is not None else 1.0
     encoding = np.array(learned.encoding) if weighted else _standard(features)
     rows = features @ encoding.T
@@ -156,7 +158,9 @@ def minimum(
                 break
             part /= 2
         theta = theta - part * step
-        if np.linalg.norm(part * step) < CLOSE or (not isinstance(loss, Huber) and np.linalg.norm(theta) > FARTHEST):
+        if np.linalg.norm(part * step) < CLOSE or (
+            not isinstance(loss, Huber | Squared) and np.linalg.norm(theta) > FARTHEST
+        ):
             break
     slope, bend = derivatives(loss, rows @ theta, target, cap)
     hessian = rows.T @ (rows * (weights * bend)[:, None]) / len(rows)

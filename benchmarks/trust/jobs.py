@@ -16,6 +16,7 @@ from benchmarks.trust.shapes import DataSet, Outcome, draw
 from core.data.columns import BinaryColumn, Column, NumberColumn
 from core.inference.estimate import Estimate
 from core.losses.categorical import Multinomial
+from core.losses.squares import Squared
 from core.mechanisms.generator import SystemGenerator
 from core.methods.fits import fit_and_infer
 from core.methods.m_estimation.whitened_newton.spec import WhitenedNewtonPlan
@@ -217,6 +218,9 @@ def compared(
     plain, plain_covariance = minimum(loss, learned, records, estimate.theta.numpy(), weighted=False)
     error, plain_error = errors_of(to_declared, covariance), errors_of(to_declared, plain_covariance)
     curvature, bound = sandwich_of(loss, learned)
+    foreseen = plain_error * settings.widening(plan.facts, curvature, bound, learned.variance_ratio or 1.0)
+    if isinstance(loss, Squared):  # records that the noise hides are in the plain error, and not in what was learned
+        foreseen = np.array(settings.learned_errors(plan.facts, learned, estimate.theta.numpy(), to_declared))
     withheld = np.zeros(plan.design.dimension, dtype=np.bool_)
     rival = objective_perturbation(plan.facts, settings, learned, records, (plain, plain_covariance))
     truth = data.truth
@@ -232,7 +236,7 @@ def compared(
         nonprivate=to_declared @ own + offset,
         nonprivate_error=errors_of(to_declared, own_covariance),
         plain_error=plain_error,
-        foreseen=plain_error * settings.widening(plan.facts, curvature, bound, learned.variance_ratio or 1.0),
+        foreseen=foreseen,
         rival=errors_of(to_declared, rival),
         words=(*estimate.checks.job, *(word for words in estimate.checks.coefficients for word in words)),
     )

@@ -15,6 +15,7 @@ from core.inference.checks import Learned
 from core.losses.categorical import Multinomial
 from core.losses.counts import Poisson
 from core.losses.robust import Huber
+from core.losses.squares import Squared
 from core.methods.m_estimation.whitened_newton.spec import WhitenedNewtonPlan
 from core.privacy.facts import Adjacency, Facts
 
@@ -41,7 +42,7 @@ def objective_perturbation(
     assert settings.mu is not None, "as planned"
     features, target = records
     theta, covariance = plain
-    unit = learned.residual_scale if isinstance(loss, Huber) and learned.residual_scale is not None else 1.0
+    unit = learned.residual_scale if isinstance(loss, Huber | Squared) and learned.residual_scale is not None else 1.0
     largest = ranges.target[1] if isinstance(loss, Poisson) else 1.0
     _, bend = derivatives(loss, features @ theta / unit, target / unit, max(largest, 1.0))
     lower, upper = np.array(ranges.lower), np.array(ranges.upper)
@@ -49,7 +50,9 @@ def objective_perturbation(
     middle[0], half[0] = 0.0, 1.0
     rows = (features - middle) / half
     hessian = rows.T @ (rows * bend[:, None]) / len(rows)
-    bound = {"logistic": 1.0, "poisson": largest}.get(loss.kind, loss.c if isinstance(loss, Huber) else 1.0)
+    bound = {"logistic": 1.0, "poisson": largest, "squared": learned.cut or 1.0}.get(
+        loss.kind, loss.c if isinstance(loss, Huber) else 1.0
+    )
     moved = 2.0 if facts.adjacency is Adjacency.REPLACE_ONE else 1.0
     deviation = moved * sqrt(facts.dimension) * bound / (facts.units * settings.mu)
     back = np.diag(1 / half)

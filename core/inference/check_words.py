@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from core.inference import tails
 from core.inference.released import Released
 
 _SAID: Final = {
@@ -46,7 +47,7 @@ def checked(released: Released) -> list[str]:
     checks = released.checks
     if checks is None:
         return []
-    said = [_SAID[one] for one in checks.job]
+    said = [*(_SAID[one] for one in checks.job), *tails.words(released)]
     for name, flags in zip(released.names, checks.coefficients, strict=True):
         said += [f"The interval of {name} is withheld; {_SAID_OF_ONE[one]}." for one in flags]
     cut, beyond = checks.learned.cut, checks.learned.beyond

@@ -83,14 +83,29 @@ class Learned(Frozen):
         return max(self.complete, 1.0) if self.complete < units - CLEARLY * self.complete_deviation else units
 
 
+class TailLine(Frozen):
+    """Of least squares, the line that is not claimed, of the same answers; by coefficient and in declared units."""
+
+    tails: Literal["counted", "assumed_light"]
+    coefficients: tuple[float, ...]
+    std_errors: tuple[float, ...]
+    largest: float = Field(description="largest residual up to which records were seen, in the target's units")
+    hidden: float = Field(description="number of records that the noise could hide beyond it, of about one size")
+    moves: tuple[float, ...] = Field(
+        description="the most by which one such record moves each coefficient, if its features are ordinary"
+    )
+    times: float = Field(description="t: with extreme features it moves them by up to so many times as much")
+
+
 class Checks(Frozen):
     """Faults of an estimate, of the job and by coefficient; empty if there are none."""
 
     job: tuple[JobCheck, ...] = ()
     coefficients: tuple[tuple[CoefficientCheck, ...], ...]
     learned: Learned
-    gradient_excess: float = Field(
-        description="squared length of the last noised gradient over what noise alone passes once in a thousand"
+    gradient_excess: float | None = Field(
+        description="squared length of the last noised gradient over what noise alone passes once in a thousand; null: "
+        "the last step is exact, as of least squares"
     )
     hessian_noise: float = Field(description="spectral noise of the Hessian over its mean eigenvalue")
     unidentified: tuple[float, ...] = Field(
@@ -109,6 +124,8 @@ class Checks(Frozen):
         description="by coefficient, the standard error that the plan foresees with what was learned, in declared "
         "units; actual ones of slopes are within .7 to 1.35 of it in sound cells",
     )
+
+    tails: TailLine | None = Field(default=None, description="of least squares")
 
     @property
     def withheld(self) -> tuple[int, ...]:

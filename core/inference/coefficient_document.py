@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from core.inference import sections
+from core.inference import sections, tails
 from core.inference.rendering import Head, bounds, declared, number, p_words, privacy_words
 from farthing.schemas.documents import Document
 
@@ -24,7 +24,8 @@ def document(shown: Mapping[str, Any]) -> Document:
     if not with_intervals(shown):
         rows, said = [row[:2] for row in rows], ""
     table = sections.table("Coefficients", f"In the units of the declared columns{said}.", rows[0], rows[1:])
-    return sections.document(shown["title"], _head(shown), [table], _foot(shown), shown["methods"])
+    beside = [] if shown.get("tails") is None else [tails.table(shown["tails"], levels)]
+    return sections.document(shown["title"], _head(shown), [table, *beside], _foot(shown), shown["methods"])
 
 
 def with_intervals(shown: Mapping[str, Any]) -> bool:

@@ -46,6 +46,24 @@ class Sandwich:
 
 
 @dataclass(frozen=True)
+class OtherLine:
+    """Of least squares, what another assumption on large residuals makes of the same answers, in encoded units."""
+
+    tails: Literal["counted", "assumed_light"]
+    """The assumption."""
+    theta: Array
+    """Shape (p,)."""
+    covariance: Array
+    """Shape (p, p)."""
+    moves: Array
+    """Change of theta by one record of the largest residual, as a map of its re-encoded row, shape (p, p)."""
+    seen: float
+    """Largest residual that was seen, up to its band's edge."""
+    unseen: float
+    """Number of records that the noise could hide beyond, in one band."""
+
+
+@dataclass(frozen=True)
 class Estimate:
     """The last iterate or the mean of the last ones, with what its intervals need at no further cost.
 
@@ -90,6 +108,8 @@ class Estimate:
     """Its covariance, of methods that make their own."""
     checks: Checks | None = None
     """The method's checks of its estimate."""
+    other: OtherLine | None = None
+    """Of least squares, the line that is not claimed."""
     iterates: Tensor | None = None
     """Evenly spaced ones, the last of all with them, shape (K, p), of methods that return several."""
     swept: SweepOutcome | None = None
@@ -97,7 +117,15 @@ class Estimate:
 
 
 def newton_estimate(
-    theta: Array, covariance: Array, sampling: Array, hessian: Array, *, step: float, steps: int, checks: Checks
+    theta: Array,
+    covariance: Array,
+    sampling: Array,
+    hessian: Array,
+    *,
+    step: float,
+    steps: int,
+    checks: Checks,
+    other: OtherLine | None = None,
 ) -> Estimate:
     """Return the estimate of a method that reckons its own covariance and checks itself.
 
@@ -109,6 +137,7 @@ def newton_estimate(
         step: part of a Newton step that was taken last.
         steps: all of them.
         checks: the method's checks of itself.
+        other: of least squares, the line that is not claimed.
     """
     none, size = torch.zeros((), dtype=torch.int64), len(theta)
     return Estimate(
@@ -129,6 +158,7 @@ def newton_estimate(
             slow=none,
         ),
         checks=checks,
+        other=other,
     )
 
 

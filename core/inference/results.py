@@ -11,6 +11,7 @@ from typing import Any
 from scipy.special import ndtr, ndtri
 
 from core.base.errors import FieldError, Invalid
+from core.inference import tails
 from core.inference.released import Released, declared, residual_scale
 from core.inference.wording import complete_records, loss_words, notes, title, weight_words
 from core.privacy.reports import Report
@@ -48,6 +49,7 @@ def summary(released: Released, levels: Sequence[float] = ()) -> dict[str, Any]:
         "scale": _scale(released, levels),
         "flags": released.flags.model_dump(),
         "notes": notes(released),
+        "tails": tails.block(released, levels, line),
         "sweep": None if released.sweep is None else released.sweep.model_dump(mode="json"),
         "privacy": privacy_block(released.privacy),
     }

@@ -1,23 +1,29 @@
 """Squared losses of a number, by a link that is linear or not, for clipped gradients: nothing bounds their scores."""
 
 from math import sqrt
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 import numpy as np
 from pydantic import Field
 
+from core.losses.assumption import Assumption
 from core.losses.bases import CLIPPED, FINITE, NOT_CONVEX, AbstractLoss, Array, LossCard
+
+WHOLE: Final = Assumption(
+    text="with mallows, residuals beyond the target's declared range count as that; with clip, gradients are clipped",
+    checked="static",
+)
 
 
 class Squared(AbstractLoss):
-    """(y - m)^2/2, whose gradient nothing bounds: for clipped gradients and sufficient statistics only."""
+    """(y - m)^2/2, of a mean. Its score is bounded by the target's declared range, or by clipping gradients."""
 
     card: ClassVar = LossCard(
         title="(y - m)^2/2",
         models=("linear",),
-        weights=("clip",),
+        weights=("mallows", "clip"),
         curvature_peak="1",
-        assumptions=(FINITE, CLIPPED),
+        assumptions=(FINITE, WHOLE),
     )
     phrase: ClassVar = "squared loss"
     example: ClassVar = {}

@@ -19,7 +19,7 @@ from core.inference.settings import Inference, Shares
 from core.losses.assumption import Assumption
 from core.models.design import Design
 from core.models.kinds import AnyModel, RegressionModel
-from core.models.outlook import Array, Outcome, Outlook, Signal
+from core.models.outlook import Array, Outcome, Outlook, Residuals, Signal
 from core.privacy.arithmetic import AnyStart, closed, fill
 from core.privacy.calibration import Fits
 from core.privacy.events import Event
@@ -292,6 +292,11 @@ class Plan(Spec):
         """Return the flags of a whole job that public figures foresee; a method without checks has none."""
         del outcome, facts
         return ()
+
+    def price_notes(self, facts: Facts, residuals: Residuals) -> list[str]:
+        """Return sentences on what takes width beside the budget, for an estimate."""
+        del facts, residuals
+        return []
 
     def learned_errors(self, facts: Facts, learned: Learned, theta: Array, to_declared: Array) -> tuple[float, ...]:
         """Return the standard errors that are foreseen once columns and outcome have been looked at, in declared units.

@@ -10,7 +10,7 @@ from core.losses.categorical import Logistic
 from core.losses.counts import Poisson
 from core.losses.phase import SmoothPhase
 from core.losses.registry import Binary, Phase, Robust
-from core.losses.robust import Huber
+from core.losses.squares import Squared
 from core.losses.weights import Clip, Mallows, Weights
 from core.models.description import DescriptionModel
 from core.models.network.model import NetworkModel as NetworkModel  # noqa: PLC0414 - where every kind is looked for
@@ -74,10 +74,14 @@ class LogisticModel(_Generalised):
 
 
 class LinearModel(_Generalised):
-    """Robust linear regression of a number, integer or date column; with `sine_link` a non-linear link."""
+    """Linear regression of a number, integer or date column: of its mean by least squares, unless a loss is named.
+
+    Loss `huber` and others like it make a robust regression: of a location that large residuals do not move, which is
+    not the mean where residuals are skewed. With `sine_link` the link is not linear.
+    """
 
     kind: Literal["linear"] = "linear"
-    loss: RegressionLoss = Huber()
+    loss: RegressionLoss = Squared()
     weights: AnyWeights = Mallows()
 
 

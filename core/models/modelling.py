@@ -2,12 +2,21 @@
 
 from core.base.errors import FieldError, Invalid
 from core.data.columns import Coded, bounds_of
-from core.losses.bases import AbstractRobust
+from core.losses.bases import RESIDUALS_PER_RANGE, AbstractRobust
 from core.losses.categorical import Multinomial
 from core.losses.registry import Loss, Robust
 from core.losses.robust import Huber, SmoothedHuber
 from core.losses.squares import Squared
-from core.losses.weights import Clip, Schweppe, Weights, cubic_bound, curvature_bound, gradient_bound, gradient_diameter
+from core.losses.weights import (
+    Clip,
+    Mallows,
+    Schweppe,
+    Weights,
+    cubic_bound,
+    curvature_bound,
+    gradient_bound,
+    gradient_diameter,
+)
 from core.models.design import Design
 from core.models.kinds import LinearModel, LogisticModel, MultinomialModel, RegressionModel
 from core.models.loss_geometry import smoothness, start_gap, weak_convexity
@@ -36,7 +45,15 @@ def encoded_loss(model: RegressionModel, design: Design) -> Loss:
     """Return a filled model's loss on encoded targets: residual scales are declared in the target's own units."""
     if isinstance(model, MultinomialModel):
         return Multinomial(classes=design.classes)
+    if isinstance(model, LinearModel) and isinstance(model.loss, Squared) and not isinstance(model.weights, Clip):
+        return bounded_squares()
     return model.loss.encoded(design.target.scale)
+
+
+def bounded_squares() -> Huber:
+    """Return squares of residuals that count whole up to the target's declared range, which is two encoded units."""
+    scale = 2 / RESIDUALS_PER_RANGE
+    return Huber(scale=scale, c=2 / scale)
 
 
 def make_facts(
@@ -92,7 +109,8 @@ def parameters(loss: Loss, features: int) -> int:
 
 def _refuse_unbounded(loss: Robust, weights: Weights) -> None:
     """Refuse combinations that no bound is proved for."""
-    if loss.score_bound is None and not isinstance(weights, Clip):
+    bounded = isinstance(loss, Squared) and isinstance(weights, Mallows)  # by the target's declared range
+    if loss.score_bound is None and not bounded and not isinstance(weights, Clip):
         raise Invalid(
             f"The loss {loss.kind} has unbounded gradients.",
             FieldError("/model/weights/kind", "use clip with it, or a robust loss such as huber"),

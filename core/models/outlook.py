@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.data.columns import Coded
+from core.losses.bases import RESIDUALS_PER_RANGE
 from core.models.assumed import Assumed
 from core.models.design import Design
 from core.models.kinds import MultinomialModel, RegressionModel
@@ -22,6 +23,10 @@ RATES_DIFFER: Final = 0.85
 CLASSES_DIFFER: Final = 0.85
 """The same of several classes: part of what equal chances of all records would make of it."""
 EVENTS_PER_COEFFICIENT: Final = 10
+
+
+RESIDUALS_BEYOND: Final = 2.0
+"""Residual scales by which a residual of least squares may pass the distance from the target's median to a bound."""
 
 
 class Signal(NamedTuple):
@@ -48,6 +53,26 @@ class Outcome(NamedTuple):
 def rarest_curvature(rate: float, classes: int) -> float:
     """Return the mean second derivative along a class of this frequency, where K - 1 others share the rest."""
     return CLASSES_DIFFER * rate * (1 - rate) * classes / (classes - 1)
+
+
+def residual_scale(design: Design, assumed: Assumed) -> float:
+    """Return the deviation that residuals of a number are taken to have, in encoded units."""
+    if assumed.residual_scale is not None:
+        return assumed.residual_scale / design.target.scale
+    return 2 / RESIDUALS_PER_RANGE
+
+
+class Residuals(NamedTuple):
+    """Residuals of a number as they are taken to be, for words about a price."""
+
+    target: str
+    """The column's name."""
+    scale: float
+    """Their deviation, in encoded units."""
+    unit: float
+    """Declared units in an encoded one."""
+    assumed: bool
+    """The analyst said so; else an eighth of the declared range is taken."""
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,8 @@ from core.data.columns import ArrayColumn, Coded, Column
 from core.losses.weights import Clip
 from core.models.assumed import Assumed
 from core.models.description import DescriptionModel
-from core.models.kinds import NetworkModel
-from core.models.modelling import encoded_loss
-from core.models.outlook import Outlook, make_outlook
+from core.models.kinds import LinearModel, NetworkModel
+from core.models.outlook import Outlook, Residuals, make_outlook, residual_scale
 from core.models.reference import sampling_of
 from core.planning.job import JobSpec
 from core.planning.planner import PlannedJob, plan_job
@@ -118,6 +117,15 @@ class Asker:
         """Return what is assumed of the records, and what their owner declares of other numbers."""
         return with_declared(self.columns, planned.design, self.spec.assume)
 
+    def price_notes(self, planned: PlannedJob) -> list[str]:
+        """Return sentences on what takes width beside the budget."""
+        if not isinstance(planned.spec.model, LinearModel):
+            return []
+        assumed, target = self.assumed(planned), planned.design.target
+        name, known = planned.design.target_column.name, assumed.residual_scale is not None
+        residuals = Residuals(name, residual_scale(planned.design, assumed), target.scale, known)
+        return planned.spec.optimizer.price_notes(planned.facts, residuals)
+
     def facts(self, planned: PlannedJob) -> Facts:
         """Return a plan's facts, weights as they are declared or assumed."""
         return planned.facts.model_copy(update={"sampling": sampling_of(planned.design, self.assumed(planned))})
@@ -186,8 +194,7 @@ def _checked(asker: Asker, planned: PlannedJob) -> tuple[bool, tuple[ForeseenFla
     optimizer, model, outlook = planned.spec.optimizer, planned.spec.model, asker.outlook(planned)
     if outlook is None or isinstance(model, NetworkModel | DescriptionModel):
         return False, ()
-    loss = encoded_loss(model, planned.design)
-    outcome = outcome_of(outlook, planned.design, loss, asker.assumed(planned))
+    outcome = outcome_of(outlook, planned.design, model, asker.assumed(planned))
     facts = asker.facts(planned)
     return informative(outcome, facts, optimizer), optimizer.foreseen_flags(outcome, facts)
 

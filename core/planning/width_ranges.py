@@ -20,21 +20,23 @@ from core.data.columns import Coded, Column, Ordered
 from core.losses.bases import AbstractRobust
 from core.losses.categorical import Logistic, Multinomial
 from core.losses.counts import Poisson
-from core.losses.registry import Loss
+from core.losses.squares import Squared
 from core.methods.registry import AnyPlan
 from core.models.assumed import Assumed
 from core.models.design import Design
 from core.models.features import Feature
-from core.models.kinds import PoissonModel, RegressionModel
+from core.models.kinds import LinearModel, PoissonModel, RegressionModel
 from core.models.modelling import encoded_loss
 from core.models.outlook import (
     EVENTS_PER_COEFFICIENT,
     NORMAL_CURVATURE,
     RATES_DIFFER,
+    RESIDUALS_BEYOND,
     Outcome,
     Outlook,
     Signal,
     rarest_curvature,
+    residual_scale,
 )
 from core.models.reference import sampling_of
 from core.planning.prediction import PredictedWidth
@@ -50,6 +52,8 @@ EXPLAINED: Final = 0.75
 UNIFORM_PART: Final = 1 / sqrt(3)
 """Deviation of a uniform column over the largest that its bounds allow."""
 USEFUL_RATIO: Final = 2.0
+LEAST_SCALE: Final = 1e-6
+"""Of residuals, in half ranges of the target."""
 
 
 def ranged(
@@ -69,7 +73,7 @@ def ranged(
         optimizer: nothing open.
     """
     design, model, assumed = described
-    outcome = outcome_of(outlook, design, encoded_loss(model, design), assumed)
+    outcome = outcome_of(outlook, design, model, assumed)
     worst, unknown = outcome.worst, unknown_rate(design, model, assumed) is not None
     if unknown:  # with fewer counts a job shows no interval
         fewest = EVENTS_PER_COEFFICIENT * facts.dimension / facts.units
@@ -113,13 +117,14 @@ def informative(outcome: Outcome, facts: Facts, optimizer: AnyPlan) -> bool:
     unknown = facts.sampling is not None and not facts.sampling.known
     if unknown or outcome.worst is None or optimizer.foreseen_flags(outcome, facts):
         return False
-    times = optimizer.widening_by(outcome.worst, facts)
-    return times is not None and HIGH * times <= USEFUL_RATIO
+    # Of least squares, bounds are the farther out the smaller residuals are.
+    times = [optimizer.widening_by(one, facts) for one in (outcome.best, outcome.worst)]
+    return all(one is not None and HIGH * one <= USEFUL_RATIO for one in times)
 
 
-def outcome_of(outlook: Outlook, design: Design, loss: Loss, assumed: Assumed) -> Outcome:
+def outcome_of(outlook: Outlook, design: Design, model: RegressionModel, assumed: Assumed) -> Outcome:
     """Return what the outcome is taken for, and what else it may be."""
-    sampling = sampling_of(design, assumed)
+    sampling, loss = sampling_of(design, assumed), encoded_loss(model, design)
     mean = float(outlook.reference.curvature[0, 0]) / (1.0 if sampling is None else sampling.mean)
     match loss:
         case Logistic():
@@ -144,12 +149,28 @@ def outcome_of(outlook: Outlook, design: Design, loss: Loss, assumed: Assumed) -
             centre = getattr(design.target_column, "centre", None) is not None
             return Outcome(usual, usual, usual) if assumed.base_rate or centre else Outcome(usual, most, None)
         case AbstractRobust():
-            usual = Signal(NORMAL_CURVATURE, loss.c)
-            if assumed.residual_scale is not None:
-                return Outcome(usual, usual, usual)
-            return Outcome(usual, usual._replace(size=0.0), usual._replace(size=1 / loss.known_scale))
+            squares = isinstance(model, LinearModel) and isinstance(model.loss, Squared)
+            return _of_residuals(None if squares else loss.c, residual_scale(design, assumed), assumed)
     usual = Signal(mean, 1.0)
     return Outcome(usual, usual, None)
+
+
+def _of_residuals(cut: float | None, scale: float, assumed: Assumed) -> Outcome:
+    """Return the same of a number: its residuals deviate by nearly nothing up to half of its declared range.
+
+    Args:
+        cut: of a robust loss, in residual scales; None: of least squares residuals count whole, up to the bounds.
+        scale: of residuals, in encoded units.
+        assumed: checked assumptions.
+    """
+
+    def of(own: float) -> Signal:
+        size = own / scale
+        return Signal(NORMAL_CURVATURE, cut, size) if cut else Signal(1.0, 1 / own + RESIDUALS_BEYOND, size)
+
+    if assumed.residual_scale is not None:
+        return Outcome(of(scale), of(scale), of(scale))
+    return Outcome(of(scale), of(0.0 if cut else LEAST_SCALE), of(1.0))
 
 
 def _least(outlook: Outlook, design: Design, assumed: Assumed) -> list[float]:

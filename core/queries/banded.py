@@ -1,4 +1,4 @@
-"""Sums over re-encoded rows by bands of the residual's size: what least squares asks where its short steps end.
+"""Sums over re-encoded rows by bands of the residual's size, for least squares where its short steps end.
 
 A question is asked at a point theta above an encoding E, see `core.queries.reencoded`. A record's residual is
 r = (E x).theta - (y - target_centre)/target_unit, cut to [-e_K, e_K]. Band k holds the residuals with

@@ -100,8 +100,7 @@ class LinearResidualCounts(AbstractCounts):
 
     The residual is (y - target_centre)/target_unit - (E x).theta at a point theta and an encoding E, see
     `core.queries.reencoded`. Interval k holds sizes from top/r^(k+1) to top/r^k with r = 2^(1/per_octave). The first
-    interval holds all larger ones, the last all smaller ones. `signed`: those of the residuals above zero, followed by
-    those of the others, so that there are twice as many intervals; a record is still in one of them.
+    interval holds all larger ones, the last all smaller ones.
 
     Sensitivity: see `AbstractCounts`, with one column.
     """
@@ -114,12 +113,11 @@ class LinearResidualCounts(AbstractCounts):
     top: Positive
     target_centre: Number
     target_unit: Positive
-    signed: bool = False
 
     @property
     def sets(self) -> int:
         """Number of intervals."""
-        return self.bins * (1 + self.signed)
+        return self.bins
 
     @property
     def read(self) -> int:

@@ -207,5 +207,5 @@ def estimate(context: Context, caller: Caller, spec: EstimateSpec) -> EstimateVi
         excess=foreseen.excess,
         goal=foreseen.goal,
         if_lost=if_lost(planned),
-        notes=term_notes(planned.design),
+        notes=[*term_notes(planned.design), *appraisal.asker.price_notes(planned)],
     )

@@ -9,10 +9,10 @@ import torch
 
 from core.base.errors import ensure
 from core.data.columns import Coded, bounds_of
-from core.inference.checks import Checks, Learned
+from core.inference.checks import Checks, Learned, TailLine
 from core.inference.description import ReleasedDescription
 from core.inference.error_bound import ErrorBound
-from core.inference.estimate import Estimate, Sandwich
+from core.inference.estimate import Estimate, OtherLine, Sandwich
 from core.inference.network import AnyReleased, ReleasedNetwork, read_released
 from core.inference.released import Flags, Released, fitted_loss_of
 from core.losses.counts import Poisson
@@ -192,7 +192,7 @@ def describe(planned: PlannedJob, order: PublicInput, fitted: Release[Fitted], c
         weights=model.weights,
         ridge=model.ridge if estimate.swept is None else estimate.swept.ridge or 0.0,
         error_bound=_claim(planned, order, estimate),
-        checks=_shown(checks, planned, order.units, theta),
+        checks=_shown(checks, planned, order.units, theta, estimate.other),
         iterates=_iterates(estimate),
         sweep=estimate.swept,
     )
@@ -205,10 +205,12 @@ def learned_loss(loss: Loss, learned: Learned, design: Design) -> Loss:
     return loss.model_copy(update={"cap": learned.cap}) if isinstance(loss, Poisson) else loss
 
 
-def _shown(checks: Checks | None, planned: PlannedJob, units: int, theta: tuple[float, ...]) -> Checks | None:
+def _shown(
+    checks: Checks | None, planned: PlannedJob, units: int, theta: tuple[float, ...], other: OtherLine | None = None
+) -> Checks | None:
     """Return checks as they are shown: a declared lower bound of 0 is where many records may well lie.
 
-    Beside them what the plan foresees with what was learned.
+    Beside them what the plan foresees with what was learned, and of least squares the line that is not claimed.
     """
     if checks is None:
         return None
@@ -225,7 +227,24 @@ def _shown(checks: Checks | None, planned: PlannedJob, units: int, theta: tuple[
         for look, feature in zip(checks.learned.columns, design.features, strict=True)
     )
     learned = checks.learned.model_copy(update={"columns": columns})
-    return checks.model_copy(update={"learned": learned, "foreseen": foreseen})
+    tails = None if other is None else _tail_line(planned, checks.learned, other)
+    return checks.model_copy(update={"learned": learned, "foreseen": foreseen, "tails": tails})
+
+
+def _tail_line(planned: PlannedJob, learned: Learned, other: OtherLine) -> TailLine:
+    """Return the line that is not claimed, in declared units."""
+    matrix, offset = planned.design.to_declared()
+    variances = np.einsum("ij,jk,ik->i", matrix, other.covariance, matrix)
+    unit = planned.design.target.scale
+    return TailLine(
+        tails=other.tails,
+        coefficients=tuple((matrix @ other.theta + offset).tolist()),
+        std_errors=tuple(np.sqrt(np.maximum(variances, 0.0)).tolist()),
+        largest=other.seen * unit,
+        hidden=other.unseen,
+        moves=tuple(np.linalg.norm(matrix @ other.moves, axis=1).tolist()),
+        times=learned.weight_bound,
+    )
 
 
 def _iterates(estimate: Estimate) -> tuple[tuple[float, ...], ...] | None:

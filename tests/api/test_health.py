@@ -54,7 +54,7 @@ class TestMeta:
         losses = {item["kind"]: item for item in admin.get("/v1/losses").json()["data"]}
         assert losses["log_cosh"]["concordance"] == "2/(c*scale)"
         assert losses["squared"]["score_bound"] is None
-        assert losses["squared"]["weights"] == ["clip"]
+        assert losses["squared"]["weights"] == ["mallows", "clip"]
         assert losses["squared"]["weak_convexity"] == "0"
         assert losses["cauchy"]["weak_convexity"] == "1/(8*scale)"
         assert losses["sine_link"]["weak_convexity"] is None

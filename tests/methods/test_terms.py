@@ -28,7 +28,7 @@ from tests.support.released import UNTOUCHED
 from tests.support.terms import CROSSED, MAINS, Table, fitted, people, plan
 
 UNITS: Final = 6000
-SILENT: Final = 2e6
+SILENT: Final = 1e6
 """A budget whose noise is nothing beside sampling; no row reaches the weights' bound."""
 OUTCOMES: Final = {
     "logistic": ("ill", sm.families.Binomial()),

@@ -216,7 +216,6 @@ def test_chunks_hold_every_step(steps: int) -> None:
             {"model": LINEAR | {"weights": {"kind": "clip"}}, "optimizer": {"kind": "noisy_gd"}},
             "/inference/intervals",
         ),
-        ({"model": LINEAR | {"loss": {"kind": "squared"}}}, "/model/weights/kind"),
         ({"model": LINEAR | {"loss": {"kind": "squared"}, "weights": {"kind": "schweppe"}}}, "/model/weights/kind"),
         ({"model": LINEAR | {"loss": {"joint": True}, "weights": {"kind": "schweppe"}}}, "/model/weights/kind"),
         ({"optimizer": {"kind": "sufficient_statistics"}, "inference": {"intervals": False}}, "/optimizer/kind"),

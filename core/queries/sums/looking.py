@@ -104,7 +104,7 @@ def _counted(question: Counted, facts: Facts, theta: Tensor, records: Blocks) ->
     return total
 
 
-def _counts(question: Counted, ranges: Ranges, theta: Tensor, block: Records) -> Tensor:  # noqa: PLR0911 - one a kind
+def _counts(question: Counted, ranges: Ranges, theta: Tensor, block: Records) -> Tensor:
     """Return the counts in one block."""
     present = block.weights > 0
     match question:
@@ -119,7 +119,7 @@ def _counts(question: Counted, ranges: Ranges, theta: Tensor, block: Records) ->
         case LinearResidualCounts():
             margin = (block.features @ theta[1:].mT) @ theta[0]
             residual = (block.target - question.target_centre) / question.target_unit - margin
-            return _by_sign_and_size(residual, present, question)
+            sizes = [(residual.abs(), question.top)]
         case ResidualMagnitudeCounts():
             margin = (block.features @ theta[1:].mT) @ theta[0]
             mean = torch.exp(margin if block.offset is None else margin + block.offset)
@@ -170,12 +170,6 @@ def _by_size(sizes: Tensor, present: Tensor, top: float, question: _Sized) -> Te
     place = ((sizes / top).log2() * -question.per_octave).floor()
     place = place.clamp(0.0, question.bins - 1.0)
     return _tallied(place.to(torch.int64), present & sizes.isfinite(), question.bins)
-
-
-def _by_sign_and_size(residual: Tensor, present: Tensor, question: LinearResidualCounts) -> Tensor:
-    """Return how many present residuals lie in each interval of sizes, of those above zero first where asked."""
-    sides = [present & (residual > 0), present & (residual <= 0)] if question.signed else [present]
-    return torch.cat([_by_size(residual.abs(), side, question.top, question) for side in sides])
 
 
 def _tallied(place: Tensor, counted: Tensor, sets: int) -> Tensor:

@@ -71,7 +71,8 @@ class SufficientStatistics(Spec):
             raise Invalid(
                 "Sufficient statistics are for linear models with the squared loss.",
                 FieldError(
-                    "/optimizer/kind", "needs a linear model with loss squared; or take noisy_gd or noisy_newton"
+                    "/optimizer/kind",
+                    "needs a linear model with loss squared and weights clip; or take whitened_newton",
                 ),
             )
         largest = required_curvature_bound(facts)

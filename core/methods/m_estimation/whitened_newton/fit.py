@@ -10,7 +10,7 @@ columns of about unit variance; theta' x = (E' theta)' v.
 """
 
 from dataclasses import replace
-from math import log
+from math import log, sqrt
 from typing import Final
 
 import numpy as np
@@ -22,7 +22,10 @@ from core.inference.shrinkage import TINY, positive_part
 from core.losses.categorical import Logistic, Multinomial
 from core.losses.counts import CutPoisson, Poisson
 from core.losses.robust import Huber
+from core.losses.squares import Squared
 from core.methods.m_estimation.whitened_newton import fit_classes
+from core.methods.m_estimation.whitened_newton.band_answers import ask_by_bands, other_line, questions_of
+from core.methods.m_estimation.whitened_newton.band_answers import finish as finish_bands
 from core.methods.m_estimation.whitened_newton.column_look import (
     base_rate,
     look_at_columns,
@@ -30,17 +33,16 @@ from core.methods.m_estimation.whitened_newton.column_look import (
     target_centre,
 )
 from core.methods.m_estimation.whitened_newton.inference.attenuation import onward
+from core.methods.m_estimation.whitened_newton.inference.band_step import Banded
 from core.methods.m_estimation.whitened_newton.inference.coefficient_checks import Found, check
 from core.methods.m_estimation.whitened_newton.inference.last_step import (
+    Finished,
     Last,
     NoisedAnswer,
-    Whitened,
     finish,
     newton_step,
-    with_tails,
 )
 from core.methods.m_estimation.whitened_newton.inference.residual_sizes import scale_of
-from core.methods.m_estimation.whitened_newton.inference.residual_tails import Tails, best_cut
 from core.methods.m_estimation.whitened_newton.linear_walk import (
     LONGEST_START,
     STEP_FLOOR,
@@ -55,6 +57,7 @@ from core.methods.m_estimation.whitened_newton.whitening import RowEncoding, Shi
 from core.oracle import Oracle, Status
 
 Array = NDArray[np.float64]
+AnyLoss = Logistic | Huber | Squared | Poisson
 LEAST_UNIT: Final = 2.0**-14
 """Of a linear model's target, as a part of its range."""
 _LONGEST_STEP: Final = {"logistic": 1.5, "poisson": 1.0, "huber": 1e9}
@@ -79,23 +82,19 @@ def iterate(plan: WhitenedNewtonPlan, oracle: Oracle, looked: Columns | None = N
     loss, target = _look_at_target(plan, oracle)
     encoded, target = _whiten(plan, oracle, columns, loss, target)
     theta = _start(loss, encoded, target)
-    tails = None
-    if isinstance(loss, Huber):
-        encoded, target, theta, tails = _walk_linear(plan, oracle, encoded, loss, target, theta)
-        loss = loss if tails is None else _cut_by(plan, oracle, encoded, loss, tails)
-        questions = EncodedQuestions(plan, oracle, encoded, loss, target)
-    else:
-        questions = EncodedQuestions(plan, oracle, encoded, loss, target)
+    if isinstance(loss, Huber | Squared):
+        encoded, target, theta = _walk_linear(plan, oracle, encoded, loss, target, theta)
+    if isinstance(loss, Squared):
+        return _least_squares(plan, oracle, columns, encoded, target, theta), Status.FINISHED
+    questions = EncodedQuestions(plan, oracle, encoded, loss, target)
+    if not isinstance(loss, Huber):
         theta = _walk(plan, questions, theta)
     questions.look_at_residuals(theta)
-    last = _last_answers(plan, questions, theta)
-    if tails is not None and isinstance(loss, Huber):
-        last = with_tails(last, tails, loss.c, weighted=bool(plan.weighted))
-    found = finish(last)
+    found = finish(_last_answers(plan, questions, theta))
     return _received(plan, oracle, columns, encoded, questions, target, found), Status.FINISHED
 
 
-def _look_at_target(plan: WhitenedNewtonPlan, oracle: Oracle) -> tuple[Logistic | Huber | Poisson, Target]:
+def _look_at_target(plan: WhitenedNewtonPlan, oracle: Oracle) -> tuple[AnyLoss, Target]:
     """Ask about the target; return the loss with what was learned, and the target's encoding."""
     loss = plan.loss
     assert not isinstance(loss, Multinomial), "several classes have steps of their own"
@@ -106,17 +105,18 @@ def _look_at_target(plan: WhitenedNewtonPlan, oracle: Oracle) -> tuple[Logistic 
         case Poisson():
             cap, square = look_at_counts(plan, oracle)
             return loss.model_copy(update={"cap": cap}), Target(0.0, 1.0, None, None, square)
-        case Huber():
+        case Huber() | Squared():
             centre, complete = target_centre(plan, oracle)
             size = oracle.facts.dimension
             # At zero coefficients a residual is the target less its centre.
             alone = sizes_at(plan, oracle, EncodedPoint(np.zeros(size), np.eye(size), 1.0), centre)
             unit = max(scale_of(alone), LEAST_UNIT * alone.edges[1])
-            return loss.model_copy(update={"scale": 1.0}), Target(centre, unit, None, None, complete=complete)
+            known = loss if isinstance(loss, Squared) else loss.model_copy(update={"scale": 1.0})
+            return known, Target(centre, unit, None, None, complete=complete)
 
 
 def _whiten(
-    plan: WhitenedNewtonPlan, oracle: Oracle, columns: Columns, loss: Logistic | Huber | Poisson, target: Target
+    plan: WhitenedNewtonPlan, oracle: Oracle, columns: Columns, loss: AnyLoss, target: Target
 ) -> tuple[RowEncoding, Target]:
     """Ask for second moments, and make the encoding of their inverse root.
 
@@ -127,8 +127,7 @@ def _whiten(
     centre, unit = {
         "logistic": (0.5, 1.0),
         "poisson": (0.0, loss.cap if isinstance(loss, Poisson) and loss.cap else 1.0),
-        "huber": (target.centre, TARGET_REACH * target.unit),
-    }[loss.kind]
+    }.get(loss.kind, (target.centre, TARGET_REACH * target.unit))
     ranges = oracle.facts.ranges
     assert ranges is not None, "the planner says where columns lie"
     known = None if ranges.offset is None else (sum(ranges.offset) / 2, _half(ranges.offset))
@@ -175,7 +174,7 @@ def _shift(
     return Shift(centre + unit * middle, unit * slopes, unit**2 * beside)
 
 
-def _start(loss: Logistic | Huber | Poisson, encoded: RowEncoding, target: Target) -> Array:
+def _start(loss: AnyLoss, encoded: RowEncoding, target: Target) -> Array:
     """Return where steps begin: least squares from the moments, brought to the scale of the predictor."""
     size = len(encoded.matrix)
     received, weight = encoded.moments, encoded.weight
@@ -183,7 +182,7 @@ def _start(loss: Logistic | Huber | Poisson, encoded: RowEncoding, target: Targe
     slopes = encoded.whitening @ (received[1:size, size] / weight - middle * encoded.mean)
     noise = (encoded.deviation / weight) ** 2 * float((encoded.whitening**2).sum())
     slopes = slopes * positive_part(float(slopes @ slopes), noise)
-    if isinstance(loss, Huber):
+    if isinstance(loss, Huber | Squared):
         return np.concatenate(([middle * TARGET_REACH], slopes * TARGET_REACH))
     assert target.rate is not None, "it was told"
     rate = target.rate
@@ -221,28 +220,36 @@ def _walk(plan: WhitenedNewtonPlan, questions: EncodedQuestions, theta: Array) -
 
 
 def _walk_linear(
-    plan: WhitenedNewtonPlan, oracle: Oracle, encoded: RowEncoding, loss: Huber, target: Target, theta: Array
-) -> tuple[RowEncoding, Target, Array, Tails | None]:
-    """Take the short steps of a linear model; return where they end, with the encoding and the unit there.
-
-    Beside them, of least squares, both tails of the residuals.
-    """
+    plan: WhitenedNewtonPlan,
+    oracle: Oracle,
+    encoded: RowEncoding,
+    loss: Huber | Squared,
+    target: Target,
+    theta: Array,
+) -> tuple[RowEncoding, Target, Array]:
+    """Take the short steps of a linear model; return where they end, with the encoding and the unit there."""
 
     def questions_at(place: EncodedPoint, cut: float) -> EncodedQuestions:
-        wide, own = loss.model_copy(update={"c": cut}), replace(encoded, matrix=place.encoding)
-        return EncodedQuestions(plan, oracle, own, wide, target._replace(unit=place.unit))
+        own, unit = replace(encoded, matrix=place.encoding), target._replace(unit=place.unit)
+        return questions_of(plan, oracle, own, unit, cut)
 
     simple_to_encoded = encoded.matrix @ np.linalg.inv(encoded.simple)
     raised = simple_to_encoded @ encoded.raised @ simple_to_encoded.T
     begin = EncodedPoint(theta, encoded.matrix, target.unit)
-    end, tails = walk(plan, oracle, begin, questions_at, loss.c, target.centre, raised)
-    return replace(encoded, matrix=end.encoding), target._replace(unit=end.unit), end.theta, tails
+    cut = loss.c if isinstance(loss, Huber) else None
+    end = walk(plan, oracle, begin, questions_at, cut, target.centre, raised)
+    return replace(encoded, matrix=end.encoding), target._replace(unit=end.unit), end.theta
 
 
-def _cut_by(plan: WhitenedNewtonPlan, oracle: Oracle, encoded: RowEncoding, loss: Huber, tails: Tails) -> Huber:
-    """Return least squares with residuals cut where noise and what is left out are least, taken together."""
-    noise = plan.slope_noise(oracle.facts, 1.0) / encoded.counted
-    return loss.model_copy(update={"c": best_cut(tails, noise)})
+def _least_squares(
+    plan: WhitenedNewtonPlan, oracle: Oracle, columns: Columns, encoded: RowEncoding, target: Target, theta: Array
+) -> Estimate:
+    """Take the exact last step of least squares; return the line that is claimed, with the other one beside it."""
+    banded = ask_by_bands(plan, oracle, encoded, target, theta)
+    questions = questions_of(plan, oracle, encoded, target)
+    questions.explained()  # with sampling weights it asks for their sums
+    found = finish_bands(banded, banded.counted if plan.tails == "counted" else banded.light)
+    return _received(plan, oracle, columns, encoded, questions, target, found, banded)
 
 
 def _last_answers(plan: WhitenedNewtonPlan, questions: EncodedQuestions, theta: Array) -> Last:
@@ -282,11 +289,24 @@ def _received(
     encoded: RowEncoding,
     questions: EncodedQuestions,
     target: Target,
-    found: Whitened,
+    found: Finished,
+    banded: Banded | None = None,
 ) -> Estimate:
-    """Return the estimate in encoded units."""
+    """Return the estimate in encoded units.
+
+    Args:
+        plan: nothing open.
+        oracle: for its public facts.
+        columns: as looked at.
+        encoded: rows.
+        questions: of the last answers.
+        target: its encoding.
+        found: the estimate in re-encoded coordinates.
+        banded: of least squares, the last answers.
+    """
     loss = questions.loss
     unit = target.unit if isinstance(loss, Huber) else 1.0
+    spread = 1.0 if banded is None else sqrt(banded.level)
     back = unit * encoded.matrix.T
     # x = E v, hence theta' x = (E' theta)' v.
     theta = back @ found.theta
@@ -295,7 +315,7 @@ def _received(
     assert ranges is not None, "the planner says where columns lie"
     checks = check(
         Found(
-            kind=loss.kind,
+            kind=plan.loss.kind,  # type: ignore[arg-type] # several classes have a fit of their own
             found=found,
             back=back,
             theta=theta,
@@ -308,7 +328,8 @@ def _received(
             clamped=columns.clamped,
             rate=target.rate,
             events=target.effective_events(questions.sampling),
-            residual_scale=unit if isinstance(loss, Huber) else None,
+            residual_scale=unit * spread if isinstance(loss, Huber) else None,
+            reach=None if banded is None else float(banded.edges[-1]) / spread,
             cap=loss.cap if isinstance(loss, Poisson) else None,
             cut=questions.asked if isinstance(questions.asked, CutPoisson) else None,
             variance_ratio=questions.counts.variance_ratio if questions.counts else None,
@@ -320,5 +341,12 @@ def _received(
     )
     covariance, sampling = (back @ one @ back.T for one in (found.covariance, found.sampling))
     return newton_estimate(
-        theta, covariance, sampling, found.hessian, step=found.omega, steps=plan.steps, checks=checks
+        theta,
+        covariance,
+        sampling,
+        found.hessian,
+        step=found.omega,
+        steps=plan.steps,
+        checks=checks,
+        other=None if banded is None else other_line(plan, banded, back, target),
     )

@@ -1,7 +1,7 @@
 """Forecasts of whitened Newton: widths from the public reference, flags, and errors once the job has looked."""
 
 from math import sqrt
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from scipy.special import ndtri
@@ -11,8 +11,10 @@ from core.inference.settings import Inference
 from core.losses.categorical import Logistic, Multinomial
 from core.losses.counts import Poisson
 from core.losses.robust import Huber
+from core.losses.squares import Squared
 from core.methods.m_estimation.whitened_newton.shares import (
     MOST_SLOPE_NOISE,
+    NEAREST,
     SINGLE_CLASS_DIRECTIONS,
     SINGLE_DIRECTIONS,
     WIDTH_FACTOR,
@@ -25,10 +27,14 @@ from core.models.outlook import (
     Array,
     Outcome,
     Outlook,
+    Residuals,
     Signal,
 )
 from core.privacy.facts import Facts
 from farthing.schemas.estimates import ForeseenFlag, JobCheck
+
+CHEAP: Final = 1.5
+"""Times the non-private width."""
 
 if TYPE_CHECKING:
     from core.methods.m_estimation.whitened_newton.theory import WhitenedFigures
@@ -46,6 +52,12 @@ def whitened_widths(
     mean, differ = float(outlook.reference.curvature[0, 0]) / counted, 1.0
     if isinstance(loss, Huber):
         times = plan.widening(facts, NORMAL_CURVATURE, loss.c)
+    elif isinstance(loss, Squared):
+        # Of residuals of one deviation d the scores are d^2 times the Hessian, each in its own unit.
+        reference = outlook.reference
+        square = 1.0 if facts.sampling is None else facts.sampling.square
+        spread = sqrt(float(reference.score[0, 0]) / square) / (float(reference.curvature[0, 0]) / counted)
+        times = plan.widening(facts, 1.0, plan.reach(facts, spread))
     elif isinstance(loss, Poisson):
         assert loss.cap is not None, "planned"
         times = plan.widening(facts, mean, plan.count_cuts(facts, mean, sqrt(mean), loss.cap)[1])
@@ -82,7 +94,10 @@ def learned_errors(
         return _learned_of_classes(plan, facts, learned, to_declared)
     match plan.loss:
         case Huber() as loss:
-            curvature, bound, size = NORMAL_CURVATURE, learned.cut or loss.c, learned.residual_scale or 1.0
+            curvature, bound, size = NORMAL_CURVATURE, loss.c, learned.residual_scale or 1.0
+        case Squared():
+            assert learned.cut is not None, "it was learned"
+            curvature, bound, size = 1.0, learned.cut, learned.residual_scale or 1.0
         case Poisson():
             return _count_errors(plan, facts, learned, theta, to_declared)
         case _:
@@ -172,6 +187,8 @@ def widening_by(plan: "WhitenedFigures", facts: Facts, one: Signal) -> float:
     bound = one.bound
     if isinstance(plan.loss, Poisson):
         _, bound = plan.count_cuts(facts, one.curvature, sqrt(one.curvature), one.bound)
+    elif plan.tails == "assumed_light":
+        bound = NEAREST
     return plan.widening(facts, one.curvature, bound)
 
 
@@ -180,3 +197,29 @@ def _peak(plan: "WhitenedFigures", facts: Facts, one: Signal) -> float | None:
     if not isinstance(plan.loss, Poisson):
         return None
     return plan.count_cuts(facts, one.curvature, sqrt(one.curvature), one.bound)[0]
+
+
+def price_notes(plan: "WhitenedFigures", facts: Facts, residuals: Residuals) -> list[str]:
+    """Return what the bounds of the target cost least squares, or what it assumes in place of them."""
+    if not plan.least_squares:
+        return []
+    if plan.tails == "assumed_light":
+        assumes = "Assumed: no record lies beyond the largest residuals that are seen. A few that the noise hides would"
+        return [f"{assumes} move coefficients by more than intervals say."]
+    farthest = plan.reach(facts, residuals.scale)
+    times = plan.widening(facts, 1.0, farthest)
+    # Widths grow with the root of 1 + k R^2 for bounds R from the target's median.
+    growth = sqrt(max(times**2 - 1, 0.0)) / farthest
+    unit = residuals.unit * residuals.scale
+    cheap = sqrt(CHEAP**2 - 1) / growth * unit if growth > 0 else 0.0
+    known = ", as assumed" if residuals.assumed else ""
+    cost = (
+        f"Large residuals count up to the declared bounds of {residuals.target}, so wide bounds cost width: about "
+        f"{times:.3g} times that without privacy if residuals deviate by {unit:.3g}{known}."
+    )
+    cheaper = (
+        f"Bounds within {cheap:.3g} of the median would cost {CHEAP:g} times. Two requests do not pay for bounds: loss "
+        "huber, a location that large residuals do not move, and /optimizer/tails assumed_light, which assumes that "
+        "there are none."
+    )
+    return [cost, cheaper]

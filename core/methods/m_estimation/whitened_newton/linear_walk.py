@@ -21,13 +21,6 @@ from numpy.typing import NDArray
 from core.inference.shrinkage import assembled, positive_part, shrink
 from core.methods.m_estimation.whitened_newton.inference.last_step import NoisedAnswer, newton_step
 from core.methods.m_estimation.whitened_newton.inference.residual_sizes import Sizes, edges_of, scale_of, spread_of
-from core.methods.m_estimation.whitened_newton.inference.residual_tails import (
-    MANY_HIDDEN,
-    SMALL,
-    Tails,
-    spread_of_all,
-    tails_of,
-)
 from core.methods.m_estimation.whitened_newton.spec import WhitenedNewtonPlan
 from core.oracle import Oracle
 from core.privacy.facts import Adjacency, Facts
@@ -105,29 +98,29 @@ def walk(
     oracle: Oracle,
     place: EncodedPoint,
     questions_at: Callable[[EncodedPoint, float], PlaceQuestions],
-    cut: float,
+    cut: float | None,
     centre: float,
     raised: Array,
-) -> tuple[EncodedPoint, Tails | None]:
-    """Take the short steps of a linear model; return where they end, and of least squares both tails of residuals.
+) -> EncodedPoint:
+    """Take the short steps of a linear model; return where they end.
 
     Args:
         settings: public settings, nothing open.
         oracle: the only way to the records.
         place: where it begins.
         questions_at: questions in a place's encoding, with residuals cut at so many scales.
-        cut: the model's own, for the last step.
+        cut: the model's own, for steps near the end; None: it has none.
         centre: of the target, in encoded units.
         raised: amount that the first encoding added to variances, in its coordinates, shape (p, p).
     """
     pairs = list(zip(settings.gradient_sigmas(), settings.hessian_sigmas(), strict=True))
-    first, design, settled, own = place.encoding, None, False, place.unit
+    first, design, settled = place.encoding, None, False
     wide = walking_cut(settings, oracle.facts)
     sizes = sizes_at(settings, oracle, place, centre)
     place, times = place.measured_in(scale_of(sizes)), 1.0
     for number, (gradient_sigma, hessian_sigma) in enumerate(pairs[: settings.damped_steps], 1):
         final = number == settings.damped_steps
-        questions = questions_at(place, cut if settled else wide)
+        questions = questions_at(place, cut if settled and cut is not None else wide)
         gradient, deviation = questions.gradient(place.theta, gradient_sigma)
         hessian = questions.matrix(place.theta, hessian_sigma)
         length = len(gradient) * deviation**2
@@ -139,43 +132,12 @@ def walk(
         design = pooled(design, hessian)
         change = whitening(design, so_far @ raised @ so_far.T)
         design, place = seen_by(design, change), place.seen_by(change)
-        if final and settings.least_squares:
-            return _counted(settings, oracle, place, centre, own)
         sizes = sizes_at(settings, oracle, place, centre)
         received = max(scale_of(sizes), spread_of(sizes)) if final and not settled else scale_of(sizes)
         times = min(max(received, LEAST_OF_NOISE * sqrt(length) / NORMAL_PART), MOST_GROWTH)
         place = place.measured_in(times)
         settled = times > SETTLED and float(np.linalg.norm(step)) < SHORT
-    return place, None
-
-
-def _counted(
-    settings: WhitenedNewtonPlan, oracle: Oracle, place: EncodedPoint, centre: float, own: float
-) -> tuple[EncodedPoint, Tails]:
-    """Ask for residuals by sign and size where the short steps end; return the point in the unit of their deviation.
-
-    Where nearly all records have one value, residuals shrink to nothing at it, and others may be too few to be seen.
-
-    Args:
-        settings: public settings.
-        oracle: the only way to the records.
-        place: where the steps end.
-        centre: of the target.
-        own: the target's own unit.
-    """
-    ranges = oracle.facts.ranges
-    assert ranges is not None, "the planner says where columns lie"
-    lower, upper = ranges.target
-    question = settings.linear_residual_question((upper - lower) / place.unit, centre, place.unit, signed=True)
-    answer = oracle.ask(question, torch.from_numpy(np.vstack((place.theta, place.encoding))))
-    edges = edges_of(question.top, question.bins, question.per_octave)
-    above, below = (Sizes(half, answer.scale, edges) for half in np.split(answer.value.numpy(), 2))
-    # sqrt(2): each share is a sum of two noised ones.
-    both = Sizes(above.shares + below.shares, sqrt(2) * answer.scale, edges)
-    tails = tails_of(above, below, oracle.facts.units, scale_of(both), float(place.theta[0]))
-    spread, tails = spread_of_all(tails)
-    hidden = answer.scale > MANY_HIDDEN and spread * place.unit < SMALL * own
-    return place.measured_in(spread), replace(tails.in_units_of(spread), hidden=hidden)
+    return place
 
 
 def sizes_at(settings: WhitenedNewtonPlan, oracle: Oracle, place: EncodedPoint, centre: float) -> Sizes:

@@ -10,11 +10,11 @@ from core.inference.shrinkage import TINY
 from core.losses.categorical import Logistic
 from core.losses.counts import CutPoisson, Poisson
 from core.losses.robust import Huber
+from core.losses.squares import Squared
 from core.methods.m_estimation.whitened_newton.column_look import Complete
 from core.methods.m_estimation.whitened_newton.count_look import CutCounts, look_at_residuals, walking_cut
 from core.methods.m_estimation.whitened_newton.inference.count_moments import correction
 from core.methods.m_estimation.whitened_newton.inference.last_step import Kind, NoisedAnswer
-from core.methods.m_estimation.whitened_newton.shares import LEAST_SQUARES_CUT
 from core.methods.m_estimation.whitened_newton.spec import WhitenedNewtonPlan
 from core.methods.m_estimation.whitened_newton.whitening import RowEncoding
 from core.oracle import Oracle
@@ -149,16 +149,14 @@ class EncodedQuestions:
 
     def matrix(self, theta: Array, sigma: float, of: str = "hessian") -> NoisedAnswer:
         """Return a noised Hessian, or scores."""
-        question = ReencodedCurvature.model_validate(self._shared(sigma) | {"of": of})
+        # Of squares the second derivative is 1 for all records; gradients of the short steps are cut.
+        loss = Squared() if self._settings.least_squares else self.asked
+        question = ReencodedCurvature.model_validate(self._shared(sigma) | {"of": of, "loss": loss})
         # A score's outer product has a record's sampling weight twice.
         return self._answer(question, theta, 2 if of == "score" else 1)
 
     def scores(self, theta: Array, sigma: float) -> NoisedAnswer:
-        """Return noised scores; of least squares with residuals cut no farther out than LEAST_SQUARES_CUT."""
-        if isinstance(self.asked, Huber) and self.asked.c > LEAST_SQUARES_CUT:
-            nearer = self.asked.model_copy(update={"c": LEAST_SQUARES_CUT})
-            shared = self._shared(sigma) | {"loss": nearer, "of": "score"}
-            return self._answer(ReencodedCurvature.model_validate(shared), theta, 2)
+        """Return noised scores."""
         return self.matrix(theta, sigma, "score")
 
     def _answer(self, question: Looked, theta: Array, power: int = 1) -> NoisedAnswer:

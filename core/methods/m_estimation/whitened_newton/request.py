@@ -13,7 +13,6 @@ from core.losses.robust import Huber
 from core.losses.squares import Squared
 from core.losses.weights import Mallows
 from core.methods.base import Request, Spec
-from core.methods.m_estimation.whitened_newton.shares import LEAST_SQUARES_CUT
 from core.models.design import Design
 from core.models.kinds import AnyModel, LinearModel, LogisticModel, MultinomialModel, PoissonModel
 from core.models.terms import product_bounds
@@ -22,7 +21,8 @@ from core.privacy.facts import Facts, Ranges
 
 MOST_PARAMETERS: Final = 1000
 """Of all classes: a Hessian has a quarter of this many squared numbers, each noised."""
-Family = Annotated[Logistic | Multinomial | Huber | Poisson, Field(discriminator="kind")]
+Family = Annotated[Logistic | Multinomial | Huber | Squared | Poisson, Field(discriminator="kind")]
+Tails = Literal["counted", "assumed_light"]
 DampedSteps = Annotated[int, Field(ge=1, le=20)]
 WeightBound = Annotated[float, Field(gt=0, le=1e6)]
 Count = Annotated[int, Field(ge=0)]
@@ -52,6 +52,11 @@ class WhitenedSettings(Spec):
         default=0.5,
         description="plausible deviation of the linear predictor, in logits, log rates or residual scales, along a "
         "direction that the noise hides",
+    )
+    tails: Tails = Field(
+        default="counted",
+        description="of least squares: counted: intervals hold whatever large residuals there are, up to the target's "
+        "bounds; assumed_light: they hold if no record lies beyond the largest band of residuals that was seen",
     )
     loss: Family | None = Field(default=None, description="null: the model's")
     numbers: Count | None = Field(default=None, description="numeric columns; null: as declared")
@@ -98,6 +103,9 @@ def refuse(settings: WhitenedSettings, request: Request) -> None:
             )
     planned = settings.loss is not None  # a plan that is made again has scales and weights filled
     errors = [*_of_model(request.model, planned=planned), *([] if planned else _of_inference(request.inference))]
+    squares = isinstance(request.model, LinearModel) and isinstance(request.model.loss, Squared)
+    if settings.tails != "counted" and not squares:
+        errors.append(FieldError("/optimizer/tails", "is for linear models with loss squared: leave it out"))
     if errors:
         raise Invalid(
             f"whitened_newton, the default for logistic, multinomial, linear and poisson models, does not offer this: "
@@ -115,13 +123,6 @@ def followed(request: Request) -> dict[str, bool]:
         "weighted": getattr(model, "sampling_weights", None) is not None,
         "shifted": offset and not isinstance(model, LinearModel),
     }
-
-
-def model_of(model: AnyModel) -> AnyModel:
-    """Return least squares as Huber's loss with residuals cut far out; other models as they are."""
-    if isinstance(model, LinearModel) and isinstance(model.loss, Squared):
-        return model.model_copy(update={"loss": Huber(c=LEAST_SQUARES_CUT)})
-    return model
 
 
 def _of_model(model: AnyModel, *, planned: bool) -> list[FieldError]:
@@ -156,7 +157,7 @@ def _of_inference(inference: Inference) -> list[FieldError]:
     return [FieldError(f"/inference/{name}", _OWN) for name in names]
 
 
-def loss_of(model: AnyModel, design: Design) -> Logistic | Multinomial | Huber | Poisson:
+def loss_of(model: AnyModel, design: Design) -> Logistic | Multinomial | Huber | Squared | Poisson:
     """Return the filled model's loss; a residual scale is learned, so it counts in its own units.
 
     Raises:
@@ -170,7 +171,7 @@ def loss_of(model: AnyModel, design: Design) -> Logistic | Multinomial | Huber |
         return Multinomial(classes=design.classes)
     assert isinstance(model, LogisticModel | LinearModel | PoissonModel), "others were refused"
     loss = Huber(c=model.loss.c, scale=1.0) if isinstance(model.loss, Huber) else model.loss
-    assert isinstance(loss, Logistic | Huber | Poisson), "others were refused"
+    assert isinstance(loss, Logistic | Huber | Squared | Poisson), "others were refused"
     return loss
 
 

@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 from core.losses.categorical import Logistic, Multinomial
 from core.losses.counts import Poisson
 from core.losses.robust import Huber
+from core.losses.squares import Squared
 from core.models.outlook import CLASSES_DIFFER
 
 LEVELS: Final = 16
@@ -16,8 +17,6 @@ COUNT_BINS: Final = 44
 COUNT_BINS_PER_OCTAVE: Final = 2
 TARGET_REACH: Final = 3.0
 """A linear model's target enters second moments cut at so many of its own units."""
-LEAST_SQUARES_CUT: Final = 4.5
-"""c of the Huber loss that stands for least squares: residuals beyond it are drawn in."""
 WIDTH_FACTOR: Final = 1.12
 GRADIENT_SHARE: Final = 0.34
 """Of both precise gradients together, in predictions of widths."""
@@ -38,7 +37,7 @@ class WhitenedShares(NamedTuple):
     scores: float = 0.05
     weights: float = 0.01
     residuals: float = 0.0
-    """Of a Poisson model, and of least squares: size of residuals where the short steps end."""
+    """Of a Poisson model, and of least squares: sizes of residuals where the short steps end."""
 
 
 SHARES: Final = WhitenedShares()
@@ -52,24 +51,39 @@ LINEAR_SHARES: Final = WhitenedShares(target=0.03, scores=0.04, weights=0.0)
 """It asks for no sums of weights, and for residuals' sizes at each point that short steps come to."""
 WEIGHTED_LINEAR_SHARES: Final = LINEAR_SHARES._replace(step_gradients=0.06, weights=0.01)
 """With sampling weights it asks for their sums."""
-FOR_TAILS: Final = {"moments": -0.01, "first_hessian": -0.01, "last_hessian": -0.01, "scores": -0.01, "residuals": 0.04}
-"""Share that least squares takes from other answers, to count residuals by sign and size before the precise ones."""
+SQUARES_SHARES: Final = WhitenedShares(
+    target=0.03,
+    moments=0.09,
+    step_gradients=0.07,
+    step_hessians=0.05,
+    first_gradient=0.0,
+    last_gradient=0.48,
+    first_hessian=0.0,
+    last_hessian=0.09,
+    weights=0.0,
+    residuals=0.08,
+)
+"""Of least squares: one precise gradient, by bands of the residual's size, and the bands' counts and energies."""
+WEIGHTED_SQUARES_SHARES: Final = SQUARES_SHARES._replace(step_gradients=0.06, weights=0.01)
+BANDS_SHARE: Final = 0.354
+"""In predictions of its widths, of mu^2: that of the gradient, less what weights and unequal bands take."""
+MOST_BANDS: Final = 12
+NEAREST: Final = 4.5
+"""Residual scales that the first band reaches to."""
 MEDIAN_PART: Final = 0.25
 """Of what a linear model has for its target; the rest is for sizes, of the target itself and of residuals."""
 RESIDUAL_BINS: Final = 64
 RESIDUAL_BINS_PER_OCTAVE: Final = 2
 """Residuals are looked for from the target's declared range down to the 2^32-th of it."""
-SIGNED_BINS: Final = 32
-"""Octaves of either sign: as far down."""
 CLASS_PEAK: Final = 0.5
 """Of several classes' second derivative in contrasts."""
 WEIGHT_PER_PARAMETER: Final = 1.3
 LINEAR_STEPS: Final = 4
 """The last one cuts residuals where the model does, those before farther out."""
 PLANNED_STEPS: Final = 3
-CURVATURE: Final = {"logistic": 0.2125, "poisson": 1.0, "huber": 0.8}
+CURVATURE: Final = {"logistic": 0.2125, "poisson": 1.0, "huber": 0.8, "squared": 1.0}
 """Mean second derivative with equal odds, mean 1, or normal residuals."""
-KAPPA: Final = {"logistic": 0.95, "multinomial": 0.95, "poisson": 0.95, "huber": 0.8}
+KAPPA: Final = {"logistic": 0.95, "multinomial": 0.95, "poisson": 0.95, "huber": 0.8, "squared": 0.8}
 MOST_SLOPE_NOISE: Final = 0.115
 """In logits a deviation: beyond it a logistic model's answers often do not exclude slopes that decide the outcome."""
 SINGLE_DIRECTIONS: Final = 0.55
@@ -78,11 +92,6 @@ SINGLE_CLASS_DIRECTIONS: Final = 0.40
 """The same of several classes, over the curvature along the rarest one."""
 
 
-def for_tails(shares: WhitenedShares) -> WhitenedShares:
-    """Return a linear model's shares as least squares has them."""
-    return WhitenedShares(*(share + FOR_TAILS.get(name, 0.0) for name, share in shares._asdict().items()))
-
-
-def usual_curvature(loss: Logistic | Multinomial | Huber | Poisson) -> float:
+def usual_curvature(loss: Logistic | Multinomial | Huber | Squared | Poisson) -> float:
     """Return the mean second derivative with equal odds, mean 1 or normal residuals."""
     return CLASSES_DIFFER / loss.known_classes if isinstance(loss, Multinomial) else CURVATURE[loss.kind]

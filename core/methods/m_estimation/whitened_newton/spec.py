@@ -14,6 +14,7 @@ from core.inference.settings import Inference
 from core.losses.categorical import Multinomial
 from core.losses.counts import CutPoisson, Poisson
 from core.losses.robust import Huber
+from core.losses.squares import Squared
 from core.methods.base import Card, Request, Spec
 from core.methods.m_estimation.whitened_newton import forecast
 from core.methods.m_estimation.whitened_newton import request as requests
@@ -23,7 +24,7 @@ from core.methods.m_estimation.whitened_newton.request import WhitenedSettings
 from core.methods.m_estimation.whitened_newton.theory import WhitenedFigures
 from core.models.design import Design
 from core.models.kinds import AnyModel
-from core.models.outlook import Array, Outcome, Outlook, Signal
+from core.models.outlook import Array, Outcome, Outlook, Residuals, Signal
 from core.privacy.arithmetic import fill, noise_norm
 from core.privacy.events import Event
 from core.privacy.facts import Facts
@@ -48,10 +49,6 @@ class WhitenedNewton(WhitenedSettings):
         """Say whether there are sampling weights, an offset, and a description's look."""
         return fill(self, **requests.followed(request))
 
-    def model_of(self, model: AnyModel) -> AnyModel:
-        """Return least squares as Huber's loss with residuals cut far out."""
-        return requests.model_of(model)
-
     def with_facts(self, facts: Facts, design: Design) -> Facts:
         """Return facts that say where encoded features and target may lie."""
         return requests.with_ranges(facts, design)
@@ -70,7 +67,7 @@ class WhitenedNewton(WhitenedSettings):
         return self.closed(
             WhitenedNewtonPlan,
             mu=mu,
-            damped_steps=parts.LINEAR_STEPS if isinstance(self.loss, Huber) else parts.PLANNED_STEPS,
+            damped_steps=parts.LINEAR_STEPS if isinstance(self.loss, Huber | Squared) else parts.PLANNED_STEPS,
             weight_bound=sqrt(parts.WEIGHT_PER_PARAMETER * len(facts.ranges.kinds) + 1),
             numbers=len(facts.ranges.places("number")),
             two_valued=len(facts.ranges.places("two")),
@@ -108,6 +105,10 @@ class WhitenedNewtonPlan(WhitenedFigures, WhitenedNewton):
         """Return the flags of a whole job that public figures tell of."""
         return forecast.foreseen_flags(self, outcome, facts)
 
+    def price_notes(self, facts: Facts, residuals: Residuals) -> list[str]:
+        """Return what the target's bounds cost least squares, or what it assumes in place of them."""
+        return forecast.price_notes(self, facts, residuals)
+
     def learned_errors(self, facts: Facts, learned: Learned, theta: Array, to_declared: Array) -> tuple[float, ...]:
         """Return the errors by the learned encoding."""
         return forecast.learned_errors(self, facts, learned, theta, to_declared)
@@ -123,12 +124,16 @@ class WhitenedNewtonPlan(WhitenedFigures, WhitenedNewton):
         """Predict how far noise moves the estimate from the non-private one, in deviations of the linear predictor.
 
         To first order it is H^-1 times the mean of both precise gradients' noise. H is c times the identity if the
-        learned encoding is exact. c is the loss's curvature at equal odds, mean 1 or normal residuals.
+        learned encoding is exact. c is the loss's curvature at equal odds, mean 1 or normal residuals. Of least squares
+        the one gradient is asked by bands, and residuals are taken to reach as `reach` says.
         """
         loss, sigma, bound = self.loss, self.sigma(parts.GRADIENT_SHARE), self.weight_bound
         curvature = parts.usual_curvature(self.loss)
         gradient: ClassGradient | ReencodedGradient
-        if isinstance(loss, Multinomial):
+        if isinstance(loss, Squared):
+            own_cut = Huber(c=self.reach(facts), scale=1.0)
+            gradient = ReencodedGradient(sigma=self.sigma(parts.BANDS_SHARE), loss=own_cut, weight_bound=bound)
+        elif isinstance(loss, Multinomial):
             gradient = ClassGradient(sigma=sigma, classes=loss.known_classes, weight_bound=bound)
         else:
             own = widest(loss)

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 from math import sqrt
+from typing import Final
 
 from core.losses.categorical import Logistic, Multinomial
 from core.losses.counts import CutPoisson, Poisson
 from core.losses.robust import Huber
+from core.losses.squares import Squared
 from core.methods.base import Plan
 from core.methods.m_estimation.whitened_newton import shares as parts
 from core.methods.m_estimation.whitened_newton.request import (
@@ -16,8 +18,10 @@ from core.methods.m_estimation.whitened_newton.request import (
     WhitenedSettings,
 )
 from core.methods.m_estimation.whitened_newton.shares import WhitenedShares
+from core.models.outlook import RESIDUALS_BEYOND
 from core.privacy.arithmetic import Mu
 from core.privacy.facts import Adjacency, Facts
+from core.queries.banded import BandGradients, BandScores, BandTotals
 from core.queries.classes import ClassCounts, ClassMoments, class_sums
 from core.queries.gradients import Looked
 from core.queries.looks import (
@@ -30,6 +34,9 @@ from core.queries.looks import (
     WeightSums,
 )
 from core.queries.reencoded import ReencodedCurvature, ReencodedGradient, widest
+
+WIDEST_BANDS: Final = tuple(float(place + 1) for place in range(parts.MOST_BANDS))
+"""In place of learned edges: as many as there may be."""
 
 
 class WhitenedFigures(WhitenedSettings, Plan):
@@ -44,8 +51,8 @@ class WhitenedFigures(WhitenedSettings, Plan):
 
     @property
     def steps(self) -> int:
-        """All steps, both precise ones among them."""
-        return self.damped_steps + 2
+        """All steps, the precise ones among them: both, or of least squares the one."""
+        return self.damped_steps + (1 if self.least_squares else 2)
 
     @property
     def shares(self) -> WhitenedShares:
@@ -53,16 +60,21 @@ class WhitenedFigures(WhitenedSettings, Plan):
         own = {
             "poisson": parts.POISSON_SHARES,
             "huber": parts.WEIGHTED_LINEAR_SHARES if self.weighted else parts.LINEAR_SHARES,
+            "squared": parts.WEIGHTED_SQUARES_SHARES if self.weighted else parts.SQUARES_SHARES,
         }
         shares = own.get(self.loss.kind, parts.SHARES)
-        shares = parts.for_tails(shares) if self.least_squares else shares
         # The look's share is the tuple's first field.
         return WhitenedShares(0.0, *(share / (1 - shares.look) for share in shares[1:])) if self.looked else shares
 
     @property
     def least_squares(self) -> bool:
-        """Whether the model is of a mean: a Huber loss that cuts as far out as stands for squared error."""
-        return isinstance(self.loss, Huber) and self.loss.c == parts.LEAST_SQUARES_CUT
+        """Whether the model is of a mean."""
+        return isinstance(self.loss, Squared)
+
+    @property
+    def linear(self) -> bool:
+        """Whether the target is a number with a scale of its own."""
+        return isinstance(self.loss, Huber | Squared)
 
     def sigma(self, share: float, answers: int = 1) -> float:
         """Return the noise multiplier of each of so many answers that share a part of mu^2."""
@@ -83,16 +95,33 @@ class WhitenedFigures(WhitenedSettings, Plan):
         return self.sigma(parts.MEDIAN_PART * self.shares.target, parts.LEVELS)
 
     def linear_residual_question(
-        self, top: float = 1.0, centre: float = 0.0, unit: float = 1.0, *, signed: bool = False
+        self, top: float = 1.0, centre: float = 0.0, unit: float = 1.0
     ) -> LinearResidualCounts:
-        """Return the question for sizes of residuals at each point; signed where least squares' short steps end."""
-        # Of the target alone, at the start, and after each step but least squares' last.
-        points = self.damped_steps + 1 + (not self.least_squares)
-        each = self.sigma((1 - parts.MEDIAN_PART) * self.shares.target, points)
-        bins, per_octave = (parts.SIGNED_BINS, 1) if signed else (parts.RESIDUAL_BINS, parts.RESIDUAL_BINS_PER_OCTAVE)
-        sigma = self.sigma(self.shares.residuals) if signed else each
+        """Return the question for sizes of residuals at each point."""
+        # Of the target alone, at the start, and after each step.
+        sigma = self.sigma((1 - parts.MEDIAN_PART) * self.shares.target, self.damped_steps + 2)
+        bins, per_octave = parts.RESIDUAL_BINS, parts.RESIDUAL_BINS_PER_OCTAVE
         shared = {"bins": bins, "per_octave": per_octave, "target_centre": centre, "target_unit": unit}
-        return LinearResidualCounts.model_validate(shared | {"sigma": sigma, "top": top, "signed": signed})
+        return LinearResidualCounts.model_validate(shared | {"sigma": sigma, "top": top})
+
+    def band_questions(
+        self, edges: tuple[float, ...] = WIDEST_BANDS, centre: float = 0.0, unit: float = 1.0
+    ) -> tuple[BandTotals, BandGradients, BandScores]:
+        """Return what least squares asks by bands where its short steps end."""
+        sigmas = (self.sigma(share) for share in (self.shares.residuals, self.shares.last_gradient, self.shares.scores))
+        shared = {
+            "edges": edges,
+            "weight_bound": self.weight_bound,
+            "target_centre": centre,
+            "target_unit": unit,
+        }
+        totals, gradients, scores = (shared | {"sigma": sigma} for sigma in sigmas)
+        return (
+            # Counts and energies together: for sqrt(2) of the noise of one of them, each at half of the share.
+            BandTotals.model_validate(totals),
+            BandGradients.model_validate(gradients),
+            BandScores.model_validate(scores),
+        )
 
     def size_question(self) -> MagnitudeCounts | None:
         """Return the question for the sizes of numeric columns; None where there are none."""
@@ -121,7 +150,7 @@ class WhitenedFigures(WhitenedSettings, Plan):
             case Poisson():
                 bins, per_octave = parts.COUNT_BINS, parts.COUNT_BINS_PER_OCTAVE
                 return MagnitudeCounts(sigma=sigma, of="target", columns=1, bins=bins, per_octave=per_octave)
-            case Huber():
+            case Huber() | Squared():
                 return None
 
     def count_cuts(self, facts: Facts, rate: float, deviation: float, cap: float) -> tuple[float, float]:
@@ -177,8 +206,9 @@ class WhitenedFigures(WhitenedSettings, Plan):
         """Return the noise multipliers of all Hessians, in order."""
         return self._sigmas(self.shares.step_hessians, self.shares.first_hessian, self.shares.last_hessian)
 
-    def _sigmas(self, walking: float, first: float, last: float) -> tuple[float, ...]:
-        return (*[self.sigma(walking, self.damped_steps)] * self.damped_steps, self.sigma(first), self.sigma(last))
+    def _sigmas(self, walking: float, *precise: float) -> tuple[float, ...]:
+        last = (self.sigma(share) for share in precise if share)  # least squares has one
+        return (*[self.sigma(walking, self.damped_steps)] * self.damped_steps, *last)
 
     def _looks(self) -> Iterator[Looked]:
         """Yield the questions about columns and target, in order; their cells are learned."""
@@ -187,12 +217,12 @@ class WhitenedFigures(WhitenedSettings, Plan):
             yield from [cells] * parts.LEVELS
         own = () if self.looked else (self.size_question(), self.value_question())
         yield from (one for one in (*own, self.target_question()) if one)
-        if isinstance(self.loss, Huber):
+        if self.linear:
             sigma, named = self.target_cell_sigma(), (parts.MOST_CELLS,)
             yield from [CellCounts(sigma=sigma, of="target", level=parts.LEVELS, cells=named)] * parts.LEVELS
             yield self.linear_residual_question()
         yield self.moment_question()
-        if isinstance(self.loss, Huber):
+        if self.linear:
             yield self.linear_residual_question()
 
     def _sums(self) -> Iterator[Looked]:
@@ -203,18 +233,23 @@ class WhitenedFigures(WhitenedSettings, Plan):
             yield from class_sums(planned.known_classes, bound, tuple(pairs), self.sigma(self.shares.scores))
             yield self.weight_question()
             return
-        loss = widest(planned)
+        loss = Huber(scale=1.0) if isinstance(planned, Squared) else widest(planned)
+        bends = Squared() if isinstance(planned, Squared) else loss
         pairs = zip(self.gradient_sigmas(), self.hessian_sigmas(), strict=True)
         for step, (gradient, hessian) in enumerate(pairs):
+            precise = step >= self.damped_steps
             if step == self.damped_steps and isinstance(loss, CutPoisson):
                 yield self.residual_question(loss.rate_cap, loss.cut)
-            yield ReencodedGradient(sigma=gradient, loss=loss, weight_bound=bound)
-            yield ReencodedCurvature(sigma=hessian, of="hessian", loss=loss, weight_bound=bound)
-            if isinstance(loss, Huber) and step < self.damped_steps:
-                last = self.least_squares and step == self.damped_steps - 1
-                yield self.linear_residual_question(signed=last)
-        yield ReencodedCurvature(sigma=self.sigma(self.shares.scores), of="score", loss=loss, weight_bound=bound)
-        if self.weighted or not isinstance(loss, Huber):
+            if not (precise and self.least_squares):
+                yield ReencodedGradient(sigma=gradient, loss=loss, weight_bound=bound)
+            yield ReencodedCurvature(sigma=hessian, of="hessian", loss=bends, weight_bound=bound)
+            if self.linear and not precise:
+                yield self.linear_residual_question()
+        if self.least_squares:
+            yield from self.band_questions()
+        else:
+            yield ReencodedCurvature(sigma=self.sigma(self.shares.scores), of="score", loss=loss, weight_bound=bound)
+        if self.weighted or not self.linear:
             yield self.weight_question()
 
     def questions(self) -> tuple[Looked, ...]:
@@ -240,9 +275,25 @@ class WhitenedFigures(WhitenedSettings, Plan):
     def variances(self, facts: Facts, curvature: float, score_bound: float) -> tuple[float, float]:
         """Return kappa, and t^2 b^2/(n mu^2 G c), which the noise adds to it."""
         b = score_bound * (2 if facts.adjacency is Adjacency.REPLACE_ONE else 1)
-        private = (self.weight_bound * b / self.mu) ** 2 / (facts.units * parts.GRADIENT_SHARE * curvature)
+        share = parts.BANDS_SHARE if self.least_squares else parts.GRADIENT_SHARE
+        private = (self.weight_bound * b / self.mu) ** 2 / (facts.units * share * curvature)
         private /= 1.0 if facts.sampling is None else facts.sampling.square
         return parts.KAPPA[self.loss.kind], private
+
+    def reach(self, facts: Facts, scale: float | None = None) -> float:
+        """Return the largest residual that the claimed line of least squares is taken to count, in residual scales.
+
+        Args:
+            facts: public, with ranges; the target's median is taken to be in the middle.
+            scale: of residuals, in encoded units; None: as the model's public facts have it.
+        """
+        assert facts.ranges is not None, "the planner says where columns lie"
+        if self.tails == "assumed_light":
+            return parts.NEAREST
+        lower, upper = facts.ranges.target
+        known = facts.residual_scale if scale is None else scale
+        assert known is not None, "a linear model has one"
+        return (upper - lower) / 2 / known + RESIDUALS_BEYOND
 
     def hessian_noise(self, facts: Facts, curvature: float, peak: float | None = None) -> float:
         """Return the spectral noise of both last Hessians together over the mean second derivative.
@@ -255,7 +306,11 @@ class WhitenedFigures(WhitenedSettings, Plan):
             peak: the largest second derivative, of a Poisson model M of `count_cuts`; None: the loss's.
         """
         loss = self.loss
-        usual = {"huber": 1.0, "multinomial": parts.CLASS_PEAK}  # in residual scales; in contrasts, of two classes too
+        usual = {
+            "huber": 1.0,
+            "squared": 1.0,
+            "multinomial": parts.CLASS_PEAK,
+        }  # in residual scales; in contrasts, of two classes too
         return self._spectral_noise(facts, peak or usual.get(loss.kind, loss.curvature_peak)) / curvature
 
     def _spectral_noise(self, facts: Facts, peak: float) -> float:

@@ -5,7 +5,7 @@ Thresholds and what they were seen to catch are in `docs/decisions/0041-divide-a
 
 from dataclasses import dataclass
 from math import exp, sqrt
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +16,12 @@ from core.losses.counts import CutPoisson
 from core.methods.m_estimation.whitened_newton.inference.last_step import (
     EXCESS,
     MOST_GUESSED,
+    Finished,
     Kind,
+    Last,
     NoisedAnswer,
     Whitened,
 )
-from core.methods.m_estimation.whitened_newton.inference.residual_tails import MOST_HIDDEN
 from core.privacy.facts import Ranges, Sampling
 from farthing.schemas.estimates import JobCheck
 
@@ -47,8 +48,8 @@ KNOWN_NOISE: Final = 0.2
 class Found:
     """Inputs of the checks; shapes (p,) and (p, p), features in their encoded order."""
 
-    kind: Kind
-    found: Whitened
+    kind: Kind | Literal["squared"]
+    found: Finished
     back: Array
     """From re-encoded to encoded coefficients."""
     theta: Array
@@ -69,6 +70,8 @@ class Found:
     """Of a Poisson model's residuals."""
     variance_ratio: float | None
     weight_bound: float
+    reach: float | None = None
+    """Of least squares: the largest residual that counts whole, in residual scales."""
     offset: float | None = None
     """Mean of what is added to the predictor."""
     sampling: Sampling | None = None
@@ -79,13 +82,10 @@ class Found:
 def check(one: Found) -> Checks:
     """Return what is wrong, of the job and by coefficient, with what was learned."""
     found = one.found
-    parts = found.guess, found.unlearned, found.clipped
-    guessed, unlearned, clipped = parts_of_variance(one.back, found.covariance, *parts)
-    unseen = found.last.tails is not None and found.last.tails.hidden
+    guessed, unlearned = parts_of_variance(one.back, found.covariance, found.guess, found.unlearned)
     marks: dict[CoefficientCheck, NDArray[np.bool_]] = {
         "not identified": not_identified(guessed, unlearned, found.hessian_noise),
         "separated": _apart(one),
-        "clipped": (clipped > MOST_HIDDEN) | ((np.arange(len(one.theta)) == 0) & unseen),
         "scale outside the plan": one.sparse,
     }
     return Checks(
@@ -95,7 +95,6 @@ def check(one: Found) -> Checks:
         gradient_excess=found.excess,
         hessian_noise=found.hessian_noise,
         unidentified=tuple(guessed.tolist()),
-        clipped=tuple(clipped.tolist()) if clipped.any() else (),
     )
 
 
@@ -137,12 +136,13 @@ def _of_the_job(one: Found) -> tuple[JobCheck, ...]:
     """Return what is wrong with all coefficients."""
     size = len(one.theta)
     said: list[JobCheck] = []
-    if one.found.excess > EXCESS:
+    if one.found.excess is not None and one.found.excess > EXCESS:
         said.append("not converged")
     if one.found.hessian_noise > 1:
         said.append("too many coefficients")
-    far = one.kind != "huber" and float(np.linalg.norm(one.found.theta[1:])) > LONGEST
-    if far or one.found.excluded < EXCLUDED:
+    linear = one.kind in {"huber", "squared"}
+    far = not linear and float(np.linalg.norm(one.found.theta[1:])) > LONGEST
+    if far or (isinstance(one.found, Whitened) and one.found.excluded < EXCLUDED):
         said.append("separated")
     if one.events is not None and one.events < EVENTS_PER_PARAMETER * size:
         said.append("too few events")
@@ -151,17 +151,17 @@ def _of_the_job(one: Found) -> tuple[JobCheck, ...]:
 
 def _apart(one: Found) -> NDArray[np.bool_]:
     """Say which coefficients are so large, or whose records are so much alike, that outcomes may be separated there."""
-    size, none = len(one.theta), np.zeros(len(one.theta), dtype=np.bool_)
-    if one.kind == "huber":
-        return none
+    size, found = len(one.theta), one.found
+    if one.kind in {"huber", "squared"} or not isinstance(found, Whitened):
+        return np.zeros(size, dtype=np.bool_)
     kinds, lower, upper = one.ranges.kinds, np.array(one.ranges.lower), np.array(one.ranges.upper)
     two = np.array([kind == "two" for kind in kinds])
     reach = np.abs(one.theta) * np.where(two, upper - lower, 2 * one.scale)
     far: NDArray[np.bool_] = (reach > FARTHEST) & (np.arange(size) > 0)
-    return far | _alike(one, two, lower, upper)
+    return far | _alike(one, found.last, two, lower, upper)
 
 
-def _alike(one: Found, two: NDArray[np.bool_], lower: Array, upper: Array) -> NDArray[np.bool_]:
+def _alike(one: Found, last: Last, two: NDArray[np.bool_], lower: Array, upper: Array) -> NDArray[np.bool_]:
     """Say of which indicators the records of one value may all have the same outcome, as far as answers tell.
 
     If so, a coefficient without end fits best. At each precise gradient's point the rarer outcome of one value's
@@ -172,7 +172,6 @@ def _alike(one: Found, two: NDArray[np.bool_], lower: Array, upper: Array) -> ND
     values[two, two] = (upper - lower)[two]
     values[two, 0] = lower[two]
     back = np.linalg.inv(one.encoding @ values)  # of (1, indicator, ...)
-    last = one.found.last
     points = list(zip((last.before, last.theta), last.gradients, last.hessians, strict=True))
     for place in np.flatnonzero(two):
         both = back[place], back[0] - back[place]
@@ -211,7 +210,7 @@ def own_middle(along: Array, metric: Array) -> Array:
 
 
 def _rarer(
-    kind: Kind, along: Array, margin: float, final: float, gradient: NoisedAnswer, hessian: NoisedAnswer
+    kind: str, along: Array, margin: float, final: float, gradient: NoisedAnswer, hessian: NoisedAnswer
 ) -> tuple[float, float]:
     """Return the weighted sum of one value's rarer outcome, or of its counts, with the deviation of its noise.
 
@@ -241,6 +240,7 @@ def _rarer(
 
 def _learned(one: Found) -> Learned:
     """Return what the job learned of columns and target."""
+    dispersed = one.found.dispersed if one.cut and isinstance(one.found, Whitened) else (None, None)
     return Learned(
         columns=column_looks(one.centre, one.scale, one.clamped),
         encoding=tuple(tuple(row) for row in one.encoding.tolist()),
@@ -249,12 +249,11 @@ def _learned(one: Found) -> Learned:
         residual_scale=one.residual_scale,
         cap=one.cap,
         rate_cap=one.cut.rate_cap if one.cut else None,
-        cut=one.cut.cut if one.cut else one.found.last.cut if one.found.beyond is not None else None,
-        beyond=one.found.beyond,
+        cut=one.cut.cut if one.cut else one.reach,
         dispersion=one.cut.dispersion if one.cut else None,
         variance_ratio=one.variance_ratio,
-        score_ratio=one.found.dispersed[0] if one.cut else None,
-        score_ratio_error=one.found.dispersed[1] if one.cut else None,
+        score_ratio=dispersed[0],
+        score_ratio_error=dispersed[1],
         offset=one.offset,
         sampling=one.sampling,
         complete=one.complete[0] if one.complete else None,

@@ -16,8 +16,6 @@ from scipy.stats import chi2
 
 from core.inference.shrinkage import TINY, assembled, drawn_in, kept_part, positive_part, shrink
 from core.methods.m_estimation.whitened_newton.inference.attenuation import carried, normal_hessian, onward
-from core.methods.m_estimation.whitened_newton.inference.residual_tails import DOUBT as TAIL_DOUBT
-from core.methods.m_estimation.whitened_newton.inference.residual_tails import REACH, Tails
 
 Array = NDArray[np.float64]
 Kind = Literal["logistic", "poisson", "huber"]
@@ -86,12 +84,6 @@ class Last(LastAnswers):
     """Covariance of the re-encoded columns as far as it is known, shape (p, p), 0 for the intercept."""
     peak: float
     """Largest second derivative of the loss."""
-    tails: Tails | None = None
-    """Of least squares: counted residuals beyond any cut, in residual scales."""
-    cut: float = 0.0
-    """Where they were cut."""
-    weighted: bool = False
-    """Records have sampling weights, which the counts have not."""
     doubtful: Array | None = None
     """Part of the equation that comes from an assumed law, shape (p,); half of it is counted as an error."""
     offset: float = 0.0
@@ -99,34 +91,36 @@ class Last(LastAnswers):
 
 
 @dataclass(frozen=True)
-class Whitened:
-    """The estimate with its covariance, in re-encoded coordinates."""
+class Finished:
+    """An estimate with its covariance, in re-encoded coordinates; a linear model's in residual scales."""
 
     theta: Array
     covariance: Array
     """Sampling, noise, and a public guess along hidden directions."""
     sampling: Array
     guess: Array
-    seen: Array
-    """Projector on what is not hidden."""
     unlearned: Array
     """The part of the covariance that lies along hidden eigenvectors of the Hessian, the guess included."""
     hessian: Array
-    """Noised, pooled and not shrunk."""
-    last: Last
-    """The answers that all of it is made of."""
-    clipped: Array
-    """Stand-in for residuals beyond the cut."""
-    beyond: float | None
-    """Of least squares, their mean as counted, which is in the intercept."""
-    hidden: int
-    """Eigenvectors along which noise hides the Hessian."""
-    excess: float
-    """|g2|^2 over its 99.9 % point where the steps have converged."""
+    """Noised and not shrunk."""
     hessian_noise: float
     """2 s sqrt(p) over the mean eigenvalue."""
     omega: float
     """Part of a Newton step that was taken last."""
+    excess: float | None
+    """|g2|^2 over its 99.9 % point where the steps have converged; None: the last step is exact."""
+
+
+@dataclass(frozen=True)
+class Whitened(Finished):
+    """The same by two precise gradients; the Hessian is pooled."""
+
+    seen: Array
+    """Projector on what is not hidden."""
+    last: Last
+    """The answers that all of it is made of."""
+    hidden: int
+    """Eigenvectors along which noise hides the Hessian."""
     excluded: float
     """By how many deviations the answers exclude that the columns decide a binary outcome."""
     dispersed: tuple[float, float]
@@ -187,8 +181,7 @@ def finish(last: Last) -> Whitened:
     guess = last.unidentified**2 * hiding
     wandering = shrunk.kept * (last.hessians[0].deviation * last.moved) ** 2
     theta = last.theta - step
-    beyond, clipped = _beyond(last, theta, inverse)
-    covariance = sampling + noise + guess + clipped
+    covariance = sampling + noise + guess
     found = Whitened(
         theta=theta,
         covariance=(covariance + covariance.T) / 2,
@@ -198,8 +191,6 @@ def finish(last: Last) -> Whitened:
         unlearned=hiding @ covariance @ hiding,
         hessian=hessian.value,
         last=last,
-        clipped=clipped,
-        beyond=beyond,
         hidden=int(hidden.sum()),
         excess=length / (both + wandering) / float(chi2.ppf(0.999, size)),
         hessian_noise=2 * edge / max(shrunk.mean, TINY),
@@ -208,41 +199,6 @@ def finish(last: Last) -> Whitened:
         dispersed=dispersed,
     )
     return _followed(found) if last.kind == "logistic" else found
-
-
-def with_tails(last: Last, tails: Tails, cut: float, *, weighted: bool) -> Last:
-    """Return the last answers of least squares, with the scores brought from where they were cut to the cut.
-
-    Args:
-        last: the answers.
-        tails: in residual scales.
-        cut: of residuals.
-        weighted: records have sampling weights.
-    """
-    # The mean of min(r, c)^2 grows with c, and no faster than c^2. Noise makes other ratios of it, even negative ones.
-    nearer = min(cut, REACH)
-    near, most = tails.square(nearer), (cut / nearer) ** 2
-    times = min(max(tails.square(cut) / near, 1.0), most) if near > 0 else most
-    scores = NoisedAnswer(last.scores.value * times, last.scores.deviation * times)
-    return replace(last, tails=tails, cut=cut, weighted=weighted, scores=scores)
-
-
-def _beyond(last: Last, theta: Array, inverse: Array) -> tuple[float | None, Array]:
-    """Correct the intercept, in place, by the mean of what residuals pass the cut by; return it and its covariance.
-
-    In the intercept it is what the counts leave unknown, and a part of the correction. Slopes are not corrected: all of
-    the cut-off part may correlate with a column, so the whole counts as their error.
-    """
-    none: Array = np.zeros((len(theta), len(theta)))
-    if last.tails is None:
-        return None, none
-    net, variance = last.tails.net(last.cut, float(theta[0]))
-    doubt = net * (1.0 if last.weighted else TAIL_DOUBT)
-    theta[0] += net
-    slopes = inverse[:, 1:]
-    found: Array = (net**2 + variance) * slopes @ slopes.T
-    found[0, 0] += variance + doubt**2
-    return net, found
 
 
 def _outward(last: Last, omega: float) -> Array:
