@@ -54,7 +54,8 @@ class WhitenedNewton(WhitenedSettings):
 
     def with_facts(self, facts: Facts, design: Design) -> Facts:
         """Return facts that say where encoded features and target may lie."""
-        return requests.with_ranges(facts, design)
+        # A plan of release 0.1.0 was priced without counts of integers' values.
+        return requests.with_ranges(facts, design, by_value=self.few_valued != ())
 
     def with_model(self, model: AnyModel, design: Design) -> Self:
         """Fill the loss."""
@@ -74,6 +75,7 @@ class WhitenedNewton(WhitenedSettings):
             weight_bound=sqrt(parts.WEIGHT_PER_PARAMETER * len(facts.ranges.kinds) + 1),
             numbers=len(facts.ranges.places("number")),
             two_valued=len(facts.ranges.places("two")),
+            few_valued=facts.ranges.few,
         )
 
     @classmethod

@@ -28,6 +28,7 @@ from core.methods.m_estimation.whitened_newton.inference.coefficient_checks impo
     not_identified,
     own_middle,
     parts_of_variance,
+    too_uncertain,
 )
 from core.methods.m_estimation.whitened_newton.inference.last_step import EXCESS, NoisedAnswer
 from core.privacy.facts import Ranges
@@ -74,6 +75,7 @@ def check_classes(one: FoundClasses) -> Checks:
         "separated": _apart(one).ravel(),
         "scale outside the plan": np.tile(one.columns.sparse, len(one.theta)),
         "too few events": np.repeat(_few(one), features),
+        "too uncertain": _too_uncertain(one).ravel(),
     }
     return Checks(
         job=_of_the_job(one),
@@ -103,6 +105,16 @@ def _few(one: FoundClasses) -> NDArray[np.bool_]:
     few: NDArray[np.bool_] = one.events < EVENTS_PER_PARAMETER * one.theta.shape[1]
     found: NDArray[np.bool_] = few[1:] | few[0]
     return found
+
+
+def _too_uncertain(one: FoundClasses) -> NDArray[np.bool_]:
+    """Say which coefficients the noise leaves open far beyond anything plausible, shape (m, p)."""
+    columns = one.columns.centre, one.columns.scale, one.columns.sparse, one.columns.heaped
+    found, features = [], one.theta.shape[1]
+    for first in range(0, one.theta.size, features):
+        back = one.back[first : first + features]
+        found.append(too_uncertain(back @ one.found.covariance @ back.T, one.ranges, columns))
+    return np.array(found)
 
 
 def _apart(one: FoundClasses) -> NDArray[np.bool_]:

@@ -39,6 +39,12 @@ LARGEST_MARGIN: Final = 50.0
 EXCLUDED: Final = 2.5
 """Deviations by which slopes that decide the outcome must be excluded."""
 EVENTS_PER_PARAMETER: Final = 10
+MOST_ERROR: Final = 5.0
+"""Standard error of a column's effect across its reach, in logits, log rates or residual scales."""
+HEAP_REACH: Final = 2 * sqrt(10)
+"""Of a heaped column, in scales: the distance of both values of a column that has each tenth record off the heap."""
+MOST_INTERCEPT_ERROR, MOST_CARRIED = 2.5, 0.5
+"""Of an intercept, in the same units; and the part of its error that one column's slope makes."""
 KNOWN_NOISE: Final = 0.2
 """Below it a direction that noise hides is known to have less than a tenth of the mean second derivative."""
 
@@ -61,6 +67,7 @@ class Found:
     scale: Array
     sparse: NDArray[np.bool_]
     clamped: NDArray[np.bool_]
+    heaped: NDArray[np.bool_]
     rate: float | None
     events: float | None
     residual_scale: float | None
@@ -87,6 +94,11 @@ def check(one: Found) -> Checks:
         "separated": _apart(one),
         "clipped": (clipped > MOST_HIDDEN) | ((np.arange(len(one.theta)) == 0) & unseen),
         "scale outside the plan": one.sparse,
+        "too uncertain": too_uncertain(
+            one.back @ found.covariance @ one.back.T / (one.residual_scale or 1.0) ** 2,
+            one.ranges,
+            (one.centre, one.scale, one.sparse, one.heaped),
+        ),
     }
     return Checks(
         job=_of_the_job(one),
@@ -116,6 +128,32 @@ def not_identified(guessed: Array, unlearned: Array, noise: float) -> NDArray[np
     empty = noise < KNOWN_NOISE  # hidden directions are where records say nothing, not where noise does
     found: NDArray[np.bool_] = guessed > MOST_GUESSED
     return found | (unlearned > np.maximum(MOST_GUESSED, 2 * guessed)) if empty else found
+
+
+def too_uncertain(
+    covariance: Array, ranges: Ranges, columns: tuple[Array, Array, NDArray[np.bool_], NDArray[np.bool_]]
+) -> NDArray[np.bool_]:
+    """Say which coefficients the noise leaves open far beyond anything plausible, though no direction is hidden.
+
+    Where most records have one value, few tell of its column: a scale that noise may reach is small, and a small
+    multiple of it large across the range. An intercept is far from such a column's centre in units of its scale.
+
+    Args:
+        covariance: of the encoded coefficients, in squared logits, log rates or residual scales, shape (p, p).
+        ranges: of the features.
+        columns: centre, scale, sparse and heaped, as `Columns` has them, shape (p,) each.
+    """
+    centre, scale, sparse, heaped = columns
+    few, width = np.array([kind == "few" for kind in ranges.kinds]), np.array(ranges.upper) - np.array(ranges.lower)
+    errors = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    reach = np.where(few, width, np.where(heaped, HEAP_REACH * scale, 0.0))
+    found: NDArray[np.bool_] = errors * reach > MOST_ERROR
+    origin = np.array(ranges.origin or (1.0, *[0.0] * (len(errors) - 1)))
+    error = sqrt(max(float(origin @ covariance @ origin), 0.0))
+    carries = np.abs(centre - origin) * errors > MOST_CARRIED * error
+    carries[0] = False
+    found[0] = bool((carries & sparse).any() or (error > MOST_INTERCEPT_ERROR and (carries & (few | heaped)).any()))
+    return found
 
 
 def by_coefficient(marks: dict[CoefficientCheck, NDArray[np.bool_]]) -> tuple[tuple[CoefficientCheck, ...], ...]:
