@@ -23,6 +23,7 @@ from core.methods.m_estimation.whitened_newton.inference.coefficient_checks impo
     FARTHEST,
     FIVEFOLD,
     LONGEST,
+    at_origin,
     by_coefficient,
     column_looks,
     not_identified,
@@ -69,13 +70,17 @@ class FoundClasses:
 def check_classes(one: FoundClasses) -> Checks:
     """Return what is wrong, of the job and by class and coefficient, with what was learned."""
     found, features = one.found, one.theta.shape[1]
-    guessed, unlearned = parts_of_variance(one.back, found.covariance, found.guess, found.unlearned)
+    each = [at_origin(back, one.ranges) for back in np.split(one.back, len(one.theta))]
+    guessed, unlearned = parts_of_variance(np.vstack(each), found.covariance, found.guess, found.unlearned)
+    columns = one.columns.centre, one.columns.scale, one.columns.sparse, one.columns.heaped
     marks: dict[CoefficientCheck, NDArray[np.bool_]] = {
         "not identified": not_identified(guessed, unlearned, found.least_noise),
         "separated": _apart(one).ravel(),
         "scale outside the plan": np.tile(one.columns.sparse, len(one.theta)),
         "too few events": np.repeat(_few(one), features),
-        "too uncertain": _too_uncertain(one).ravel(),
+        "too uncertain": np.concatenate(
+            [too_uncertain(back @ found.covariance @ back.T, one.ranges, columns) for back in each]
+        ),
     }
     return Checks(
         job=_of_the_job(one),
@@ -105,16 +110,6 @@ def _few(one: FoundClasses) -> NDArray[np.bool_]:
     few: NDArray[np.bool_] = one.events < EVENTS_PER_PARAMETER * one.theta.shape[1]
     found: NDArray[np.bool_] = few[1:] | few[0]
     return found
-
-
-def _too_uncertain(one: FoundClasses) -> NDArray[np.bool_]:
-    """Say which coefficients the noise leaves open far beyond anything plausible, shape (m, p)."""
-    columns = one.columns.centre, one.columns.scale, one.columns.sparse, one.columns.heaped
-    found, features = [], one.theta.shape[1]
-    for first in range(0, one.theta.size, features):
-        back = one.back[first : first + features]
-        found.append(too_uncertain(back @ one.found.covariance @ back.T, one.ranges, columns))
-    return np.array(found)
 
 
 def _apart(one: FoundClasses) -> NDArray[np.bool_]:

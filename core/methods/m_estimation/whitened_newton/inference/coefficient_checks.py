@@ -87,7 +87,8 @@ def check(one: Found) -> Checks:
     """Return what is wrong, of the job and by coefficient, with what was learned."""
     found = one.found
     parts = found.guess, found.unlearned, found.clipped
-    guessed, unlearned, clipped = parts_of_variance(one.back, found.covariance, *parts)
+    shown = at_origin(one.back, one.ranges)
+    guessed, unlearned, clipped = parts_of_variance(shown, found.covariance, *parts)
     unseen = found.last.tails is not None and found.last.tails.hidden
     marks: dict[CoefficientCheck, NDArray[np.bool_]] = {
         "not identified": not_identified(guessed, unlearned, found.hessian_noise),
@@ -95,7 +96,7 @@ def check(one: Found) -> Checks:
         "clipped": (clipped > MOST_HIDDEN) | ((np.arange(len(one.theta)) == 0) & unseen),
         "scale outside the plan": one.sparse,
         "too uncertain": too_uncertain(
-            one.back @ found.covariance @ one.back.T / (one.residual_scale or 1.0) ** 2,
+            shown @ found.covariance @ shown.T / (one.residual_scale or 1.0) ** 2,
             one.ranges,
             (one.centre, one.scale, one.sparse, one.heaped),
         ),
@@ -109,6 +110,18 @@ def check(one: Found) -> Checks:
         unidentified=tuple(guessed.tolist()),
         clipped=tuple(clipped.tolist()) if clipped.any() else (),
     )
+
+
+def at_origin(back: Array, ranges: Ranges) -> Array:
+    """Return the map to encoded coefficients with the intercept of declared units, which is the one that is shown.
+
+    Where a column's declared range is wide, the middle of it may be far from all records, and so the encoded intercept.
+
+    Args:
+        back: from re-encoded to encoded coefficients, shape (p, p).
+        ranges: of the features.
+    """
+    return np.vstack((np.array(ranges.origin) @ back, back[1:])) if ranges.origin else back
 
 
 def parts_of_variance(back: Array, covariance: Array, *parts: Array) -> list[Array]:
@@ -139,7 +152,8 @@ def too_uncertain(
     multiple of it large across the range. An intercept is far from such a column's centre in units of its scale.
 
     Args:
-        covariance: of the encoded coefficients, in squared logits, log rates or residual scales, shape (p, p).
+        covariance: of the encoded slopes and the intercept of declared units, shape (p, p), in squared logits, log
+            rates or residual scales.
         ranges: of the features.
         columns: centre, scale, sparse and heaped, as `Columns` has them, shape (p,) each.
     """
@@ -148,11 +162,10 @@ def too_uncertain(
     errors = np.sqrt(np.maximum(np.diag(covariance), 0.0))
     reach = np.where(few, width, np.where(heaped, HEAP_REACH * scale, 0.0))
     found: NDArray[np.bool_] = errors * reach > MOST_ERROR
-    origin = np.array(ranges.origin or (1.0, *[0.0] * (len(errors) - 1)))
-    error = sqrt(max(float(origin @ covariance @ origin), 0.0))
-    carries = np.abs(centre - origin) * errors > MOST_CARRIED * error
-    carries[0] = False
-    found[0] = bool((carries & sparse).any() or (error > MOST_INTERCEPT_ERROR and (carries & (few | heaped)).any()))
+    far = centre - np.array(ranges.origin or centre)
+    carries = np.abs(far[1:]) * errors[1:] > MOST_CARRIED * errors[0]
+    loud = (few | heaped)[1:] & (errors[0] > MOST_INTERCEPT_ERROR)
+    found[0] = bool((carries & (sparse[1:] | loud)).any())
     return found
 
 
