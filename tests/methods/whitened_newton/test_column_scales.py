@@ -15,7 +15,8 @@ from core.methods.m_estimation.whitened_newton.column_scales import (
 )
 
 Array = NDArray[np.float64]
-BINS, UNITS = 22, 5000
+BINS, UNITS, CELLS = 22, 5000, 40.0
+"""Of sizes, of records, and the deviation of the noise on cells."""
 
 
 def sizes(values: Array, centre: float) -> Array:
@@ -49,40 +50,48 @@ class TestHeaps:
         draws = np.random.default_rng(0)
         for deviation in 10.0 ** draws.uniform(-4, -0.5, 200):
             exact = sizes(normal(deviation), 0)
-            assert not number_scale(exact + draws.normal(0, 20, BINS), 20, UNITS, UNITS).heaped
-            found = number_scale(exact, 1e-9, UNITS, UNITS)
+            assert not number_scale(exact + draws.normal(0, 20, BINS), 20, UNITS, UNITS, CELLS).heaped
+            found = number_scale(exact, 1e-9, UNITS, UNITS, CELLS)
             assert (found.sparse, found.heaped) == (False, False)
             assert found.scale == pytest.approx(deviation, rel=0.15)
 
     def test_the_centre_itself_is_one_where_over_two_fifths_of_the_records_lie(self) -> None:
         values = np.where(np.arange(UNITS) < 0.45 * UNITS, 0.0, normal(0.01))
-        assert heap_of(sizes(values, 0), 10, UNITS) == BINS - 1
+        assert heap_of(sizes(values, 0), 10, UNITS, CELLS) == BINS - 1
         values = np.where(np.arange(UNITS) < 0.35 * UNITS, 0.0, normal(0.01))
-        assert heap_of(sizes(values, 0), 10, UNITS) is None
+        assert heap_of(sizes(values, 0), 10, UNITS, CELLS) is None
 
     def test_a_value_at_some_distance_is_one_if_next_to_nothing_lies_nearer(self) -> None:
         """The centre is a cell's: a heap beside it is at one distance, which is no spread."""
-        beyond = np.where(np.arange(UNITS) < 0.9 * UNITS, 1e-3, normal(0.05))
-        found = number_scale(sizes(beyond, 0), 10, UNITS, UNITS)
+        beyond = np.where(np.arange(UNITS) < 0.9 * UNITS, 1e-5, normal(0.05))
+        found = number_scale(sizes(beyond, 0), 10, UNITS, UNITS, CELLS)
         assert found.heaped
         assert not found.sparse
         assert found.scale == pytest.approx(0.05 * sqrt(0.1), rel=0.2)
 
     def test_two_bounds_with_half_of_the_records_each_are_a_spread(self) -> None:
         values = np.where(np.arange(UNITS) < 0.45 * UNITS, 0.0, 1.0)
-        found = number_scale(sizes(values, 1.0), 10, UNITS, UNITS)
+        found = number_scale(sizes(values, 1.0), 10, UNITS, UNITS, CELLS)
         assert found.scale == pytest.approx(sqrt(0.45) * 2**-0.5, rel=0.01), "half of the other bound's distance"
+
+    def test_two_modes_with_the_median_between_them_are_a_spread_unless_noise_may_miss_a_heap(self) -> None:
+        modes = np.random.default_rng(4).choice([-0.2, 0.2], UNITS) + normal(0.02)
+        for cells, heaped in ((CELLS, False), (600.0, True)):
+            found = number_scale(sizes(modes, 0), 10, UNITS, UNITS, cells)
+            assert found.heaped is heaped
+            if not heaped:
+                assert found.scale == pytest.approx(0.2, rel=0.25)
 
     def test_the_scale_beside_a_heap_in_which_nothing_is_seen_is_what_noise_may_hide(self) -> None:
         """As it was, the scale was the heap's own distance, here 2^-22 of the range."""
         counts = sizes(np.zeros(UNITS), 0)
         for deviation, expected in ((100.0, sqrt(2 * 100 / UNITS)), (1000.0, 0.5)):
-            found = number_scale(counts, deviation, UNITS, UNITS)
+            found = number_scale(counts, deviation, UNITS, UNITS, CELLS)
             assert (found.sparse, found.heaped) == (True, True)
             assert found.scale == pytest.approx(expected)
 
     def test_a_column_without_a_heap_in_which_nothing_is_seen_keeps_an_eighth_of_its_range(self) -> None:
-        found = number_scale(np.zeros(BINS), 100, UNITS, UNITS)
+        found = number_scale(np.zeros(BINS), 100, UNITS, UNITS, CELLS)
         assert found == (1 / 8, True, False)
 
 
@@ -99,15 +108,29 @@ class TestIntegers:
         _, scale = integer_scale(counts, 120.0, UNITS, 9)
         assert scale == pytest.approx(sqrt(2 * 120 * np.linalg.norm([16, 9, 4, 1, 0]) / UNITS))
 
+    def test_values_too_far_to_be_seen_bring_no_noise_where_others_are_seen(self) -> None:
+        """A count of visits, 0 to 60: noise on the far values alone is a scale of 19."""
+        draws = np.random.default_rng(5)
+        exact = np.bincount(draws.poisson(3, UNITS), minlength=61).astype(float)
+        for _ in range(50):
+            centre, scale = integer_scale(exact + draws.normal(0, 80, 61), 80, UNITS, 5)
+            assert abs(centre - 3) <= 1
+            assert 0.5 * sqrt(3) < scale < 2.5 * sqrt(3)
+
     def test_nor_below_half_a_step_in_a_plausible_share_of_the_records(self) -> None:
         _, scale = integer_scale(np.array([0.0, UNITS, 0.0]), 1e-9, UNITS, 9)
         assert scale == pytest.approx(sqrt(least_square(9)))
         assert scale == pytest.approx(0.5 / 3)
 
-    def test_counts_that_add_up_to_nothing_leave_the_middle(self) -> None:
-        centre, scale = integer_scale(np.array([-30.0, 10.0, 5.0, -8.0, 2.0]), 40.0, 100, 4)
-        assert centre == 2
-        assert np.isfinite(scale)
+    def test_counts_that_add_up_to_nothing_give_some_value(self) -> None:
+        for counts in ([-30.0, 10.0, 5.0, -8.0, 2.0], [0.0] * 5, [-9.0] * 5):
+            centre, scale = integer_scale(np.array(counts), 40.0, 100, 4)
+            assert centre in range(5)
+            assert 0 < scale < 100
+
+    def test_the_median_is_of_the_records_with_a_value(self) -> None:
+        assert integer_scale(np.array([300.0, 200, 400, 100]), 10.0, UNITS, 4)[0] == 1
+        assert integer_scale(np.array([2450.0, 2400, -300, 50]), 300.0, UNITS, 4)[0] == 1, "all, as far as noise tells"
 
     def test_a_floor_left_out_would_be_seen(self) -> None:
         """Planted bug: the moment as it is. Noise then takes a fifth of the scales below a tenth of the true one."""

@@ -46,6 +46,18 @@ def test_a_column_of_few_values_is_judged_across_its_range() -> None:
     assert flags((1.0, 2.4, 9.0, 9.0)) == [False] * 4
 
 
+def test_of_a_wide_range_six_scales_count_and_four_steps_at_least() -> None:
+    wide = RANGES.model_copy(update={"values": (0, 41, 0, 0)})
+
+    def flagged(error: float, scale: float) -> bool:
+        columns = np.array(RANGES.origin), np.full(4, scale), NONE, NONE
+        return bool(too_uncertain(np.diag([1.0, error**2, 1.0, 1.0]), wide, columns)[1])
+
+    for scale, reach in ((0.1, 0.1 * HEAP_REACH), (0.01, 4 * 0.05), (9.0, 2.0)):
+        assert flagged(5.1 / reach, scale)
+        assert not flagged(4.9 / reach, scale)
+
+
 def test_a_heaped_column_is_judged_across_six_scales() -> None:
     limit = 5 / (HEAP_REACH * 0.1)
     assert flags((1.0, 1.0, 1.01 * limit, 99.0), heaped=at(2)) == [False, False, True, False]

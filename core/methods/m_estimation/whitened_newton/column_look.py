@@ -180,7 +180,7 @@ def _look_at_numbers(settings: Looking, oracle: Oracle, medians: Quantiles, foun
     answer = oracle.ask(question, centres)
     counts, deviation = (answer.value * units).numpy().reshape(len(numbers), SIZE_BINS), answer.scale * units
     for at, own, wide, step, records in zip(numbers, counts, width, steps, present, strict=True):
-        seen = number_scale(own, deviation, units, records)
+        seen = number_scale(own, deviation, units, records, medians.deviation)
         found.sparse[at], found.heaped[at] = seen.sparse, seen.heaped
         found.scale[at] = max(wide * seen.scale, step * sqrt(least_square(len(ranges.kinds))))
 

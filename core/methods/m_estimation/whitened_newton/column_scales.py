@@ -10,6 +10,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from core.methods.m_estimation.whitened_newton.shares import LEVELS
+
 Array = NDArray[np.float64]
 CAUTION: Final = 4.0
 """Deviations of a count's noise beyond which something is taken to be seen."""
@@ -20,7 +22,9 @@ SPARSE_PART: Final = 8.0
 HEAPED_PART, SINGLE_PART, NEARER_PART = 0.4, 0.5, 0.1
 """The innermost interval of sizes is a heap with more than the first part of the records. Any other one is a heap with
 more than the second, if both intervals nearer the centre together have less than the third part of its own."""
-NEARER_CAUTION: Final = 3.0
+NEARER_CAUTION: Final = 5.0
+MISSED_CAUTION: Final = 5.0
+"""Deviations of the cells' noise by which a heap passes half of the records that no descent to the median misses."""
 END_PART, END_CAUTION = 0.35, 3.0
 """An end of the range with more than this part of the records, and more than so many deviations, is the centre."""
 HIDDEN_MASS, MOST_HIDDEN = 2.0, 0.25
@@ -51,7 +55,7 @@ def number_centre(middle: float, ends: Array, deviation: float, records: float) 
     return float(end) if ends[end] > least else middle
 
 
-def number_scale(counts: Array, deviation: float, units: int, records: float) -> NumberScale:
+def number_scale(counts: Array, deviation: float, units: int, records: float, cells: float) -> NumberScale:
     """Return the scale of a column from its sizes, the distances from its centre.
 
     Args:
@@ -59,9 +63,10 @@ def number_scale(counts: Array, deviation: float, units: int, records: float) ->
         deviation: of the noise on a count.
         units: public number of records, by which a scale is divided.
         records: number of those with a value.
+        cells: deviation of the noise on the counts that the centre was found by.
     """
     middles = 2.0 ** -(np.arange(len(counts)) + 0.5)
-    heap = heap_of(counts, deviation, records)
+    heap = heap_of(counts, deviation, records, cells)
     # A heap's own distance from the centre is no spread.
     seen = counts if heap is None else np.where(np.arange(len(counts)) < heap, counts, 0.0)
     first = largest_seen(seen, deviation, CAUTION)
@@ -75,16 +80,18 @@ def number_scale(counts: Array, deviation: float, units: int, records: float) ->
     return NumberScale(sqrt(square / units), sparse=False, heaped=heap is not None)
 
 
-def heap_of(counts: Array, deviation: float, records: float) -> int | None:
+def heap_of(counts: Array, deviation: float, records: float, cells: float) -> int | None:
     """Return the interval of sizes in which a heap of records lies; None: they are spread out.
 
     A spread leaves many records in the intervals next to its fullest one, towards the centre. A heap leaves none: it is
-    at one distance, or at the centre itself, in the innermost interval.
+    the centre itself, in the innermost interval, or nearer to it than a cell is wide. Noise on the cells may also lead
+    to a centre far from a heap; where it can not, a full interval farther off has records on both sides.
 
     Args:
         counts: as in `number_scale`.
         deviation: as there.
         records: as there.
+        cells: deviation of the noise on the counts that the centre was found by.
     """
     full = np.flatnonzero(counts > max(HEAPED_PART * records, CAUTION * deviation))
     if not len(full):
@@ -92,10 +99,12 @@ def heap_of(counts: Array, deviation: float, records: float) -> int | None:
     nearest = int(full[-1])
     if nearest == len(counts) - 1:
         return nearest
-    nearer = float(counts[nearest + 1 : nearest + 3].sum())
+    nearer, own = float(counts[nearest + 1 : nearest + 3].sum()), float(counts[nearest])
     # sqrt(2): a sum of two noised counts.
-    empty = nearer < max(NEARER_PART * counts[nearest], NEARER_CAUTION * sqrt(2) * deviation)
-    return nearest if empty and counts[nearest] > SINGLE_PART * records else None
+    empty = nearer < max(NEARER_PART * own, NEARER_CAUTION * sqrt(2) * deviation)
+    # At a distance of less than a cell, or where the median of a heap may be missed.
+    single = nearest >= LEVELS - 1 or own - records / 2 < MISSED_CAUTION * cells
+    return nearest if empty and single and own > SINGLE_PART * records else None
 
 
 def largest_seen(counts: Array, deviation: float, caution: float) -> int | None:
@@ -109,8 +118,9 @@ def largest_seen(counts: Array, deviation: float, caution: float) -> int | None:
 def integer_scale(counts: Array, deviation: float, units: int, parameters: int) -> tuple[float, float]:
     """Return the median of a column of few values and its scale, in steps from its lowest value.
 
-    The scale's square is the second moment about the median, and at least two deviations of its noise, which may hide
-    as much. It is also at least that of half a step in a plausible share of the records, one in `parameters`.
+    The scale's square is the second moment about the median, of values as far away as some are seen, and at least two
+    deviations of its noise, which may hide as much. Where none is seen off the median, it is that of all values. It is
+    also at least that of half a step in a plausible share of the records, one in `parameters`.
 
     Args:
         counts: noised, of each value, shape (values,).
@@ -119,14 +129,33 @@ def integer_scale(counts: Array, deviation: float, units: int, parameters: int) 
         parameters: number of the model's features.
     """
     total, places = float(counts.sum()), np.arange(len(counts), dtype=np.float64)
-    # The noised total may be zero or negative; nothing is known of the median then.
-    centre = (len(counts) - 1) / 2
-    if total > 0:
-        centre = float(min(int(np.searchsorted(np.cumsum(counts), total / 2)), len(counts) - 1))
-    squares = (places - centre) ** 2
+    # All records have a value, unless the noised total is clearly lower.
+    records = total if total < units - CAUTION * sqrt(len(counts)) * deviation else float(units)
+    # Noised counts may be negative, and their sums fall: the first that passes half of the records counts.
+    passed = np.cumsum(counts) >= records / 2
+    centre = float(np.argmax(passed)) if passed.any() else len(counts) - 1.0
+    away = np.abs(places - centre)
+    squares = np.where(away <= farthest_seen(counts, away, deviation), away**2, 0.0)
     moment = float(counts @ squares) / units
     noise = deviation * float(np.linalg.norm(squares)) / units
-    return centre, sqrt(max(moment, 2 * noise, least_square(parameters, moment)))
+    return centre, sqrt(max(moment, HIDDEN_MASS * noise, least_square(parameters, moment)))
+
+
+def farthest_seen(counts: Array, away: Array, deviation: float) -> float:
+    """Return the distance from the median up to which values are seen, by octaves; of all values if none is.
+
+    Args:
+        counts: noised, of each value, shape (values,).
+        away: distance of each from the median, in steps, whole numbers.
+        deviation: of the noise on a count.
+    """
+    edge, found, most = 1.0, 0.0, float(away.max())
+    while edge <= most:
+        own = (away >= edge) & (away < 2 * edge)
+        if float(counts[own].sum()) > CAUTION * deviation * sqrt(int(own.sum())):
+            found = float(away[own].max())
+        edge *= 2
+    return found or most
 
 
 def least_square(parameters: int, moment: float = 0.0) -> float:

@@ -43,6 +43,8 @@ MOST_ERROR: Final = 5.0
 """Standard error of a column's effect across its reach, in logits, log rates or residual scales."""
 HEAP_REACH: Final = 2 * sqrt(10)
 """Of a heaped column, in scales: the distance of both values of a column that has each tenth record off the heap."""
+LEAST_STEPS: Final = 4.0
+"""Between values of a column of few values: it is judged across no less, if its range is as wide."""
 MOST_INTERCEPT_ERROR, MOST_CARRIED = 2.5, 0.5
 """Of an intercept, in the same units; and the part of its error that one column's slope makes."""
 KNOWN_NOISE: Final = 0.2
@@ -160,7 +162,10 @@ def too_uncertain(
     centre, scale, sparse, heaped = columns
     few, width = np.array([kind == "few" for kind in ranges.kinds]), np.array(ranges.upper) - np.array(ranges.lower)
     errors = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-    reach = np.where(few, width, np.where(heaped, HEAP_REACH * scale, 0.0))
+    # A slope of few values is judged by the step, however little is seen beyond their median.
+    steps = np.array([ranges.step(place) for place in range(len(few))])
+    across = np.minimum(width, np.maximum(HEAP_REACH * scale, LEAST_STEPS * steps))
+    reach = np.where(few, across, np.where(heaped, HEAP_REACH * scale, 0.0))
     found: NDArray[np.bool_] = errors * reach > MOST_ERROR
     far = centre - np.array(ranges.origin or centre)
     carries = np.abs(far[1:]) * errors[1:] > MOST_CARRIED * errors[0]
