@@ -82,6 +82,11 @@ class TestHeaps:
             if not heaped:
                 assert found.scale == pytest.approx(0.2, rel=0.25)
 
+    def test_the_farther_one_of_two_modes_is_no_heap(self) -> None:
+        """From one mode's edge the other, with half of the records, is one interval, and the two nearer are empty."""
+        modes = np.where(np.arange(UNITS) < 0.52 * UNITS, -0.4, 0.0) + normal(0.01)
+        assert heap_of(sizes(modes, 0), 10, UNITS, CELLS) is None
+
     def test_the_scale_beside_a_heap_in_which_nothing_is_seen_is_what_noise_may_hide(self) -> None:
         """As it was, the scale was the heap's own distance, here 2^-22 of the range."""
         counts = sizes(np.zeros(UNITS), 0)

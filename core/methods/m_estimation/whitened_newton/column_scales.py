@@ -21,7 +21,7 @@ SPARSE_PART: Final = 8.0
 """A column in which nothing was seen has its declared range divided by this for a scale."""
 HEAPED_PART, SINGLE_PART, NEARER_PART = 0.4, 0.5, 0.1
 """The innermost interval of sizes is a heap with more than the first part of the records. Any other one is a heap with
-more than the second, if both intervals nearer the centre together have less than the third part of its own."""
+more than the second, if all intervals nearer the centre together have less than the third part of its own."""
 NEARER_CAUTION: Final = 5.0
 MISSED_CAUTION: Final = 5.0
 """Deviations of the cells' noise by which a heap passes half of the records that no descent to the median misses."""
@@ -83,7 +83,7 @@ def number_scale(counts: Array, deviation: float, units: int, records: float, ce
 def heap_of(counts: Array, deviation: float, records: float, cells: float) -> int | None:
     """Return the interval of sizes in which a heap of records lies; None: they are spread out.
 
-    A spread leaves many records in the intervals next to its fullest one, towards the centre. A heap leaves none: it is
+    A spread leaves many records in the intervals from its fullest one towards the centre. A heap leaves none: it is
     the centre itself, in the innermost interval, or nearer to it than a cell is wide. Noise on the cells may also lead
     to a centre far from a heap; where it can not, a full interval farther off has records on both sides.
 
@@ -99,9 +99,8 @@ def heap_of(counts: Array, deviation: float, records: float, cells: float) -> in
     nearest = int(full[-1])
     if nearest == len(counts) - 1:
         return nearest
-    nearer, own = float(counts[nearest + 1 : nearest + 3].sum()), float(counts[nearest])
-    # sqrt(2): a sum of two noised counts.
-    empty = nearer < max(NEARER_PART * own, NEARER_CAUTION * sqrt(2) * deviation)
+    nearer, own = counts[nearest + 1 :], float(counts[nearest])
+    empty = float(nearer.sum()) < max(NEARER_PART * own, NEARER_CAUTION * sqrt(len(nearer)) * deviation)
     # At a distance of less than a cell, or where the median of a heap may be missed.
     single = nearest >= LEVELS - 1 or own - records / 2 < MISSED_CAUTION * cells
     return nearest if empty and single and own > SINGLE_PART * records else None
