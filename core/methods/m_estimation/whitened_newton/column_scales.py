@@ -21,7 +21,8 @@ SPARSE_PART: Final = 8.0
 """A column in which nothing was seen has its declared range divided by this for a scale."""
 HEAPED_PART, SINGLE_PART, NEARER_PART = 0.4, 0.5, 0.1
 """The innermost interval of sizes is a heap with more than the first part of the records. Any other one is a heap with
-more than the second, if all intervals nearer the centre together have less than the third part of its own."""
+more than the second, if the two next to it towards the centre, and all nearer ones, have less than the third part of
+its own."""
 NEARER_CAUTION: Final = 5.0
 MISSED_CAUTION: Final = 5.0
 """Deviations of the cells' noise by which a heap passes half of the records that no descent to the median misses."""
@@ -99,8 +100,12 @@ def heap_of(counts: Array, deviation: float, records: float, cells: float) -> in
     nearest = int(full[-1])
     if nearest == len(counts) - 1:
         return nearest
-    nearer, own = counts[nearest + 1 :], float(counts[nearest])
-    empty = float(nearer.sum()) < max(NEARER_PART * own, NEARER_CAUTION * sqrt(len(nearer)) * deviation)
+    own = float(counts[nearest])
+    # Both: a sum of two has little noise, and the far one of two modes has empty ones next to it.
+    empty = all(
+        float(nearer.sum()) < max(NEARER_PART * own, NEARER_CAUTION * sqrt(len(nearer)) * deviation)
+        for nearer in (counts[nearest + 1 : nearest + 3], counts[nearest + 1 :])
+    )
     # At a distance of less than a cell, or where the median of a heap may be missed.
     single = nearest >= LEVELS - 1 or own - records / 2 < MISSED_CAUTION * cells
     return nearest if empty and single and own > SINGLE_PART * records else None
