@@ -20,6 +20,8 @@ _SAID_OF_ONE: Final = {
     "counted, with noise",
     "clipped": "the noise hides how far a few large residuals move this mean: declare tighter bounds of the target, "
     "spend more budget, or estimate a location that large residuals do not move (loss huber)",
+    "too uncertain": "a column of few values, or with one value in most records, leaves its effect, or the intercept, "
+    "open by several logits, log rates or residual scales",
     "scale outside the plan": "the answers show no variation: the column hardly varies within its declared bounds, or "
     "noise hides it",
 }

@@ -7,7 +7,9 @@ from pydantic import Field
 from core.privacy.facts import Frozen, Sampling
 from farthing.schemas.estimates import JobCheck
 
-CoefficientCheck = Literal["not identified", "separated", "scale outside the plan", "too few events", "clipped"]
+CoefficientCheck = Literal[
+    "not identified", "separated", "scale outside the plan", "too few events", "clipped", "too uncertain"
+]
 """Said of one coefficient, whose interval is withheld; events of one of several classes."""
 
 

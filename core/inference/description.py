@@ -24,6 +24,7 @@ class Look(Frozen):
     scale: float
     sparse: bool = Field(description="nothing was seen of how it varies")
     clamped: tuple[bool, bool] = Field(description="many records lie at the lower, at the upper bound")
+    heaped: bool = Field(default=False, description="about half of the records or more lie at one distance from it")
 
 
 class Counts(Frozen):

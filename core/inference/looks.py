@@ -26,6 +26,8 @@ class Columns:
     """Nothing was seen of how it varies."""
     clamped: NDArray[np.bool_]
     """At the lower and upper end of its range, shape (p, 2)."""
+    heaped: NDArray[np.bool_]
+    """About half of the records or more have one value, or lie at one distance from the centre."""
 
     @property
     def simple(self) -> Array:
@@ -42,6 +44,7 @@ def unknown(features: int) -> Columns:
         np.ones(features),
         np.zeros(features, dtype=np.bool_),
         np.zeros((features, 2), dtype=np.bool_),
+        np.zeros(features, dtype=np.bool_),
     )
 
 
@@ -89,7 +92,7 @@ def columns_of(design: Design, released: ReleasedDescription) -> Columns:
             lower, upper = bounds_of(column)
             found.centre[at] = (lower + look.centre * (upper - lower) - feature.centre) / feature.scale
             found.scale[at] = look.scale * (upper - lower) / feature.scale
-            found.sparse[at], found.clamped[at] = look.sparse, look.clamped
+            found.sparse[at], found.clamped[at], found.heaped[at] = look.sparse, look.clamped, look.heaped
         else:
             counts = _frequencies(released, place)
             assert counts is not None, "a category was counted"

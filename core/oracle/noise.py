@@ -46,6 +46,7 @@ from core.queries.gradients import (
 from core.queries.hessians import AbstractScored, FirstStationary, Hessian, HessianProduct, LikelyStationary
 from core.queries.looks import (
     CellCounts,
+    IntegerCounts,
     LinearResidualCounts,
     MagnitudeCounts,
     ResidualMagnitudeCounts,
@@ -61,7 +62,15 @@ from core.queries.tables import CutProducts, CutSums, InfluenceSquares, TableCou
 Matrices = Curvature | Hessian | ReencodedCurvature | SecondMoments
 """Symmetric answers, noised on and above the diagonal."""
 
-_Counts = CellCounts | LinearResidualCounts | MagnitudeCounts | ResidualMagnitudeCounts | ValueCounts | ClassCounts
+_Counts = (
+    CellCounts
+    | IntegerCounts
+    | LinearResidualCounts
+    | MagnitudeCounts
+    | ResidualMagnitudeCounts
+    | ValueCounts
+    | ClassCounts
+)
 _Tables = TableCounts | CutSums | CutProducts | InfluenceSquares
 _Looked = ReencodedGradient | WeightSums | ClassSum | BandSum | _Counts
 Vectors = Gradient | GradientDifference | HessianProduct | Secant | MeanError | _Looked | _Tables
@@ -106,6 +115,7 @@ def _looked_grid(question: Looked, facts: Facts, terms: int) -> Grid:
             return vector_grid(bound, terms, size, facts.adjacency)
         case (
             CellCounts()
+            | IntegerCounts()
             | LinearResidualCounts()
             | MagnitudeCounts()
             | ResidualMagnitudeCounts()

@@ -47,19 +47,38 @@ class UnknownScale(Frozen):
 class Ranges(Frozen):
     """Declared ranges of each encoded feature and of the target; for methods that learn an encoding."""
 
-    kinds: tuple[Literal["constant", "number", "two"], ...] = Field(
-        description="of each feature: the intercept, a number within its range, or one of two values"
+    kinds: tuple[Literal["constant", "number", "few", "two"], ...] = Field(
+        description="of each feature: the intercept, a number within its range, one of a few numbers that are equally "
+        "far apart, or one of two values"
     )
     lower: tuple[float, ...] = Field(description="of each feature; of two values, the first")
     upper: tuple[float, ...] = Field(description="of each feature; of two values, the second")
     target: tuple[float, float]
+    values: tuple[int, ...] = Field(
+        default=(),
+        description="of each feature, how many numbers, equally far apart from end to end, it may be; 0: any number; "
+        "empty: 0 of each",
+    )
+    origin: tuple[float, ...] = Field(
+        default=(), description="encoded row of a record of zeros; empty: nothing is known of declared units"
+    )
     offset: tuple[float, float] | None = Field(
         default=None, description="of what enters the predictor with coefficient one; null: nothing does"
     )
 
-    def places(self, kind: Literal["number", "two"]) -> tuple[int, ...]:
+    def places(self, kind: Literal["number", "few", "two"]) -> tuple[int, ...]:
         """Return the places of the features of a kind, in their order."""
         return tuple(place for place, one in enumerate(self.kinds) if one == kind)
+
+    def step(self, place: int) -> float:
+        """Return the distance between the numbers that a feature may be; 0: it may be any number in its range."""
+        values = self.values[place] if self.values else 0
+        return (self.upper[place] - self.lower[place]) / (values - 1) if values else 0.0
+
+    @property
+    def few(self) -> tuple[int, ...]:
+        """The number of values of each feature that is one of a few, in their order."""
+        return tuple(self.values[place] for place in self.places("few"))
 
 
 class Sampling(Frozen):

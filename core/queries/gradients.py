@@ -20,6 +20,7 @@ from core.queries.errors import MeanError
 from core.queries.hessians import FirstStationary, Hessian, HessianProduct, LikelyStationary
 from core.queries.looks import (
     CellCounts,
+    IntegerCounts,
     LinearResidualCounts,
     MagnitudeCounts,
     ResidualMagnitudeCounts,
@@ -254,7 +255,15 @@ Summed = Gradient | GradientDifference | Secant | MeanError | Curvature | Hessia
 Scored = LikelyStationary | FirstStationary
 """Made of two sums at each of a list of points, a gradient's and a Hessian's."""
 
-Counted = CellCounts | LinearResidualCounts | MagnitudeCounts | ResidualMagnitudeCounts | ValueCounts | ClassCounts
+Counted = (
+    CellCounts
+    | IntegerCounts
+    | LinearResidualCounts
+    | MagnitudeCounts
+    | ResidualMagnitudeCounts
+    | ValueCounts
+    | ClassCounts
+)
 """Counts of records in public sets: integers, which the lattice carries without any error."""
 
 ClassSum = ClassMoments | ClassGradient | ClassCurvature

@@ -10,14 +10,17 @@ encoding. With P columns read together, a record adds at most 1 to the counts of
 from collections.abc import Iterable
 from itertools import pairwise
 from math import sqrt
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
 from core.privacy.facts import Adjacency, Facts
 from core.queries.bases import AbstractQuestion
 
+MOST_VALUES: Final = 64
+"""A column of integers that may have so many values, at most, is counted value by value."""
 Columns = Annotated[int, Field(gt=0)]
+FewValues = Annotated[int, Field(ge=2, le=MOST_VALUES)]
 Level = Annotated[int, Field(gt=0, le=52)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -93,6 +96,28 @@ class CellCounts(AbstractCounts):
     def read(self) -> int:
         """P, the number of columns whose cells are named."""
         return len(self.cells)
+
+
+class IntegerCounts(AbstractCounts):
+    """Shares of records with each value of each column of few values, column after column, values in rising order.
+
+    A column's values are equally far apart, from one end of its declared range to the other. A number counts as the
+    nearest one. Sensitivity: see `AbstractCounts`; a record has one value of each column.
+    """
+
+    kind: Literal["integer_counts"] = "integer_counts"
+    values: Annotated[tuple[FewValues, ...], Field(min_length=1)]
+    """Number of values of each column, in the order of the features."""
+
+    @property
+    def sets(self) -> int:
+        """All values of all columns."""
+        return sum(self.values)
+
+    @property
+    def read(self) -> int:
+        """P, the number of columns."""
+        return len(self.values)
 
 
 class LinearResidualCounts(AbstractCounts):

@@ -28,6 +28,7 @@ from core.queries.banded import BandGradients, BandScores, BandTotals
 from core.queries.gradients import Looked, Question
 from core.queries.looks import (
     CellCounts,
+    IntegerCounts,
     LinearResidualCounts,
     MagnitudeCounts,
     ResidualMagnitudeCounts,
@@ -50,14 +51,15 @@ LOSSES: dict[str, Logistic | Huber | CutPoisson] = {
 }
 BOUND = 1.7
 """t of the weights."""
-COLUMNS, VALUES = 3, 2
+COLUMNS, VALUES, FEW = 3, 2, (5, 3)
 RANGES = Ranges(
-    kinds=("constant", *["number"] * COLUMNS, *["two"] * VALUES),
-    lower=(1.0, *[-1.0] * COLUMNS, *[-1.0] * VALUES),
-    upper=(1.0, *[1.0] * COLUMNS, *[1.0] * VALUES),
+    kinds=("constant", *["number"] * COLUMNS, *["two"] * VALUES, *["few"] * len(FEW)),
+    lower=(1.0, *[-1.0] * (COLUMNS + VALUES + len(FEW))),
+    upper=(1.0, *[1.0] * (COLUMNS + VALUES + len(FEW))),
+    values=(*[0] * (1 + COLUMNS + VALUES), *FEW),
     target=(0.0, 1.0),
 )
-WIDTH = 1 + COLUMNS + VALUES
+WIDTH = 1 + COLUMNS + VALUES + len(FEW)
 CELLS = CellCounts(sigma=1.0, level=3, cells=((0, 3), (1, 6, 7), (2, 5)))
 QUARTILES = CellCounts(sigma=1.0, of="target", level=2, cells=((0, 3),))
 RESIDUALS = LinearResidualCounts(sigma=1.0, bins=9, per_octave=2, top=4.0, target_centre=0.5, target_unit=0.5)
@@ -66,7 +68,8 @@ COUNTS = MagnitudeCounts(sigma=1.0, of="target", columns=1, bins=44, per_octave=
 ONES = ValueCounts(sigma=1.0, columns=VALUES)
 EVENTS = ValueCounts(sigma=1.0, of="target", columns=1)
 COUNT_RESIDUALS = ResidualMagnitudeCounts(sigma=1.0, rate_cap=6.0, top=20.0, bins=44, per_octave=2)
-COUNTED = (CELLS, QUARTILES, RESIDUALS, SIZES, COUNTS, COUNT_RESIDUALS, ONES, EVENTS)
+INTEGERS = IntegerCounts(sigma=1.0, values=FEW)
+COUNTED = (CELLS, QUARTILES, RESIDUALS, SIZES, COUNTS, COUNT_RESIDUALS, ONES, EVENTS, INTEGERS)
 MOMENTS = SecondMoments(sigma=1.0, weight_bound=BOUND, target_centre=0.5, target_unit=0.5)
 LEVERS = WeightSums(sigma=1.0, weight_bound=BOUND)
 every_adjacency = pytest.mark.parametrize("adjacency", list(Adjacency))
@@ -118,7 +121,7 @@ def records(case: Case, draws: np.random.Generator, count: int) -> tuple[Tensor,
     rows = [sign * axes[at] + 0.02 * other * axes[-1] for at in range(WIDTH) for sign in (1, -1) for other in (1, -1)]
     rows += [np.where(axes.sum(0) > 0, sign, 0.0) for sign in (1.0, -1.0)]
     cells = np.array([[-1, -0.6, -0.3], [-0.2, 0.9, 0.4]])
-    rows += [np.r_[1.0, cell, value, value] for cell in cells for value in (-1.0, 1.0)]
+    rows += [np.r_[1.0, cell, [value] * (VALUES + len(FEW))] for cell in cells for value in (-1.0, 1.0)]
     rows += list(draws.uniform(-1, 1, (count, WIDTH)))
     targets = [0.0, 1.0] if isinstance(case.loss, Logistic) else [0.0, 1.0, 6.0, 1e6]
     if isinstance(case.loss, Huber):
@@ -185,7 +188,7 @@ def test_weights_left_out_would_be_seen(case: Case) -> None:
 
 def test_a_look_priced_as_one_column_would_be_seen() -> None:
     """Planted bug: 1 in place of sqrt(P)."""
-    for question, columns in ((CELLS, COLUMNS), (SIZES, COLUMNS), (ONES, VALUES)):
+    for question, columns in ((CELLS, COLUMNS), (SIZES, COLUMNS), (ONES, VALUES), (INTEGERS, len(FEW))):
         assert moves(Case("look", question))[Adjacency.ZERO_OUT] == pytest.approx(sqrt(columns))
 
 
@@ -274,7 +277,7 @@ def test_neighbours_differ_in_integer_sums_alone(adjacency: Adjacency) -> None:
 
 @pytest.mark.parametrize(
     ("case", "adjacency"),
-    list(zip(CASES[:5] + CASES[-8:], cycle(Adjacency), strict=False)),
+    list(zip(CASES[:5] + CASES[-9:], cycle(Adjacency), strict=False)),
     ids=lambda one: getattr(one, "name", one),
 )
 def test_noise_law(case: Case, adjacency: Adjacency) -> None:
@@ -313,6 +316,46 @@ def test_counts_are_exact_on_the_lattice() -> None:
     counts = [int((cell[:, at] == one).sum()) for at, named in enumerate(CELLS.cells) for one in named]
     assert (total.numpy() * grid.part_step).tolist() == counts
     assert round_parts(total.numpy(), grid).tolist() == [round(count / grid.step) for count in counts]
+
+
+def test_a_record_counts_at_the_nearest_value_of_its_integers_and_nowhere_if_one_is_missing() -> None:
+    """Also beyond the range and between values, a record is in one set of each column at most."""
+    x = torch.zeros(9, WIDTH).double()
+    x[:, -2] = torch.tensor([-1.0, -0.51, 0.1, 0.7, 7.0, -3.0, -inf, nan, 1.0])
+    x[:, -1] = torch.tensor([-1.0, -0.6, 0.4, 1.0, -7.0, 0.6, 0.0, 1.0, nan])
+    present = torch.tensor([True] * 8 + [False])
+    problem = LinearProblem(x, torch.zeros(9).double(), present, LOGISTIC, WEIGHTS)
+    counts = problem.bounded_sum(INTEGERS, known(9, Adjacency.ZERO_OUT), torch.zeros(WIDTH).double())
+    assert counts.tolist() == [2, 1, 1, 1, 1, 3, 1, 2]
+
+
+def test_a_number_between_two_values_that_counts_at_both_would_be_seen() -> None:
+    """Planted bug: sets of a column that overlap, with the same claim."""
+
+    def overlapping(features: Tensor, present: Tensor, ranges: Ranges) -> Tensor:
+        counts = genuine(features, present, ranges)
+        return counts + genuine(features + 1e-9 + ranges.step(WIDTH - 2), present, ranges)
+
+    genuine, case = looking._by_value, Case("look", INTEGERS)
+    with patch.object(looking, "_by_value", overlapping):
+        found = moves.__wrapped__(case)
+    for adjacency, largest in found.items():
+        assert largest > 1.2 * INTEGERS.sensitivity(known(1, adjacency))
+
+
+@pytest.mark.parametrize("values", [(), (1,), (65,), (5, 0)])
+def test_too_few_or_too_many_values_are_refused(values: tuple[int, ...]) -> None:
+    with pytest.raises(ValidationError):
+        IntegerCounts(sigma=1.0, values=values)
+
+
+def test_values_of_other_columns_than_planned_are_refused() -> None:
+    rows = torch.zeros(2, WIDTH).double(), torch.zeros(2).double(), torch.ones(2).bool()
+    problem = LinearProblem(*rows, LOGISTIC, WEIGHTS)
+    with pytest.raises(AssertionError, match="read together"):
+        problem.bounded_sum(
+            IntegerCounts(sigma=1.0, values=(5,)), known(2, Adjacency.ZERO_OUT), torch.zeros(WIDTH).double()
+        )
 
 
 def test_the_sums_are_those_of_the_formulas() -> None:

@@ -103,19 +103,21 @@ def test_the_integers_are_those_of_one_process(group: ProcessGroup, scene: dict[
 @pytest.mark.parametrize("units", [5, PART_UNITS, 2 * PART_UNITS + 9])
 def test_counts_and_sums_over_reencoded_rows_are_those_of_one_process(group: ProcessGroup, units: int) -> None:
     """Every question of whitened Newton; with 5 units, all processes but one hold nothing."""
-    scene: dict[str, object] = {"units": units, "dimension": 4}
-    kinds = ("constant", "number", "number", "two")
-    ranges = Ranges(kinds=kinds, lower=(1, -3, -3, -1), upper=(1, 3, 3, 1), target=(0, 1))
+    scene: dict[str, object] = {"units": units, "dimension": 5}
+    kinds = ("constant", "number", "number", "two", "few")
+    ranges = Ranges(
+        kinds=kinds, lower=(1, -3, -3, -1, -3), upper=(1, 3, 3, 1, 3), values=(0, 0, 0, 0, 7), target=(0, 1)
+    )
     public = situation_of({"loss": "logistic", **scene}).facts(units).model_copy(update={"ranges": ranges})
     sharded, whole = lead(group, **scene), make_problem({"loss": "logistic", **scene})
     settings = WhitenedNewton(loss=Logistic()).plan(public, 1.0)
-    encoding = torch.vstack([point(4, seed) for seed in range(5)])
+    encoding = torch.vstack([point(5, seed) for seed in range(6)])
     asked = [question for question in settings.questions() if not isinstance(question, CellCounts)]
     asked += [CellCounts(sigma=1.0, level=3, cells=((0, 3, 4), (1, 7)))]
     asked += [LinearResidualCounts(sigma=1.0, bins=8, top=4.0, target_centre=0.1, target_unit=2.0)]
     for question in asked:
         step = grid_for(question, public, units).part_step
-        theta = encoding if question.places == "encoded" else point(4, 9)
+        theta = encoding if question.places == "encoded" else point(5, 9)
         expected = whole.integer_sum(question, public, theta, step)
         assert expected.any() or units < PART_UNITS, question
         assert torch.equal(sharded.integer_sum(question, public, theta, step), expected)

@@ -86,6 +86,7 @@ def _look(plan: DescribePlan, oracle: Oracle) -> dict[int, Look]:
             scale=float(found.scale[place]),
             sparse=bool(found.sparse[place]),
             clamped=(bool(found.clamped[place, 0]), bool(found.clamped[place, 1])),
+            heaped=bool(found.heaped[place]),
         )
         for place in plan.layout.numbers
     }

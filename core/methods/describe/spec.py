@@ -197,6 +197,9 @@ class DescribePlan(Describe, Plan):
             return None
         return MagnitudeCounts(sigma=self.sigma(self.share("look") / 2), columns=len(numbers), bins=SIZE_BINS)
 
+    def integer_question(self) -> None:
+        """Return None: numbers are looked at by cells and sizes, integers among them."""
+
     def value_question(self) -> None:
         """Return None: categories are counted value by value, as frequencies."""
 

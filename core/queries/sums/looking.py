@@ -30,6 +30,7 @@ from core.queries.classes import ClassCounts, ClassCurvature, ClassGradient, Cla
 from core.queries.gradients import Counted, Looked, Reencoded
 from core.queries.looks import (
     CellCounts,
+    IntegerCounts,
     LinearResidualCounts,
     MagnitudeCounts,
     ResidualMagnitudeCounts,
@@ -104,7 +105,7 @@ def _counted(question: Counted, facts: Facts, theta: Tensor, records: Blocks) ->
     return total
 
 
-def _counts(question: Counted, ranges: Ranges, theta: Tensor, block: Records) -> Tensor:
+def _counts(question: Counted, ranges: Ranges, theta: Tensor, block: Records) -> Tensor:  # noqa: C901, PLR0911 - one a kind
     """Return the counts in one block."""
     present = block.weights > 0
     match question:
@@ -116,6 +117,9 @@ def _counts(question: Counted, ranges: Ranges, theta: Tensor, block: Records) ->
             ensure(len(places) == question.read, "cells are named for every numeric column")
             numbers = [(block.features[:, at], ranges.lower[at], ranges.upper[at]) for at in places]
             return _in_cells(numbers, present, question.level, question.cells)
+        case IntegerCounts():
+            ensure(ranges.few == question.values, "all columns of few values are read together")
+            return _by_value(block.features, present, ranges)
         case LinearResidualCounts():
             margin = (block.features @ theta[1:].mT) @ theta[0]
             residual = (block.target - question.target_centre) / question.target_unit - margin
@@ -161,6 +165,16 @@ def _in_cells(
         place = torch.searchsorted(wanted, cell).clamp(max=len(named) - 1)
         # A value that is missing is NaN, which equals no cell.
         found.append(_tallied(place, present & (wanted[place] == cell), len(named)))
+    return torch.cat(found)
+
+
+def _by_value(features: Tensor, present: Tensor, ranges: Ranges) -> Tensor:
+    """Return how many present records have each value of each column of few values, column after column."""
+    found = []
+    for at, values in zip(ranges.places("few"), ranges.few, strict=True):
+        own = features[:, at]
+        place = ((own - ranges.lower[at]) / ranges.step(at)).round().clamp(0.0, values - 1.0)
+        found.append(_tallied(place.to(torch.int64), present & own.isfinite(), values))
     return torch.cat(found)
 
 

@@ -14,20 +14,23 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from core.inference.looks import Columns, indicator_scales, unknown
+from core.methods.m_estimation.whitened_newton.column_scales import (
+    CAUTION,
+    KEPT,
+    integer_scale,
+    largest_seen,
+    least_square,
+    number_centre,
+    number_scale,
+)
 from core.methods.m_estimation.whitened_newton.shares import COUNT_BINS_PER_OCTAVE, LEVELS, SIZE_BINS
 from core.methods.m_estimation.whitened_newton.spec import WhitenedNewtonPlan
 from core.oracle import Answer, Oracle
 from core.privacy.facts import Ranges
-from core.queries.looks import CellCounts, Cells, MagnitudeCounts, ValueCounts
+from core.queries.looks import CellCounts, Cells, IntegerCounts, MagnitudeCounts, ValueCounts
 
 Array = NDArray[np.float64]
-CAUTION: Final = 4.0
-"""Deviations of a count's noise beyond which something is taken to be seen."""
-KEPT: Final = 1.5
-"""Deviations beyond which a count enters a scale."""
 COUNT_CAUTION: Final = 3.0
-SPARSE_PART: Final = 8.0
-"""A column in which nothing was seen has its declared range divided by this for a scale."""
 CLAMPED_PART: Final = 0.01
 CAP_MARGIN: Final = 1.15
 
@@ -42,6 +45,9 @@ class Looking(Protocol):
 
     def size_question(self) -> MagnitudeCounts | None:
         """Return the question for the sizes of numeric columns; None where there are none."""
+
+    def integer_question(self) -> IntegerCounts | None:
+        """Return the question for the values of integers of few values; None where there are none."""
 
     def value_question(self) -> ValueCounts | None:
         """Return the question for frequencies of two-valued columns; None where there are none."""
@@ -118,7 +124,10 @@ def _by_cell(answer: Answer, named: tuple[Cells, ...], units: int) -> list[dict[
 
 
 def look_at_columns(settings: Looking, oracle: Oracle) -> Columns:
-    """Ask where every column lies and how far it varies."""
+    """Ask where every column lies and how far it varies.
+
+    Numbers are asked for cells and sizes, integers of few values and two-valued columns for a count of each value.
+    """
     ranges, units = _ranges(oracle), oracle.facts.units
     p = len(ranges.kinds)
     found = unknown(p)
@@ -131,6 +140,9 @@ def look_at_columns(settings: Looking, oracle: Oracle) -> Columns:
             return oracle.ask(CellCounts(sigma=sigma, level=level, cells=named), zero)
 
         _look_at_numbers(settings, oracle, quantiles(ask, len(numbers), (0.5,), units), found)
+    integers = settings.integer_question()
+    if integers is not None:
+        _look_at_integers(oracle.ask(integers, zero), oracle, found)
     question = settings.value_question()
     if question is not None:
         answer = oracle.ask(question, zero)
@@ -149,7 +161,16 @@ def _look_at_numbers(settings: Looking, oracle: Oracle, medians: Quantiles, foun
     numbers = list(ranges.places("number"))
     lower = np.array([ranges.lower[at] for at in numbers])
     width = np.array([ranges.upper[at] for at in numbers]) - lower
-    found.centre[numbers] = lower + width * medians.places[:, 0]
+    steps = [ranges.step(at) for at in numbers]
+    present = [_total(total, medians.deviation, units) for total in medians.totals]
+    middles = [
+        number_centre(middle, ends, medians.deviation, records)
+        for middle, ends, records in zip(medians.places[:, 0], medians.ends, present, strict=True)
+    ]
+    found.centre[numbers] = lower + [
+        step * round(wide * middle / step) if step else wide * middle
+        for wide, middle, step in zip(width, middles, steps, strict=True)
+    ]
     found.clamped[numbers] = medians.ends > max(CAUTION * medians.deviation, CLAMPED_PART * units)
     question = settings.size_question()
     assert question is not None, "there are numeric columns"
@@ -158,24 +179,20 @@ def _look_at_numbers(settings: Looking, oracle: Oracle, medians: Quantiles, foun
     centres[: len(found.centre)] = torch.from_numpy(found.centre)
     answer = oracle.ask(question, centres)
     counts, deviation = (answer.value * units).numpy().reshape(len(numbers), SIZE_BINS), answer.scale * units
-    middles = 2.0 ** -(np.arange(SIZE_BINS) + 0.5)
-    for at, own, wide in zip(numbers, counts, width, strict=True):
-        first = largest_seen(own, deviation, CAUTION)
-        if first is None:
-            found.sparse[at], found.scale[at] = True, wide / SPARSE_PART
-            continue
-        kept = np.where(own[first:] > KEPT * deviation, own[first:], 0.0)
-        # Of three that are seen together some may lie below KEPT and be dropped.
-        least = 0.5 * middles[first + 2] ** 2 * own[first : first + 3].sum()
-        found.scale[at] = wide * sqrt(max(float((kept * middles[first:] ** 2).sum()), float(least)) / units)
+    for at, own, wide, step, records in zip(numbers, counts, width, steps, present, strict=True):
+        seen = number_scale(own, deviation, units, records, medians.deviation)
+        found.sparse[at], found.heaped[at] = seen.sparse, seen.heaped
+        found.scale[at] = max(wide * seen.scale, step * sqrt(least_square(len(ranges.kinds))))
 
 
-def largest_seen(counts: Array, deviation: float, caution: float) -> int | None:
-    """Return the first interval of sizes, from the largest, that holds more than noise, alone or with two followers."""
-    alone = counts[:-3] > caution * deviation
-    three = counts[:-3] + counts[1:-2] + counts[2:-1] > caution * sqrt(3) * deviation
-    seen = np.flatnonzero(alone | three)
-    return int(seen[0]) if len(seen) else None
+def _look_at_integers(answer: Answer, oracle: Oracle, found: Columns) -> None:
+    """Fill centres and scales of integers of few values."""
+    ranges, units = _ranges(oracle), oracle.facts.units
+    counts, deviation = (answer.value * units).numpy(), answer.scale * units
+    each = np.split(counts, np.cumsum(ranges.few)[:-1])
+    for at, own in zip(ranges.places("few"), each, strict=True):
+        centre, scale = integer_scale(own, deviation, units, len(ranges.kinds))
+        found.centre[at], found.scale[at] = ranges.lower[at] + ranges.step(at) * centre, ranges.step(at) * scale
 
 
 def _ranges(oracle: Oracle) -> Ranges:

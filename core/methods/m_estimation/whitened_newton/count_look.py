@@ -11,7 +11,8 @@ import numpy as np
 import torch
 
 from core.losses.counts import CutPoisson
-from core.methods.m_estimation.whitened_newton.column_look import CAUTION, COUNT_CAUTION, KEPT, largest_seen
+from core.methods.m_estimation.whitened_newton.column_look import COUNT_CAUTION
+from core.methods.m_estimation.whitened_newton.column_scales import CAUTION, KEPT, largest_seen
 from core.methods.m_estimation.whitened_newton.inference.count_moments import Array, dispersion_of, rates, spread
 from core.methods.m_estimation.whitened_newton.shares import COUNT_BINS, COUNT_BINS_PER_OCTAVE
 from core.methods.m_estimation.whitened_newton.spec import WhitenedNewtonPlan

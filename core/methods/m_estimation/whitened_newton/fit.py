@@ -326,6 +326,7 @@ def _received(
             scale=columns.scale,
             sparse=columns.sparse,
             clamped=columns.clamped,
+            heaped=columns.heaped,
             rate=target.rate,
             events=target.effective_events(questions.sampling),
             residual_scale=unit * spread if isinstance(loss, Huber) else None,

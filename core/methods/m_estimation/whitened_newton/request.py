@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Final, Literal
 from pydantic import Field
 
 from core.base.errors import FieldError, Invalid
-from core.data.columns import Coded, bounds_of
+from core.data.columns import Coded, IntegerColumn, bounds_of
 from core.inference.settings import Inference
 from core.losses.categorical import Logistic, Multinomial
 from core.losses.counts import Poisson
@@ -18,6 +18,7 @@ from core.models.kinds import AnyModel, LinearModel, LogisticModel, MultinomialM
 from core.models.terms import product_bounds
 from core.privacy.arithmetic import Mu
 from core.privacy.facts import Facts, Ranges
+from core.queries.looks import MOST_VALUES, FewValues
 
 MOST_PARAMETERS: Final = 1000
 """Of all classes: a Hessian has a quarter of this many squared numbers, each noised."""
@@ -62,6 +63,11 @@ class WhitenedSettings(Spec):
     numbers: Count | None = Field(default=None, description="numeric columns; null: as declared")
     two_valued: Count | None = Field(
         default=None, description="two-valued columns, those of a category's values included; null: as declared"
+    )
+    few_valued: tuple[FewValues, ...] | None = Field(
+        default=None,
+        description=f"number of values of each integer column that has at most {MOST_VALUES}: they are counted value "
+        "by value, and not among numbers; null: as declared",
     )
 
     weighted: bool | None = Field(default=None, description="records have sampling weights; null: as the model says")
@@ -175,11 +181,18 @@ def loss_of(model: AnyModel, design: Design) -> Logistic | Multinomial | Huber |
     return loss
 
 
-def with_ranges(facts: Facts, design: Design) -> Facts:
-    """Return facts that say where encoded features and target may lie."""
-    kinds, lower, upper = [], [], []
+def with_ranges(facts: Facts, design: Design, *, by_value: bool = True) -> Facts:
+    """Return facts that say where encoded features and target may lie.
+
+    Args:
+        facts: without ranges.
+        design: of the model.
+        by_value: integers of few values are a kind of their own; False: they are numbers.
+    """
+    kinds, lower, upper, values = [], [], [], []
     columns = {column.name: column for column in (*design.columns, *design.aside)}
     for feature in design.features:
+        whole = 0
         if feature.column is None:
             ends, kind = (1.0, 1.0), "constant"
         elif feature.factors:
@@ -192,17 +205,23 @@ def with_ranges(facts: Facts, design: Design) -> Facts:
             column = columns[feature.column]
             assert not isinstance(column, Coded), "categories have codes"
             ends, kind = bounds_of(column), "number"
+            if isinstance(column, IntegerColumn):
+                whole = column.upper - column.lower + 1
+                kind = "few" if by_value and whole <= MOST_VALUES else "number"
         if feature.column is not None and not feature.factors:
             ends = ((ends[0] - feature.centre) / feature.scale, (ends[1] - feature.centre) / feature.scale)
         kinds.append(kind)
+        values.append(whole)
         lower.append(ends[0])
         upper.append(ends[1])
-    offset = design.margin_offset
+    offset, origin = design.margin_offset, design.to_declared()[0][0]
     ranges = Ranges.model_validate(
         {
             "kinds": kinds,
             "lower": lower,
             "upper": upper,
+            "values": values,
+            "origin": (origin / origin[0]).tolist(),
             "target": (0.0, 1.0) if isinstance(design.target_column, Coded) else design.target_bounds,
             "offset": None if offset is None else offset.bounds,
         }

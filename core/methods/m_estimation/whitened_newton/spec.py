@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from math import sqrt
 from typing import Self
 
+from core.base.errors import contradiction
 from core.inference.checks import Learned
 from core.inference.settings import Inference
 from core.losses.categorical import Multinomial
@@ -51,7 +52,8 @@ class WhitenedNewton(WhitenedSettings):
 
     def with_facts(self, facts: Facts, design: Design) -> Facts:
         """Return facts that say where encoded features and target may lie."""
-        return requests.with_ranges(facts, design)
+        # A plan of release 0.1.0 was priced without counts of integers' values.
+        return requests.with_ranges(facts, design, by_value=self.few_valued != ())
 
     def with_model(self, model: AnyModel, design: Design) -> Self:
         """Fill the loss."""
@@ -64,13 +66,20 @@ class WhitenedNewton(WhitenedSettings):
     def plan(self, facts: Facts, mu: float) -> "WhitenedNewtonPlan":
         """Fill what is open, from public facts alone."""
         assert facts.ranges is not None, "the planner says where columns lie"
+        counted = {
+            "numbers": len(facts.ranges.places("number")),
+            "two_valued": len(facts.ranges.places("two")),
+            "few_valued": facts.ranges.few,
+        }
+        for name, known in counted.items():
+            if getattr(self, name) not in {None, known}:
+                raise contradiction(f"/optimizer/{name}", "does not agree with the declared columns; leave it out")
         return self.closed(
             WhitenedNewtonPlan,
             mu=mu,
             damped_steps=parts.LINEAR_STEPS if isinstance(self.loss, Huber | Squared) else parts.PLANNED_STEPS,
             weight_bound=sqrt(parts.WEIGHT_PER_PARAMETER * len(facts.ranges.kinds) + 1),
-            numbers=len(facts.ranges.places("number")),
-            two_valued=len(facts.ranges.places("two")),
+            **counted,
         )
 
     @classmethod

@@ -26,6 +26,8 @@ from core.queries.classes import ClassCounts, ClassMoments, class_sums
 from core.queries.gradients import Looked
 from core.queries.looks import (
     CellCounts,
+    FewValues,
+    IntegerCounts,
     LinearResidualCounts,
     MagnitudeCounts,
     ResidualMagnitudeCounts,
@@ -48,6 +50,7 @@ class WhitenedFigures(WhitenedSettings, Plan):
     loss: Family
     numbers: Count
     two_valued: Count
+    few_valued: tuple[FewValues, ...] = ()  # a plan of release 0.1.0 has none: its integers are numbers
 
     @property
     def steps(self) -> int:
@@ -80,10 +83,11 @@ class WhitenedFigures(WhitenedSettings, Plan):
         """Return the noise multiplier of each of so many answers that share a part of mu^2."""
         return 1 / (self.mu * sqrt(share / answers))
 
-    def column_shares(self) -> tuple[float, float]:
-        """Return the look's shares for numeric and for two-valued columns: each column has an equal part."""
-        columns = max(self.numbers + self.two_valued, 1)
-        return self.shares.look * self.numbers / columns, self.shares.look * self.two_valued / columns
+    def column_shares(self) -> tuple[float, float, float]:
+        """Return the look's shares for numeric columns, few-valued and two-valued ones: each has an equal part."""
+        kinds = (self.numbers, len(self.few_valued), self.two_valued)
+        numbers, few, two = (self.shares.look * one / max(sum(kinds), 1) for one in kinds)
+        return numbers, few, two
 
     def cell_sigma(self) -> float:
         """Return the noise multiplier of each level's cells of the columns."""
@@ -130,11 +134,17 @@ class WhitenedFigures(WhitenedSettings, Plan):
         sigma = self.sigma(self.column_shares()[0] / 2)
         return MagnitudeCounts(sigma=sigma, columns=self.numbers, bins=parts.SIZE_BINS)
 
+    def integer_question(self) -> IntegerCounts | None:
+        """Return the question for the values of integers of few values; None where there are none."""
+        if not self.few_valued:
+            return None
+        return IntegerCounts(sigma=self.sigma(self.column_shares()[1]), values=self.few_valued)
+
     def value_question(self) -> ValueCounts | None:
         """Return the question for frequencies of two-valued columns; None where there are none."""
         if not self.two_valued:
             return None
-        return ValueCounts(sigma=self.sigma(self.column_shares()[1]), columns=self.two_valued)
+        return ValueCounts(sigma=self.sigma(self.column_shares()[2]), columns=self.two_valued)
 
     def target_question(self) -> CellCounts | ClassCounts | MagnitudeCounts | None:
         """Return the one question about a category or a count; None for a linear model, which asks for cells.
@@ -215,7 +225,7 @@ class WhitenedFigures(WhitenedSettings, Plan):
         if self.numbers and not self.looked:
             cells = CellCounts(sigma=self.cell_sigma(), level=parts.LEVELS, cells=(parts.MOST_CELLS,) * self.numbers)
             yield from [cells] * parts.LEVELS
-        own = () if self.looked else (self.size_question(), self.value_question())
+        own = () if self.looked else (self.size_question(), self.integer_question(), self.value_question())
         yield from (one for one in (*own, self.target_question()) if one)
         if self.linear:
             sigma, named = self.target_cell_sigma(), (parts.MOST_CELLS,)

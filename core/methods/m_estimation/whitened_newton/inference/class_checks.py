@@ -23,11 +23,13 @@ from core.methods.m_estimation.whitened_newton.inference.coefficient_checks impo
     FARTHEST,
     FIVEFOLD,
     LONGEST,
+    at_origin,
     by_coefficient,
     column_looks,
     not_identified,
     own_middle,
     parts_of_variance,
+    too_uncertain,
 )
 from core.methods.m_estimation.whitened_newton.inference.last_step import EXCESS, NoisedAnswer
 from core.privacy.facts import Ranges
@@ -68,12 +70,17 @@ class FoundClasses:
 def check_classes(one: FoundClasses) -> Checks:
     """Return what is wrong, of the job and by class and coefficient, with what was learned."""
     found, features = one.found, one.theta.shape[1]
-    guessed, unlearned = parts_of_variance(one.back, found.covariance, found.guess, found.unlearned)
+    each = [at_origin(back, one.ranges) for back in np.split(one.back, len(one.theta))]
+    guessed, unlearned = parts_of_variance(np.vstack(each), found.covariance, found.guess, found.unlearned)
+    columns = one.columns.centre, one.columns.scale, one.columns.sparse, one.columns.heaped
     marks: dict[CoefficientCheck, NDArray[np.bool_]] = {
         "not identified": not_identified(guessed, unlearned, found.least_noise),
         "separated": _apart(one).ravel(),
         "scale outside the plan": np.tile(one.columns.sparse, len(one.theta)),
         "too few events": np.repeat(_few(one), features),
+        "too uncertain": np.concatenate(
+            [too_uncertain(back @ found.covariance @ back.T, one.ranges, columns) for back in each]
+        ),
     }
     return Checks(
         job=_of_the_job(one),

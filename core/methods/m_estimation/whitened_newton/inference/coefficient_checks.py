@@ -40,6 +40,14 @@ LARGEST_MARGIN: Final = 50.0
 EXCLUDED: Final = 2.5
 """Deviations by which slopes that decide the outcome must be excluded."""
 EVENTS_PER_PARAMETER: Final = 10
+MOST_ERROR: Final = 5.0
+"""Standard error of a column's effect across its reach, in logits, log rates or residual scales."""
+HEAP_REACH: Final = 2 * sqrt(10)
+"""Of a heaped column, in scales: the distance of both values of a column that has each tenth record off the heap."""
+LEAST_STEPS: Final = 4.0
+"""Between values of a column of few values: it is judged across no less, if its range is as wide."""
+MOST_INTERCEPT_ERROR, MOST_CARRIED = 2.5, 0.5
+"""Of an intercept, in the same units; and the part of its error that one column's slope makes."""
 KNOWN_NOISE: Final = 0.2
 """Below it a direction that noise hides is known to have less than a tenth of the mean second derivative."""
 
@@ -62,6 +70,7 @@ class Found:
     scale: Array
     sparse: NDArray[np.bool_]
     clamped: NDArray[np.bool_]
+    heaped: NDArray[np.bool_]
     rate: float | None
     events: float | None
     residual_scale: float | None
@@ -82,11 +91,17 @@ class Found:
 def check(one: Found) -> Checks:
     """Return what is wrong, of the job and by coefficient, with what was learned."""
     found = one.found
-    guessed, unlearned = parts_of_variance(one.back, found.covariance, found.guess, found.unlearned)
+    shown = at_origin(one.back, one.ranges)
+    guessed, unlearned = parts_of_variance(shown, found.covariance, found.guess, found.unlearned)
     marks: dict[CoefficientCheck, NDArray[np.bool_]] = {
         "not identified": not_identified(guessed, unlearned, found.hessian_noise),
         "separated": _apart(one),
         "scale outside the plan": one.sparse,
+        "too uncertain": too_uncertain(
+            shown @ found.covariance @ shown.T / (one.residual_scale or 1.0) ** 2,
+            one.ranges,
+            (one.centre, one.scale, one.sparse, one.heaped),
+        ),
     }
     return Checks(
         job=_of_the_job(one),
@@ -96,6 +111,18 @@ def check(one: Found) -> Checks:
         hessian_noise=found.hessian_noise,
         unidentified=tuple(guessed.tolist()),
     )
+
+
+def at_origin(back: Array, ranges: Ranges) -> Array:
+    """Return the map to encoded coefficients with the intercept of declared units, which is the one that is shown.
+
+    Where a column's declared range is wide, the middle of it may be far from all records, and so the encoded intercept.
+
+    Args:
+        back: from re-encoded to encoded coefficients, shape (p, p).
+        ranges: of the features.
+    """
+    return np.vstack((np.array(ranges.origin) @ back, back[1:])) if ranges.origin else back
 
 
 def parts_of_variance(back: Array, covariance: Array, *parts: Array) -> list[Array]:
@@ -115,6 +142,35 @@ def not_identified(guessed: Array, unlearned: Array, noise: float) -> NDArray[np
     empty = noise < KNOWN_NOISE  # hidden directions are where records say nothing, not where noise does
     found: NDArray[np.bool_] = guessed > MOST_GUESSED
     return found | (unlearned > np.maximum(MOST_GUESSED, 2 * guessed)) if empty else found
+
+
+def too_uncertain(
+    covariance: Array, ranges: Ranges, columns: tuple[Array, Array, NDArray[np.bool_], NDArray[np.bool_]]
+) -> NDArray[np.bool_]:
+    """Say which coefficients the noise leaves open far beyond anything plausible, though no direction is hidden.
+
+    Where most records have one value, few tell of its column: a scale that noise may reach is small, and a small
+    multiple of it large across the range. An intercept is far from such a column's centre in units of its scale.
+
+    Args:
+        covariance: of the encoded slopes and the intercept of declared units, shape (p, p), in squared logits, log
+            rates or residual scales.
+        ranges: of the features.
+        columns: centre, scale, sparse and heaped, as `Columns` has them, shape (p,) each.
+    """
+    centre, scale, sparse, heaped = columns
+    few, width = np.array([kind == "few" for kind in ranges.kinds]), np.array(ranges.upper) - np.array(ranges.lower)
+    errors = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    # A slope of few values is judged by the step, however little is seen beyond their median.
+    steps = np.array([ranges.step(place) for place in range(len(few))])
+    across = np.minimum(width, np.maximum(HEAP_REACH * scale, LEAST_STEPS * steps))
+    reach = np.where(few, across, np.where(heaped, HEAP_REACH * scale, 0.0))
+    found: NDArray[np.bool_] = errors * reach > MOST_ERROR
+    far = centre - np.array(ranges.origin or centre)
+    carries = np.abs(far[1:]) * errors[1:] > MOST_CARRIED * errors[0]
+    loud = (few | heaped)[1:] & (errors[0] > MOST_INTERCEPT_ERROR)
+    found[0] = bool((carries & (sparse[1:] | loud)).any())
+    return found
 
 
 def by_coefficient(marks: dict[CoefficientCheck, NDArray[np.bool_]]) -> tuple[tuple[CoefficientCheck, ...], ...]:
