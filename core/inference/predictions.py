@@ -40,8 +40,8 @@ def predict(released: Released, rows: Sequence[Mapping[str, Any]], level: float 
 
     Returns:
         For each row `probability` (logistic), `value` in the target's units (linear, squares), `mean` (Poisson), or
-        `probabilities` by class (multinomial); with a level also `std_error` and `interval`, by class `std_errors` and
-        `intervals`; `flags` where some concern this row and not all.
+        `probabilities` by class (multinomial). With a level also `std_error` and `interval`, by class `std_errors` and
+        `intervals`. `flags` where some concern this row and not all.
 
     Raises:
         Invalid: a row misses a column of the model or has a value that cannot be read; pointers start at /rows. Or
