@@ -117,6 +117,11 @@ class Prediction:
         """The means' standard errors, sampling and privacy noise together."""
         return self._series(self._own, "std_errors", "std_error")
 
+    @property
+    def flags(self) -> Any:  # noqa: ANN401 - as above
+        """The flags that concern each row, a list by row; mostly empty."""
+        return series(self._rows, [one.get("flags", []) for one in self._own])
+
     def conf_int(self, alpha: float | None = None) -> Any:  # noqa: ANN401 - as above
         """Return the means' intervals, lower ends in column 0 and upper ends in column 1.
 

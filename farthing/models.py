@@ -1,6 +1,6 @@
 """A released model as an object: its table, intervals, regions, tests, comparisons and predictions, free of charge."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeVar, overload
@@ -89,10 +89,12 @@ class Model(Coefficients):
         """Return predictions for rows in declared units; arrays may be NumPy's.
 
         `probability` of a logistic model, `value` of a linear one, `mean` of a Poisson one, `probabilities` by class;
-        with a level also each mean's standard error and interval. Of a network, what its target asks for.
+        with a level also each mean's standard error and interval. Of a network, what its target asks for. `flags` are
+        the faults that concern a row, the job's among them; a row without any has no such field.
 
         A DataFrame of pandas or polars, or a Table of pyarrow, goes in one request. It comes back with its index and
-        its own columns as they are, and columns such as `predicted_probability` and `predicted_lower` after them.
+        its own columns as they are, and columns such as `predicted_probability` and `predicted_lower` after them;
+        `predicted_flags` is a text.
 
         Raises:
             ValueError: the table has a column of such a name already.
@@ -102,7 +104,8 @@ class Model(Coefficients):
         optional = {} if level is None else {"level": level}
         found: list[dict[str, Any]] = []
         for part in parts(rows):
-            found += self._post("predict", {"rows": part} | optional)["predictions"]
+            told = self._post("predict", {"rows": part} | optional)
+            found += [_flagged(one, told.get("flags", ())) for one in told["predictions"]]
         return found
 
     def get_prediction(self, rows: Any) -> Prediction:  # noqa: ANN401 - rows, or a frame of any library
@@ -161,3 +164,9 @@ class Model(Coefficients):
 
 def _id(other: Model | str) -> str:
     return other.id if isinstance(other, Model) else other
+
+
+def _flagged(one: dict[str, Any], job: Sequence[str]) -> dict[str, Any]:
+    """Return a prediction with the flags of the whole job before its own."""
+    flags = [*job, *one.get("flags", ())]
+    return one | ({"flags": flags} if flags else {})

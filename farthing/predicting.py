@@ -22,6 +22,8 @@ from farthing.wire import Wire
 MOST_LETTERS: Final = 900_000
 """Of the rows in one request for predictions."""
 MOST_ROWS: Final = 10_000
+FLAGS: Final = "predicted_flags"
+"""The column of texts; the others are numbers."""
 CSV: Final = "text/csv"
 ARROW: Final = "application/vnd.apache.arrow.stream"
 ANSWERS: Final = {".csv": CSV, ".parquet": "application/vnd.apache.parquet", ".arrows": ARROW}
@@ -73,7 +75,11 @@ def _of_arrow(content: bytes, own: int) -> dict[str, Any]:
 def _of_csv(text: str, own: int) -> dict[str, Any]:
     """Return predictions by column, as lists: the columns after those that were sent."""
     first, *lines = csv.reader(io.StringIO(text))
-    return {name: [float(line[place]) for line in lines] for place, name in enumerate(first) if place >= own}
+    return {
+        name: [line[place] if name == FLAGS else float(line[place]) for line in lines]
+        for place, name in enumerate(first)
+        if place >= own
+    }
 
 
 def predict_file(wire: Wire, model: str, path: str | Path, out: str | Path | BinaryIO, level: float | None) -> None:

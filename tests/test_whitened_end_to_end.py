@@ -5,6 +5,7 @@ import io
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from farthing import Client
@@ -138,6 +139,29 @@ def test_a_budget_that_carries_nothing_gives_no_interval_at_all(service: Embedde
     assert {line["interval"] for line in summary["coefficients"]} == {None}
     assert any("withheld" in note for note in summary["notes"])
     assert job["cost"]["spent"]["mu"] == "0.002"
+    predictions_say_what_is_wrong(
+        service, model, job_flags=service.get(f"/v1/models/{model}")["release"]["checks"]["job"]
+    )
+
+
+def predictions_say_what_is_wrong(service: Embedded, model: str, job_flags: list[str]) -> None:
+    """In JSON, through the client by row and by frame, and in a file; near the base rate, in every one of them."""
+    assert job_flags
+    row = {"age": 50.0, "income": 20_000.0, "group": "b"}
+    told = service.http.post(f"/v1/models/{model}/predict", json={"rows": [row]}).json()
+    assert told["flags"] == job_flags
+    assert 0.05 < told["predictions"][0]["probability"] < 0.95
+    own = told["predictions"][0].get("flags", [])
+    with Client(service.url, KEY) as client:
+        (listed,) = client.predict(model, [row])
+        frame = client.predict(model, pd.DataFrame([row]))
+    assert listed["flags"] == [*job_flags, *own]
+    assert frame["predicted_flags"].tolist() == ["; ".join(listed["flags"])]
+    content, kind = "age,income,group\n50,20000,b\n", {"Content-Type": "text/csv"}
+    answer = service.http.post(f"/v1/models/{model}/predict", content=content, headers=kind)
+    (line,) = csv.DictReader(io.StringIO(answer.text))
+    assert line["predicted_flags"] == "; ".join(listed["flags"])
+    assert float(line["predicted_probability"]) == listed["probability"]
 
 
 @pytest.mark.statistical

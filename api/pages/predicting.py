@@ -59,13 +59,14 @@ def predict(model_id: ModelId, request: Request, form: FormFields, caller: Calle
             return as_file(sent(answer, "csv"), f"{model_id}-predictions.csv")
         rows = [_row(form, inputs)]
         asked = PredictRows.model_validate({"rows": rows, "level": inputs.level})
-        found = readings.predict(db, caller, model_id, asked.rows, asked.level)
+        told = readings.predict(db, caller, model_id, asked.rows, asked.level)
     except ValidationError as error:
         fields = field_errors(error.errors(), {"rows": rows})
         return _show(request, caller, db, model_id, inputs, form, Invalid("The rows cannot be read.", *fields))
     except (Invalid, TooLarge) as refused:
         return _show(request, caller, db, model_id, inputs, form, refused)
-    return _show(request, caller, db, model_id, inputs, form, found=found[0])
+    found = told.rows[0] | {"flags": [*told.flags, *told.rows[0].get("flags", ())]}
+    return _show(request, caller, db, model_id, inputs, form, found=found)
 
 
 def _show(
@@ -89,6 +90,7 @@ def _show(
         "csv": value_of(form, "csv"),
         "first_line": spreadsheets.lines([[column.name for column in inputs.columns]]),
         "found": None if found is None else _said(found, inputs),
+        "flags": [] if found is None else found["flags"],
         "refused": None if refusal is None else _title(refusal),
         "errors": errors,
         "named": [(at, inputs.columns[int(at[1:])].name, text) for at, text in errors.items()],

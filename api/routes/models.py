@@ -261,11 +261,15 @@ def get_methods(model_id: ModelId, caller: Caller, db: Db) -> Paragraph:
 def predict(model_id: ModelId, body: PredictRows, caller: Caller, db: Db) -> Predictions:
     """Predict rows given in the units of the declared columns; with a level, say how well each mean is known.
 
+    Where the method checks itself, predictions go towards the base rate as far as noise hides the coefficients, and
+    each row has the flags that concern it. Its interval is that of the coefficients as they are.
+
     A file of CSV, Arrow (a stream) or Parquet is answered with its rows and the predictions beside them, in the format
     that `Accept` names.
     """
     found = readings.predict(db, caller, model_id, body.rows, body.level)
-    return Predictions.model_validate({"mock": service.is_mock(model_id), "predictions": found})
+    told = {"mock": service.is_mock(model_id), "flags": found.flags, "predictions": found.rows}
+    return Predictions.model_validate(told)
 
 
 @router.get(

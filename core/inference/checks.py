@@ -126,6 +126,12 @@ class Checks(Frozen):
         description="by coefficient, the standard error that the plan foresees with what was learned, in declared "
         "units; actual ones of slopes are within .7 to 1.35 of it in sound cells",
     )
+    unshown_covariance: tuple[tuple[float, ...], ...] | None = Field(
+        default=None,
+        exclude_if=lambda covariance: covariance is None,
+        description="of theta, encoded units, where the release shows none, for a flag of the job or by request: "
+        "predictions are shrunk by it; no interval is made of it",
+    )
 
     tails: TailLine | None = Field(default=None, description="of least squares")
 

@@ -1,5 +1,6 @@
 """A released model as a file that predicts without the service: the same bytes on each machine.
 
+Its coefficients are the plain predictor; the service's predictions are shrunk (`core.inference.predictor`).
 Certificates name a digest of the whole file. Coefficients and covariance in declared units are worked out here with
 exactly rounded sums, in place of a library's, whose last digits depend on the processor.
 """

@@ -7,6 +7,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from core.inference.row_flags import RowFlags
+
 Array = NDArray[np.floating[Any]]
 
 
@@ -21,6 +23,7 @@ class Predicted:
         errors: standard errors in the same shape; None: there are no intervals, and no `lows` and `highs` either.
         lows: lower ends of the intervals.
         highs: upper ends.
+        flags: those that concern each row; None of a model that does not check itself.
     """
 
     name: str
@@ -29,6 +32,7 @@ class Predicted:
     errors: Array | None = None
     lows: Array | None = None
     highs: Array | None = None
+    flags: RowFlags | None = None
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
@@ -36,16 +40,24 @@ class Predicted:
         first = parts[0]
         if len(parts) == 1:
             return first
-        arrays = [
-            None if getattr(first, name) is None else np.concatenate([getattr(part, name) for part in parts])
+        arrays: dict[str, Any] = {
+            name: None if getattr(first, name) is None else np.concatenate([getattr(part, name) for part in parts])
             for name in ("middle", "errors", "lows", "highs")
-        ]
-        middle, *beside = arrays
-        assert middle is not None, "there are predictions"
-        return cls(first.name, middle, first.classes, *beside)
+        }
+        flags = first.flags
+        if flags is not None:
+            flags = flags.joined([part.flags for part in parts[1:] if part.flags is not None])
+        return cls(name=first.name, classes=first.classes, flags=flags, **arrays)
 
     def listed(self) -> list[dict[str, Any]]:
-        """Return a mapping for each row, as JSON answers have it."""
+        """Return a mapping for each row, as JSON answers have it; `flags` where a row has some of its own."""
+        found = self._figures()
+        if self.flags is not None:
+            for one, flags in zip(found, self.flags.listed(), strict=True):
+                one.update({"flags": flags} if flags else {})
+        return found
+
+    def _figures(self) -> list[dict[str, Any]]:
         if self.classes is None:
             found: list[dict[str, Any]] = [{self.name: value} for value in self.middle[:, 0].tolist()]
         else:
@@ -61,8 +73,12 @@ class Predicted:
             one["intervals"] = {name: list(ends) for name, *ends in zip(self.classes, lows, highs, strict=True)}
         return found
 
-    def columns(self) -> dict[str, Array]:
-        """Return each figure of all rows by its column's name, shape (rows,), as tables have it."""
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """Return each figure of all rows by its column's name, shape (rows,), and flags as texts, as tables have it."""
+        flags = {} if self.flags is None else {"predicted_flags": self.flags.texts()}
+        return self._columns() | flags
+
+    def _columns(self) -> dict[str, NDArray[Any]]:
         plural = "" if self.classes is None else "s"
         figures = [(f"predicted_{self.name}", self.middle)]
         if self.errors is not None and self.lows is not None and self.highs is not None:

@@ -1,11 +1,14 @@
 """Predictions for rows in declared units: probabilities, mean counts or values, with what is not known of the mean.
 
-Standard errors are those of the mean that the model gives such a row, sampling and privacy noise together (delta
-method); a new observation scatters around it. Intervals are reckoned for margins, or logits of probabilities, and
-carried over, so they stay within the range of what is predicted.
+Where the method checks itself, predictions go towards the base rate as far as noise hides the coefficients
+(`core.inference.predictor`). Standard errors and intervals are of the mean by the coefficients as they are, sampling
+and privacy noise together (delta method); a new observation scatters around it. They are reckoned for margins, or
+logits of probabilities, and carried over, so they stay within the range of what is predicted. A row whose interval does
+not hold its prediction has a flag.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from math import log
 from typing import Any, Final
 
@@ -15,8 +18,10 @@ from scipy.special import expit, log_softmax, logit
 from core.base.errors import Invalid
 from core.data.columns import Coded
 from core.inference.predicted import Predicted
+from core.inference.predictor import ShrunkPredictor, predictor_of
 from core.inference.released import Array, Released
 from core.inference.results import asked, need_covariance, need_sound, pointwise
+from core.inference.row_flags import PAST, row_flags
 from core.losses.counts import Poisson
 from core.models.design import Design
 
@@ -35,8 +40,8 @@ def predict(released: Released, rows: Sequence[Mapping[str, Any]], level: float 
 
     Returns:
         For each row `probability` (logistic), `value` in the target's units (linear, squares), `mean` (Poisson), or
-        `probabilities` by class (multinomial); with a level also `std_error` and `interval`, by class `std_errors` and
-        `intervals`.
+        `probabilities` by class (multinomial). With a level also `std_error` and `interval`, by class `std_errors` and
+        `intervals`. `flags` where some concern this row and not all.
 
     Raises:
         Invalid: a row misses a column of the model or has a value that cannot be read; pointers start at /rows. Or
@@ -68,17 +73,44 @@ def predict_encoded(released: Released, encoded: Array, offsets: Array, level: f
         offsets: in encoded units, shape (rows,).
         level: of the intervals; None: the predictions alone.
     """
-    classes = len(released.levels) or 1
-    # Not by BLAS, which adds up in another order where the number of rows is another one.
-    margins = np.einsum("ni,ci->nc", encoded, released.coefficients.reshape(classes, -1))
-    margins += offsets[:, None]
+    margins = _margins(released.coefficients.reshape(len(released.levels) or 1, -1), encoded, offsets)
+    predictor = predictor_of(released)
+    shown = margins if predictor is None else _shrunk(predictor, encoded, offsets)
+    found = _figures(released, encoded, margins, shown, level)
+    flags = row_flags(released, encoded)
+    if flags is not None and found.lows is not None and found.highs is not None:
+        outside = (found.middle < found.lows) | (found.middle > found.highs)
+        flags = flags.also(PAST, outside.sum(axis=1) > 0)
+    return replace(found, flags=flags)
+
+
+def _figures(released: Released, encoded: Array, margins: Array, shown: Array, level: float | None) -> Predicted:
+    """Return what margins stand for that are shown, and intervals by those of the coefficients as they are."""
     of = _by_class if released.kind == "multinomial" else _single
     if level is None:
-        return of(released, margins, None, 0.0)
+        return of(released, shown, margins, None, 0.0)
     parts = []
-    for start, spread in _margin_covariances(released, encoded, classes):
-        parts.append(of(released, margins[start : start + len(spread)], spread, pointwise(level)))
+    covariance = np.asarray(released.covariance)
+    for start, spread in _margin_covariances(covariance, encoded, margins.shape[1]):
+        rows = slice(start, start + len(spread))
+        parts.append(of(released, shown[rows], margins[rows], spread, pointwise(level)))
     return Predicted.joined(parts)
+
+
+def _shrunk(predictor: ShrunkPredictor, encoded: Array, offsets: Array) -> Array:
+    """Return margins drawn towards the base, shape (rows, classes)."""
+    margins = _margins(predictor.theta, encoded, offsets)
+    for start, spread in _margin_covariances(predictor.left, encoded, margins.shape[1]):
+        rows = slice(start, start + len(spread))
+        margins[rows] = predictor.moderated(margins[rows], offsets[rows], spread)
+    return margins
+
+
+def _margins(theta: Array, encoded: Array, offsets: Array) -> Array:
+    """Return the linear predictors of rows by theta of shape (classes, p)."""
+    # Not by BLAS, which adds up in another order where the number of rows is another one.
+    found: Array = np.einsum("ni,ci->nc", encoded, theta)
+    return found + offsets[:, None]
 
 
 def level_of(released: Released) -> float | None:
@@ -99,12 +131,12 @@ def encoded_rows(design: Design, rows: Sequence[Mapping[str, Any]]) -> list[list
     return [design.encode_row(dict(row), f"/rows/{index}") for index, row in enumerate(rows)]
 
 
-def _margin_covariances(released: Released, encoded: Array, classes: int) -> Iterator[tuple[int, Array]]:
+def _margin_covariances(whole: Array, encoded: Array, classes: int) -> Iterator[tuple[int, Array]]:
     """Yield a first row's place and covariances of margins from there on, shape (some rows, classes, classes)."""
     width = encoded.shape[1]
     size = classes * width
     # An unknown scale is the last parameter, and no margin depends on it.
-    covariance = np.asarray(released.covariance)[:size, :size].reshape(classes, width, classes, width)
+    covariance = whole[:size, :size].reshape(classes, width, classes, width)
     flat = np.ascontiguousarray(covariance.transpose(1, 0, 2, 3)).reshape(width, -1)
     rows = max(1, min(BLOCK_ROWS, _BLOCK_NUMBERS // flat.shape[1]))
     block = np.zeros((rows, width))
@@ -116,11 +148,12 @@ def _margin_covariances(released: Released, encoded: Array, classes: int) -> Ite
         yield start, np.einsum("nkj,nj->nk", half, part).reshape(-1, classes, classes)
 
 
-def _single(released: Released, margins: Array, spread: Array | None, reach: float) -> Predicted:
-    """Return one number a row, with its standard error and interval where there is a spread."""
-    name, middle, slope = _mean(released, margins)
+def _single(released: Released, shown: Array, margins: Array, spread: Array | None, reach: float) -> Predicted:
+    """Return one number a row, with its standard error and interval, by the margins, where there is a spread."""
+    name, middle, _ = _mean(released, shown)
     if spread is None:
         return Predicted(name, middle)
+    slope = _mean(released, margins)[2]
     # Rounding may make a variance of zero negative.
     error = np.sqrt(spread[:, 0].clip(min=0.0))
     lows, highs = (_mean(released, margins + sign * reach * error)[1] for sign in (-1, 1))
@@ -145,13 +178,14 @@ def _mean(released: Released, margin: Array) -> tuple[str, Array, Array]:
     return "value", coding.centre + coding.scale * value, coding.scale * slope
 
 
-def _by_class(released: Released, margins: Array, spread: Array | None, reach: float) -> Predicted:
-    """Return a probability for each class, baseline first."""
+def _by_class(released: Released, shown: Array, margins: Array, spread: Array | None, reach: float) -> Predicted:
+    """Return a probability for each class, baseline first, as `_single` does."""
     column = released.design.target_column
     assert isinstance(column, Coded), "a multinomial model's target is a category"
-    chances = np.exp(log_softmax(np.pad(margins, ((0, 0), (1, 0))), axis=1))
+    middle = _softmax(shown)
     if spread is None:
-        return Predicted("probabilities", chances, column.values)
+        return Predicted("probabilities", middle, column.values)
+    chances = _softmax(margins)
     # d chance_j / d margin_k = chance_j (1[j = k] - chance_k), k without the baseline
     slopes = chances[:, :, None] * (np.eye(chances.shape[1])[None, :, 1:] - chances[:, None, 1:])
     errors = np.sqrt(((slopes @ spread) * slopes).sum(axis=2).clip(min=0.0))
@@ -159,4 +193,10 @@ def _by_class(released: Released, margins: Array, spread: Array | None, reach: f
     inner = np.clip(chances, 1e-300, 1 - 1e-16)
     half = reach * errors / (inner * (1 - inner))
     lows, highs = (expit(logit(inner) + sign * half) for sign in (-1, 1))
-    return Predicted("probabilities", chances, column.values, errors, lows, highs)
+    return Predicted("probabilities", middle, column.values, errors, lows, highs)
+
+
+def _softmax(margins: Array) -> Array:
+    """Return the chances of all classes, the baseline first, shape (rows, classes + 1)."""
+    found: Array = np.exp(log_softmax(np.pad(margins, ((0, 0), (1, 0))), axis=1))
+    return found

@@ -19,8 +19,8 @@ FEW: Final = 0.5
 
 
 def line_of(released: Released) -> TailLine | None:
-    """Return the line that is not claimed; None where there is none."""
-    return None if released.checks is None else released.checks.tails
+    """Return the line that is not claimed; None where there is none, or no interval."""
+    return None if released.checks is None or released.covariance is None else released.checks.tails
 
 
 def words(released: Released) -> list[str]:

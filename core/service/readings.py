@@ -24,6 +24,7 @@ from core.inference import (
     regions,
     rendering,
     results,
+    row_flags,
     wording,
 )
 from core.inference.description import ReleasedDescription
@@ -256,14 +257,24 @@ def methods(context: Context, caller: Caller, model_id: str) -> str:
     return str(summary(context, caller, model_id, ())["methods"])
 
 
+@dataclass(frozen=True)
+class Predictions:
+    """Predictions of some rows, with the flags of the whole job."""
+
+    rows: list[dict[str, Any]]
+    """One a row, with `flags` of its own where it has some."""
+    flags: list[str]
+
+
 def predict(
     context: Context, caller: Caller, model_id: str, rows: Sequence[Mapping[str, Any]], level: float | None
-) -> list[dict[str, Any]]:
+) -> Predictions:
     """Predict rows given in the units of the declared columns, with intervals of the mean where a level is given."""
     released, _ = released_by(context, caller, model_id)
     if isinstance(released, ReleasedNetwork):
-        return network_predictions.predict(model_id, released, rows, level)
-    return predictions.predict(with_coefficients(released, "predictions"), rows, level)
+        return Predictions(network_predictions.predict(model_id, released, rows, level), [])
+    released = with_coefficients(released, "predictions")
+    return Predictions(predictions.predict(released, rows, level), row_flags.job_flags(released))
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from core.inference.description import ReleasedDescription
 from core.inference.error_bound import ErrorBound
 from core.inference.estimate import Estimate, OtherLine, Sandwich
 from core.inference.network import AnyReleased, ReleasedNetwork, read_released
-from core.inference.released import Flags, Released, fitted_loss_of
+from core.inference.released import Flags, Matrix, Released, fitted_loss_of
 from core.losses.counts import Poisson
 from core.losses.registry import Loss
 from core.losses.robust import Huber
@@ -192,7 +192,7 @@ def describe(planned: PlannedJob, order: PublicInput, fitted: Release[Fitted], c
         weights=model.weights,
         ridge=model.ridge if estimate.swept is None else estimate.swept.ridge or 0.0,
         error_bound=_claim(planned, order, estimate),
-        checks=_shown(checks, planned, order.units, theta, estimate.other),
+        checks=unshown(_shown(checks, planned, order.units, theta, estimate.other), covariance, estimate.sandwich),
         iterates=_iterates(estimate),
         sweep=estimate.swept,
     )
@@ -245,6 +245,14 @@ def _tail_line(planned: PlannedJob, learned: Learned, other: OtherLine) -> TailL
         moves=tuple(np.linalg.norm(matrix @ other.moves, axis=1).tolist()),
         times=learned.weight_bound,
     )
+
+
+def unshown(checks: Checks | None, shown: Matrix | None, own: Sandwich | None) -> Checks | None:
+    """Return checks with the method's covariance where the release shows none: predictions are shrunk by it."""
+    if checks is None or own is None or shown is not None or not own.covariance.isfinite().all():
+        return checks
+    rows = tuple(tuple(row) for row in own.covariance.tolist())
+    return checks.model_copy(update={"unshown_covariance": rows})
 
 
 def _iterates(estimate: Estimate) -> tuple[tuple[float, ...], ...] | None:

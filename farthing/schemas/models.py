@@ -131,8 +131,11 @@ class Predictions(View):
 
     mock: Declared[bool] = False
     """Whether the model was trained on rows drawn from the declaration, and says nothing about the data."""
+    flags: Paid[list[str]]
+    """Faults that the method found in its whole estimate: they concern every row."""
     predictions: Paid[list[dict[str, Any]]]
-    """One an input row: `probability`, `value`, `mean` or `probabilities`, as the model says."""
+    """One an input row: `probability`, `value`, `mean` or `probabilities`, as the model says. `flags` names the
+    flagged coefficients that move this row, and says where its interval does not hold the prediction."""
 
 
 class Paragraph(View):

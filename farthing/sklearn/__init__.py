@@ -5,8 +5,9 @@ records through a draft, as their owner, and trains on them. Bounds are declared
 Without a `client` FARTHING_URL and FARTHING_KEY say where and who: then the estimator is cloned, pickled and exported
 without a key.
 
-After `fit(X, y)` predictions are made here, of coefficients, at no cost and without the service. After `fit()` the
-service makes them, for rows of declared columns.
+After `fit(X, y)` predictions are made here, by the coefficients as they are, at no cost and without the service. After
+`fit()` the service makes them, for rows of declared columns: drawn towards the base rate as far as noise hides the
+coefficients.
 """
 
 from collections.abc import Mapping, Sequence

@@ -11,6 +11,7 @@ from pypdf import PdfReader
 from safetensors.numpy import load
 
 from core.db.tables import Dataset, Job
+from core.inference.checks import Checks
 from core.inference.released import Flags, Released
 from core.inference.swept import SweepOutcome
 from core.jobs import jobs as rows
@@ -29,7 +30,13 @@ from tests.support.api import Service, job, submit, upload
 THETA = (-0.5, 0.25, -0.125, 0.0625)
 
 
-def finish(service: Service, job_id: str, approval: str = "not-needed", sweep: SweepOutcome | None = None) -> str:
+def finish(
+    service: Service,
+    job_id: str,
+    approval: str = "not-needed",
+    sweep: SweepOutcome | None = None,
+    checks: Checks | None = None,
+) -> str:
     """Publish a known model for a queued job by the store's own functions, and wait for the time grid."""
     database = service.database()
     with database.read() as session:
@@ -50,7 +57,8 @@ def finish(service: Service, job_id: str, approval: str = "not-needed", sweep: S
         correction="stationary",
         design=planned.design,
         theta=THETA,
-        covariance=tuple(tuple(0.04 if i == j else 0.0 for j in range(4)) for i in range(4)),
+        covariance=None if checks else tuple(tuple(0.04 if i == j else 0.0 for j in range(4)) for i in range(4)),
+        checks=checks,
         flags=Flags(
             eigenvalues_floored=0, curvature_floored=0, score_floored=0, optimizer_floored=0, slow_directions=0
         ),

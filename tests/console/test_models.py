@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections.abc import Iterator
 
 import httpx
@@ -13,6 +14,7 @@ from farthing.schemas.figures import MINUS, statistic
 from tests.api.test_models import finish
 from tests.support.api import Service, job, submit, upload
 from tests.support.browser import look
+from tests.support.released import checked
 from tests.support.windows import csrf
 
 TABS = ("", "/questions", "/predictions", "/compare", "/certificate")
@@ -128,6 +130,21 @@ def test_one_row_is_predicted_as_by_the_api(made: Made) -> None:
     assert shown.status_code == 200, shown.text
     for figure in (told["probability"], *told["interval"]):
         assert statistic(figure) in shown.text
+
+
+def test_a_row_is_shown_with_its_flags(made: Made, service: Service) -> None:
+    checks = checked("logistic", job=("too many coefficients",), flagged={2: ("not identified",)}).checks
+    model = finish(service, submit(made.client, job(made.dataset)).json()["id"], checks=checks)
+    told = made.client.post(f"/v1/models/{model}/predict", json={"rows": [{"age": 40, "job": "technician"}]}).json()
+    assert (told["flags"], told["predictions"][0]["flags"]) == (
+        ["too many coefficients"],
+        ["job[technician]: not identified"],
+    )
+    for level, flags in (("technician", ["job[technician]: not identified"]), ("other", [])):
+        shown = made.window.post(f"/models/{model}/predict", data={"csrf": csrf(made.window), "c0": "40", "c1": level})
+        text = " ".join(re.sub(r"<[^>]*>", "", shown.text).split())
+        assert f"Flags of this row: {'; '.join(['too many coefficients', *flags])}." in text
+    assert "Flags of this row" not in made.ask("predict", **ROW).text
 
 
 def test_a_file_is_predicted_row_by_row(made: Made) -> None:

@@ -31,7 +31,7 @@ from core.records.decoding.decode import Limits
 from core.records.predicting import predict_file
 from tests.inference.test_network_graph import CLASSES, CONV, END, IMAGE, TOKENS
 from tests.inference.test_network_graph import made as network_of
-from tests.support.released import UNTOUCHED, released, rows_of, spread
+from tests.support.released import UNTOUCHED, checked, released, rows_of, spread
 from tests.support.sealed import seal
 
 DAY = date(2020, 1, 1)
@@ -189,6 +189,19 @@ def test_a_file_has_the_figures_of_json(name: str, media: Media, kind: Kind, tmp
     # Ten rows alone have the same figures as within a thousand.
     agree(found.slice(990), predictions.predict(model, given[990:], level), table.column_names)
     assert found["id"].to_pylist() == [row["id"] for row in given]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "arrow-stream"])
+def test_a_file_has_the_flags_of_json(kind: Kind, tmp_path: Path) -> None:
+    """`job` has three values: its second indicator is flagged, and moves the rows of that value alone."""
+    model = checked("logistic", job=("too few events",), flagged={3: ("not identified",)})
+    table = pa.table({"age": [30.0, 40.0, 50.0], "job": ["a", "b", "c"]})
+    found = predicted(tmp_path, model, as_file(table, "parquet"), "parquet", kind, None)
+    told = predictions.predict(model, table.to_pylist())
+    assert [one.get("flags") for one in told] == [None, None, ["job[c]: not identified"]]
+    texts = ["too few events", "too few events", "too few events; job[c]: not identified"]
+    assert found["predicted_flags"].to_pylist() == texts
+    assert found["predicted_probability"].to_pylist() == [one["probability"] for one in told]
 
 
 def network(of: dict[str, Any], layers: list[dict[str, Any]], target: dict[str, Any]) -> ReleasedNetwork:

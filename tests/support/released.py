@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.data.columns import BinaryColumn, CategoryColumn, IntegerColumn, NumberColumn
+from core.inference.checks import Checks, ColumnLook, Learned
 from core.inference.released import Flags, Released
 from core.inference.results import summary
 from core.inference.wording import methods_paragraph
@@ -107,6 +108,31 @@ def of_kind(kind: str, **changed: Any) -> Released:
     told: dict[str, Any] = {"kind": kind, "target": model.target, "design": make_design(MORE, model)} | fields
     told["covariance"] = rows_of(spread(len(told["theta"])))
     return released(**{"flags": UNTOUCHED, **told, **changed})
+
+
+def checked(kind: str, *, job: tuple[Any, ...] = (), flagged: dict[int, tuple[Any, ...]] | None = None) -> Released:
+    """Return a model of a kind whose method checks itself: an encoding at random, and flags by place."""
+    model = of_kind(kind)
+    size = len(model.design.features)
+    encoding = np.eye(size) + np.tril(np.random.default_rng(8).normal(0, 0.3, (size, size)))
+    encoding[0] = np.eye(size)[0]
+    learned = Learned(
+        columns=(ColumnLook(centre=0.0, scale=1.0),) * size,
+        encoding=rows_of(encoding),
+        weight_bound=3.0,
+        base_rate=None if kind in {"linear", "multinomial"} else 0.3,
+        class_rates=(0.5, 0.3, 0.2) if kind == "multinomial" else None,
+        residual_scale=0.2 if kind == "linear" else None,
+        cap=40.0 if kind == "poisson" else None,
+    )
+    places = range(len(model.names))
+    checks = Checks(
+        job=job, coefficients=tuple((flagged or {}).get(place, ()) for place in places), learned=learned,
+        gradient_excess=0.1, hessian_noise=0.1, unidentified=(0.0,) * len(places),
+        unshown_covariance=model.covariance if job else None,
+    )  # fmt: skip
+    covariance = None if job else model.covariance
+    return model.model_copy(update={"checks": checks, "covariance": covariance, "optimizer": "whitened_newton"})
 
 
 KINDS = ("logistic", "linear", "joint", "poisson", "multinomial")
