@@ -37,9 +37,8 @@ class Inference(Frozen):
     intervals: bool = True
     accept_unchecked: bool = Field(
         default=False,
-        description="noisy_newton and noisy_gd give intervals only where it is true: their answers do not check them, "
-        "and they covered .60 to .83 in four of six audited settings at the nominal .95; the default method checks its "
-        "own",
+        description="needed for intervals of noisy_newton and noisy_gd, whose answers do not check them: they covered "
+        ".60 to .83 in four of six audited settings at the nominal .95; the default method checks its own",
     )
     level: Annotated[float, Field(gt=0.5, lt=1)] = 0.95
     correction: Literal["stationary", "plain", "printed"] = "stationary"
