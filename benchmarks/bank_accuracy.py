@@ -100,7 +100,12 @@ def declare(
 
 def plan(columns: Sequence[Column], units: int, mu: str, optimizer: str = "noisy_newton") -> PlannedJob:
     """Plan a logistic regression of y on all other columns."""
-    body = {"model": {"kind": "logistic", "target": "y"}, "optimizer": {"kind": optimizer}, "privacy": {"mu": mu}}
+    body = {
+        "model": {"kind": "logistic", "target": "y"},
+        "optimizer": {"kind": optimizer},
+        "inference": {"accept_unchecked": True},
+        "privacy": {"mu": mu},
+    }
     terms = plan_orders(Decimal(3), Decimal("1e-6"))
     return plan_job(
         JobSpec.model_validate(body), columns=columns, units=units, adjacency=Adjacency.ZERO_OUT, terms=terms

@@ -69,6 +69,11 @@ class Coefficients(Handle):
         return self._own.n
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """Cautions about the estimates and their intervals, in sentences: such as that these are unchecked."""
+        return self._own.notes
+
+    @property
     def sweep(self) -> SweepChoice | None:
         """The candidate that won, its settings and its noised score; None where the job was no sweep."""
         return self._own.sweep

@@ -127,8 +127,9 @@ def intervals(
 ) -> None:
     """Print intervals of coefficients. One by one, or such that all hold at once."""
     with Client(url, secret) as client:
-        found = client.model(model).intervals(level, method=method, coefficients=coefficient or None)
-    answer(found, tables.intervals(found, level or []), as_json=as_json)
+        read_from = client.model(model)
+        found, notes = read_from.intervals(level, method=method, coefficients=coefficient or None), read_from.notes
+    answer(found, tables.intervals(found, level or [], notes), as_json=as_json)
 
 
 @app.command("odds-ratios")
@@ -137,8 +138,9 @@ def odds_ratios(
 ) -> None:
     """Print odds ratios with their intervals. Of logistic and multinomial models."""
     with Client(url, secret) as client:
-        found = client.model(model).odds_ratios(level)
-    answer(found, tables.ratios(found), as_json=as_json)
+        read_from = client.model(model)
+        found, notes = read_from.odds_ratios(level), read_from.notes
+    answer(found, tables.ratios(found, notes), as_json=as_json)
 
 
 @app.command("rate-ratios")
@@ -147,8 +149,9 @@ def rate_ratios(
 ) -> None:
     """Print rate ratios with their intervals. Of Poisson models."""
     with Client(url, secret) as client:
-        found = client.model(model).rate_ratios(level)
-    answer(found, tables.ratios(found), as_json=as_json)
+        read_from = client.model(model)
+        found, notes = read_from.rate_ratios(level), read_from.notes
+    answer(found, tables.ratios(found, notes), as_json=as_json)
 
 
 @app.command("test")

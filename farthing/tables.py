@@ -99,14 +99,15 @@ def _bands(one: Interval | OddsRatio | RateRatio | Coefficient, levels: int) -> 
     return [_between(interval) for interval in several] + ["-"] * (levels - len(several))
 
 
-def intervals(found: Sequence[Interval], levels: Sequence[float]) -> RenderableType:
-    """Show each coefficient's interval, at each level."""
+def intervals(found: Sequence[Interval], levels: Sequence[float], notes: Sequence[str]) -> RenderableType:
+    """Show each coefficient's interval, at each level, and the model's notes."""
     names = _shown_levels(levels) or ["interval"]
-    return plain_table("", [(one.name, *_bands(one, len(names))) for one in found], left=("coefficient",), right=names)
+    rows = [(one.name, *_bands(one, len(names))) for one in found]
+    return _noted([plain_table("", rows, left=("coefficient",), right=names)], notes)
 
 
-def ratios(found: Sequence[OddsRatio] | Sequence[RateRatio]) -> RenderableType:
-    """Show odds or rate ratios with their intervals."""
+def ratios(found: Sequence[OddsRatio] | Sequence[RateRatio], notes: Sequence[str]) -> RenderableType:
+    """Show odds or rate ratios with their intervals, and the model's notes."""
     rows = [
         (
             one.name,
@@ -116,7 +117,12 @@ def ratios(found: Sequence[OddsRatio] | Sequence[RateRatio]) -> RenderableType:
         for one in found
     ]
     name = "rate ratio" if found and isinstance(found[0], RateRatio) else "odds ratio"
-    return plain_table("", rows, left=("coefficient",), right=(name, "interval"))
+    return _noted([plain_table("", rows, left=("coefficient",), right=(name, "interval"))], notes)
+
+
+def _noted(parts: Sequence[RenderableType], notes: Sequence[str]) -> Group:
+    """Put notes below what they are about."""
+    return Group(*parts, *([_said("\n" + "\n".join(notes))] if notes else []))
 
 
 def ellipsoid(found: Ellipsoid) -> RenderableType:
@@ -141,7 +147,7 @@ def ellipsoid(found: Ellipsoid) -> RenderableType:
     parts += ["", plain_table("", rows, left=("level", "point"), right=("radius", "volume", "half axes"))]
     if found.point is not None:
         parts.append(_said(f"\npoint: chi-squared {found.point['statistic']:.4g}, p {found.point['p_value']:.4g}"))
-    return Group(*parts, *([_said("\n" + "\n".join(found.notes))] if found.notes else []))
+    return _noted(parts, found.notes)
 
 
 def workers(found: Sequence[WorkerView]) -> RenderableType:

@@ -38,6 +38,7 @@ from core.training.oracles import make_filter, open_oracle
 from core.training.order import Payer
 from examples import bank
 from tests.support.embedded import Embedded, embedded
+from tests.support.unchecked import accepting
 from tests.training.test_oracles import Counted, order_of
 
 Array = NDArray[np.float64]
@@ -58,7 +59,7 @@ class Bank:
         """Run a job by a method, None being the default; return its job view and its summary."""
         body = {"dataset": self.dataset, "model": MODEL, "privacy": {"mu": mu}, "retry_allowance": 0}
         body |= {} if optimizer is None else {"optimizer": optimizer}
-        answer = self.service.http.post("/v1/jobs", json=body, headers={"Idempotency-Key": uuid4().hex})
+        answer = self.service.http.post("/v1/jobs", json=accepting(body), headers={"Idempotency-Key": uuid4().hex})
         assert answer.status_code == 202, answer.text
         job = self.service.wait(answer.json()["id"], 240)
         assert job["state"] == "succeeded", job
@@ -67,7 +68,7 @@ class Bank:
     def train_alone(self, mu: str) -> tuple[dict[str, Any], dict[str, Any]]:
         """Run the same job without a ledger, as a trainer does; return its settings and its summary."""
         body = {"dataset": "ds_bank", "model": MODEL, "privacy": {"mu": mu}, "optimizer": {"kind": "noisy_newton"}}
-        spec, terms = JobSpec.model_validate(body), plan_orders(Decimal(3), Decimal("1e-6"))
+        spec, terms = JobSpec.model_validate(accepting(body)), plan_orders(Decimal(3), Decimal("1e-6"))
         adjacency = Adjacency.ZERO_OUT
         planned = plan_job(spec, columns=COLUMNS, units=len(self.rows), adjacency=adjacency, terms=terms)
         totals = tuple(tuple(total) for total in prefix_costs(planned.schedule, terms.orders))

@@ -7,6 +7,7 @@ import httpx
 import pytest
 
 from tests.support.embedded import LINEAR, LOGISTIC, Embedded
+from tests.support.unchecked import accepting
 
 WORDS = "Mock: trained on rows drawn from the declaration; says nothing about the data."
 NETWORK = {
@@ -30,9 +31,8 @@ KINDS: dict[str, dict[str, Any]] = {
 def mock(service: Embedded, dataset: str, **body: Any) -> httpx.Response:
     """Post a mock job."""
     headers = {"Idempotency-Key": uuid4().hex}
-    return service.http.post(
-        "/v1/mock-jobs", json={"dataset": dataset, "privacy": {"mu": "0.5"}, **body}, headers=headers
-    )
+    asked = accepting({"dataset": dataset, "privacy": {"mu": "0.5"}, **body})
+    return service.http.post("/v1/mock-jobs", json=asked, headers=headers)
 
 
 @pytest.fixture(scope="module")

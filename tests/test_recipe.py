@@ -231,6 +231,7 @@ def test_a_loss_that_was_added_by_the_recipe_is_listed_forecast_trained_and_told
         "dataset": dataset,
         "model": LINEAR | {"loss": {"kind": "fair", "scale": 2.0}},
         "optimizer": {"kind": "noisy_gd"},
+        "inference": {"accept_unchecked": True},
         "privacy": {"mu": "0.5"},
     }
     (listed,) = [one for one in service.get("/v1/losses")["data"] if one["kind"] == "fair"]

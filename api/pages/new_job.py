@@ -44,8 +44,10 @@ KINDS: Final = (
 )
 METHODS: Final = (
     ("", "The default"),
-    ("noisy_newton", "Noisy Newton"),
-    ("noisy_gd", "Noisy gradient descent"),
+    ("noisy_newton", "Noisy Newton: no intervals"),
+    ("noisy_newton unchecked", "Noisy Newton: unchecked intervals"),
+    ("noisy_gd", "Noisy gradient descent: no intervals"),
+    ("noisy_gd unchecked", "Noisy gradient descent: unchecked intervals"),
     ("clipped_sgd", "Clipped SGD: no intervals"),
 )
 FIELDS: Final = (
@@ -55,6 +57,7 @@ FIELDS: Final = (
     ("/assume/deviations", "deviations"),
     ("/assume/base_rate", "base_rate"),
     ("/optimizer", "method"),
+    ("/inference", "method"),
     ("/labels", "name"),
 )
 """Where a refusal's pointer lies in the form, the first that fits."""
@@ -179,9 +182,10 @@ def request_of(form: Form) -> dict[str, Any]:
     else:
         asked["model"] |= {"target": target, "features": features}
     if value_of(form, "method") and kind != "description":
-        asked["optimizer"] = {"kind": value_of(form, "method")}
-        if value_of(form, "method") == "clipped_sgd":
-            asked["inference"] = {"intervals": False}
+        method, _, unchecked = value_of(form, "method").partition(" ")
+        asked["optimizer"] = {"kind": method}
+        # All methods of the form but the default, which is not named, check no intervals.
+        asked["inference"] = {"accept_unchecked": True} if unchecked else {"intervals": False}
     asked["privacy"] = _privacy(value_of(form, "by"), value_of(form, "amount"))
     if assumed := _assumed(form):
         asked["assume"] = assumed

@@ -4,6 +4,7 @@ from typing import Final
 
 from core.inference import tails
 from core.inference.released import Released
+from core.inference.settings import UNCHECKED
 
 _SAID: Final = {
     "not converged": "The last gradient is longer than noise explains: the steps had not arrived.",
@@ -29,8 +30,10 @@ _SAID_OF_ONE: Final = {
 
 
 def of_job(released: Released) -> list[tuple[str, str]]:
-    """Return what is wrong with the whole estimate: each flag with its sentence."""
-    return [] if released.checks is None else [(one, _SAID[one]) for one in released.checks.job]
+    """Return what is wrong with the whole estimate: each flag with its sentence; of unchecked intervals, that."""
+    if released.checks is None:
+        return [] if released.covariance is None else [("unchecked intervals", UNCHECKED)]
+    return [(one, _SAID[one]) for one in released.checks.job]
 
 
 def of_coefficient(released: Released, place: int) -> tuple[list[str], list[str]]:
@@ -46,10 +49,10 @@ def of_coefficient(released: Released, place: int) -> tuple[list[str], list[str]
 
 def checked(released: Released) -> list[str]:
     """Return what a method found wrong with its own estimate, and what it saw of columns; a sentence each."""
-    checks = released.checks
+    checks, said = released.checks, [words for _, words in of_job(released)]
     if checks is None:
-        return []
-    said = [*(_SAID[one] for one in checks.job), *tails.words(released)]
+        return said
+    said += tails.words(released)
     for name, flags in zip(released.names, checks.coefficients, strict=True):
         said += [f"The interval of {name} is withheld; {_SAID_OF_ONE[one]}." for one in flags]
     cut, beyond = checks.learned.cut, checks.learned.beyond

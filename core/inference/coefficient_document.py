@@ -20,7 +20,9 @@ def document(shown: Mapping[str, Any]) -> Document:
     if shown["scale"] is not None:
         lines.append({"name": "(residual scale)", **shown["scale"]})
     rows = [["", "coef", "std err", "z", "P>|z|", *ends], *(_row(line, len(levels)) for line in lines)]
-    said = f"; intervals at {' and '.join(f'{100 * level:g}' for level in levels)} %"
+    # A correction is named of methods without checks alone.
+    kind = "unchecked intervals" if shown["correction"] else "intervals"
+    said = f"; {kind} at {' and '.join(f'{100 * level:g}' for level in levels)} %"
     if not with_intervals(shown):
         rows, said = [row[:2] for row in rows], ""
     table = sections.table("Coefficients", f"In the units of the declared columns{said}.", rows[0], rows[1:])

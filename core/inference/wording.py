@@ -257,9 +257,10 @@ def methods_paragraph(released: Released, cited: str) -> str:
     inference = (
         "No intervals were released."
         if released.covariance is None
-        else f"Intervals ({100 * released.level:g} %) use a private sandwich covariance; the variance added by the "
-        f"optimizer's noise is {'left out' if released.correction == 'plain' else 'included'} ({released.correction} "
-        f"correction), and {released.flags.eigenvalues_floored} eigenvalues of noised matrices were floored."
+        else f"Unchecked intervals ({100 * released.level:g} %) use a private sandwich covariance; the variance added "
+        f"by the optimizer's noise is {'left out' if released.correction == 'plain' else 'included'} "
+        f"({released.correction} correction), and {released.flags.eigenvalues_floored} eigenvalues of noised matrices "
+        "were floored."
     )
     scaled = "features scaled by their declared bounds"
     if released.checks is not None:

@@ -79,6 +79,10 @@ class Spec(Frozen, ABC):
     offers_intervals: ClassVar[bool] = False
     """True: a covariance of its estimate is derived; jobs that ask other methods for intervals are refused."""
 
+    checks_intervals: ClassVar[bool] = False
+    """True: its answers check its intervals, and those that fail are withheld; of other methods a request accepts them
+    unchecked."""
+
     has_covariance: ClassVar[bool] = False
     """True: the estimate comes with its covariance, and a job asks for no matrices after it."""
 

@@ -1,4 +1,4 @@
-"""Jobs whose answers nothing bounds, refused before they are planned, each with the fields at fault.
+"""Jobs whose answers nothing bounds or checks, refused before they are planned, each with the fields at fault.
 
 Gradients are bounded by every weight, Hessians only by some: w(x) = t/|x| leaves w |x|^2 = t |x|, and clipped gradients
 are those of no loss, so that no Hessian belongs to them. Hessians of losses that are not convex may be anything but
@@ -40,14 +40,27 @@ def refuse_unbounded(optimizer: AnySpec, inference: Inference, model: Regression
         errors.append(FieldError("/model/weights/power", detail))
     errors += optimizer.wrong_for(model, facts)
     errors += _no_terms(optimizer, model)
+    errors += _unaccepted(optimizer, inference, errors)
     if isinstance(inference.shares, str) and not optimizer.offers_intervals:
         errors.append(FieldError("/inference/shares", "is for methods with intervals; leave it out"))
     if errors:
-        raise Invalid(f"This job asks for what nothing bounds: see {errors[0].pointer}.", *errors)
+        raise Invalid(f"This job asks for what nothing bounds or checks: see {errors[0].pointer}.", *errors)
     _refuse_start(optimizer, facts)
     begins = optimizer.begins and not optimizer.about[1]
     if isinstance(model, PhaseRetrievalModel) and begins:
         _refuse_saddle(optimizer)
+
+
+def _unaccepted(optimizer: AnySpec, inference: Inference, errors: list[FieldError]) -> list[FieldError]:
+    """Return how to accept intervals that their method does not check, where `errors` do not exclude all intervals."""
+    given = inference.intervals and all(one.pointer != "/inference/intervals" for one in errors)
+    if not given or optimizer.checks_intervals or inference.accept_unchecked:
+        return []
+    detail = (
+        f"{optimizer.kind} does not check its intervals: set it to true to have them unchecked, or "
+        "/inference/intervals to false; whitened_newton checks its own"
+    )
+    return [FieldError("/inference/accept_unchecked", detail)]
 
 
 def _no_terms(optimizer: AnySpec, model: RegressionModel) -> list[FieldError]:

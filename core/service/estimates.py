@@ -11,6 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from core.base.errors import FieldError, Invalid
 from core.data.datasets import Declaration
+from core.inference.settings import UNCHECKED
 from core.methods.registry import source_of
 from core.models.kinds import NetworkModel
 from core.models.term_words import term_notes
@@ -207,5 +208,12 @@ def estimate(context: Context, caller: Caller, spec: EstimateSpec) -> EstimateVi
         excess=foreseen.excess,
         goal=foreseen.goal,
         if_lost=if_lost(planned),
-        notes=[*term_notes(planned.design), *appraisal.asker.price_notes(planned)],
+        notes=[*_unchecked(planned), *term_notes(planned.design), *appraisal.asker.price_notes(planned)],
     )
+
+
+def _unchecked(planned: PlannedJob) -> list[str]:
+    """Return a sentence about intervals that the job accepts unchecked."""
+    optimizer, inference = planned.spec.optimizer, planned.spec.inference
+    offers = optimizer.offers_intervals and not optimizer.checks_intervals
+    return [UNCHECKED] if inference.intervals and offers else []

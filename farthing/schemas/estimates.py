@@ -214,7 +214,7 @@ class EstimateView(Shown):
     if_lost: Declared[str | None] = None
     """Effect of a lost worker on it; null of a federated job."""
     notes: Declared[list[str]] = Field(default_factory=list)
-    """Effects of interactions, an offset or sampling weights on the meaning of coefficients; a sentence each."""
+    """Sentences about unchecked intervals, and what interactions, offset or sampling weights do to coefficients."""
 
     def plot(self, axes: Any = None) -> Any:  # noqa: ANN401 - matplotlib's
         """Draw the widths that it predicts with matplotlib, on given axes or new ones, and return them."""

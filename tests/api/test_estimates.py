@@ -5,6 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
+from core.inference.settings import UNCHECKED
 from tests.support.api import job
 
 
@@ -50,6 +51,14 @@ def test_a_goal_without_a_target_is_answered_by_the_smallest_job(admin: httpx.Cl
     again = told(admin, job(dataset, mu=found["goal"]["mu"]))
     assert again["plan"] == found["plan"], "it can be submitted as it is"
     assert again["fits"] == found["fits"]
+
+
+def test_unchecked_intervals_are_refused_unless_accepted_and_then_said(admin: httpx.Client, dataset: str) -> None:
+    wrong = admin.post("/v1/estimates", json=job(dataset) | {"inference": {}})
+    assert (wrong.status_code, wrong.json()["errors"][0]["pointer"]) == (422, "/inference/accept_unchecked")
+    assert "set it to true" in wrong.json()["errors"][0]["detail"]
+    assert told(admin, job(dataset))["notes"] == [UNCHECKED]
+    assert told(admin, job(dataset, inference={"intervals": False}))["notes"] == []
 
 
 def test_steps_are_those_of_the_plan_that_reaches_the_goal(admin: httpx.Client, dataset: str) -> None:

@@ -75,6 +75,7 @@ def test_it_submits_watches_and_reads_a_job(service: Embedded, generated: Module
             "dataset": service.upload(),
             "model": LOGISTIC,
             "optimizer": {"kind": "noisy_newton", "steps": 4},
+            "inference": {"accept_unchecked": True},
             "privacy": {"mu": "0.5"},
         }
     )

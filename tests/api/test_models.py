@@ -13,6 +13,7 @@ from safetensors.numpy import load
 from core.db.tables import Dataset, Job
 from core.inference.checks import Checks
 from core.inference.released import Flags, Released
+from core.inference.settings import UNCHECKED
 from core.inference.swept import SweepOutcome
 from core.jobs import jobs as rows
 from core.ledger import ledger
@@ -187,7 +188,7 @@ class TestReading:
         some = admin.get(f"{base}?method=sidak&coefficient=age&coefficient=job[other]").json()
         assert [one["name"] for one in some["intervals"]] == ["age", "job[other]"]
         assert some["flags"]["slow_directions"] == 0
-        assert some["notes"] == []
+        assert some["notes"] == [UNCHECKED]
         wrong = admin.get(f"{base}?coefficient=age&coefficient=age")
         assert (wrong.status_code, wrong.json()["errors"][0]["pointer"]) == (422, "#query/coefficient/1")
         assert admin.get(f"{base}?method=guess").status_code == 422

@@ -9,8 +9,11 @@ import pytest
 from api.pages.standalone import summary_page
 from core.data.columns import BinaryColumn, NumberColumn
 from core.inference.checks import Checks, ColumnLook, Learned
+from core.inference.coefficient_document import document
 from core.inference.released import Released
-from core.inference.results import summary
+from core.inference.rendering import text_of
+from core.inference.results import caveats, summary
+from core.inference.settings import UNCHECKED
 from core.inference.wording import notes
 from core.models.design import make_design
 from core.models.kinds import LogisticModel
@@ -189,6 +192,19 @@ def test_a_withheld_interval_is_not_drawn_and_its_words_claim_no_more_than_the_a
     everything = released(checks=Checks(job=("too few events",), coefficients=((),) * 4, **figures), covariance=None)
     assert not parsed(page(everything)).drawn
     assert "were counted, with noise" in " ".join(notes(everything))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_unchecked_intervals_say_so_in_every_view(kind: str) -> None:
+    model = of_kind(kind)
+    shown = shown_of(model)
+    for view in (text_of(document(shown)), page(model), " ".join(caveats(model)["notes"])):
+        assert UNCHECKED in " ".join(view.split())
+    assert page(model).count("<h2>Unchecked intervals</h2>") == 1
+    assert "Unchecked intervals (95 %) use" in shown["methods"]
+    assert "; unchecked intervals at 95 %" in str(document(shown)), "as a PDF heads its table"
+    none = of_kind(kind, covariance=None)
+    assert "unchecked" not in (page(none) + shown_of(none)["methods"]).lower()
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from api.pages import charts, line_charts
+from api.pages.new_job import METHODS, request_of
 from core.inference.forest import Effect
 from farthing.schemas import figures
 from farthing.schemas.curves import CurvePointView
@@ -164,3 +165,20 @@ def test_a_curve_shows_the_asked_price_and_marks_what_does_not_fit() -> None:
     capped = line_charts.curve(tighter, "0.85")
     assert capped is not None
     assert (capped.off_from, capped.off) == ("37.50%", "62.50%")
+
+
+@pytest.mark.parametrize(
+    ("choice", "kind", "inference"),
+    [
+        ("", None, None),
+        ("noisy_newton", "noisy_newton", {"intervals": False}),
+        ("noisy_gd unchecked", "noisy_gd", {"accept_unchecked": True}),
+        ("clipped_sgd", "clipped_sgd", {"intervals": False}),
+    ],
+)
+def test_the_form_of_a_job_accepts_unchecked_intervals_by_a_choice_of_its_own(
+    choice: str, kind: str | None, inference: dict[str, bool] | None
+) -> None:
+    asked = request_of({"method": [choice], "target": ["y"], "amount": ["0.5"]})
+    assert choice in dict(METHODS)
+    assert (asked.get("optimizer", {}).get("kind"), asked.get("inference")) == (kind, inference)

@@ -223,7 +223,9 @@ def test_what_a_model_says(farthing: Command, released: Released, tmp_path: Path
     assert "P>|z|" in table
     assert re.search(r"^job\[c\] +-?\d", table, re.MULTILINE)
     assert json.loads(ok(farthing("summary", model, "--json")))["n"] == 2000
-    assert re.search(r"^age +1\.\d+ +\[", ok(farthing("odds-ratios", model)), re.MULTILINE)
+    ratios = ok(farthing("odds-ratios", model))
+    assert re.search(r"^age +1\.\d+ +\[", ratios, re.MULTILINE)
+    assert "intervals are unchecked" in ratios
     assert "on 2 degrees of freedom" in ok(farthing("test", model, "job[b]", "job[c]"))
     assert "on 1 degrees of freedom" in ok(farthing("test", model, "job[b] = job[c]"))
     unread = farthing("test", model, "job[b] == 0")
@@ -289,7 +291,8 @@ def test_what_is_reckoned_from_a_model(farthing: Command, client: Client, releas
     assert "90" in PdfReader(sheet).pages[0].extract_text()
     assert re.search(r"^job\[c\] +\[", ok(farthing("intervals", model, "--method", "scheffe")), re.MULTILINE)
     asked = ok(farthing("intervals", model, "--coefficient", "age", "--level", "0.8", "--level", "0.9"))
-    assert len(re.findall(r"\[", asked.splitlines()[-1])) == 2
+    assert len(re.findall(r"^age.*\[.*\[", asked, re.MULTILINE)) == 1
+    assert "intervals are unchecked" in asked
     assert farthing("intervals", model, "--method", "guess").returncode == 1
     region = ok(farthing("region", model, "age", "job[b]", "--at", "0,0.2", "--level", "0.9"))
     assert re.search(r"^90 % +(in|out)side", region, re.MULTILINE)

@@ -42,6 +42,8 @@ Privacy (informational): mu 0.5, epsilon 2.255 at delta 1e-6, adjacency
 Under replace_one: mu 1, epsilon 4.887 at delta 1e-6.
 Eigenvalues floored: 1 of the Hessian, 0 of the scores, 0 in the last step.
   Slow directions: 0.
+Note: The intervals are unchecked: in four of six audited settings, intervals
+  like these covered 60 to 83 % of the time at a nominal 95 %.
 Note: 1 eigenvalue of the covariance's noised matrices fell below a public
   floor (1 of the Hessian, 0 of the score matrix): figures along such
   directions rest on the floor, not on the records.

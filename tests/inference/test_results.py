@@ -22,6 +22,7 @@ from core.inference.regions import intervals
 from core.inference.released import Released, declared, residual_scale
 from core.inference.rendering import text_of
 from core.inference.results import line, ratios, summary
+from core.inference.settings import UNCHECKED
 from core.inference.wording import claim, loss_words, notes
 from core.losses.counts import Poisson
 from core.losses.robust import LogCosh
@@ -304,11 +305,11 @@ def test_flags_are_said_in_words_wherever_intervals_are() -> None:
     ):
         assert shown["notes"] == notes(flagged)
         assert shown["flags"]["slow_directions"] == 2
-    assert notes(of_kind("logistic")) == []
-    assert "rule of thumb" in notes(of_kind("logistic", correction="printed"))[0]
-    assert "left out" in notes(of_kind("logistic", correction="plain"))[0]
+    assert notes(of_kind("logistic")) == [UNCHECKED]
+    assert "rule of thumb" in notes(of_kind("logistic", correction="printed"))[1]
+    assert "left out" in notes(of_kind("logistic", correction="plain"))[1]
     assert "biased" in notes(of_kind("linear", weights=Clip(bound=1.0), covariance=None))[-1]
-    assert "0.5" in notes(of_kind("linear", ridge=0.5))[0]
+    assert "0.5" in notes(of_kind("linear", ridge=0.5))[1]
 
 
 def test_both_promises_are_printed() -> None:

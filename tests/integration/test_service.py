@@ -18,6 +18,7 @@ from farthing.schemas.datasets import Dataset
 from farthing.schemas.jobs import JobView
 from tests.support.embedded import COLUMNS, LOGISTIC, SEEDS, toy_csv
 from tests.support.targets import Target
+from tests.support.unchecked import accepting
 
 LONG: dict[str, Any] = {"optimizer": {"kind": "noisy_gd", "steps": 20_000}}
 """A job that takes longer than any of these tests wants to wait."""
@@ -43,7 +44,7 @@ def upload(client: Client, kind: str = "csv", **changes: Any) -> Dataset:
 
 def job(dataset: str, mu: str = "0.2", **changes: Any) -> dict[str, Any]:
     base = {"dataset": dataset, "model": LOGISTIC, "optimizer": {"kind": "noisy_newton"}, "privacy": {"mu": mu}}
-    return {**base, **changes}
+    return accepting({**base, **changes})
 
 
 def until(met: Any, seconds: float = 180.0) -> Any:

@@ -36,6 +36,7 @@ from core.training.mock_order import NOWHERE, MockOrder, is_keyless, keyless
 from core.training.order import Failed, PublicInput, read_order
 from tests.support.embedded import COLUMNS, LOGISTIC
 from tests.support.store import TERMS, Place, make_place, submit
+from tests.support.unchecked import accepting
 from workers.wire import TrainerMessage
 
 LEASE = 60.0
@@ -45,9 +46,8 @@ MARKED: dict[str, Any] = {"theta": [1.0], "mock": True}
 
 def facts() -> dict[str, Any]:
     """Return the columns of a small mock job's row."""
-    spec = JobSpec.model_validate(
-        {"model": LOGISTIC, "optimizer": {"kind": "noisy_newton", "steps": 3}, "privacy": {"mu": "1"}}
-    )
+    body = {"model": LOGISTIC, "optimizer": {"kind": "noisy_newton", "steps": 3}, "privacy": {"mu": "1"}}
+    spec = JobSpec.model_validate(accepting(body))
     planned = plan_job(spec, columns=DECLARED, units=500, adjacency=Adjacency.ZERO_OUT, terms=TERMS)
     return {
         "spec": planned.spec.model_dump(mode="json"),

@@ -23,6 +23,7 @@ from core.planning.forecast import Asker, forecast
 from core.planning.job import JobSpec
 from core.privacy.facts import Adjacency
 from tests.support.terms import COLUMNS, CROSSED, MAINS, TERMS, plan
+from tests.support.unchecked import accepting
 
 MODELS = [
     LogisticModel(target="ill", features=MAINS, interactions=CROSSED),
@@ -225,8 +226,9 @@ def test_methods_that_do_not_offer_them_say_so(optimizer: Any, model: Any, point
 
 def test_a_linear_offset_is_taken_from_the_target_so_that_every_method_has_it() -> None:
     model = {"kind": "linear", "target": "score", "features": MAINS, "offset": "shift"}
-    planned = plan(1000, 1.0, model=model, optimizer={"kind": "noisy_gd"})
-    without = plan(1000, 1.0, model={**model, "offset": None}, optimizer={"kind": "noisy_gd"})
+    usual = accepting({"optimizer": {"kind": "noisy_gd"}})
+    planned = plan(1000, 1.0, model=model, **usual)
+    without = plan(1000, 1.0, model={**model, "offset": None}, **usual)
     lower, upper = planned.design.target_bounds
     wider = 4 / planned.design.target.scale
     assert planned.design.target_bounds == pytest.approx(

@@ -13,6 +13,7 @@ from core.planning.job import JobSpec
 from core.planning.planner import plan_job
 from core.privacy.facts import Adjacency
 from tests.planning.test_planning import COLUMNS, TERMS
+from tests.support.unchecked import accepting
 
 
 def fails(spec: JobSpec) -> bool:
@@ -27,7 +28,7 @@ def fails(spec: JobSpec) -> bool:
 
 def job(**changes: Any) -> dict[str, Any]:
     base = {"model": {"kind": "logistic", "target": "y"}, "optimizer": {"kind": "noisy_gd"}, "privacy": {"mu": "0.5"}}
-    return base | changes
+    return accepting(base | changes)
 
 
 LINEAR = {"kind": "linear", "target": "income", "features": ["age"]}

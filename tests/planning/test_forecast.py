@@ -13,6 +13,7 @@ from core.planning.forecast import CLOSE, Asker, Goal, WantedExcess, WantedWidth
 from core.planning.job import JobSpec
 from core.privacy.facts import Adjacency
 from tests.planning.test_planning import COLUMNS, TERMS
+from tests.support.unchecked import accepting
 
 
 def asker(units: int = 5000, **changes: Any) -> Asker:
@@ -21,7 +22,7 @@ def asker(units: int = 5000, **changes: Any) -> Asker:
         "optimizer": {"kind": "noisy_newton"},
         "privacy": {"mu": "0.5"},
     } | changes
-    return Asker(JobSpec.model_validate(body), COLUMNS, units, Adjacency.ZERO_OUT, TERMS)
+    return Asker(JobSpec.model_validate(accepting(body)), COLUMNS, units, Adjacency.ZERO_OUT, TERMS)
 
 
 def width(job: Asker, name: str = "age") -> float:

@@ -23,6 +23,7 @@ from core.privacy.conversions import gdp_delta
 from core.privacy.events import Event, Gaussian, Repeated, compose
 from core.privacy.facts import Adjacency
 from core.privacy.totals import total_rho
+from tests.support.unchecked import accepting
 
 COLUMNS = (
     NumberColumn(name="age", lower=18, upper=95),
@@ -40,7 +41,8 @@ def plan(adjacency: Adjacency = Adjacency.ZERO_OUT, units: int = 5000, **changes
         "optimizer": {"kind": "noisy_newton"},
         "privacy": {"mu": "0.5"},
     } | changes
-    return plan_job(JobSpec.model_validate(body), columns=COLUMNS, units=units, adjacency=adjacency, terms=TERMS)
+    spec = JobSpec.model_validate(accepting(body))
+    return plan_job(spec, columns=COLUMNS, units=units, adjacency=adjacency, terms=TERMS)
 
 
 def flat(event: Event) -> Counter[float]:

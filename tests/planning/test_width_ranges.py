@@ -18,6 +18,7 @@ from core.planning.planner import PlannedJob
 from core.privacy.facts import Adjacency
 from core.training.fitting import _shown
 from farthing.schemas.estimates import Forecast
+from tests.support.unchecked import accepting
 
 CELLS = {
     "logistic": Cell("normal", 2000, 6, 1.0, Outcome("logistic")),
@@ -164,7 +165,7 @@ def test_only_what_holds_over_the_whole_range_is_informative() -> None:
     assert foreseen(asker(cell, columns, assume={"base_rate": 0.5}))[1].informative
     little = replace(cell, mu=0.2)
     assert not foreseen(asker(little, columns, assume={"base_rate": 0.5}))[1].informative
-    by_name = asker(cell, columns, assume={"base_rate": 0.5}, optimizer={"kind": "noisy_newton"})
+    by_name = asker(cell, columns, assume={"base_rate": 0.5}, **accepting({"optimizer": {"kind": "noisy_newton"}}))
     planned, found = foreseen(by_name)
     assert not planned.bound.vacuous
     assert not found.informative, "of a method that does not learn where columns lie no upper end is known"

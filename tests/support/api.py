@@ -19,6 +19,7 @@ from core.access.bootstrap import first_admin
 from core.base.settings import ServiceSettings
 from core.db.database import Database
 from tests.support.embedded import CONNECTIONS
+from tests.support.unchecked import accepting
 from tests.support.windows import window_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -125,7 +126,7 @@ def job(dataset: str, /, mu: str = "0.1", **changes: Any) -> dict[str, Any]:
         "privacy": {"mu": mu},
         "labels": {"study": "a"},
     }
-    return {**base, **changes}
+    return accepting({**base, **changes})
 
 
 def submit(client: httpx.Client, body: dict[str, Any], key: str | None = None) -> httpx.Response:

@@ -29,6 +29,7 @@ import psutil
 from core.base.settings import ServiceSettings
 from core.db.database import Database
 from core.privacy.events import EVENT, Event
+from tests.support.unchecked import accepting
 
 ROOT = Path(__file__).resolve().parents[2]
 KEY = "an-admin-key-for-tests-with-enough-characters-0123456789"
@@ -114,7 +115,7 @@ class Running:
         """Post a job; fields given replace those of a small noisy Newton job."""
         base = {"model": LOGISTIC, "optimizer": {"kind": "noisy_newton"}, "privacy": {"mu": "0.2"}}
         headers = {"Idempotency-Key": key or uuid4().hex}
-        return self.http.post("/v1/jobs", json={"dataset": dataset, **base, **body}, headers=headers)
+        return self.http.post("/v1/jobs", json=accepting({"dataset": dataset, **base, **body}), headers=headers)
 
     def submit(self, dataset: str, **body: Any) -> str:
         """Post a job that must be accepted; return its id."""

@@ -18,7 +18,7 @@ from core.training.oracles import make_filter, open_oracle
 from tests.support.problems import LOGISTIC, problem
 from tests.training.test_oracles import STREAM, UNITS, Counted, order_of, plan
 
-INTERVALS: dict[str, Any] = {"inference": {"intervals": True}}
+INTERVALS: dict[str, Any] = {"inference": {"accept_unchecked": True}}
 RIDGE: dict[str, Any] = {"model": {"kind": "logistic", "target": "y", "ridge": 0.1}, "privacy": {"mu": "8"}}
 P = 2
 """Parameters: an intercept and a slope."""

@@ -17,6 +17,7 @@ from core.training.network import NO_WEIGHTS
 from core.training.order import NoGpu
 from core.training.rehearsal import rehearse
 from tests.support.devices import PRETENDED, pretending
+from tests.support.unchecked import accepting
 
 COLUMNS = TypeAdapter(Columns).validate_python(
     [
@@ -43,7 +44,7 @@ JOBS = {
 
 
 def planned(name: str) -> PlannedJob:
-    spec = {"dataset": "ds_1", "privacy": {"epsilon": "1"}, **JOBS[name]}
+    spec = accepting({"dataset": "ds_1", "privacy": {"epsilon": "1"}, **JOBS[name]})
     return plan_job(
         JobSpec.model_validate(spec),
         columns=COLUMNS,

@@ -15,6 +15,7 @@ from core.ledger.accounts import balance_of
 from core.privacy.events import compose
 from core.privacy.renyi import cost_nano
 from tests.support.embedded import LOGISTIC, START_SECONDS, Embedded, embedded, readings, toy_csv
+from tests.support.unchecked import accepting
 from workers.gather import LEAST_PATIENCE_SECONDS
 
 TWO: dict[str, Any] = {"resources": {"processes": 2}}
@@ -83,7 +84,7 @@ def test_a_job_over_two_processes_is_the_same_job(service: Embedded, dataset: st
 
 def test_the_estimate_shows_the_processes(service: Embedded, dataset: str) -> None:
     body = {"dataset": dataset, "model": LOGISTIC, "optimizer": {"kind": "noisy_newton"}, "privacy": {"mu": "0.2"}}
-    one, several = (service.http.post("/v1/estimates", json={**body, **more}).json() for more in ({}, TWO))
+    one, several = (service.http.post("/v1/estimates", json=accepting({**body, **more})).json() for more in ({}, TWO))
     assert several["plan"]["resources"]["processes"] == 2
     assert several["plan"]["resources"]["device"] == "cpu"
     assert several["cost"] == one["cost"]

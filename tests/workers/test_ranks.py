@@ -48,6 +48,7 @@ from core.training.order import Payer
 from core.training.ranks import Closed, Opened, Paid, _own_rows
 from tests.support.followers import PATIENCE_SECONDS, forget_groups
 from tests.support.problems import repeatable_generator
+from tests.support.unchecked import accepting
 from workers.gather import start_follower
 from workers.incident import hear
 from workers.outcome import Outcome
@@ -141,7 +142,7 @@ def plan(**changes: dict[str, Any]) -> PlannedJob:
         "resources": {"processes": 2},
     } | changes
     return plan_job(
-        JobSpec.model_validate(spec), columns=COLUMNS, units=UNITS, adjacency=Adjacency.ZERO_OUT, terms=TERMS
+        JobSpec.model_validate(accepting(spec)), columns=COLUMNS, units=UNITS, adjacency=Adjacency.ZERO_OUT, terms=TERMS
     )
 
 

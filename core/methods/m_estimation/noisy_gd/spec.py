@@ -142,7 +142,7 @@ class NoisyGradientDescent(Spec):
                 Assumption(text="the planned step is at most 1/curvature bound", checked="static"),
                 Assumption(text="the loss is locally strongly convex around its minimiser", checked="declared"),
             ),
-            returns="coefficients, and private intervals where the job asks for them",
+            returns="coefficients, and unchecked private intervals where the job accepts them",
         )
 
 

@@ -240,7 +240,7 @@ class NoisyNewton(NewtonOptions):
                 Assumption(text="adaptive steps: the loss is self-concordant with a public constant", checked="static"),
                 Assumption(text="noised Hessians are positive definite after flooring", checked="runtime"),
             ),
-            returns="coefficients, and private intervals where the job asks for them",
+            returns="coefficients, and unchecked private intervals where the job accepts them",
         )
 
 

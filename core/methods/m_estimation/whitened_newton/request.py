@@ -34,6 +34,7 @@ class WhitenedSettings(Spec):
     """Settings of whitened Newton in a request, some of which follow from its model."""
 
     offers_intervals: ClassVar = True
+    checks_intervals: ClassVar = True
     has_covariance: ClassVar = True
     federates: ClassVar = True
     about: ClassVar = (0, 1)
@@ -158,7 +159,8 @@ def _of_model(model: AnyModel, *, planned: bool) -> list[FieldError]:
 
 def _of_inference(inference: Inference) -> list[FieldError]:
     """Return which options of other methods' intervals are given."""
-    usual = Inference(intervals=inference.intervals, level=inference.level)
+    accepts = inference.accept_unchecked  # a request that many methods share may say it
+    usual = Inference(intervals=inference.intervals, level=inference.level, accept_unchecked=accepts)
     names = [name for name in type(inference).model_fields if getattr(inference, name) != getattr(usual, name)]
     return [FieldError(f"/inference/{name}", _OWN) for name in names]
 
