@@ -29,9 +29,10 @@ SEEN_PART: Final = 0.25
 """A coefficient counts by itself where so many jobs have not flagged it."""
 MOST_OF_RIVAL: Final = 1.5
 MOST_OF_PROTOTYPE, MOST_FLAGS_OF_PROTOTYPE = 1.1, 1.2
-Expected = Literal["sound", "elsewhere", "alias", "separated", "below budget", "nearly"]
-"""The flags that are due: next to nothing; little (many coefficients, rare outcomes); both aliased
-coefficients, or those that are named; everything; anything; those that are named or covered, and next to no others."""
+Expected = Literal["sound", "elsewhere", "alias", "separated", "below budget", "nearly", "counted"]
+"""The flags that are due. sound, counted (least squares that counts its tails): next to nothing; elsewhere: little (many
+coefficients, rare outcomes). alias: both aliased coefficients, or those that are named; separated: everything; below
+budget: anything. nearly: those that are named or covered, and next to no others."""
 
 
 @dataclass(frozen=True)
