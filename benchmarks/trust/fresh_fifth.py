@@ -5,6 +5,8 @@ judge; the same holds for `benchmarks.trust.fresh_fifth_means`.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import product
 from typing import Final
 
 import numpy as np
@@ -16,6 +18,7 @@ from benchmarks.trust.jobs import Cell
 from benchmarks.trust.row import Row
 from benchmarks.trust.shapes import Array, DataSet, Outcome
 from benchmarks.trust.verdicts import Expected
+from core.privacy.facts import Adjacency
 
 SEED: Final = 63_718_429
 
@@ -185,6 +188,17 @@ _LOGISTIC: Final[tuple[tuple[str, int, int, float, float, Expected], ...]] = (
     ("saturating_exposure", 6000, 4, 1.0, 0.45, "sound"),
     ("survey_of_strata", 6000, 5, 1.0, 0.4, "sound"),
 )
+BUDGETS: Final = (0.1, 0.15, 0.2, 0.3, 0.5, 1.0)
+"""At which flags ought never to rise."""
+RARE_AMOUNTS: Final = (
+    "storms_by_region",
+    "late_payments",
+    "returns_in_one_arm",
+    "far_groups_cancel",
+    "tails_both_ways",
+    "rare_pair_pays",
+    "purchases_by_visits",
+)
 _COUNTS: Final = (("clinic_visits", 8000, 4, 1.0, 3.0), ("repairs", 6000, 4, 1.0, 2.5))
 
 
@@ -197,3 +211,11 @@ def fifth_rows() -> Iterator[Row]:
         yield Row(Cell(shape, units, dimension, mu, Outcome("logistic", base)), expected, SEED, named)
     for shape, units, dimension, mu, base in _COUNTS:
         yield Row(Cell(shape, units, dimension, mu, Outcome("poisson", base)), "sound", SEED)
+
+
+def counted_rows() -> Iterator[Row]:
+    """Yield least squares of rare amounts, under both adjacencies, at one site and at three: 28 cells."""
+    for shape, adjacency, sites in product(RARE_AMOUNTS, Adjacency, (1, 3)):
+        units, dimension, mu = MEANS_SIZES[shape]
+        cell = Cell(shape, units // sites, dimension, mu, Outcome("linear"), adjacency=adjacency, least_squares=True)
+        yield Row(replace(cell, sites=sites), "counted", SEED)
