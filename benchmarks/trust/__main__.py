@@ -27,7 +27,7 @@ from benchmarks.trust.jobs import run
 from benchmarks.trust.repeats import at_budgets, at_variance, repeated, rising
 from benchmarks.trust.row import Row, stored_of
 from benchmarks.trust.summary import MOST_SHOWN, bank, families, ladders
-from benchmarks.trust.verdicts import broken, judge
+from benchmarks.trust.verdicts import broken, judge, wider
 
 
 def main(arguments: list[str]) -> int:
@@ -46,6 +46,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--counted", action="store_true", help="least squares of rare amounts, at one site and three")
     parser.add_argument("--repeats", type=int, default=0, help="data sets on each of which ten jobs are run beside")
     parser.add_argument("--budgets", action="store_true", help="run cells at several budgets beside")
+    parser.add_argument(
+        "--before", type=Path, help="lines of an earlier state, whose widths bound those of sound cells"
+    )
     parser.add_argument("--out", type=Path, default=Path("trust.jsonl"))
     parser.add_argument("--table", action="store_true", help="print the file, a line a cell")
     parser.add_argument("--summary", action="store_true", help="print families of cells, ladders, the bank")
@@ -58,6 +61,7 @@ def main(arguments: list[str]) -> int:
         return 0
     commit, began = commit_of(), time.monotonic()
     done = {line["cell"] for line in read(asked.out) if line["commit"] == commit and line["jobs"] >= asked.jobs}
+    earlier = {} if asked.before is None else {line["cell"]: line for line in read(asked.before)}
     missed = 0
     grid: Iterable[Row | ClassRow] = class_rows() if asked.multinomial else rows()
     if asked.fifth or asked.counted:
@@ -72,6 +76,8 @@ def main(arguments: list[str]) -> int:
         line = judged(row, asked.jobs) | {"commit": commit}
         if isinstance(row, Row):
             line |= beside(row, line, asked.repeats, asked.jobs if asked.budgets else 0)
+        if row.cell.name in earlier:
+            line["broken"] += wider(line, earlier[row.cell.name])
         missed += bool(line["broken"])
         with asked.out.open("a") as file:
             file.write(json.dumps(line) + "\n")

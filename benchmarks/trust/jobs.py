@@ -296,7 +296,7 @@ def compared(
     error, plain_error = errors_of(to_declared, covariance), errors_of(to_declared, plain_covariance)
     curvature, bound = sandwich_of(loss, learned)
     withheld = np.zeros(plan.design.dimension, dtype=np.bool_)
-    rival = objective_perturbation(plan.facts, settings, learned, records, (plain, plain_covariance))
+    rival = objective_perturbation(plan.facts, settings, learned, records, (plain, plain_covariance), beside)
     truth = data.truth
     if everybody is not None:
         truth = to_declared @ minimum(loss, learned, everybody, own)[0] + offset

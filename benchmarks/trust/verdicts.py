@@ -1,7 +1,7 @@
 """The figures of a cell's jobs, and the rules that they must keep."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
 from typing import Any, Final, Literal
@@ -29,6 +29,7 @@ SEEN_PART: Final = 0.25
 """A coefficient counts by itself where so many jobs have not flagged it."""
 MOST_OF_RIVAL: Final = 1.5
 MOST_OF_FORECAST: Final = 1.25
+MOST_OF_EARLIER: Final = 1.1
 MOST_LOSS: Final = 0.02
 """By which a job's log loss may pass that of the base rate: noise of the new records."""
 MOST_OF_PROTOTYPE, MOST_FLAGS_OF_PROTOTYPE = 1.1, 1.2
@@ -276,6 +277,8 @@ def _of_counted_least_squares(found: Verdict) -> list[str]:
         said.append(f"noise is {found.noise:.2f} of what is claimed")
     if found.forecast is not None and found.forecast > MOST_OF_FORECAST:
         said.append(f"widths are {found.forecast:.2f} of the forecast")
+    if found.least_width < LEAST_WIDTH:
+        said.append(f"narrower than non-private: {found.least_width:.2f}")
     return said
 
 
@@ -321,6 +324,18 @@ def _of_a_sound_cell(found: Verdict, expected: Expected, stored: Stored) -> list
     if before is not None and found.width > MOST_OF_PROTOTYPE * before:
         said.append(f"widths of {found.width:.2f}, the prototype's {before:.2f}")
     return said
+
+
+def wider(line: Mapping[str, Any], before: Mapping[str, Any]) -> list[str]:
+    """Return what is wrong with a cell's width beside an earlier state's, in words; none where that was not sound.
+
+    Args:
+        line: a cell's figures.
+        before: of the same cell in the earlier state.
+    """
+    if before["broken"] or line["expected"] == "counted" or line["width"] <= MOST_OF_EARLIER * before["width"]:
+        return []
+    return [f"widths of {line['width']:.2f}, {before['width']:.2f} before"]
 
 
 def _beside_stored(found: Verdict, stored: Stored) -> list[str]:

@@ -15,7 +15,7 @@ from benchmarks.trust.predicted import log_loss
 from benchmarks.trust.repeats import agreement, at_variance, rising
 from benchmarks.trust.row import Row
 from benchmarks.trust.shapes import Outcome
-from benchmarks.trust.verdicts import Verdict, broken, judge
+from benchmarks.trust.verdicts import Verdict, broken, judge, wider
 from core.data.columns import IntegerColumn
 from core.inference.checks import ColumnLook, Learned
 from core.losses.categorical import Logistic
@@ -73,6 +73,7 @@ PLANTED: Final[dict[str, tuple[dict[str, Any], str]]] = {
     "predictions worse than the base rate": ({"losses": (0.68, 0.65)}, "predict worse"),
     "a forecast of half the width": ({"forecast": np.full(SIZE, np.sqrt(2) / 2)}, "of the forecast"),
     "flags of sound coefficients": ({"flagged": flags(2)}, "coefficients that are sound"),
+    "intervals narrower than non-private ones": ({"nonprivate_error": np.full(SIZE, 2.0)}, "narrower"),
     "half of the noise claimed": (
         {"noise": np.full(SIZE, 0.5), "error": np.full(SIZE, np.sqrt(1.25))},
         "of what is claimed",
@@ -91,7 +92,8 @@ def test_one_silent_coefficient_in_one_job_is_enough() -> None:
     good = jobs(300)
     bad = replace(good[7], estimate=TRUTH + np.array([0, 0, 9.0, 0]))
     found = judge([*good[:7], bad, *good[8:]])
-    assert (found.off, found.silent_plain) == (1, pytest.approx(1 / 300))
+    assert found.off == 1
+    assert found.silent_plain == pytest.approx(1 / 300)
     assert any(said.startswith("1 unflagged") for said in broken(found, "counted"))
 
 
@@ -100,6 +102,14 @@ def test_a_note_of_the_estimand_excuses_and_its_absence_does_not() -> None:
     away = {"plain_truth": TRUTH + np.array([0, 20.0, 0, 0])}
     assert broken(judge(jobs(noted=flags(1), **away)), "counted") == []
     assert broken(judge(jobs(noted=flags(), **away)), "counted")
+
+
+def test_a_planted_width_beside_an_earlier_state() -> None:
+    line: dict[str, Any] = {"width": 1.3, "expected": "sound"}
+    assert wider(line, {"width": 1.1, "broken": []})
+    assert not wider(line, {"width": 1.2, "broken": []})
+    assert not wider(line, {"width": 1.1, "broken": ["flags"]})
+    assert not wider(line | {"expected": "counted"}, {"width": 1.1, "broken": []})
 
 
 def test_an_unknown_plain_truth_is_not_judged() -> None:
@@ -187,6 +197,7 @@ class TestPlainFit:
         cell = Cell("curved_wages", 200, 4, 1.0, Outcome("linear"), least_squares=True)
         truth = plain_truth(cell)
         data = FIFTH["curved_wages"](np.random.default_rng(99), 400_000)
+        assert data.mean is not None
         design = np.column_stack([np.ones(400_000), data.features])
         assert truth == pytest.approx(np.linalg.lstsq(design, data.mean, rcond=None)[0], rel=1e-6)
 
