@@ -1,5 +1,9 @@
 """The whole grid, in parts: `python -m benchmarks.trust [--part K --of N] [--jobs 40] [--out trust.jsonl] [--fresh]`.
 
+`--fifth` runs the shapes of `benchmarks.trust.fresh_fifth` alone, and `--counted` those of rare amounts under both
+adjacencies, at one site and at three: 1,512 jobs with `--jobs 54`. `--repeats 100` also runs ten jobs on each of 100
+data sets of a cell, and `--budgets` each cell at several budgets.
+
 Each cell's figures are a line of the file, with the commit they were made at; a part that is run again goes on where it
 was interrupted. `--table` prints the file as a table. Exits with 1 where a cell breaks a rule.
 """
@@ -17,11 +21,13 @@ from typing import Any
 from benchmarks.trust.class_cells import ClassRow, class_rows
 from benchmarks.trust.class_jobs import run_classes
 from benchmarks.trust.class_shapes import SEED
+from benchmarks.trust.fresh_fifth import BUDGETS, counted_rows, fifth_rows
 from benchmarks.trust.grid import rows
 from benchmarks.trust.jobs import run
+from benchmarks.trust.repeats import at_budgets, at_variance, repeated, rising
 from benchmarks.trust.row import Row, stored_of
 from benchmarks.trust.summary import MOST_SHOWN, bank, families, ladders
-from benchmarks.trust.verdicts import broken, judge
+from benchmarks.trust.verdicts import broken, judge, wider
 
 
 def main(arguments: list[str]) -> int:
@@ -36,6 +42,13 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--only", default="", help="only cells whose names contain it")
     parser.add_argument("--multinomial", action="store_true", help="the grid of multinomial models instead")
     parser.add_argument("--fresh", action="store_true", help="only shapes that nothing was tuned on")
+    parser.add_argument("--fifth", action="store_true", help="only shapes about silent intervals")
+    parser.add_argument("--counted", action="store_true", help="least squares of rare amounts, at one site and three")
+    parser.add_argument("--repeats", type=int, default=0, help="data sets on each of which ten jobs are run beside")
+    parser.add_argument("--budgets", action="store_true", help="run cells at several budgets beside")
+    parser.add_argument(
+        "--before", type=Path, help="lines of an earlier state, whose widths bound those of sound cells"
+    )
     parser.add_argument("--out", type=Path, default=Path("trust.jsonl"))
     parser.add_argument("--table", action="store_true", help="print the file, a line a cell")
     parser.add_argument("--summary", action="store_true", help="print families of cells, ladders, the bank")
@@ -48,8 +61,11 @@ def main(arguments: list[str]) -> int:
         return 0
     commit, began = commit_of(), time.monotonic()
     done = {line["cell"] for line in read(asked.out) if line["commit"] == commit and line["jobs"] >= asked.jobs}
+    earlier = {} if asked.before is None else {line["cell"]: line for line in read(asked.before)}
     missed = 0
     grid: Iterable[Row | ClassRow] = class_rows() if asked.multinomial else rows()
+    if asked.fifth or asked.counted:
+        grid = fifth_rows() if asked.fifth else counted_rows()
     for place, row in enumerate(grid):
         left_out = not asked.least_units <= row.cell.units <= asked.most_units
         left_out = left_out or (asked.fresh and row.seed in {1, SEED})
@@ -58,6 +74,10 @@ def main(arguments: list[str]) -> int:
         if time.monotonic() - began > asked.seconds:
             break
         line = judged(row, asked.jobs) | {"commit": commit}
+        if isinstance(row, Row):
+            line |= beside(row, line, asked.repeats, asked.jobs if asked.budgets else 0)
+        if row.cell.name in earlier:
+            line["broken"] += wider(line, earlier[row.cell.name])
         missed += bool(line["broken"])
         with asked.out.open("a") as file:
             file.write(json.dumps(line) + "\n")
@@ -82,6 +102,27 @@ def judged(row: Row | ClassRow, jobs: int) -> dict[str, Any]:
     }
 
 
+def beside(row: Row, line: dict[str, Any], repeats: int, jobs: int) -> dict[str, Any]:
+    """Return what jobs on the same data sets, and at several budgets, come to, with the rules that they break too.
+
+    Args:
+        row: of the grid.
+        line: its figures.
+        repeats: data sets that ten jobs are run on; 0: none.
+        jobs: at each budget; 0: none.
+    """
+    said, found = list(line["broken"]), dict[str, Any]()
+    if repeats:
+        agreed = repeated(row, repeats)
+        found["repeats"] = asdict(agreed)
+        said += at_variance(agreed)
+    if jobs:
+        verdicts = at_budgets(row, BUDGETS, jobs)
+        found["budgets"] = {f"{mu:g}": asdict(one) for mu, one in verdicts.items()}
+        said += rising(verdicts)
+    return found | {"broken": said}
+
+
 def read(path: Path) -> list[dict[str, Any]]:
     """Return the lines that were written before."""
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
@@ -99,21 +140,24 @@ def table(lines: list[dict[str, Any]]) -> list[str]:
         "cell",
         "jobs",
         "truth, worst",
+        "plain truth, worst",
+        "silent",
         "non-private estimate",
         "non-private's own",
         "width, widest",
         "beside o.p.",
     )
-    head = f"| {' | '.join((*names, 'foreseen', 'noise', 'flagged', 'commit', 'breaks'))} |"
-    return [head, "|" + "---|" * 12, *(_line(line) for line in lines)]
+    more = ("foreseen", "forecast", "noise", "flagged", "predicts worse", "commit", "breaks")
+    head = f"| {' | '.join((*names, *more))} |"
+    return [head, "|" + "---|" * 16, *(_line(line) for line in lines)]
 
 
 def _line(line: dict[str, Any]) -> str:
     def told(name: str) -> str:
-        return "-" if line[name] is None else f"{line[name]:.3f}".removeprefix("0")
+        return "-" if line.get(name) is None else f"{line[name]:.3f}".removeprefix("0")
 
     def size(name: str) -> str:
-        if line[name] is None:
+        if line.get(name) is None:
             return "-"
         return f"{line[name]:.2f}" if line[name] < MOST_SHOWN else f"over {MOST_SHOWN}"
 
@@ -121,13 +165,17 @@ def _line(line: dict[str, Any]) -> str:
         line["cell"],
         str(line["jobs"]),
         f"{told('truth')}, {told('truth_worst')}",
+        f"{told('plain')}, {told('plain_worst')}",
+        told("silent_plain"),
         told("same"),
         told("nonprivate_truth"),
         f"{size('width')}, {size('widest')}",
         size("rival"),
         size("foreseen"),
+        size("forecast"),
         size("noise"),
         told("flagged"),
+        told("losing"),
         line["commit"].split("-g")[-1][:7],
         "; ".join(line["broken"]),
     ]

@@ -13,7 +13,8 @@ from scipy.special import softmax
 
 from benchmarks.trust.class_cells import ClassCell
 from benchmarks.trust.class_shapes import POPULATIONS, ClassData, class_population, draw_classes
-from benchmarks.trust.jobs import TERMS, Job, declared_features, errors_of, trained
+from benchmarks.trust.declarations import declared_features
+from benchmarks.trust.jobs import TERMS, Job, errors_of, trained
 from core.data.columns import CategoryColumn, Column
 from core.inference.checks import Learned
 from core.inference.estimate import Estimate

@@ -119,6 +119,7 @@ def minimum(
     start: Array,
     *,
     weighted: bool = True,
+    sampling: Array | None = None,
 ) -> tuple[Array, Array]:
     """Return the exact solution and its sandwich covariance, in encoded units.
 
@@ -128,13 +129,15 @@ def minimum(
         records: encoded features and target.
         start: encoded units.
         weighted: with the job's weights; else with none, in columns of unit variance.
+        sampling: weights of the records beside those, 0 to 1; None: 1 each.
     """
     features, target = records
     unit = learned.residual_scale if learned.residual_scale is not None else 1.0
     cap = learned.cap if learned.cap is not None else 1.0
-    encoding = np.array(learned.encoding) if weighted else _standard(features)
+    encoding = np.array(learned.encoding) if weighted else standard(features)
     rows = features @ encoding.T
     weights = np.minimum(1, learned.weight_bound**2 / (rows**2).sum(1)) if weighted else np.ones(len(rows))
+    weights = weights if sampling is None else weights * sampling / sampling.mean()
     theta = np.linalg.solve(encoding.T, start / unit)
     target = target / unit
     if weighted and isinstance(loss, Poisson):
@@ -172,7 +175,7 @@ def minimum(
     return back @ theta, covariance
 
 
-def _standard(features: Array) -> Array:
+def standard(features: Array) -> Array:
     """Return the encoding by means and deviations."""
     mean, deviation = features[:, 1:].mean(0), features[:, 1:].std(0) + 1e-12
     encoding = np.diag(np.r_[1.0, 1 / deviation])

@@ -6,6 +6,7 @@ from itertools import product
 from typing import Final, get_args
 
 from benchmarks.trust.fresh_counts import count_rows
+from benchmarks.trust.fresh_fifth import fifth_rows
 from benchmarks.trust.fresh_fourth import fourth_rows
 from benchmarks.trust.fresh_linear import SEED as LINEAR_SEED
 from benchmarks.trust.fresh_linear import TUNING, TUNING_SEED
@@ -40,6 +41,7 @@ def more_rows() -> Iterator[Row]:
     yield from _dispersed()
     yield from _far()
     yield from fourth_rows()
+    yield from fifth_rows()
     yield from _wrong_models()
     yield from _populations()
     yield from _adjacencies()

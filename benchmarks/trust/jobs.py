@@ -1,6 +1,6 @@
 """One job of a cell: a fresh data set, the real planner, a real oracle with its lattice, and what it should find."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import lru_cache
 from typing import Final
@@ -9,18 +9,22 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from benchmarks.trust.declarations import declared_columns, sampling_of
 from benchmarks.trust.exact import minimum, sandwich_of
+from benchmarks.trust.plain import counted_widening, plain_fit
 from benchmarks.trust.populations import NAMES, population
+from benchmarks.trust.predicted import log_losses
 from benchmarks.trust.rival import objective_perturbation
 from benchmarks.trust.shapes import DataSet, Outcome, draw
-from core.data.columns import BinaryColumn, Column, NumberColumn
+from benchmarks.trust.three_sites import fit_together
 from core.inference.estimate import Estimate
 from core.losses.categorical import Multinomial
 from core.losses.squares import Squared
 from core.mechanisms.generator import SystemGenerator
-from core.methods.fits import fit_and_infer
+from core.methods.fits import Fitted, fit_and_infer
 from core.methods.m_estimation.whitened_newton.spec import WhitenedNewtonPlan
 from core.models.modelling import encoded_loss
+from core.oracle import Oracle, PrivacyFilter, Release
 from core.oracle.filters import CountingFilter
 from core.oracle.full import FullOracle
 from core.planning.job import JobSpec
@@ -35,6 +39,10 @@ TERMS: Final = plan_orders(Decimal(8), Decimal("1e-7"))
 POPULATION_UNITS: Final = 400_000
 """Of a synthetic population whose own estimate is what jobs with a wrong model ought to cover."""
 POPULATION_SEED: Final = 99
+WEIGHTED: Final = "weighted"
+"""The word beside a coefficient whose weighted equation has another solution than the unweighted one."""
+FRESH_UNITS: Final = 4000
+"""Records that predictions are judged on."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +58,8 @@ class Cell:
     wide: float = 1.0
     adjacency: Adjacency = Adjacency.ZERO_OUT
     least_squares: bool = False
+    sites: int = 1
+    """Of a federation, each with as many records; 1: none."""
 
     @property
     def name(self) -> str:
@@ -66,6 +76,7 @@ class Cell:
         parts += [one.noise] * (one.noise != "normal") + [f"lacks a {one.lacking}"] * (one.lacking != "nothing")
         parts += [f"bounds x{self.wide:g}"] * (self.wide != 1)
         parts += ["least squares"] * self.least_squares + [self.adjacency.value] * (self.adjacency != "zero_out")
+        parts += [f"{self.sites} sites"] * (self.sites > 1)
         return " ".join(parts)
 
 
@@ -90,31 +101,27 @@ class Job:
     rival: Array
     """Standard errors of objective perturbation to first order."""
     words: tuple[str, ...]
-
-
-def declared_features(bounds: tuple[tuple[float, float], ...], two_valued: tuple[bool, ...]) -> tuple[Column, ...]:
-    """Return what an owner would declare of the features x1, x2, ..."""
-    return tuple(
-        BinaryColumn(name=f"x{place}", type="binary", values=("no", "yes"))
-        if two
-        else NumberColumn(name=f"x{place}", type="number", lower=lower, upper=upper)
-        for place, ((lower, upper), two) in enumerate(zip(bounds, two_valued, strict=True), 1)
-    )
-
-
-def declared_columns(data: DataSet, outcome: Outcome) -> tuple[Column, ...]:
-    """Return what an owner would declare."""
-    columns = declared_features(data.bounds, data.two_valued)
-    if outcome.kind == "logistic":
-        return (*columns, BinaryColumn(name="y", type="binary", values=("no", "yes")))
-    return (*columns, NumberColumn(name="y", type="number", lower=data.target_bounds[0], upper=data.target_bounds[1]))
+    plain_truth: Array | None = None
+    """Of the unweighted equation, which `glm` solves, in the whole population; None: not known."""
+    plain: Array | None = None
+    """The unweighted equation solved on the job's records; None: not solved."""
+    noted: NDArray[np.bool_] | None = None
+    """Coefficients that are flagged, or noted to be of a weighted equation alone; None: those that are flagged."""
+    forecast: Array | None = None
+    """Standard errors of counted least squares by `counted_widening`; None: another model."""
+    losses: tuple[float, float] | None = None
+    """Mean log loss on new records, of predictions and of the base rate; None: the model is not logistic."""
 
 
 def planned(cell: Cell, data: DataSet) -> PlannedJob:
     """Return a cell's job with nothing open, as the service plans it."""
     model: dict[str, object] = {"kind": cell.outcome.kind, "target": "y"}
-    if cell.least_squares:
-        model["loss"] = {"kind": "squared"}
+    if cell.outcome.kind == "linear":
+        model["loss"] = {"kind": "squared" if cell.least_squares else "huber"}
+    if data.interactions:
+        model["interactions"] = [[f"x{place + 1}" for place in term] for term in data.interactions]
+    if data.sampling is not None:
+        model["sampling_weights"] = "weight"
     spec = JobSpec.model_validate(
         {
             "dataset": "ds_" + "0" * 26,
@@ -149,38 +156,106 @@ def run(cell: Cell, seed: tuple[int, ...]) -> Job:
         cell: of the grid.
         seed: of the data set; the noise is the system's own, as a job's is.
     """
-    data = draw(np.random.default_rng(seed), cell.shape, cell.units, cell.dimension - 1, cell.outcome, wide=cell.wide)
+    data = drawn(cell, seed)
+    plan, records, sampling = planned(cell, data), *_records(cell, data)
+    release = fitted(plan, records, sampling, cell.sites)
+    found = compared(plan, data, records, release.value.estimate, whole(cell), sampling)
+    found = replace(found, plain_truth=plain_truth(cell) if data.truth is None else data.truth)
+    if cell.least_squares:
+        found = replace(found, forecast=found.plain_error * counted_widening(plan, cell.mu, records, cell.sites))
+    if cell.outcome.kind == "logistic":
+        fresh = encoded(plan, drawn(replace(cell, units=FRESH_UNITS), (*seed, FRESH_UNITS)))
+        found = replace(found, losses=log_losses(plan, release, fresh, float(records[1].mean())))
+    return found
+
+
+def drawn(cell: Cell, seed: tuple[int, ...] | int) -> DataSet:
+    """Return a fresh data set of a cell, of as many records as all its sites have."""
+    draws, units = np.random.default_rng(seed), cell.units * cell.sites
+    return draw(draws, cell.shape, units, cell.dimension - 1, cell.outcome, wide=cell.wide)
+
+
+def _records(cell: Cell, data: DataSet) -> tuple[tuple[Array, Array], Array | None]:
+    """Return encoded features and target, and sampling weights over their upper bound."""
     plan = planned(cell, data)
-    features, target = encoded(plan, data)
-    estimate = trained(plan, features, target)
-    return compared(plan, data, (features, target), estimate, whole(cell))
+    return encoded(plan, data), sampling_of(plan.design, data)
 
 
 @lru_cache(maxsize=2)
 def whole(cell: Cell) -> tuple[Array, Array] | None:
-    """Return a cell's population, as trainers would see it, where its own estimate is the truth."""
+    """Return a cell's population, as trainers would see it, where its own estimate is the truth.
+
+    Where means are known they stand for outcomes, except for counts, whose equation is not linear in them.
+    """
+    data = _everybody(cell)
+    if data is None:
+        return None
+    if data.mean is not None and cell.outcome.kind != "poisson":
+        data = replace(data, target=data.mean)
+    return encoded(planned(cell, data), data)
+
+
+@lru_cache(maxsize=2)
+def plain_truth(cell: Cell) -> Array | None:
+    """Return the unweighted estimate of a cell's whole population, in declared units; None where it has none.
+
+    A robust regression has none: its scale is learned.
+    """
+    data = _everybody(cell)
+    if data is None or (cell.outcome.kind == "linear" and not cell.least_squares):
+        return None
+    plan = planned(cell, data)
+    records = encoded(plan, data if data.mean is None else replace(data, target=data.mean))
+    to_declared, offset = plan.design.to_declared()
+    found: Array = to_declared @ plain_fit(cell.outcome.kind, records)[0] + offset
+    return found
+
+
+def _everybody(cell: Cell) -> DataSet | None:
     if cell.shape in NAMES:
         found = population(cell.shape)
-        data = DataSet(found.features, found.target, found.bounds, found.two_valued, found.target_bounds, None)
-    elif cell.outcome.lacking != "nothing":
-        draws = np.random.default_rng(POPULATION_SEED)
-        data = draw(draws, cell.shape, POPULATION_UNITS, cell.dimension - 1, cell.outcome, wide=cell.wide)
-    else:
+        return DataSet(found.features, found.target, found.bounds, found.two_valued, found.target_bounds, None)
+    one_of_them = drawn(cell, 1)
+    if cell.outcome.lacking == "nothing" and (one_of_them.truth is not None or one_of_them.mean is None):
         return None
-    return encoded(planned(cell, data), data)
+    return drawn(replace(cell, units=POPULATION_UNITS, sites=1), POPULATION_SEED)
 
 
 def trained(plan: PlannedJob, features: Array, target: Array) -> Estimate:
     """Run a planned job at a real oracle, whose privacy filter refuses what was not priced."""
-    problem = make_problem(
-        torch.from_numpy(features.copy()),
-        torch.from_numpy(target.copy()),
-        torch.ones(len(target), dtype=torch.bool),
-        encoded_loss(plan.spec.model, plan.design),  # type: ignore[arg-type] # no network is asked for
-        plan.spec.model.weights,  # type: ignore[union-attr] # as above
-    )
-    oracle = FullOracle(problem, plan.facts, CountingFilter(_priced(plan)), SystemGenerator())
-    return fit_and_infer(plan.spec.optimizer, plan.spec.inference, oracle).value.estimate
+    return fitted(plan, (features, target)).value.estimate
+
+
+def fitted(
+    plan: PlannedJob, records: tuple[Array, Array], sampling: Array | None = None, sites: int = 1
+) -> Release[Fitted]:
+    """Run a planned job at a real oracle, or at so many of them that federate.
+
+    Args:
+        plan: of the job, or of each site's.
+        records: encoded features and target; a site has every so manieth of them.
+        sampling: their weights, 0 to 1.
+        sites: of the federation; 1: none.
+    """
+
+    def oracle(place: int, payments: PrivacyFilter) -> FullOracle:
+        features, target = (one[place::sites] for one in records)
+        problem = make_problem(
+            torch.from_numpy(features.copy()),
+            torch.from_numpy(target.copy()),
+            torch.ones(len(target), dtype=torch.bool),
+            encoded_loss(plan.spec.model, plan.design),  # type: ignore[arg-type] # no network is asked for
+            plan.spec.model.weights,  # type: ignore[union-attr] # as above
+            sampling=None if sampling is None else torch.from_numpy(sampling[place::sites].copy()),
+        )
+        return FullOracle(problem, plan.facts, payments, SystemGenerator())
+
+    def fit(asked: Oracle) -> Release[Fitted]:
+        return fit_and_infer(plan.spec.optimizer, plan.spec.inference, asked)
+
+    if sites > 1:
+        return fit_together(sites, fit, oracle, lambda: CountingFilter(_priced(plan)))
+    return fit(oracle(0, CountingFilter(_priced(plan))))
 
 
 def _priced(plan: PlannedJob) -> Event:
@@ -196,6 +271,7 @@ def compared(
     records: tuple[Array, Array],
     estimate: Estimate,
     everybody: tuple[Array, Array] | None = None,
+    sampling_weights: Array | None = None,
 ) -> Job:
     """Put an estimate beside the truth and beside what the same records say without noise.
 
@@ -205,6 +281,7 @@ def compared(
         records: the same, encoded.
         estimate: the job's result.
         everybody: the population, encoded, whose own solution of the same weighted equation is the truth.
+        sampling_weights: of the records.
     """
     assert estimate.checks is not None, "the method checks itself"
     assert estimate.sandwich is not None, "and has a covariance"
@@ -214,19 +291,21 @@ def compared(
     assert not isinstance(loss, Multinomial), "several classes have cells of their own"
     to_declared, offset = plan.design.to_declared()
     covariance, sampling = estimate.sandwich.covariance.numpy(), estimate.sandwich.plain.numpy()
-    own, own_covariance = minimum(loss, learned, records, estimate.theta.numpy())
-    plain, plain_covariance = minimum(loss, learned, records, estimate.theta.numpy(), weighted=False)
+    start, beside = estimate.theta.numpy(), sampling_weights
+    own, own_covariance = minimum(loss, learned, records, start, sampling=beside)
+    plain, plain_covariance = minimum(loss, learned, records, start, weighted=False, sampling=beside)
     error, plain_error = errors_of(to_declared, covariance), errors_of(to_declared, plain_covariance)
     curvature, bound = sandwich_of(loss, learned)
     foreseen = plain_error * settings.widening(plan.facts, curvature, bound, learned.variance_ratio or 1.0)
     if isinstance(loss, Squared):  # records that the noise hides are in the plain error, and not in what was learned
         foreseen = np.array(settings.learned_errors(plan.facts, learned, estimate.theta.numpy(), to_declared))
     withheld = np.zeros(plan.design.dimension, dtype=np.bool_)
-    rival = objective_perturbation(plan.facts, settings, learned, records, (plain, plain_covariance))
+    rival = objective_perturbation(plan.facts, settings, learned, records, (plain, plain_covariance), beside)
     truth = data.truth
     if everybody is not None:
         truth = to_declared @ minimum(loss, learned, everybody, own)[0] + offset
     withheld[list(estimate.checks.withheld)] = True
+    words = [(*estimate.checks.job, *own_words) for own_words in estimate.checks.coefficients]
     return Job(
         estimate=to_declared @ estimate.theta.numpy() + offset,
         error=error,
@@ -238,7 +317,9 @@ def compared(
         plain_error=plain_error,
         foreseen=foreseen,
         rival=errors_of(to_declared, rival),
-        words=(*estimate.checks.job, *(word for words in estimate.checks.coefficients for word in words)),
+        words=tuple(word for own_words in words for word in own_words),
+        plain=to_declared @ plain + offset,
+        noted=withheld | np.array([WEIGHTED in own_words for own_words in words]),
     )
 
 

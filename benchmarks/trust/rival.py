@@ -26,6 +26,7 @@ def objective_perturbation(
     learned: Learned,
     records: tuple[Array, Array],
     plain: tuple[Array, Array],
+    sampling: Array | None = None,
 ) -> Array:
     """Return the covariance of its estimate, shape (p, p), in encoded units.
 
@@ -35,6 +36,7 @@ def objective_perturbation(
         learned: the figures that the job learned; of these the residual scale alone is used.
         records: encoded features and target.
         plain: the non-private estimate without weights, and its covariance.
+        sampling: the records' sampling weights, 0 to 1; None: 1 each.
     """
     loss, ranges = settings.loss, facts.ranges
     assert ranges is not None, "the planner says where columns lie"
@@ -49,6 +51,7 @@ def objective_perturbation(
     middle, half = (lower + upper) / 2, np.maximum((upper - lower) / 2, 1e-12)
     middle[0], half[0] = 0.0, 1.0
     rows = (features - middle) / half
+    bend = bend if sampling is None else bend * sampling
     hessian = rows.T @ (rows * bend[:, None]) / len(rows)
     bound = {"logistic": 1.0, "poisson": largest, "squared": learned.cut or 1.0}.get(
         loss.kind, loss.c if isinstance(loss, Huber) else 1.0

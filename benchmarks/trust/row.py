@@ -46,8 +46,11 @@ def foretold(cell: Cell) -> Expected:
 
     Below the budget line the noise of the Hessian is larger than its mean eigenvalue, 2 s sqrt(p) > c. For a logistic
     model 2 s sqrt(p) > .55 c there, or a slope's noise is above .115 logits a deviation, as its estimate foretells.
-    There, and with fewer than ten events a coefficient, all may be flagged.
+    There, and with fewer than ten events a coefficient, all may be flagged. Least squares counts its tails,
+    whatever the budget.
     """
+    if cell.least_squares:
+        return "counted"
     kind, base, size = cell.outcome.kind, cell.outcome.base, cell.dimension
     rarer = {"logistic": min(base, 1 - base), "poisson": base}.get(kind, 1.0)
     largest = COUNT_MARGIN * (base + LARGEST_COUNT * sqrt(base) + 2)

@@ -79,6 +79,17 @@ class DataSet:
     target_bounds: tuple[float, float]
     truth: Array | None
     """Intercept first, declared units; None where there is none to cover, or the model is not quite right."""
+    mean: Array | None = None
+    """Of the outcome, given the features; None where it is not noted."""
+    whole: tuple[bool, ...] = ()
+    """Whether a feature is declared as an integer; none is where this is empty."""
+    whole_target: bool = False
+    interactions: tuple[tuple[int, ...], ...] = ()
+    """Places of features whose products the model has."""
+    sampling: Array | None = None
+    """The records' sampling weights; None: the model has none."""
+    most_sampling: float = 1.0
+    """Their declared upper bound."""
 
 
 def usual_slopes(count: int) -> Array:
@@ -240,6 +251,7 @@ def draw(
 ) -> DataSet:
     """Return a fresh data set of a shape, or a sample with replacement of a population."""
     from benchmarks.trust.fresh import FRESH  # noqa: PLC0415 - shapes that are made of the functions here
+    from benchmarks.trust.fresh_fifth import FIFTH  # noqa: PLC0415 - as above
     from benchmarks.trust.fresh_fourth import FOURTH  # noqa: PLC0415 - as above
     from benchmarks.trust.fresh_linear import LINEAR_SHAPES  # noqa: PLC0415 - as above
     from benchmarks.trust.fresh_second import SECOND  # noqa: PLC0415 - as above
@@ -248,6 +260,8 @@ def draw(
 
     if shape in NAMES:
         return population(shape).sample(draws, units)
+    if shape in FIFTH:
+        return FIFTH[shape](draws, units)
     made = TUNED | FRESH | SECOND | THIRD | FAR | LINEAR_SHAPES | FOURTH
     columns = made[shape](draws, units, count)
     target, truth = outcomes(draws, columns, outcome)

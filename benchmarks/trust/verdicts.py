@@ -1,10 +1,10 @@
 """The figures of a cell's jobs, and the rules that they must keep."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,10 +28,19 @@ LEAST_FORESEEN, MOST_FORESEEN = 0.7, 1.35
 SEEN_PART: Final = 0.25
 """A coefficient counts by itself where so many jobs have not flagged it."""
 MOST_OF_RIVAL: Final = 1.5
+MOST_OF_FORECAST: Final = 1.25
+MOST_OF_EARLIER: Final = 1.1
+MOST_LOSS: Final = 0.02
+"""By which a job's log loss may pass that of the base rate: noise of the new records."""
 MOST_OF_PROTOTYPE, MOST_FLAGS_OF_PROTOTYPE = 1.1, 1.2
-Expected = Literal["sound", "elsewhere", "alias", "separated", "below budget", "nearly"]
-"""The flags that are due: next to nothing; little (many coefficients, rare outcomes); both aliased
-coefficients, or those that are named; everything; anything; those that are named or covered, and next to no others."""
+Expected = Literal["sound", "elsewhere", "alias", "separated", "below budget", "nearly", "counted"]
+"""The flags that are due.
+
+Sound, and counted (least squares that counts its tails): next to nothing.
+Elsewhere: little (many coefficients, rare outcomes).
+Alias: both aliased coefficients, or those that are named. Separated: everything. Below budget: anything.
+Nearly: those that are named or covered, and next to no others.
+"""
 
 
 @dataclass(frozen=True)
@@ -76,6 +85,25 @@ class Verdict:
     each_width: list[float]
     """Median standard errors over the weighted non-private ones, by coefficient."""
     each_flagged: list[float]
+    plain: float | None = None
+    """Coverage of the plain truth, what `glm` finds in the whole population, where nothing is flagged or noted."""
+    plain_worst: float | None = None
+    nonprivate_plain: float | None = None
+    """Coverage of the plain truth by the unweighted estimate's own intervals."""
+    off: int = 0
+    """Unflagged coefficients farther than six of their standard errors from the plain truth."""
+    silent_plain: float = 0.0
+    """Part of the jobs with one of them."""
+    noted: float = 0.0
+    """Part of the coefficients that are flagged, or noted to be of a weighted equation alone."""
+    forecast: float | None = None
+    """Median standard error of counted least squares over its forecast, in the median over coefficients."""
+    losing: float | None = None
+    """Part of the jobs whose log loss on new records passes the base rate's; None: not a logistic model."""
+    gain: float | None = None
+    """Median log loss less that of the base rate."""
+    flagged_error: float = 0.0
+    """Standard error of the part that is flagged."""
 
 
 def judge(jobs: Sequence[Job], named: Sequence[int] = ()) -> Verdict:
@@ -125,7 +153,47 @@ def judge(jobs: Sequence[Job], named: Sequence[int] = ()) -> Verdict:
         each_truth=at_truth.mean(0).round(3).tolist(),
         each_width=np.median(error / exact_error, 0).round(3).tolist(),
         each_flagged=flagged.mean(0).round(3).tolist(),
+        flagged_error=float(flagged.mean(1).std() / sqrt(len(jobs))),
+        **_of_the_plain_truth(jobs, estimate, error),
+        **_of_forecasts(jobs, error),
     )
+
+
+def _of_the_plain_truth(jobs: Sequence[Job], estimate: Array, error: Array) -> dict[str, Any]:
+    """Return the figures about what `glm` finds in the whole population; none where that is not known."""
+    truths = [job.plain_truth for job in jobs if job.plain_truth is not None]
+    if len(truths) < len(jobs):
+        return {}
+    truth = np.array(truths)
+    noted = np.array([job.flagged if job.noted is None else job.noted for job in jobs])
+    covered = np.abs(estimate - truth) <= QUANTILE * error
+    away = (np.abs(estimate - truth) > SILENT * error) & ~noted
+    plain = [job.plain for job in jobs if job.plain is not None]
+    own = None
+    if len(plain) == len(jobs):
+        plain_error = np.array([job.plain_error for job in jobs])
+        own = _mean(np.abs(np.array(plain) - truth) <= QUANTILE * plain_error, ~noted)
+    return {
+        "plain": _mean(covered, ~noted),
+        "plain_worst": _worst(covered, ~noted),
+        "nonprivate_plain": own,
+        "off": int(away.sum()),
+        "silent_plain": float(away.any(1).mean()),
+        "noted": float(noted.mean()),
+    }
+
+
+def _of_forecasts(jobs: Sequence[Job], error: Array) -> dict[str, Any]:
+    """Return widths over the forecast of counted least squares, and losses on new records."""
+    found: dict[str, Any] = {}
+    forecasts = [job.forecast for job in jobs if job.forecast is not None]
+    if len(forecasts) == len(jobs):
+        found["forecast"] = float(np.median(np.median(error / np.maximum(forecasts, TINY), 0)))
+    losses = [job.losses for job in jobs if job.losses is not None]
+    if len(losses) == len(jobs):
+        worse = np.subtract(*np.array(losses).T)
+        found |= {"losing": float((worse > MOST_LOSS).mean()), "gain": float(np.median(worse))}
+    return found
 
 
 def _mean(covered: NDArray[np.bool_], counted: NDArray[np.bool_]) -> float | None:
@@ -177,6 +245,9 @@ def broken(found: Verdict, expected: Expected = "sound", stored: Stored | None =
         said += _of_a_nearly_empty_cell(found)
     if expected in {"sound", "elsewhere"}:
         said += _of_a_sound_cell(found, expected, stored or Stored())
+    if expected == "counted":
+        said += _of_counted_least_squares(found)
+    said += _beside_the_plain_truth(found, expected, mean_slack, worst_slack)
     said += _beside_stored(found, stored or Stored())
     if expected == "separated" or found.truth is None or found.same is None:
         return said
@@ -194,6 +265,38 @@ def _of_a_nearly_empty_cell(found: Verdict) -> list[str]:
         said.append(f"only {found.safe_named:.2f} of the nearly separated coefficients are flagged or covered")
     if found.flagged_beside > MOST_FLAGGED:
         said.append(f"flags {found.flagged_beside:.3f} of the coefficients beside them")
+    return said
+
+
+def _of_counted_least_squares(found: Verdict) -> list[str]:
+    """Return what is wrong with flags, noise and widths of least squares that covers whatever the tails."""
+    said = []
+    if found.flagged > MOST_FLAGGED:
+        said.append(f"flags {found.flagged:.3f} of coefficients that are sound")
+    if found.noise is not None and not LEAST_NOISE <= found.noise <= MOST_NOISE:
+        said.append(f"noise is {found.noise:.2f} of what is claimed")
+    if found.forecast is not None and found.forecast > MOST_OF_FORECAST:
+        said.append(f"widths are {found.forecast:.2f} of the forecast")
+    if found.least_width < LEAST_WIDTH:
+        said.append(f"narrower than non-private: {found.least_width:.2f}")
+    return said
+
+
+def _beside_the_plain_truth(found: Verdict, expected: Expected, mean_slack: float, worst_slack: float) -> list[str]:
+    """Return what is wrong beside what `glm` finds in the whole population, and with predictions."""
+    said = []
+    if found.off > 0:
+        said.append(
+            f"{found.off} unflagged coefficients are more than six of their standard errors off the plain truth"
+        )
+    if found.losing is not None and found.losing > 0:
+        said.append(f"{found.losing:.2f} of the jobs predict worse than the base rate")
+    if expected == "separated" or found.plain is None:
+        return said
+    if found.plain + mean_slack < LEAST_MEAN:
+        said.append(f"covers {found.plain:.3f} of the plain truth")
+    if _or_one(found.plain_worst) + worst_slack < LEAST_WORST:
+        said.append(f"covers {found.plain_worst:.3f} of the plain truth of the worst coefficient")
     return said
 
 
@@ -221,6 +324,18 @@ def _of_a_sound_cell(found: Verdict, expected: Expected, stored: Stored) -> list
     if before is not None and found.width > MOST_OF_PROTOTYPE * before:
         said.append(f"widths of {found.width:.2f}, the prototype's {before:.2f}")
     return said
+
+
+def wider(line: Mapping[str, Any], before: Mapping[str, Any]) -> list[str]:
+    """Return what is wrong with a cell's width beside an earlier state's, in words; none where that was not sound.
+
+    Args:
+        line: a cell's figures.
+        before: of the same cell in the earlier state.
+    """
+    if before["broken"] or line["expected"] == "counted" or line["width"] <= MOST_OF_EARLIER * before["width"]:
+        return []
+    return [f"widths of {line['width']:.2f}, {before['width']:.2f} before"]
 
 
 def _beside_stored(found: Verdict, stored: Stored) -> list[str]:

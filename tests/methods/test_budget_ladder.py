@@ -13,7 +13,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from benchmarks.trust.jobs import TERMS, Cell, declared_columns, encoded
+from benchmarks.trust.declarations import declared_columns
+from benchmarks.trust.jobs import TERMS, Cell, encoded
 from benchmarks.trust.shapes import Outcome, draw
 from core.mechanisms.generator import SystemGenerator
 from core.methods.fits import fit_and_infer

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.trust.jobs import TERMS, Cell, declared_columns, encoded, trained
+from benchmarks.trust.declarations import declared_columns
+from benchmarks.trust.jobs import TERMS, Cell, encoded, trained
 from benchmarks.trust.shapes import DataSet, Outcome, draw
 from core.base.errors import Invalid
 from core.data.columns import CategoryColumn, Column, DateColumn, IntegerColumn, NumberColumn
