@@ -52,6 +52,16 @@ def words(released: Released) -> list[str]:
     ]
 
 
+def assumption(released: Released) -> str:
+    """Return a sentence of a methods section on what the claimed intervals assume of large residuals, after a blank."""
+    one = line_of(released)
+    if one is None:
+        return ""
+    if one.tails == "assumed_light":
+        return " They hold whatever large residuals there are, up to the target's declared bounds."
+    return f" They assume that no residual passes {one.largest:.4g}."
+
+
 def block(released: Released, levels: Sequence[float], line: Any) -> dict[str, Any] | None:  # noqa: ANN401 - a function
     """Return the line that is not claimed, as a summary has it.
 

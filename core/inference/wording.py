@@ -7,10 +7,12 @@ from typing import Any, Final
 
 from scipy.special import ndtri
 
+from core.inference import tails
 from core.inference.check_words import checked
 from core.inference.error_bound import ErrorBound, NoisedNorm, SecondOrder, Selection
 from core.inference.released import MOCK, Released
 from core.inference.rendering import declared
+from core.losses.bases import AbstractRobust
 from core.losses.counts import Poisson
 from core.losses.robust import Huber
 from core.losses.weights import Clip
@@ -34,7 +36,8 @@ _NAMES: Final = {
 
 def title(released: Released) -> str:
     """Return what was fitted to what."""
-    return f"{TITLES[released.kind]} of {released.target}, differentially private"
+    robust = isinstance(released.loss, AbstractRobust)
+    return f"{'Robust regression' if robust else TITLES[released.kind]} of {released.target}, differentially private"
 
 
 def marked(document: dict[str, Any], *, mock: bool) -> dict[str, Any]:
@@ -270,14 +273,16 @@ def methods_paragraph(released: Released, cited: str) -> str:
                 f"Intervals ({100 * released.level:g} %) use a private sandwich covariance with the variance of all "
                 "noise in the last steps; those of coefficients that failed a check were withheld."
             )
+            inference += tails.assumption(released)
     ridge = "" if not released.ridge else f", a ridge penalty of {released.ridge:g}"
     ridge += "".join(f", {one}" for one in _terms(released.design))
     counted = complete_records(released)
+    kind = "robust regression" if isinstance(released.loss, AbstractRobust) else f"{released.kind} regression"
     records = f"{released.units:,} records declared (excluded ones are not counted)"
     if counted is not None:
         records = f"records ({declared(released.units, counted)})"
     return (
-        f"We fitted a {_NAMES.get(released.kind, f'{released.kind} regression')} of {released.target} "
+        f"We fitted a {_NAMES.get(released.kind, kind)} of {released.target} "
         f"({loss_words(released)}) on {len(released.theta)} parameters and {records} "
         f"with {weight_words(released)}{ridge}, {scaled}, by "
         f"{_fitted_by(released)} with {released.steps} steps and Gaussian noise on every answer"

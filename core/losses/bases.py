@@ -29,6 +29,10 @@ SCALE: Final = Assumption(
 )
 NOT_CONVEX: Final = Assumption(text="no intervals and no Newton steps: the loss is not convex", checked="static")
 CLIPPED: Final = Assumption(text="gradients are clipped: nothing else bounds them", checked="static")
+ROBUST: Final = (
+    "Coefficients are of a location that large residuals do not move, which is not the mean where residuals are "
+    "skewed. Loss squared is of the mean."
+)
 NODES: Final = 400
 """Equally likely residuals, over which a score's moments are averaged."""
 RESIDUALS_PER_RANGE: Final = 8
@@ -200,6 +204,7 @@ class AbstractRobust(AbstractLoss):
     """scale * rho((y - m)/scale) with |rho'| bounded, rho'' <= 1 and rho(0) = 0 its least value."""
 
     example: ClassVar = {"scale": 2.5, "c": 0.9}
+    notes: ClassVar[tuple[str, ...]] = (ROBUST,)
     concordance_factor: ClassVar[float | None] = None
     c: PositiveNumber = 1.345
     scale: PositiveNumber | None = Field(

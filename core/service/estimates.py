@@ -13,10 +13,10 @@ from core.base.errors import FieldError, Invalid
 from core.data.datasets import Declaration
 from core.inference.settings import UNCHECKED
 from core.methods.registry import source_of
-from core.models.kinds import NetworkModel
+from core.models.kinds import LinearModel, NetworkModel
 from core.models.term_words import term_notes
 from core.planning.excess import foresee_excess, reach_excess, within_reach
-from core.planning.forecast import Goal, forecast, reach
+from core.planning.forecast import Asker, Goal, forecast, reach
 from core.planning.job import JobSpec
 from core.planning.networks import multiplications
 from core.planning.planner import PlannedJob
@@ -208,8 +208,15 @@ def estimate(context: Context, caller: Caller, spec: EstimateSpec) -> EstimateVi
         excess=foreseen.excess,
         goal=foreseen.goal,
         if_lost=if_lost(planned),
-        notes=[*_unchecked(planned), *term_notes(planned.design), *appraisal.asker.price_notes(planned)],
+        notes=_notes(appraisal.asker, planned),
     )
+
+
+def _notes(asker: Asker, planned: PlannedJob) -> list[str]:
+    """Return what coefficients mean, and what else is to be known beforehand, a sentence each."""
+    model = planned.spec.model
+    robust = model.loss.notes if isinstance(model, LinearModel) else ()
+    return [*_unchecked(planned), *term_notes(planned.design), *robust, *asker.price_notes(planned)]
 
 
 def _unchecked(planned: PlannedJob) -> list[str]:
