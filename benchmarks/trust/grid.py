@@ -35,7 +35,7 @@ GATE: Final = {
     "close columns": Gated(Cell("close_pair", 2000, 5, 0.5, HUNDREDTH, wide=10.0), stored=Stored(1.12, 1.01)),
     "counts": Gated(Cell("normal", 2000, 4, 1.0, COUNTS, adjacency=Adjacency.REPLACE_ONE), stored=Stored(1.31, 1.06)),
     "short of budget": Gated(
-        Cell("normal", 500, 6, 0.3, LOGISTIC), "below budget", jobs=80, stored=Stored(5.85, flagged=0.5)
+        Cell("normal", 500, 6, 0.3, LOGISTIC), "below budget", jobs=80, stored=Stored(6.2, flagged=0.6)
     ),
     "alias": Gated(Cell("alias", 2000, 4, 1.0, LOGISTIC), "alias", named=ALIASED, jobs=30),
     "separated": Gated(Cell("separated", 2000, 4, 1.0, LOGISTIC), "separated", jobs=10),

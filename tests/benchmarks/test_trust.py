@@ -56,9 +56,12 @@ def test_intervals_cover_and_what_fails_is_flagged(name: str) -> None:
     assert rules_broken(GATE[name]) == []
 
 
-@pytest.mark.xfail(strict=True, reason="predictions are not shrunk: a quarter of these jobs lose to the base rate")
 def test_predictions_short_of_budget_are_no_worse_than_the_base_rate() -> None:
-    assert not [said for said in _rules_broken(GATE["short of budget"]) if PREDICTIONS in said]
+    """Unshrunk a quarter of these jobs lose to it, shrunk three of 80: eight are in one of 200 changes of draws."""
+    row = GATE["short of budget"]
+    found = judge([run(row.cell, (row.seed, number)) for number in range(row.jobs)], row.named)
+    assert found.losing is not None
+    assert found.losing < 0.1
 
 
 ASKED: list[NoisedAnswer] = []

@@ -99,7 +99,7 @@ def _reencoded() -> list[Case]:
     cases.append(Case("hessian, squares", squares, robust, 0.95))
     for kind in (BandTotals, BandGradients, BandScores):
         question: BandTotals | BandGradients | BandScores = kind.model_validate(shared)
-        cases.append(Case(question.kind, question, robust))
+        cases.append(Case(question.kind, question, robust, 0.95))
     return cases
 
 

@@ -117,7 +117,9 @@ def test_a_request_that_names_no_kind_gets_the_default() -> None:
 
 
 def test_every_field_of_a_model_is_written() -> None:
-    told = JobSpec.model_validate(body("linear")).model_dump(mode="json")["model"]
+    plain = JobSpec.model_validate(body("linear")).model_dump(mode="json")["model"]
+    assert plain["loss"] == {"kind": "squared"}, "of the mean"
+    told = JobSpec.model_validate(body("linear", loss={})).model_dump(mode="json")["model"]
     assert told["ridge"] == 0
     assert (told["loss"]["kind"], told["loss"]["joint"], told["loss"]["scale_floor"]) == ("huber", False, None)
     assert told["weights"] == {"kind": "mallows", "bound": None, "power": 2}

@@ -155,6 +155,7 @@ def test_the_papers_newton_takes_them_too(kind: str) -> None:
         3e5,
         model=model_of(kind, **given) | {"weights": {"bound": 8.0}},
         optimizer={"kind": "noisy_newton", "steps": 30},
+        inference={"accept_unchecked": True},
     )
     estimate, error, _ = fitted(planned, table)
     other = reference(kind, table, **given)

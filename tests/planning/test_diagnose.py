@@ -41,7 +41,7 @@ TINY, HUGE = 5e-324, 1.7e308
         (job(model={"kind": "logistic", "target": "y", "weights": {"bound": HUGE}}), ["/model/weights/bound"]),
         (job(model={**LINEAR, "loss": {"c": 2.0, "scale": TINY}}), ["/model/loss/scale"]),
         (job(model={**LINEAR, "loss": {"kind": "smoothed_huber", "c": 2.0, "scale": TINY}}), ["/model/loss/scale"]),
-        (job(model={**LINEAR, "weights": {"kind": "schweppe", "bound": HUGE}}), ["/model/weights/bound"]),
+        (job(model={**LINEAR, "loss": {}, "weights": {"kind": "schweppe", "bound": HUGE}}), ["/model/weights/bound"]),
         (job(optimizer={"kind": "noisy_gd", "mu": TINY, "steps": 5}), ["/optimizer/mu"]),
         (job(optimizer={"kind": "noisy_newton", "curvature_share": TINY}), ["/optimizer/curvature_share"]),
     ],

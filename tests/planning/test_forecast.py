@@ -127,8 +127,12 @@ def test_a_forecast_says_from_where_on_a_job_is_useful() -> None:
     [
         ({"kind": "multinomial", "target": "job"}, ("b: intercept", "b: age", "c: intercept", "c: age")),
         ({"kind": "poisson", "target": "income", "loss": {"cap": 10}}, ("intercept", "age")),
+        ({"kind": "linear", "target": "income"}, ("intercept", "age")),
         ({"kind": "linear", "target": "income", "loss": {"joint": True}}, ("intercept", "age")),
-        ({"kind": "linear", "target": "income", "weights": {"kind": "schweppe"}}, ("intercept", "age")),
+        (
+            {"kind": "linear", "target": "income", "loss": {"kind": "huber"}, "weights": {"kind": "schweppe"}},
+            ("intercept", "age"),
+        ),
         ({"kind": "linear", "target": "income", "loss": {"kind": "log_cosh"}}, ("intercept", "age")),
     ],
 )

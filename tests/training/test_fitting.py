@@ -15,6 +15,7 @@ from core.ledger.claims import Claim
 from core.losses.categorical import Logistic, Multinomial
 from core.losses.counts import Poisson
 from core.losses.robust import Huber, LogCosh
+from core.losses.squares import Squared
 from core.losses.weights import Clip, Mallows, Schweppe
 from core.methods.fits import Fitted
 from core.oracle import Release, Status
@@ -99,11 +100,12 @@ def row(
     ("model", "loss"),
     [
         ({"kind": "logistic", "target": "y", "features": ["age"]}, Logistic),
-        (LINEAR, Huber),
+        (LINEAR, Squared),
+        (LINEAR | {"loss": {"kind": "huber"}}, Huber),
         (LINEAR | {"loss": {"kind": "log_cosh"}}, LogCosh),
         (LINEAR | {"kind": "poisson"}, Poisson),
     ],
-    ids=["logistic", "huber", "log-cosh", "poisson"],
+    ids=["logistic", "squared", "huber", "log-cosh", "poisson"],
 )
 def test_the_row_has_the_loss_and_the_weights_of_the_filled_model(model: dict[str, Any], loss: type) -> None:
     found = row(model, [0.1, 0.2])
@@ -134,7 +136,7 @@ def test_classes_are_counted_and_weights_and_ridges_kept() -> None:
     assert found.loss == Multinomial(classes=3)
     assert found.ridge == 0.5
     assert len(found.names) == 4
-    weighted = row(LINEAR | {"weights": {"kind": "schweppe", "bound": 1.5}}, [0.1, 0.2])
+    weighted = row(LINEAR | {"loss": {}, "weights": {"kind": "schweppe", "bound": 1.5}}, [0.1, 0.2])
     assert weighted.weights == Schweppe(bound=1.5)
     cubed = row(LINEAR | {"weights": {"kind": "mallows", "bound": 1.5, "power": 3}}, [0.1, 0.2])
     assert cubed.weights == Mallows(bound=1.5, power=3)
