@@ -106,8 +106,9 @@ class Checks(Frozen):
     coefficients: tuple[tuple[CoefficientCheck, ...], ...]
     learned: Learned
     gradient_excess: float | None = Field(
+        default=None,
         description="squared length of the last noised gradient over what noise alone passes once in a thousand; null: "
-        "the last step is exact, as of least squares"
+        "the last step is exact, as of least squares",
     )
     hessian_noise: float = Field(description="spectral noise of the Hessian over its mean eigenvalue")
     unidentified: tuple[float, ...] = Field(

@@ -29,27 +29,28 @@ def words(released: Released) -> list[str]:
     if one is None:
         return []
     of, seen = released.target, f"{one.largest:.4g}"
+    counted = (
+        f"Large residuals are counted: the intervals hold whatever residuals of {of} there are, up to its declared "
+        "bounds."
+    )
+    if one.hidden < FEW:
+        return [f"{counted} Some were seen up to these."]
     if one.tails == "assumed_light":
         first = (
-            f"Large residuals are counted: the intervals hold whatever residuals of {of} there are, up to its "
-            f"declared bounds. The second table, of the same answers, holds if no residual passes {seen}, up to which "
-            "records were seen."
+            f"{counted} The second table, of the same answers, holds if no residual passes {seen}, up to which records "
+            "were seen."
         )
     else:
         first = (
             f"Assumed: no residual of {of} passes {seen}, up to which records were seen. The intervals hold if that "
             "is true. The second table counts large residuals, up to the declared bounds."
         )
-    if one.hidden < FEW:
-        return [first]
-    return [
-        first,
-        (
-            f"The noise could hide up to {one.hidden:,.0f} records beyond {seen}. The last column says by how much "
-            f"one of them moves a coefficient at most, if its features are ordinary; by up to {one.times:.3g} times "
-            "as much if they are extreme."
-        ),
-    ]
+    hidden = (
+        f"The noise could hide up to {one.hidden:,.0f} records beyond {seen}. The last column says by how much one of "
+        "them moves a coefficient at most, if its features are ordinary; by up to "
+        f"{one.times:.3g} times as much if they are extreme."
+    )
+    return [first, hidden]
 
 
 def assumption(released: Released) -> str:
@@ -57,13 +58,13 @@ def assumption(released: Released) -> str:
     one = line_of(released)
     if one is None:
         return ""
-    if one.tails == "assumed_light":
+    if one.tails == "assumed_light" or one.hidden < FEW:
         return " They hold whatever large residuals there are, up to the target's declared bounds."
     return f" They assume that no residual passes {one.largest:.4g}."
 
 
 def block(released: Released, levels: Sequence[float], line: Any) -> dict[str, Any] | None:  # noqa: ANN401 - a function
-    """Return the line that is not claimed, as a summary has it.
+    """Return the line that is not claimed, as a summary has it; None where both are one, or there is none.
 
     Args:
         released: a model's row.
@@ -71,7 +72,7 @@ def block(released: Released, levels: Sequence[float], line: Any) -> dict[str, A
         line: makes an estimate, its standard error and intervals from both and the levels.
     """
     one = line_of(released)
-    if one is None:
+    if one is None or one.hidden < FEW:
         return None
     rows = zip(released.names, one.coefficients, one.std_errors, one.moves, strict=True)
     withheld = {released.names[place] for place in released.withheld}

@@ -13,7 +13,7 @@ from scipy.stats import chi2, norm
 from statsmodels.stats.weightstats import ztost
 
 from core.base.errors import Invalid
-from core.inference.checks import Checks, ColumnLook, Learned
+from core.inference.checks import Checks, ColumnLook, Learned, TailLine
 from core.inference.coefficient_document import document
 from core.inference.error_bound import ErrorBound
 from core.inference.hypotheses import contrast, wald_test
@@ -344,6 +344,49 @@ def test_texts_call_n_what_was_declared_since_nobody_counted_excluded_records() 
     assert said in shown_of(released(units=8000, checks=above))["methods"], (
         "noise says more than there are: no width of zero"
     )
+
+
+def squares(tails: str, hidden: float) -> Released:
+    """Return a release of least squares with its other line."""
+    learned = Learned(columns=(ColumnLook(centre=0, scale=1),) * 3, encoding=rows_of(np.eye(3)), weight_bound=2.5)
+    line = {"tails": tails, "coefficients": (1.0, 2.0, 3.0), "std_errors": (0.1, 0.2, 0.3), "largest": 60.0}
+    beside = TailLine.model_validate(line | {"hidden": hidden, "moves": (0.4, 0.5, 0.6), "times": 2.5})
+    checks = Checks(
+        coefficients=((), (), ("not identified",)), learned=learned, hessian_noise=0.1, unidentified=(0.0,) * 3,
+        tails=beside,
+    )  # fmt: skip
+    return of_kind("linear", loss=Squared(), checks=checks)
+
+
+def test_least_squares_shows_the_line_that_it_does_not_claim() -> None:
+    """With what the noise could hide; a withheld coefficient has no interval there either."""
+    shown = shown_of(squares("assumed_light", 12.4))
+    text = " ".join(text_of(document(shown)).split())
+    assert "Large residuals coef std err" in text
+    assert "hide up to 12 records beyond 60" in text
+    assert "whatever residuals of spent there are" in text
+    assert "They hold whatever large residuals there are" in shown["methods"]
+    last = shown["tails"]["coefficients"][-1]
+    assert (last["estimate"], last["interval"], last["moved_by"]) == (3.0, None, 0.6)
+    claimed = shown_of(squares("counted", 12.4))
+    assert "Assumed: no residual of spent passes 60" in " ".join(claimed["notes"])
+    assert "They assume that no residual passes 60." in claimed["methods"]
+
+
+def test_where_no_record_can_hide_both_lines_are_one() -> None:
+    shown = shown_of(squares("assumed_light", 0.0))
+    assert shown["tails"] is None
+    assert "Some were seen up to these." in shown["notes"][0]
+    assert shown_of(of_kind("linear", loss=Squared(), covariance=None))["tails"] is None
+
+
+def test_a_robust_regression_is_called_so() -> None:
+    """Its coefficients are not of the mean."""
+    shown = shown_of(of_kind("linear"))
+    assert shown["title"] == "Robust regression of spent, differentially private"
+    assert "a robust regression of spent" in shown["methods"]
+    assert any("not the mean where residuals are skewed" in one for one in shown["notes"])
+    assert shown_of(of_kind("linear", loss=Squared()))["title"].startswith("Linear regression")
 
 
 @pytest.mark.parametrize("kind", KINDS)
