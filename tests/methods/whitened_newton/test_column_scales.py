@@ -12,6 +12,7 @@ from core.methods.m_estimation.whitened_newton.column_scales import (
     least_square,
     number_centre,
     number_scale,
+    piled_up,
 )
 
 Array = NDArray[np.float64]
@@ -147,3 +148,12 @@ class TestIntegers:
         bare = [sqrt(max(float(counts @ squares), 0.0) / UNITS) for counts in noised]
         assert np.mean(np.array(bare) < true / 10) > 0.2
         assert min(integer_scale(counts, 200, UNITS, 5)[1] for counts in noised) > true / 2
+
+
+def test_records_piled_up_at_an_end_are_noted_and_a_mode_there_is_not() -> None:
+    cut = np.array([40.0, 300, 900, 1200, 900, 500, 1160])
+    assert piled_up(cut, 10.0, UNITS) == (False, True)
+    assert piled_up(cut[::-1], 10.0, UNITS) == (True, False)
+    falling = np.array([2000.0, 1400, 900, 500, 200])
+    assert piled_up(falling, 10.0, UNITS) == (False, False)
+    assert piled_up(cut, 80.0, UNITS) == (False, False), "within the noise"

@@ -16,12 +16,14 @@ from torch import Tensor
 from core.inference.looks import Columns, indicator_scales, unknown
 from core.methods.m_estimation.whitened_newton.column_scales import (
     CAUTION,
+    CLAMPED_PART,
     KEPT,
     integer_scale,
     largest_seen,
     least_square,
     number_centre,
     number_scale,
+    piled_up,
 )
 from core.methods.m_estimation.whitened_newton.shares import COUNT_BINS_PER_OCTAVE, LEVELS, SIZE_BINS
 from core.methods.m_estimation.whitened_newton.spec import WhitenedNewtonPlan
@@ -31,7 +33,6 @@ from core.queries.looks import CellCounts, Cells, IntegerCounts, MagnitudeCounts
 
 Array = NDArray[np.float64]
 COUNT_CAUTION: Final = 3.0
-CLAMPED_PART: Final = 0.01
 CAP_MARGIN: Final = 1.15
 
 Ask = Callable[[int, tuple[Cells, ...]], Answer]
@@ -193,6 +194,7 @@ def _look_at_integers(answer: Answer, oracle: Oracle, found: Columns) -> None:
     for at, own in zip(ranges.places("few"), each, strict=True):
         centre, scale = integer_scale(own, deviation, units, len(ranges.kinds))
         found.centre[at], found.scale[at] = ranges.lower[at] + ranges.step(at) * centre, ranges.step(at) * scale
+        found.clamped[at] = piled_up(own, deviation, units)
 
 
 def _ranges(oracle: Oracle) -> Ranges:

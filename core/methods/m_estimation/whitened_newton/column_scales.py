@@ -19,6 +19,10 @@ KEPT: Final = 1.5
 """Deviations beyond which a count enters a scale."""
 SPARSE_PART: Final = 8.0
 """A column in which nothing was seen has its declared range divided by this for a scale."""
+CLAMPED_PART: Final = 0.01
+"""An end of the range with more than this part of the records is noted, for values may have been cut there."""
+FEWEST: Final = 3
+"""Values, of which both ends have one beside them that is no end."""
 HEAPED_PART, SINGLE_PART, NEARER_PART = 0.4, 0.5, 0.1
 """The innermost interval of sizes is a heap with more than the first part of the records. Any other one is a heap with
 more than the second, if the two next to it towards the centre, and all nearer ones, have less than the third part of
@@ -143,6 +147,23 @@ def integer_scale(counts: Array, deviation: float, units: int, parameters: int) 
     moment = float(counts @ squares) / units
     noise = deviation * float(np.linalg.norm(squares)) / units
     return centre, sqrt(max(moment, HIDDEN_MASS * noise, least_square(parameters, moment)))
+
+
+def piled_up(counts: Array, deviation: float, units: int) -> tuple[bool, bool]:
+    """Say at which end more than twice as many records lie as beside it, as where values beyond it were cut.
+
+    Args:
+        counts: noised, of each value, shape (values,).
+        deviation: of the noise on a count.
+        units: public number of records.
+    """
+    if len(counts) < FEWEST:
+        return False, False
+    ends, beside = counts[[0, -1]], counts[[1, -2]]
+    # sqrt(5): the end's own noise, and twice its neighbour's.
+    clear = ends - 2 * beside > CAUTION * sqrt(5) * deviation
+    found = clear & (ends > CLAMPED_PART * units)
+    return bool(found[0]), bool(found[1])
 
 
 def farthest_seen(counts: Array, away: Array, deviation: float) -> float:
