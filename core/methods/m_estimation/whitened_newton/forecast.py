@@ -212,14 +212,19 @@ def price_notes(plan: "WhitenedFigures", facts: Facts, residuals: Residuals) -> 
     growth = sqrt(max(times**2 - 1, 0.0)) / farthest
     unit = residuals.unit * residuals.scale
     cheap = sqrt(CHEAP**2 - 1) / growth * unit if growth > 0 else 0.0
-    known = ", as assumed" if residuals.assumed else ""
+    known = "as assumed" if residuals.assumed else "an eighth of their range: /assume/residual_scale says otherwise"
     cost = (
         f"Large residuals count up to the declared bounds of {residuals.target}, so wide bounds cost width: about "
-        f"{times:.3g} times that without privacy if residuals deviate by {unit:.3g}{known}."
+        f"{times:.3g} times that without privacy if residuals deviate by {plainly(unit)} ({known})."
     )
     cheaper = (
-        f"Bounds within {cheap:.3g} of the median would cost {CHEAP:g} times. Two requests do not pay for bounds: loss "
-        "huber, a location that large residuals do not move, and /optimizer/tails assumed_light, which assumes that "
-        "there are none."
+        f"Bounds within {plainly(cheap)} of the median would cost {CHEAP:g} times. Two requests do not pay for bounds: "
+        "loss huber, a location that large residuals do not move, and /optimizer/tails assumed_light, which assumes "
+        "that there are none."
     )
     return [cost, cheaper]
+
+
+def plainly(value: float) -> str:
+    """Return three digits of a number, written out up to a million."""
+    return f"{float(f'{value:.3g}'):,g}"
