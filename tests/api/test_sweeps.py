@@ -66,7 +66,8 @@ def test_both_forms_and_a_job_of_that_optimizer_cost_the_same(admin: httpx.Clien
     grid = price(admin, gridded(dataset, {"/optimizer/steps": [5, 8]})).json()
     listed = price(admin, jobs(dataset, 5, 8)).json()
     optimizer = {"kind": "sweep", "candidates": [{"optimizer": {**GD, "steps": steps}} for steps in (5, 8)]}
-    alone = admin.post("/v1/estimates", json=base(dataset, optimizer=optimizer)).json()
+    inference = {"intervals": False, "accept_unchecked": True}  # as jobs of the candidates have it
+    alone = admin.post("/v1/estimates", json=base(dataset, optimizer=optimizer, inference=inference)).json()
     assert grid == listed == alone
     assert grid["steps"] == 1
     sent = send(admin, jobs(dataset, 5, 8)).json()

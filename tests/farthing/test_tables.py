@@ -133,7 +133,7 @@ def test_an_estimate_shows_what_is_promised_of_the_excess_risk_and_what_a_goal_t
 
 def test_a_ratio_near_one_is_told_from_it() -> None:
     one = OddsRatio(name="balance", odds_ratio=1.0000506, interval=(1.0000281, 1.0000731))
-    assert shown(tables.ratios([one]))[1].split() == ["balance", "1.00005", "[1.00003,", "1.00007]"]
+    assert shown(tables.ratios([one], []))[1].split() == ["balance", "1.00005", "[1.00003,", "1.00007]"]
 
 
 def test_a_title_is_as_long_as_it_is() -> None:
