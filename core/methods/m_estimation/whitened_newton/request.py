@@ -223,7 +223,8 @@ def with_ranges(facts: Facts, design: Design, *, by_value: bool = True) -> Facts
             "lower": lower,
             "upper": upper,
             "values": values,
-            "origin": (origin / origin[0]).tolist(),
+            # A hidden product leaves its effect to the intercept, which is then judged in the middle of all ranges.
+            "origin": [] if any(feature.factors for feature in design.features) else (origin / origin[0]).tolist(),
             "target": (0.0, 1.0) if isinstance(design.target_column, Coded) else design.target_bounds,
             "offset": None if offset is None else offset.bounds,
         }

@@ -97,12 +97,11 @@ def check(one: Found) -> Checks:
         "not identified": not_identified(guessed, unlearned, found.hessian_noise),
         "separated": _apart(one),
         "scale outside the plan": one.sparse,
-        "too uncertain": too_uncertain(
-            shown @ found.covariance @ shown.T / (one.residual_scale or 1.0) ** 2,
-            one.ranges,
-            (one.centre, one.scale, one.sparse, one.heaped),
-        ),
     }
+    if one.kind != "squared":  # whose equations are linear: an interval holds, however wide
+        covariance = shown @ found.covariance @ shown.T / (one.residual_scale or 1.0) ** 2
+        columns = one.centre, one.scale, one.sparse, one.heaped
+        marks["too uncertain"] = too_uncertain(covariance, one.ranges, columns)
     return Checks(
         job=_of_the_job(one),
         coefficients=by_coefficient(marks),
