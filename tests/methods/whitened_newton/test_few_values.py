@@ -151,9 +151,12 @@ def test_ranges_say_how_many_values_there_are_and_where_zero_is() -> None:
     assert ranges.values == (0, 5, 0, 12, 65, 0, 0), "a product is any number"
     assert ranges.few == (5, 12)
     assert ranges.step(3) * 11 == pytest.approx(ranges.upper[3] - ranges.lower[3])
-    matrix, _ = planned.design.to_declared()
-    np.testing.assert_allclose(ranges.origin, matrix[0])
-    assert ranges.origin[1] == pytest.approx((0 - 3) / 2)
+    assert ranges.origin == (), "beside a product the intercept is judged in the middle"
+    alone = plan()
+    assert alone.facts.ranges is not None
+    matrix, _ = alone.design.to_declared()
+    np.testing.assert_allclose(alone.facts.ranges.origin, matrix[0])
+    assert alone.facts.ranges.origin[1] == pytest.approx((0 - 3) / 2)
 
 
 def test_a_stored_plan_that_release_0_1_0_made_counts_integers_as_numbers() -> None:
