@@ -12,6 +12,7 @@ from core.losses.categorical import Logistic
 from core.losses.weights import Mallows
 from core.mechanisms.public_start import draw_start
 from core.privacy.facts import Adjacency, Facts
+from core.queries.banded import BandGradients, BandScores, BandTotals
 from core.queries.gradients import Curvature, Gradient, Question
 from core.queries.reencoded import ReencodedCurvature, ReencodedGradient
 from core.queries.sums import Problem, blocks, parts_at_once
@@ -22,6 +23,7 @@ from tests.support.devices import PRETENDED, pretending
 DEVICE, PART, WIDTH = torch.device(PRETENDED), 64, 5
 POINT = torch.full((WIDTH,), 0.1, dtype=torch.float64)
 ENCODED = torch.cat((POINT.unsqueeze(0), torch.eye(WIDTH, dtype=torch.float64)))
+BANDS = (0.5, 1.0, 3.0)
 MOST: dict[str, tuple[Question, Tensor, int]] = {
     "gradient": (Gradient(sigma=1.0, clip=0.5), POINT, 25),
     "Hessian": (Curvature(of="hessian", sigma=1.0), POINT, 35),
@@ -31,6 +33,9 @@ MOST: dict[str, tuple[Question, Tensor, int]] = {
         ENCODED,
         95,
     ),
+    "band totals": (BandTotals(sigma=1.0, weight_bound=2.0, edges=BANDS), ENCODED, 110),
+    "band gradients": (BandGradients(sigma=1.0, weight_bound=2.0, edges=BANDS), ENCODED, 110),
+    "band scores": (BandScores(sigma=1.0, weight_bound=2.0, edges=BANDS), ENCODED, 140),
 }
 """The most operations of each sum."""
 

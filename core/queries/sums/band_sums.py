@@ -30,8 +30,9 @@ def band_sum(question: BandTotals | BandGradients | BandScores, rows: EncodedRow
     present = (rows.weights > 0) & residual.isfinite()
     cut = torch.where(present, residual, 0.0).clamp(-question.edges[-1], question.edges[-1])
     band = torch.searchsorted(edges, cut.abs())
-    # One row of an indicator for each record, zero where it does not count.
-    own = torch.where(present.unsqueeze(-1), torch.nn.functional.one_hot(band, question.bands).to(x.dtype), 0.0)
+    places = constants(tuple(range(question.bands)), x.device, torch.int64)
+    # An indicator of each record's band, zero where it does not count.
+    own = (present.unsqueeze(-1) & (band.unsqueeze(-1) == places)).to(x.dtype)
     # Zeros have no length, and it divides.
     longest = torch.where(present, 1 / rows.norms, 0.0)
     numbers = rows.weights * cut / (edges[band] * question.weight_bound)
