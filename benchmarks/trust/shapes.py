@@ -82,7 +82,7 @@ class DataSet:
     mean: Array | None = None
     """Of the outcome, given the features; None where it is not noted."""
     whole: tuple[bool, ...] = ()
-    """Whether a feature is declared as an integer; none is where this is empty."""
+    """True of features declared as integers; empty: none is."""
     whole_target: bool = False
     interactions: tuple[tuple[int, ...], ...] = ()
     """Places of features whose products the model has."""

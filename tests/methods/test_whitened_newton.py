@@ -294,3 +294,20 @@ def test_it_says_how_far_counts_vary_beyond_their_law() -> None:
         ratio = float(((target - mean) ** 2).sum() / mean.sum())
         assert learned.score_ratio == pytest.approx(ratio, rel=0.25)
         assert learned.variance_ratio == pytest.approx(ratio, rel=0.25)
+
+
+def test_each_line_of_least_squares_is_claimed_by_name_and_the_other_stands_beside() -> None:
+    """Three records of 3,000 far out, which the noise hides: the light line does not move for them."""
+    scene = Scene(CELLS["least squares"])
+    scene.records[1][:3] = 1.0
+    plans = [scene.settings.model_copy(update={"tails": tails}) for tails in ("counted", "assumed_light")]
+    counted, light = (method.iterate(plan, scene.oracle())[0] for plan in plans)
+    assert counted.other is not None
+    assert light.other is not None
+    assert (counted.other.tails, light.other.tails) == ("assumed_light", "counted")
+    # One seed draws the noise of both jobs, so each claims what stands beside the other.
+    assert abs(counted.theta - light.theta).max() > 1e-3
+    np.testing.assert_allclose(light.theta.numpy(), counted.other.theta)
+    np.testing.assert_allclose(counted.theta.numpy(), light.other.theta)
+    assert counted.sandwich is not None
+    np.testing.assert_allclose(counted.sandwich.covariance.numpy(), light.other.covariance)

@@ -1,5 +1,6 @@
 """Goals: the smallest privacy target or number of units for a width, and from where on a job is useful."""
 
+import re
 from dataclasses import replace
 from decimal import Decimal
 from math import log
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from core.base.errors import Invalid
+from core.models.outlook import RESIDUALS_BEYOND, Signal
 from core.planning.forecast import CLOSE, Asker, Goal, WantedExcess, WantedWidth, forecast, reach
 from core.planning.job import JobSpec
 from core.privacy.facts import Adjacency
@@ -143,6 +145,42 @@ def test_every_model_has_a_forecast(model: dict[str, Any], names: tuple[str, ...
     assert found is not None
     assert [one.name for one in found.coefficients] == list(names)
     assert all(1 <= one.ratio < 100 for one in found.coefficients)
+
+
+def squares(units: int = 5000, **changes: Any) -> Asker:
+    body = {"model": {"kind": "linear", "target": "income"}, "optimizer": {"kind": "whitened_newton"}}
+    return asker(units, **body | {"assume": {"residual_scale": 500.0}} | changes)
+
+
+def test_least_squares_says_what_its_targets_bounds_cost_and_which_would_be_cheap() -> None:
+    """The bound that it names makes intervals 1.5 times as wide, by the formula of the plan."""
+    job = squares()
+    cost, cheaper = job.price_notes(job.plan())
+    assert "residuals deviate by 500 (as assumed)" in cost
+    within = float(re.findall(r"Bounds within ([\d,.]+) of", cheaper)[0].replace(",", ""))
+    plan = job.plan()
+    assert plan.spec.optimizer.widening_by(Signal(1.0, within / 500 + RESIDUALS_BEYOND), plan.facts) == pytest.approx(
+        1.5, abs=0.01
+    )
+    assert "No bounds would cost 1.5 times" in squares(200).price_notes(squares(200).plan())[1]
+    light = squares(optimizer={"kind": "whitened_newton", "tails": "assumed_light"})
+    assert light.price_notes(light.plan())[0].startswith("Assumed: no record lies beyond")
+    robust = squares(model={"kind": "linear", "target": "income", "loss": {"kind": "huber"}})
+    assert robust.price_notes(robust.plan()) == []
+    counted, assumed = (one.attempt() for one in (job, light))
+    assert counted is not None
+    assert assumed is not None
+    assert counted[0].width > 1.05 * assumed[0].width
+
+
+def test_tails_are_of_least_squares() -> None:
+    job = squares(
+        model={"kind": "linear", "target": "income", "loss": {"kind": "huber"}},
+        optimizer={"kind": "whitened_newton", "tails": "assumed_light"},
+    )
+    with pytest.raises(Invalid) as caught:
+        job.plan()
+    assert [one.pointer for one in caught.value.fields] == ["/optimizer/tails"]
 
 
 def test_jobs_without_intervals_have_none() -> None:

@@ -62,6 +62,8 @@ def test_the_light_line_leaves_out_what_the_noise_hides_and_says_how_much_that_m
     assert hidden.light.theta[0] == pytest.approx(-0.1, abs=1e-3)
     counted, light = (np.sqrt(line.covariance[0, 0]) for line in (hidden.counted, hidden.light))
     assert counted > 1.05 * light
+    sampled = [line.sampling[0, 0] * hidden.units for line in (hidden.counted, hidden.light)]
+    assert sampled == pytest.approx([1.08, 1.0], rel=0.01), "an energy that is not seen counts all the same"
 
 
 def test_a_neighbour_of_the_first_band_is_not_seen_by_its_records() -> None:
@@ -74,3 +76,13 @@ def test_what_noise_hides_of_the_rows_is_a_public_guess() -> None:
     assert blurred.guess[1, 1] == pytest.approx(0.25 * blurred.level)
     assert blurred.guess[0, 0] == pytest.approx(0.0, abs=1e-12)
     assert blurred.hessian_noise == pytest.approx(2 * 0.01 * np.sqrt(2) / 0.5005)
+
+
+def test_a_long_step_by_noised_rows_counts_their_noise() -> None:
+    """Where most of a mean lies far from where the short steps end, as of amounts that are mostly zero."""
+    rows = NoisedAnswer(np.diag([1.5, 0.5]), 0.01)
+    near = replace(banded(), design=rows)
+    far = replace(near, gradients=100 * near.gradients)
+    step = float(np.linalg.norm(far.counted.theta))
+    added = far.counted.covariance - near.counted.covariance
+    assert added[0, 0] == pytest.approx((0.01 * step / 1.5) ** 2, rel=0.05)

@@ -24,6 +24,7 @@ from core.models.outlook import (
     EVENTS_PER_COEFFICIENT,
     NORMAL_CURVATURE,
     RATES_DIFFER,
+    RESIDUALS_BEYOND,
     Array,
     Outcome,
     Outlook,
@@ -211,16 +212,16 @@ def price_notes(plan: "WhitenedFigures", facts: Facts, residuals: Residuals) -> 
     # Widths grow with the root of 1 + k R^2 for bounds R from the target's median.
     growth = sqrt(max(times**2 - 1, 0.0)) / farthest
     unit = residuals.unit * residuals.scale
-    cheap = sqrt(CHEAP**2 - 1) / growth * unit if growth > 0 else 0.0
+    cheap = (sqrt(CHEAP**2 - 1) / growth - RESIDUALS_BEYOND) * unit
     known = "as assumed" if residuals.assumed else "an eighth of their range: /assume/residual_scale says otherwise"
     cost = (
         f"Large residuals count up to the declared bounds of {residuals.target}, so wide bounds cost width: about "
         f"{times:.3g} times that without privacy if residuals deviate by {plainly(unit)} ({known})."
     )
+    within = f"Bounds within {plainly(cheap)} of the median would" if cheap > 0 else "No bounds would"
     cheaper = (
-        f"Bounds within {plainly(cheap)} of the median would cost {CHEAP:g} times. Two requests do not pay for bounds: "
-        "loss huber, a location that large residuals do not move, and /optimizer/tails assumed_light, which assumes "
-        "that there are none."
+        f"{within} cost {CHEAP:g} times. Two requests do not pay for bounds: loss huber, a location that large "
+        "residuals do not move, and /optimizer/tails assumed_light, which assumes that there are none."
     )
     return [cost, cheaper]
 

@@ -71,12 +71,12 @@ class WhitenedFigures(WhitenedSettings, Plan):
 
     @property
     def least_squares(self) -> bool:
-        """Whether the model is of a mean."""
+        """True of a model of a mean."""
         return isinstance(self.loss, Squared)
 
     @property
     def linear(self) -> bool:
-        """Whether the target is a number with a scale of its own."""
+        """True of a target that is a number with a scale of its own."""
         return isinstance(self.loss, Huber | Squared)
 
     def sigma(self, share: float, answers: int = 1) -> float:
