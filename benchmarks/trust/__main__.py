@@ -21,6 +21,7 @@ from typing import Any
 from benchmarks.trust.class_cells import ClassRow, class_rows
 from benchmarks.trust.class_jobs import run_classes
 from benchmarks.trust.class_shapes import SEED
+from benchmarks.trust.forecasts import foretold, misforetold
 from benchmarks.trust.fresh_fifth import BUDGETS, counted_rows, fifth_rows
 from benchmarks.trust.grid import rows
 from benchmarks.trust.jobs import run
@@ -92,13 +93,18 @@ def judged(row: Row | ClassRow, jobs: int) -> dict[str, Any]:
         stored, each = None, [run_classes(row.cell, seed) for seed in seeds]
     else:
         stored, each = stored_of(row.cell), [run(row.cell, seed) for seed in seeds]
-    found = judge(each, row.named)
+    found, forecast = judge(each, row.named), None
+    said = broken(found, row.expected, stored)
+    if isinstance(row, Row):
+        forecast = foretold(row.cell, each)
+        said += misforetold(forecast) if forecast is not None and row.expected in {"sound", "counted"} else []
     return {
         "cell": row.cell.name,
         "expected": row.expected,
         "seed": row.seed,
         **asdict(found),
-        "broken": broken(found, row.expected, stored),
+        "foretold": None if forecast is None else asdict(forecast),
+        "broken": said,
     }
 
 

@@ -115,6 +115,12 @@ class Job:
 
 def planned(cell: Cell, data: DataSet) -> PlannedJob:
     """Return a cell's job with nothing open, as the service plans it."""
+    columns = declared_columns(data, cell.outcome)
+    return plan_job(spec_of(cell, data), columns=columns, units=cell.units, adjacency=cell.adjacency, terms=TERMS)
+
+
+def spec_of(cell: Cell, data: DataSet) -> JobSpec:
+    """Return a cell's job as an analyst sends it."""
     model: dict[str, object] = {"kind": cell.outcome.kind, "target": "y"}
     if cell.outcome.kind == "linear":
         model["loss"] = {"kind": "squared" if cell.least_squares else "huber"}
@@ -122,7 +128,7 @@ def planned(cell: Cell, data: DataSet) -> PlannedJob:
         model["interactions"] = [[f"x{place + 1}" for place in term] for term in data.interactions]
     if data.sampling is not None:
         model["sampling_weights"] = "weight"
-    spec = JobSpec.model_validate(
+    return JobSpec.model_validate(
         {
             "dataset": "ds_" + "0" * 26,
             "model": model,
@@ -130,8 +136,6 @@ def planned(cell: Cell, data: DataSet) -> PlannedJob:
             "privacy": {"mu": Decimal(str(cell.mu))},
         }
     )
-    columns = declared_columns(data, cell.outcome)
-    return plan_job(spec, columns=columns, units=cell.units, adjacency=cell.adjacency, terms=TERMS)
 
 
 def encoded(plan: PlannedJob, data: DataSet) -> tuple[Array, Array]:
@@ -187,7 +191,7 @@ def whole(cell: Cell) -> tuple[Array, Array] | None:
 
     Where means are known they stand for outcomes, except for counts, whose equation is not linear in them.
     """
-    data = _everybody(cell)
+    data = all_records(cell)
     if data is None:
         return None
     if data.mean is not None and cell.outcome.kind != "poisson":
@@ -201,7 +205,7 @@ def plain_truth(cell: Cell) -> Array | None:
 
     A robust regression has none: its scale is learned.
     """
-    data = _everybody(cell)
+    data = all_records(cell)
     if data is None or (cell.outcome.kind == "linear" and not cell.least_squares):
         return None
     plan = planned(cell, data)
@@ -211,7 +215,8 @@ def plain_truth(cell: Cell) -> Array | None:
     return found
 
 
-def _everybody(cell: Cell) -> DataSet | None:
+def all_records(cell: Cell) -> DataSet | None:
+    """Return a cell's population, where its own estimate is the truth; None where the truth is known without one."""
     if cell.shape in NAMES:
         found = population(cell.shape)
         return DataSet(found.features, found.target, found.bounds, found.two_valued, found.target_bounds, None)

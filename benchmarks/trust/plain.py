@@ -37,20 +37,20 @@ def plain_fit(kind: Kind, records: tuple[Array, Array], sampling: Array | None =
     if kind == "poisson":
         theta[0] = np.log(np.average(target, weights=weights) + CLOSE)
     for _ in range(ITERATIONS):
-        mean, bend = _mean(kind, rows @ theta)
+        mean, bend = plain_means(kind, rows @ theta)
         inverse = np.linalg.pinv(rows.T @ (rows * (weights * bend)[:, None]) / len(rows), hermitian=True)
         step = inverse @ (rows.T @ (weights * (target - mean)) / len(rows))
         theta = theta + step
         if np.linalg.norm(step) < CLOSE * max(1.0, float(np.linalg.norm(theta))):
             break
-    mean, bend = _mean(kind, rows @ theta)
+    mean, bend = plain_means(kind, rows @ theta)
     inverse = np.linalg.pinv(rows.T @ (rows * (weights * bend)[:, None]) / len(rows), hermitian=True)
     scores = rows * (weights * (target - mean))[:, None]
     back = encoding.T
     return back @ theta, back @ (inverse @ (scores.T @ scores / len(rows)) @ inverse / len(rows)) @ back.T
 
 
-def _mean(kind: Kind, margin: Array) -> tuple[Array, Array]:
+def plain_means(kind: Kind, margin: Array) -> tuple[Array, Array]:
     """Return means and their slopes in the margin."""
     if kind == "linear":
         return margin, np.ones_like(margin)

@@ -28,9 +28,13 @@ class Assumed(Frozen):
     )
     explained: Annotated[float, Field(ge=0, lt=1)] | None = Field(
         default=None,
-        description="largest R^2 of a column by the others, for the upper ends of widths; null: .75",
+        description="largest R^2 of a column by the others; upper ends of widths hold as far as that; null: .75",
     )
     residual_scale: _Positive | None = Field(default=None, description="of a linear model's errors")
+    dispersion: _Positive | None = Field(
+        default=None,
+        description="variance of counts over their mean, among records with equal features: 1 by Poisson's law",
+    )
     base_rate: _Positive | None = Field(
         default=None, description="the share of the second value of a logistic model's target; a mean count"
     )

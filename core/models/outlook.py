@@ -38,6 +38,8 @@ class Signal(NamedTuple):
     """Of the residual scale, over the reference's."""
     events: float | None = None
     """Of the rarer outcome, or counts, for each unit."""
+    dispersion: float = 1.0
+    """Of counts, their variance over their mean."""
     rarest: float | None = None
     """Of several classes, the mean second derivative along the rarest one; None: as along the others."""
 

@@ -63,10 +63,10 @@ def reference_of(
     loss, weights = encoded_loss(model, design), model.weights
     points = _points(design, assumed, filled)
     found = expected(loss, weights, points, _spread_of(loss, design, assumed))
-    sampling = sampling_of(design, assumed)
+    sampling, dispersion = sampling_of(design, assumed), assumed.dispersion or 1.0
     if sampling is None:
-        return found
-    return Reference(found.curvature * sampling.mean, found.score * sampling.square, found.scale)
+        return Reference(found.curvature, found.score * dispersion, found.scale)
+    return Reference(found.curvature * sampling.mean, found.score * dispersion * sampling.square, found.scale)
 
 
 def sampling_of(design: Design, assumed: Assumed) -> Sampling | None:
@@ -211,5 +211,7 @@ def check_assumed(assumed: Assumed, design: Design, model: RegressionModel) -> N
             errors.append(FieldError("/assume/base_rate", "is for logistic models, below 1, and counts, below the cap"))
     if assumed.residual_scale is not None and not isinstance(loss, AbstractRobust):
         errors.append(FieldError("/assume/residual_scale", "is for linear models; leave it out"))
+    if assumed.dispersion is not None and not isinstance(loss, Poisson):
+        errors.append(FieldError("/assume/dispersion", "is for models of counts; leave it out"))
     if errors:
         raise Invalid(f"The assumptions do not fit the model: see {errors[0].pointer}.", *errors)

@@ -194,9 +194,10 @@ def _checked(asker: Asker, planned: PlannedJob) -> tuple[bool, tuple[ForeseenFla
     optimizer, model, outlook = planned.spec.optimizer, planned.spec.model, asker.outlook(planned)
     if outlook is None or isinstance(model, NetworkModel | DescriptionModel):
         return False, ()
-    outcome = outcome_of(outlook, planned.design, model, asker.assumed(planned))
-    facts = asker.facts(planned)
-    return informative(outcome, facts, optimizer), optimizer.foreseen_flags(outcome, facts)
+    assumed, facts = asker.assumed(planned), asker.facts(planned)
+    outcome = outcome_of(outlook, planned.design, model, assumed)
+    useful = informative(outcome, planned.design, assumed, facts, optimizer)
+    return useful, optimizer.foreseen_flags(outcome, facts)
 
 
 def smallest_mu(asker: Asker, good: Callable[[tuple[PredictedWidth, ...]], bool]) -> float | None:

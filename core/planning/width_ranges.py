@@ -4,9 +4,9 @@ A prediction is of one public reference. Inputs that no job has learned yet are 
 half of its declared range, and by any smaller amount. A base rate may be anything. Most ranges therefore have no upper
 end until the owner declares deviations, the analyst assumes them, or a job has learned them.
 
-The formula itself errs by LOW to HIGH in sound cells (`benchmarks.trust`), and columns that explain each other widen
-intervals: by as much as `explained` says, of private and non-private ones alike. The job flags any further fault, and
-withholds its interval.
+The formula itself errs by LOW to HIGH in sound cells (`benchmarks.trust`). Strong effects, and columns of which few
+records lie far out, widen intervals up to OUTER times. Columns that explain each other widen private and non-private
+ones alike, by as much as `explained` says. The job flags any further fault, and withholds its interval.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from core.data.columns import Coded, Column, Ordered
+from core.data.columns import Coded, Column, Ordered, bounds_of, centre_of
 from core.losses.bases import AbstractRobust
 from core.losses.categorical import Logistic, Multinomial
 from core.losses.counts import Poisson
@@ -47,11 +47,15 @@ Array = NDArray[np.float64]
 T = TypeVar("T")
 LOW, HIGH = 0.7, 1.35
 """Between which multiples of the formula standard errors lie in sound cells."""
+OUTER: Final = 2.0
+"""Factor above the formula within which widths lie although columns and effects are unlike the reference."""
 EXPLAINED: Final = 0.75
 """R^2 of a column by the others, where nothing else is assumed."""
 UNIFORM_PART: Final = 1 / sqrt(3)
 """Deviation of a uniform column over the largest that its bounds allow."""
 USEFUL_RATIO: Final = 2.0
+FAR_OUT: Final = 6.0
+"""Deviations from a column's mean within which its bounds lie, if no few records can carry it."""
 LEAST_SCALE: Final = 1e-6
 """Of residuals, in half ranges of the target."""
 
@@ -77,7 +81,7 @@ def ranged(
     worst, unknown = outcome.worst, unknown_rate(design, model, assumed) is not None
     if unknown:  # with fewer counts a job shows no interval
         fewest = EVENTS_PER_COEFFICIENT * facts.dimension / facts.units
-        worst = outcome.usual._replace(curvature=min(fewest, outcome.usual.curvature))
+        worst = _dispersed(outcome.usual._replace(curvature=min(fewest, outcome.usual.curvature)), assumed)
     least = _least(outlook, design, assumed)
     narrow = outcome.best.size * sqrt(outcome.usual.curvature / outcome.best.curvature)
     wide: list[bool] = [False] * len(widths)
@@ -92,7 +96,7 @@ def ranged(
         if worst is not None and at_worst is not None:
             others = 1 - (EXPLAINED if assumed.explained is None else assumed.explained)
             times = at_worst * sqrt(outcome.usual.curvature / worst.curvature)
-            high = HIGH * times * worst.size / sqrt(others)
+            high = OUTER * times * worst.size / sqrt(others)
     hidden = dict.fromkeys(("width", "nonprivate_width", "ratio")) if unknown else {}
     return tuple(
         RangedWidth(
@@ -112,14 +116,29 @@ def unknown_rate(design: Design, model: RegressionModel, assumed: Assumed) -> st
     return column.name if isinstance(model, PoissonModel) and not said else None
 
 
-def informative(outcome: Outcome, facts: Facts, optimizer: AnyPlan) -> bool:
-    """Say whether private intervals are at most twice as wide as non-private ones wherever in the range they lie."""
+def informative(outcome: Outcome, design: Design, assumed: Assumed, facts: Facts, optimizer: AnyPlan) -> bool:
+    """Say whether private intervals are at most twice as wide as non-private ones wherever in the range they lie.
+
+    A column whose bounds lie far out, or whose deviation nobody has said, may hang on few records. The method counts
+    those for less than non-private intervals do, so its ratio has no limit then.
+    """
     unknown = facts.sampling is not None and not facts.sampling.known
     if unknown or outcome.worst is None or optimizer.foreseen_flags(outcome, facts):
+        return False
+    if not all(_light(column, assumed) for column in (*design.columns, *design.aside)):
         return False
     # Of least squares, bounds are the farther out the smaller residuals are.
     times = [optimizer.widening_by(one, facts) for one in (outcome.best, outcome.worst)]
     return all(one is not None and HIGH * one <= USEFUL_RATIO for one in times)
+
+
+def _light(column: Column, assumed: Assumed) -> bool:
+    """Say whether no record can lie far out in a column, as far as is declared or assumed."""
+    if isinstance(column, Coded):
+        return True
+    deviation = assumed.deviations.get(column.name)
+    middle, (lower, upper) = assumed.means.get(column.name, centre_of(column)), bounds_of(column)
+    return deviation is not None and max(upper - middle, middle - lower) <= FAR_OUT * deviation
 
 
 def outcome_of(outlook: Outlook, design: Design, model: RegressionModel, assumed: Assumed) -> Outcome:
@@ -146,13 +165,23 @@ def outcome_of(outlook: Outlook, design: Design, model: RegressionModel, assumed
         case Poisson():
             cap = loss.known_cap
             usual, most = Signal(mean, cap, events=mean), Signal(cap, cap, events=cap)
+            usual = usual._replace(dispersion=assumed.dispersion or 1.0)
             centre = getattr(design.target_column, "centre", None) is not None
-            return Outcome(usual, usual, usual) if assumed.base_rate or centre else Outcome(usual, most, None)
+            worst = _dispersed(usual, assumed) if assumed.base_rate or centre else None
+            return Outcome(usual, most if worst is None else usual, worst)
         case AbstractRobust():
             squares = isinstance(model, LinearModel) and isinstance(model.loss, Squared)
             return _of_residuals(None if squares else loss.c, residual_scale(design, assumed), assumed)
     usual = Signal(mean, 1.0)
     return Outcome(usual, usual, None)
+
+
+def _dispersed(counts: Signal, assumed: Assumed) -> Signal:
+    """Return counts that vary as assumed, or as much as counts of their mean can below the cap."""
+    if assumed.dispersion is not None:
+        return counts
+    most = max(1.0, counts.bound - counts.curvature)
+    return counts._replace(dispersion=most, size=sqrt(most))
 
 
 def _of_residuals(cut: float | None, scale: float, assumed: Assumed) -> Outcome:

@@ -35,7 +35,10 @@ class RangedWidth(View):
     nonprivate_width: float | None
     ratio: float | None
     lowest: float = Field(description="no median width is below it, whatever the columns are within what is declared")
-    highest: float | None = Field(description="nor above it; null: no upper end until something is declared or learned")
+    highest: float | None = Field(
+        description="nor above it, as long as others explain at most `assume.explained` of a column (R^2; .75); null: "
+        "no upper end until something is declared or learned"
+    )
 
 
 class ForeseenFlag(View):

@@ -51,17 +51,17 @@ def whitened_widths(
     loss = plan.loss
     counted = 1.0 if facts.sampling is None else facts.sampling.mean
     mean, differ = float(outlook.reference.curvature[0, 0]) / counted, 1.0
+    score = float(outlook.reference.score[0, 0]) / (1.0 if facts.sampling is None else facts.sampling.square)
     if isinstance(loss, Huber):
         times = plan.widening(facts, NORMAL_CURVATURE, loss.c)
     elif isinstance(loss, Squared):
         # Of residuals of one deviation d the scores are d^2 times the Hessian, each in its own unit.
-        reference = outlook.reference
-        square = 1.0 if facts.sampling is None else facts.sampling.square
-        spread = sqrt(float(reference.score[0, 0]) / square) / (float(reference.curvature[0, 0]) / counted)
-        times = plan.widening(facts, 1.0, plan.reach(facts, spread))
+        times = plan.widening(facts, 1.0, plan.reach(facts, sqrt(score) / mean))
     elif isinstance(loss, Poisson):
         assert loss.cap is not None, "planned"
-        times = plan.widening(facts, mean, plan.count_cuts(facts, mean, sqrt(mean), loss.cap)[1])
+        # Counts that vary more than Poisson's law says vary so without privacy, too.
+        cut = plan.count_cuts(facts, mean, sqrt(score), loss.cap)[1]
+        times = plan.widening(facts, mean, cut, score / mean)
     elif isinstance(loss, Multinomial):
         differ = RATES_DIFFER  # chances of all classes are alike in the reference
         times = plan.widening(facts, differ / loss.known_classes, sqrt(2))
@@ -184,20 +184,20 @@ def foreseen_flags(plan: "WhitenedFigures", outcome: Outcome, facts: Facts) -> t
 
 
 def widening_by(plan: "WhitenedFigures", facts: Facts, one: Signal) -> float:
-    """Return how much wider intervals are than non-private ones; counts are taken to vary as a Poisson law says."""
+    """Return how much wider intervals are than non-private ones."""
     bound = one.bound
     if isinstance(plan.loss, Poisson):
-        _, bound = plan.count_cuts(facts, one.curvature, sqrt(one.curvature), one.bound)
+        _, bound = plan.count_cuts(facts, one.curvature, sqrt(one.curvature * one.dispersion), one.bound)
     elif plan.tails == "assumed_light":
         bound = NEAREST
-    return plan.widening(facts, one.curvature, bound)
+    return plan.widening(facts, one.curvature, bound, one.dispersion)
 
 
 def _peak(plan: "WhitenedFigures", facts: Facts, one: Signal) -> float | None:
     """Return the largest second derivative that is to be expected; None: the loss's own."""
     if not isinstance(plan.loss, Poisson):
         return None
-    return plan.count_cuts(facts, one.curvature, sqrt(one.curvature), one.bound)[0]
+    return plan.count_cuts(facts, one.curvature, sqrt(one.curvature * one.dispersion), one.bound)[0]
 
 
 def price_notes(plan: "WhitenedFigures", facts: Facts, residuals: Residuals) -> list[str]:
