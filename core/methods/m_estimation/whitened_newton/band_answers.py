@@ -13,6 +13,7 @@ from core.methods.m_estimation.whitened_newton.spec import WhitenedNewtonPlan
 from core.methods.m_estimation.whitened_newton.whitening import RowEncoding
 from core.models.outlook import RESIDUALS_BEYOND
 from core.oracle import Oracle
+from core.privacy.facts import Facts
 
 Array = NDArray[np.float64]
 
@@ -22,6 +23,13 @@ def questions_of(
 ) -> EncodedQuestions:
     """Return questions in one encoding, whose gradients cut residuals at so many scales."""
     return EncodedQuestions(plan, oracle, encoded, Huber(c=cut, scale=1.0), target)
+
+
+def reach_of(facts: Facts, target: Target) -> float:
+    """Return the largest residual that counts whole, in residual scales."""
+    assert facts.ranges is not None, "the planner says where columns lie"
+    lower, upper = facts.ranges.target
+    return max(upper - target.centre, target.centre - lower) / target.unit + RESIDUALS_BEYOND
 
 
 def ask_by_bands(
@@ -39,10 +47,7 @@ def ask_by_bands(
         theta: where the short steps end, in that unit.
     """
     facts = oracle.facts
-    assert facts.ranges is not None, "the planner says where columns lie"
-    lower, upper = facts.ranges.target
-    reach = max(upper - target.centre, target.centre - lower) / target.unit + RESIDUALS_BEYOND
-    edges, size = edges_up_to(reach, MOST_BANDS), len(theta)
+    edges, size = edges_up_to(reach_of(facts, target), MOST_BANDS), len(theta)
     design = questions_of(plan, oracle, encoded, target).matrix(theta, plan.hessian_sigmas()[-1])
     at, counted = encoded.at(theta), encoded.counted
     totals, gradients, scores = (oracle.ask(one, at) for one in plan.band_questions(edges, target.centre, target.unit))

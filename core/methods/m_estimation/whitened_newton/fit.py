@@ -24,7 +24,7 @@ from core.losses.counts import CutPoisson, Poisson
 from core.losses.robust import Huber
 from core.losses.squares import Squared
 from core.methods.m_estimation.whitened_newton import fit_classes
-from core.methods.m_estimation.whitened_newton.band_answers import ask_by_bands, other_line, questions_of
+from core.methods.m_estimation.whitened_newton.band_answers import ask_by_bands, other_line, questions_of, reach_of
 from core.methods.m_estimation.whitened_newton.band_answers import finish as finish_bands
 from core.methods.m_estimation.whitened_newton.column_look import (
     base_rate,
@@ -51,9 +51,11 @@ from core.methods.m_estimation.whitened_newton.linear_walk import (
     walk,
 )
 from core.methods.m_estimation.whitened_newton.questions import WEIGHT_CAUTION, EncodedQuestions, Target
-from core.methods.m_estimation.whitened_newton.shares import TARGET_REACH
+from core.methods.m_estimation.whitened_newton.row_weights import least, settled
+from core.methods.m_estimation.whitened_newton.shares import NEAREST, TARGET_REACH
 from core.methods.m_estimation.whitened_newton.spec import WhitenedNewtonPlan
 from core.methods.m_estimation.whitened_newton.whitening import RowEncoding, Shift, above, encoded_by
+from core.models.outlook import RATES_DIFFER
 from core.oracle import Oracle, Status
 
 Array = NDArray[np.float64]
@@ -80,11 +82,17 @@ def iterate(plan: WhitenedNewtonPlan, oracle: Oracle, looked: Columns | None = N
         return fit_classes.iterate(plan, oracle, looked)
     columns = look_at_columns(plan, oracle) if looked is None else looked
     loss, target = _look_at_target(plan, oracle)
+    planned, plan = plan, least(plan)  # of least squares, whose residual scale is yet to be learned
+    if isinstance(loss, Logistic):
+        assert target.rate is not None, "it was told"
+        plan = settled(planned, oracle.facts, RATES_DIFFER * target.rate * (1 - target.rate), 1.0)
     encoded, target = _whiten(plan, oracle, columns, loss, target)
     theta = _start(loss, encoded, target)
     if isinstance(loss, Huber | Squared):
         encoded, target, theta = _walk_linear(plan, oracle, encoded, loss, target, theta)
     if isinstance(loss, Squared):
+        reach = NEAREST if plan.tails == "assumed_light" else reach_of(oracle.facts, target)
+        plan = settled(planned, oracle.facts, 1.0, reach)
         return _least_squares(plan, oracle, columns, encoded, target, theta), Status.FINISHED
     questions = EncodedQuestions(plan, oracle, encoded, loss, target)
     if not isinstance(loss, Huber):

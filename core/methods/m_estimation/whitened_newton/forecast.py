@@ -89,6 +89,7 @@ def learned_errors(
         theta: the estimate in encoded units, shape (p,).
         to_declared: from encoded units, shape (p, p).
     """
+    plan = plan.model_copy(update={"weight_bound": learned.weight_bound, "least_weight_bound": None})
     if learned.sampling is None:  # else the mean weight counts excluded records
         facts = facts.model_copy(update={"units": round(learned.counted(facts.units))})
     if isinstance(plan.loss, Multinomial):

@@ -50,6 +50,11 @@ class WhitenedSettings(Spec):
     weight_bound: WeightBound | None = Field(
         default=None, description="t, on re-encoded rows, whose numbers have about unit variance each; null: planned"
     )
+    least_weight_bound: WeightBound | None = Field(
+        default=None,
+        description="t is no less, and weight_bound at most: a rarer outcome, or a farther bound of a target, takes a "
+        "smaller t; null: t is weight_bound",
+    )
     unidentified_deviation: Annotated[float, Field(gt=0, le=1e6)] = Field(
         default=0.5,
         description="plausible deviation of the linear predictor, in logits, log rates or residual scales, along a "

@@ -22,6 +22,7 @@ from core.methods.m_estimation.whitened_newton import request as requests
 from core.methods.m_estimation.whitened_newton import shares as parts
 from core.methods.m_estimation.whitened_newton.card import CARD, first_order
 from core.methods.m_estimation.whitened_newton.request import WhitenedSettings
+from core.methods.m_estimation.whitened_newton.row_weights import grown, weight_bound_for
 from core.methods.m_estimation.whitened_newton.theory import WhitenedFigures
 from core.models.design import Design
 from core.models.kinds import AnyModel
@@ -74,13 +75,15 @@ class WhitenedNewton(WhitenedSettings):
         for name, known in counted.items():
             if getattr(self, name) not in {None, known}:
                 raise contradiction(f"/optimizer/{name}", "does not agree with the declared columns; leave it out")
-        return self.closed(
+        least = sqrt(parts.WEIGHT_PER_PARAMETER * len(facts.ranges.kinds) + 1)
+        made = self.closed(
             WhitenedNewtonPlan,
             mu=mu,
             damped_steps=parts.LINEAR_STEPS if isinstance(self.loss, Huber | Squared) else parts.PLANNED_STEPS,
-            weight_bound=sqrt(parts.WEIGHT_PER_PARAMETER * len(facts.ranges.kinds) + 1),
+            weight_bound=least,
             **counted,
         )
+        return made if self.weight_bound is not None else grown(made, facts)
 
     @classmethod
     def card(cls) -> Card:
@@ -140,7 +143,8 @@ class WhitenedNewtonPlan(WhitenedFigures, WhitenedNewton):
         curvature = parts.usual_curvature(self.loss)
         gradient: ClassGradient | ReencodedGradient
         if isinstance(loss, Squared):
-            own_cut = Huber(c=self.reach(facts), scale=1.0)
+            reach = self.reach(facts)
+            own_cut, bound = Huber(c=reach, scale=1.0), weight_bound_for(self, facts, curvature, reach)
             gradient = ReencodedGradient(sigma=self.sigma(parts.BANDS_SHARE), loss=own_cut, weight_bound=bound)
         elif isinstance(loss, Multinomial):
             gradient = ClassGradient(sigma=sigma, classes=loss.known_classes, weight_bound=bound)

@@ -17,6 +17,7 @@ from core.methods.m_estimation.whitened_newton.request import (
     WeightBound,
     WhitenedSettings,
 )
+from core.methods.m_estimation.whitened_newton.row_weights import weight_bound_for
 from core.methods.m_estimation.whitened_newton.shares import WhitenedShares
 from core.models.outlook import RESIDUALS_BEYOND
 from core.privacy.arithmetic import Mu
@@ -175,7 +176,9 @@ class WhitenedFigures(WhitenedSettings, Plan):
         noise = self.weight_bound / (self.mu * sqrt(parts.GRADIENT_SHARE * facts.units))
         noise *= 2 if facts.adjacency is Adjacency.REPLACE_ONE else 1
         noise /= 1.0 if facts.sampling is None else facts.sampling.mean
-        most = max(parts.LEAST_RATE_CAP, parts.RATE_CAP_NOISE / self._spectral_noise(facts, 1.0)) * rate
+        most = (
+            max(parts.LEAST_RATE_CAP, parts.RATE_CAP_NOISE / self.spectral_noise(facts, 1.0, self.weight_bound)) * rate
+        )
         return min(most, max(cap, rate)), min(
             max(parts.LEAST_CUT, parts.CUT_NOISE / noise) * deviation, max(cap, deviation)
         )
@@ -284,11 +287,15 @@ class WhitenedFigures(WhitenedSettings, Plan):
 
     def variances(self, facts: Facts, curvature: float, score_bound: float) -> tuple[float, float]:
         """Return kappa, and t^2 b^2/(n mu^2 G c), which the noise adds to it."""
+        bound = weight_bound_for(self, facts, curvature, score_bound)
+        return parts.KAPPA[self.loss.kind], bound**2 * self.private_part(facts, curvature, score_bound)
+
+    def private_part(self, facts: Facts, curvature: float, score_bound: float) -> float:
+        """Return b^2/(n mu^2 G c)."""
         b = score_bound * (2 if facts.adjacency is Adjacency.REPLACE_ONE else 1)
         share = parts.BANDS_SHARE if self.least_squares else parts.GRADIENT_SHARE
-        private = (self.weight_bound * b / self.mu) ** 2 / (facts.units * share * curvature)
-        private /= 1.0 if facts.sampling is None else facts.sampling.square
-        return parts.KAPPA[self.loss.kind], private
+        private = (b / self.mu) ** 2 / (facts.units * share * curvature)
+        return private / (1.0 if facts.sampling is None else facts.sampling.square)
 
     def reach(self, facts: Facts, scale: float | None = None) -> float:
         """Return the largest residual that the claimed line of least squares is taken to count, in residual scales.
@@ -315,19 +322,25 @@ class WhitenedFigures(WhitenedSettings, Plan):
             curvature: c, mean second derivative of the loss at the truth.
             peak: the largest second derivative, of a Poisson model M of `count_cuts`; None: the loss's.
         """
-        loss = self.loss
+        usual = self.reach(facts) if self.least_squares else 1.0
+        bound = weight_bound_for(self, facts, curvature, usual)
+        return self.spectral_noise(facts, peak or self.peak, bound) / curvature
+
+    @property
+    def peak(self) -> float:
+        """The largest second derivative."""
         usual = {
             "huber": 1.0,
             "squared": 1.0,
             "multinomial": parts.CLASS_PEAK,
         }  # in residual scales; in contrasts, of two classes too
-        return self._spectral_noise(facts, peak or usual.get(loss.kind, loss.curvature_peak)) / curvature
+        return usual.get(self.loss.kind, self.loss.curvature_peak)
 
-    def _spectral_noise(self, facts: Facts, peak: float) -> float:
-        """Return the spectral noise of both last Hessians together."""
+    def spectral_noise(self, facts: Facts, peak: float, bound: float) -> float:
+        """Return the spectral noise of both last Hessians together, with this t."""
         share = self.shares.first_hessian + self.shares.last_hessian
         moved = sqrt(2) if facts.adjacency is Adjacency.REPLACE_ONE else 1.0
-        deviation = moved * self.weight_bound**2 * peak / facts.units
+        deviation = moved * bound**2 * peak / facts.units
         deviation /= 1.0 if facts.sampling is None else facts.sampling.mean
         loss, spread = self.loss, 2 * sqrt(facts.dimension)
         if isinstance(loss, Multinomial):  # its noise is on coordinates: sqrt((p + 1) K) in place of 2 sqrt(p (K - 1))
@@ -339,4 +352,5 @@ class WhitenedFigures(WhitenedSettings, Plan):
         """Return the deviation that noise alone gives a slope per deviation of its column, to first order, by c."""
         moved = 2 if facts.adjacency is Adjacency.REPLACE_ONE else 1
         counted = facts.units * (1.0 if facts.sampling is None else facts.sampling.mean)
-        return moved * self.weight_bound / (counted * self.mu * sqrt(parts.GRADIENT_SHARE) * curvature)
+        bound = weight_bound_for(self, facts, curvature, 1.0)
+        return moved * bound / (counted * self.mu * sqrt(parts.GRADIENT_SHARE) * curvature)
