@@ -28,13 +28,16 @@ class Columns:
     """At the lower and upper end of its range, shape (p, 2)."""
     heaped: NDArray[np.bool_]
     """About half of the records or more have one value, or lie at one distance from the centre."""
+    recentring: Array | None = None
+    """The map from encoded rows to rows whose products are of numbers less their centres, shape (p, p), of which
+    `centre` and `scale` are; None: no product is centred anew."""
 
     @property
     def simple(self) -> Array:
         """The map from encoded rows to (1, z), z = (feature - centre)/scale, shape (p, p)."""
         matrix: Array = np.diag(1 / self.scale)
         matrix[1:, 0] = -self.centre[1:] / self.scale[1:]
-        return matrix
+        return matrix if self.recentring is None else matrix @ self.recentring
 
 
 def unknown(features: int) -> Columns:

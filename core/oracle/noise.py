@@ -49,6 +49,7 @@ from core.queries.looks import (
     IntegerCounts,
     LinearResidualCounts,
     MagnitudeCounts,
+    ProductMagnitudeCounts,
     ResidualMagnitudeCounts,
     SecondMoments,
     ValueCounts,
@@ -67,6 +68,7 @@ _Counts = (
     | IntegerCounts
     | LinearResidualCounts
     | MagnitudeCounts
+    | ProductMagnitudeCounts
     | ResidualMagnitudeCounts
     | ValueCounts
     | ClassCounts
@@ -118,6 +120,7 @@ def _looked_grid(question: Looked, facts: Facts, terms: int) -> Grid:
             | IntegerCounts()
             | LinearResidualCounts()
             | MagnitudeCounts()
+            | ProductMagnitudeCounts()
             | ResidualMagnitudeCounts()
             | ValueCounts()
             | ClassCounts()

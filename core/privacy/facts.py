@@ -47,9 +47,9 @@ class UnknownScale(Frozen):
 class Ranges(Frozen):
     """Declared ranges of each encoded feature and of the target; for methods that learn an encoding."""
 
-    kinds: tuple[Literal["constant", "number", "few", "two"], ...] = Field(
+    kinds: tuple[Literal["constant", "number", "few", "two", "product"], ...] = Field(
         description="of each feature: the intercept, a number within its range, one of a few numbers that are equally "
-        "far apart, or one of two values"
+        "far apart, one of two values, or a product whose numbers are centred by what is learned of them"
     )
     lower: tuple[float, ...] = Field(description="of each feature; of two values, the first")
     upper: tuple[float, ...] = Field(description="of each feature; of two values, the second")
@@ -62,11 +62,16 @@ class Ranges(Frozen):
     origin: tuple[float, ...] = Field(
         default=(), description="encoded row of a record of zeros; empty: nothing is known of declared units"
     )
+    factors: tuple[tuple[int, ...], ...] = Field(
+        default=(),
+        description="of each feature, the places of those that it is the product of, with 0 and 1 for two values; "
+        "empty: it is none; all of it empty: no feature is of the kind product",
+    )
     offset: tuple[float, float] | None = Field(
         default=None, description="of what enters the predictor with coefficient one; null: nothing does"
     )
 
-    def places(self, kind: Literal["number", "few", "two"]) -> tuple[int, ...]:
+    def places(self, kind: Literal["number", "few", "two", "product"]) -> tuple[int, ...]:
         """Return the places of the features of a kind, in their order."""
         return tuple(place for place, one in enumerate(self.kinds) if one == kind)
 

@@ -23,6 +23,7 @@ from core.queries.looks import (
     IntegerCounts,
     LinearResidualCounts,
     MagnitudeCounts,
+    ProductMagnitudeCounts,
     ResidualMagnitudeCounts,
     SecondMoments,
     ValueCounts,
@@ -260,6 +261,7 @@ Counted = (
     | IntegerCounts
     | LinearResidualCounts
     | MagnitudeCounts
+    | ProductMagnitudeCounts
     | ResidualMagnitudeCounts
     | ValueCounts
     | ClassCounts

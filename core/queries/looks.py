@@ -176,6 +176,36 @@ class MagnitudeCounts(AbstractCounts):
         return self.columns
 
 
+class ProductMagnitudeCounts(AbstractCounts):
+    """Shares of records by the size of each product of centred columns, in `bins` intervals, product after product.
+
+    E is an encoding, see `core.queries.reencoded`, and a product's size is that of its entry of E x, which is a product
+    of centred numbers where E multiplies it out. Interval k, from 0, holds sizes from 2^-(k+1) to 2^-k. The first one
+    also holds all larger sizes, the last all smaller ones. Sensitivity: see `AbstractCounts`.
+    """
+
+    places: ClassVar = "encoded"
+
+    kind: Literal["product_magnitude_counts"] = "product_magnitude_counts"
+    columns: Columns
+    bins: Annotated[int, Field(gt=1, le=200)]
+
+    @property
+    def per_octave(self) -> int:
+        """1: ends of intervals fall by halves."""
+        return 1
+
+    @property
+    def sets(self) -> int:
+        """All intervals of all products."""
+        return self.columns * self.bins
+
+    @property
+    def read(self) -> int:
+        """P, the number of products."""
+        return self.columns
+
+
 class ResidualMagnitudeCounts(AbstractCounts):
     """Shares of records by |v (y - mu)|, their size, in `bins` intervals.
 

@@ -31,6 +31,7 @@ from core.queries.looks import (
     IntegerCounts,
     LinearResidualCounts,
     MagnitudeCounts,
+    ProductMagnitudeCounts,
     ResidualMagnitudeCounts,
     SecondMoments,
     ValueCounts,
@@ -51,25 +52,26 @@ LOSSES: dict[str, Logistic | Huber | CutPoisson] = {
 }
 BOUND = 1.7
 """t of the weights."""
-COLUMNS, VALUES, FEW = 3, 2, (5, 3)
+COLUMNS, VALUES, PRODUCTS, FEW = 3, 2, 2, (5, 3)
 RANGES = Ranges(
-    kinds=("constant", *["number"] * COLUMNS, *["two"] * VALUES, *["few"] * len(FEW)),
-    lower=(1.0, *[-1.0] * (COLUMNS + VALUES + len(FEW))),
-    upper=(1.0, *[1.0] * (COLUMNS + VALUES + len(FEW))),
-    values=(*[0] * (1 + COLUMNS + VALUES), *FEW),
+    kinds=("constant", *["number"] * COLUMNS, *["two"] * VALUES, *["product"] * PRODUCTS, *["few"] * len(FEW)),
+    lower=(1.0, *[-1.0] * (COLUMNS + VALUES + PRODUCTS + len(FEW))),
+    upper=(1.0, *[1.0] * (COLUMNS + VALUES + PRODUCTS + len(FEW))),
+    values=(*[0] * (1 + COLUMNS + VALUES + PRODUCTS), *FEW),
     target=(0.0, 1.0),
 )
-WIDTH = 1 + COLUMNS + VALUES + len(FEW)
+WIDTH = 1 + COLUMNS + VALUES + PRODUCTS + len(FEW)
 CELLS = CellCounts(sigma=1.0, level=3, cells=((0, 3), (1, 6, 7), (2, 5)))
 QUARTILES = CellCounts(sigma=1.0, of="target", level=2, cells=((0, 3),))
 RESIDUALS = LinearResidualCounts(sigma=1.0, bins=9, per_octave=2, top=4.0, target_centre=0.5, target_unit=0.5)
 SIZES = MagnitudeCounts(sigma=1.0, columns=COLUMNS, bins=22)
+MULTIPLIED = ProductMagnitudeCounts(sigma=1.0, columns=PRODUCTS, bins=34)
 COUNTS = MagnitudeCounts(sigma=1.0, of="target", columns=1, bins=44, per_octave=2)
 ONES = ValueCounts(sigma=1.0, columns=VALUES)
 EVENTS = ValueCounts(sigma=1.0, of="target", columns=1)
 COUNT_RESIDUALS = ResidualMagnitudeCounts(sigma=1.0, rate_cap=6.0, top=20.0, bins=44, per_octave=2)
 INTEGERS = IntegerCounts(sigma=1.0, values=FEW)
-COUNTED = (CELLS, QUARTILES, RESIDUALS, SIZES, COUNTS, COUNT_RESIDUALS, ONES, EVENTS, INTEGERS)
+COUNTED = (CELLS, QUARTILES, RESIDUALS, SIZES, MULTIPLIED, COUNTS, COUNT_RESIDUALS, ONES, EVENTS, INTEGERS)
 MOMENTS = SecondMoments(sigma=1.0, weight_bound=BOUND, target_centre=0.5, target_unit=0.5)
 LEVERS = WeightSums(sigma=1.0, weight_bound=BOUND)
 every_adjacency = pytest.mark.parametrize("adjacency", list(Adjacency))
@@ -106,7 +108,8 @@ def _reencoded() -> list[Case]:
 CASES = _reencoded() + [Case(f"{one.kind} {number}", one) for number, one in enumerate(COUNTED)]
 every = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 ENCODED = [case for case in CASES if case.question.places == "encoded"]
-WEIGHED = [case for case in ENCODED if not isinstance(case.question, LinearResidualCounts | ResidualMagnitudeCounts)]
+COUNTS_OF_ENCODED = LinearResidualCounts | ProductMagnitudeCounts | ResidualMagnitudeCounts
+WEIGHED = [case for case in ENCODED if not isinstance(case.question, COUNTS_OF_ENCODED)]
 
 SQUARED = [case for case in CASES if isinstance(case.question, ReencodedCurvature | SecondMoments | WeightSums)]
 
@@ -121,7 +124,7 @@ def records(case: Case, draws: np.random.Generator, count: int) -> tuple[Tensor,
     rows = [sign * axes[at] + 0.02 * other * axes[-1] for at in range(WIDTH) for sign in (1, -1) for other in (1, -1)]
     rows += [np.where(axes.sum(0) > 0, sign, 0.0) for sign in (1.0, -1.0)]
     cells = np.array([[-1, -0.6, -0.3], [-0.2, 0.9, 0.4]])
-    rows += [np.r_[1.0, cell, [value] * (VALUES + len(FEW))] for cell in cells for value in (-1.0, 1.0)]
+    rows += [np.r_[1.0, cell, [value] * (VALUES + PRODUCTS + len(FEW))] for cell in cells for value in (-1.0, 1.0)]
     rows += list(draws.uniform(-1, 1, (count, WIDTH)))
     targets = [0.0, 1.0] if isinstance(case.loss, Logistic) else [0.0, 1.0, 6.0, 1e6]
     if isinstance(case.loss, Huber):
@@ -188,7 +191,13 @@ def test_weights_left_out_would_be_seen(case: Case) -> None:
 
 def test_a_look_priced_as_one_column_would_be_seen() -> None:
     """Planted bug: 1 in place of sqrt(P)."""
-    for question, columns in ((CELLS, COLUMNS), (SIZES, COLUMNS), (ONES, VALUES), (INTEGERS, len(FEW))):
+    for question, columns in (
+        (CELLS, COLUMNS),
+        (SIZES, COLUMNS),
+        (MULTIPLIED, PRODUCTS),
+        (ONES, VALUES),
+        (INTEGERS, len(FEW)),
+    ):
         assert moves(Case("look", question))[Adjacency.ZERO_OUT] == pytest.approx(sqrt(columns))
 
 

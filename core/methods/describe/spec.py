@@ -203,6 +203,9 @@ class DescribePlan(Describe, Plan):
     def value_question(self) -> None:
         """Return None: categories are counted value by value, as frequencies."""
 
+    def product_question(self) -> None:
+        """Return None: a description has no products."""
+
     def counts(self, statistic: str, partitions: Sequence[Partition], part: float = 1.0) -> TableCounts:
         """Return a question for counts at a part of a statistic's share."""
         return TableCounts(sigma=self.sigma(self.share(statistic) * part), partitions=tuple(partitions))

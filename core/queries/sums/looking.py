@@ -33,6 +33,7 @@ from core.queries.looks import (
     IntegerCounts,
     LinearResidualCounts,
     MagnitudeCounts,
+    ProductMagnitudeCounts,
     ResidualMagnitudeCounts,
     SecondMoments,
     ValueCounts,
@@ -45,7 +46,7 @@ from core.queries.sums.class_sums import EncodedRows, class_sum
 from core.queries.sums.parts_at_once import by_part, sent, whole_parts
 from core.queries.sums.terms import Records, constants, matvec, mirror
 
-_Sized = MagnitudeCounts | LinearResidualCounts | ResidualMagnitudeCounts
+_Sized = MagnitudeCounts | LinearResidualCounts | ProductMagnitudeCounts | ResidualMagnitudeCounts
 
 
 class Blocks(NamedTuple):
@@ -136,6 +137,12 @@ def _counts(question: Counted, ranges: Ranges, theta: Tensor, block: Records) ->
             places = ranges.places("number")
             ensure(len(places) == question.read, "all numeric columns are read together")
             sizes = [((block.features[:, at] - theta[at]).abs(), ranges.upper[at] - ranges.lower[at]) for at in places]
+        case ProductMagnitudeCounts():
+            places = ranges.places("product")
+            ensure(len(places) == question.read, "all products of centred columns are read together")
+            encoding = theta[1:].index_select(0, constants(places, theta.device, torch.int64))
+            encoded = block.features @ encoding[:, : block.features.shape[-1]].mT
+            sizes = [(encoded[:, at].abs(), 1.0) for at in range(len(places))]
         case ClassCounts():
             sure = torch.where(present, block.target, 0.0).to(torch.int64)
             return _tallied(sure, present, question.classes)

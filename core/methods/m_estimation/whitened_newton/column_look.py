@@ -25,11 +25,12 @@ from core.methods.m_estimation.whitened_newton.column_scales import (
     number_scale,
     piled_up,
 )
+from core.methods.m_estimation.whitened_newton.product_look import look_at_products
 from core.methods.m_estimation.whitened_newton.shares import COUNT_BINS_PER_OCTAVE, LEVELS, SIZE_BINS
 from core.methods.m_estimation.whitened_newton.spec import WhitenedNewtonPlan
 from core.oracle import Answer, Oracle
 from core.privacy.facts import Ranges
-from core.queries.looks import CellCounts, Cells, IntegerCounts, MagnitudeCounts, ValueCounts
+from core.queries.looks import CellCounts, Cells, IntegerCounts, MagnitudeCounts, ProductMagnitudeCounts, ValueCounts
 
 Array = NDArray[np.float64]
 COUNT_CAUTION: Final = 3.0
@@ -52,6 +53,9 @@ class Looking(Protocol):
 
     def value_question(self) -> ValueCounts | None:
         """Return the question for frequencies of two-valued columns; None where there are none."""
+
+    def product_question(self) -> ProductMagnitudeCounts | None:
+        """Return the question for the sizes of products of centred columns; None where there are none."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +131,8 @@ def _by_cell(answer: Answer, named: tuple[Cells, ...], units: int) -> list[dict[
 def look_at_columns(settings: Looking, oracle: Oracle) -> Columns:
     """Ask where every column lies and how far it varies.
 
-    Numbers are asked for cells and sizes, integers of few values and two-valued columns for a count of each value.
+    Numbers are asked for cells and sizes, integers of few values and two-valued columns for a count of each value, and
+    then products of centred numbers for sizes.
     """
     ranges, units = _ranges(oracle), oracle.facts.units
     p = len(ranges.kinds)
@@ -153,7 +158,8 @@ def look_at_columns(settings: Looking, oracle: Oracle) -> Columns:
         width = np.array([ranges.upper[at] - ranges.lower[at] for at in two])
         found.centre[two] = np.array([ranges.lower[at] for at in two]) + width * shares
         found.scale[two] = width * indicator_scales(shares, p)
-    return found
+    products = settings.product_question()
+    return found if products is None else look_at_products(products, oracle, found)
 
 
 def _look_at_numbers(settings: Looking, oracle: Oracle, medians: Quantiles, found: Columns) -> None:

@@ -145,7 +145,7 @@ def _whiten(
         # A noised mean weight may be zero or negative, and it divides; no weight is above 1.
         counted = min(max(float(received[0, 0]), WEIGHT_CAUTION * deviation, TINY), 1.0)
         received, deviation = received / counted, deviation / counted
-    number = np.array([kind == "number" for kind in ranges.kinds[1:]])
+    number = np.array([kind in {"number", "product"} for kind in ranges.kinds[1:]])
     made = encoded_by(received, deviation, simple, number if isinstance(loss, Logistic) else None)
     made = replace(made, counted=counted)
     weight = made.weight
@@ -335,6 +335,7 @@ def _received(
             sparse=columns.sparse,
             clamped=columns.clamped,
             heaped=columns.heaped,
+            recentring=columns.recentring,
             rate=target.rate,
             events=target.effective_events(questions.sampling),
             residual_scale=unit * spread if isinstance(loss, Huber) else None,

@@ -1,5 +1,6 @@
 """Request of a job by whitened Newton, and the facts that follow from its model; public facts alone."""
 
+from itertools import combinations
 from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field
@@ -14,6 +15,7 @@ from core.losses.squares import Squared
 from core.losses.weights import Mallows
 from core.methods.base import Request, Spec
 from core.models.design import Design
+from core.models.features import parts_of
 from core.models.kinds import AnyModel, LinearModel, LogisticModel, MultinomialModel, PoissonModel
 from core.models.terms import product_bounds
 from core.privacy.arithmetic import Mu
@@ -74,6 +76,11 @@ class WhitenedSettings(Spec):
         default=None,
         description=f"number of values of each integer column that has at most {MOST_VALUES}: they are counted value "
         "by value, and not among numbers; null: as declared",
+    )
+    products: Count | None = Field(
+        default=None,
+        description="products that are looked at with their numbers centred by what was learned of these; 0: as any "
+        "number, in declared centres; null: all whose lower terms are in the model",
     )
 
     weighted: bool | None = Field(default=None, description="records have sampling weights; null: as the model says")
@@ -188,24 +195,27 @@ def loss_of(model: AnyModel, design: Design) -> Logistic | Multinomial | Huber |
     return loss
 
 
-def with_ranges(facts: Facts, design: Design, *, by_value: bool = True) -> Facts:
+def with_ranges(facts: Facts, design: Design, *, by_value: bool = True, centred: bool = True) -> Facts:
     """Return facts that say where encoded features and target may lie.
 
     Args:
         facts: without ranges.
         design: of the model.
         by_value: integers of few values are a kind of their own; False: they are numbers.
+        centred: products whose lower terms are all in the model are a kind of their own; False: they are numbers.
     """
     kinds, lower, upper, values = [], [], [], []
     columns = {column.name: column for column in (*design.columns, *design.aside)}
-    for feature in design.features:
+    factors = _factors(design) if centred else ()
+    for place, feature in enumerate(design.features):
         whole = 0
         if feature.column is None:
             ends, kind = (1.0, 1.0), "constant"
         elif feature.factors:
             ends = product_bounds(feature.factors, columns)
             # A product of indicators is an indicator.
-            kind = "two" if all(factor.code is not None for factor in feature.factors) else "number"
+            kind = "product" if factors and factors[place] else "number"
+            kind = "two" if all(factor.code is not None for factor in feature.factors) else kind
         elif feature.code is not None:
             ends, kind = (0.0, 1.0), "two"
         else:
@@ -222,16 +232,32 @@ def with_ranges(facts: Facts, design: Design, *, by_value: bool = True) -> Facts
         lower.append(ends[0])
         upper.append(ends[1])
     offset, origin = design.margin_offset, design.to_declared()[0][0]
+    terms = [place for place, feature in enumerate(design.features) if feature.factors]
     ranges = Ranges.model_validate(
         {
             "kinds": kinds,
             "lower": lower,
             "upper": upper,
             "values": values,
-            # A hidden product leaves its effect to the intercept, which is then judged in the middle of all ranges.
-            "origin": [] if any(feature.factors for feature in design.features) else (origin / origin[0]).tolist(),
+            # A hidden product leaves its effect to the intercept. Where products cannot be centred elsewhere, that is
+            # judged in the middle of all ranges.
+            "origin": (origin / origin[0]).tolist() if all(factors and factors[place] for place in terms) else [],
+            "factors": factors,
             "target": (0.0, 1.0) if isinstance(design.target_column, Coded) else design.target_bounds,
             "offset": None if offset is None else offset.bounds,
         }
     )
     return facts.model_copy(update={"ranges": ranges})
+
+
+def _factors(design: Design) -> tuple[tuple[int, ...], ...]:
+    """Return which features each feature is the product of, if all lower terms are features; empty: no numbers are."""
+    places = {parts_of(feature): place for place, feature in enumerate(design.features)}
+    found, numbers = [], False
+    for feature in design.features:
+        parts = tuple((factor.column, factor.code) for factor in feature.factors)
+        lower = (frozenset(some) for size in range(1, len(parts)) for some in combinations(parts, size))
+        own = tuple(places[frozenset({part})] for part in parts) if all(some in places for some in lower) else ()
+        numbers |= any(design.features[place].code is None for place in own)
+        found.append(own)
+    return tuple(found) if numbers else ()

@@ -13,6 +13,9 @@ LEVELS: Final = 16
 MOST_CELLS: Final = (0, 1, 2, 3)
 """In place of what a level names of a column: two children at most, and both ends."""
 SIZE_BINS: Final = 22
+PRODUCT_BINS: Final = 34
+PRODUCT_REACH: Final = 4096.0
+"""A product's sizes are looked for from so many of its columns' scales, multiplied, down to the 2^34-th part of it."""
 COUNT_BINS: Final = 44
 COUNT_BINS_PER_OCTAVE: Final = 2
 TARGET_REACH: Final = 3.0

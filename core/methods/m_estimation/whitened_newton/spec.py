@@ -53,8 +53,8 @@ class WhitenedNewton(WhitenedSettings):
 
     def with_facts(self, facts: Facts, design: Design) -> Facts:
         """Return facts that say where encoded features and target may lie."""
-        # A plan of release 0.1.0 was priced without counts of integers' values.
-        return requests.with_ranges(facts, design, by_value=self.few_valued != ())
+        # A plan of release 0.1.0 was priced without counts of integers' values, and without centred products.
+        return requests.with_ranges(facts, design, by_value=self.few_valued != (), centred=self.products != 0)
 
     def with_model(self, model: AnyModel, design: Design) -> Self:
         """Fill the loss."""
@@ -71,6 +71,7 @@ class WhitenedNewton(WhitenedSettings):
             "numbers": len(facts.ranges.places("number")),
             "two_valued": len(facts.ranges.places("two")),
             "few_valued": facts.ranges.few,
+            "products": len(facts.ranges.places("product")),
         }
         for name, known in counted.items():
             if getattr(self, name) not in {None, known}:

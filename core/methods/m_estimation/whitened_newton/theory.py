@@ -31,6 +31,7 @@ from core.queries.looks import (
     IntegerCounts,
     LinearResidualCounts,
     MagnitudeCounts,
+    ProductMagnitudeCounts,
     ResidualMagnitudeCounts,
     SecondMoments,
     ValueCounts,
@@ -52,6 +53,7 @@ class WhitenedFigures(WhitenedSettings, Plan):
     numbers: Count
     two_valued: Count
     few_valued: tuple[FewValues, ...] = ()  # a plan of release 0.1.0 has none: its integers are numbers
+    products: Count = 0  # likewise
 
     @property
     def steps(self) -> int:
@@ -84,11 +86,11 @@ class WhitenedFigures(WhitenedSettings, Plan):
         """Return the noise multiplier of each of so many answers that share a part of mu^2."""
         return 1 / (self.mu * sqrt(share / answers))
 
-    def column_shares(self) -> tuple[float, float, float]:
-        """Return the look's shares for numeric columns, few-valued and two-valued ones: each has an equal part."""
-        kinds = (self.numbers, len(self.few_valued), self.two_valued)
-        numbers, few, two = (self.shares.look * one / max(sum(kinds), 1) for one in kinds)
-        return numbers, few, two
+    def column_shares(self) -> tuple[float, float, float, float]:
+        """Return the look's shares for numeric, few-valued and two-valued columns and products: equal parts each."""
+        kinds = (self.numbers, len(self.few_valued), self.two_valued, self.products)
+        numbers, few, two, products = (self.shares.look * one / max(sum(kinds), 1) for one in kinds)
+        return numbers, few, two, products
 
     def cell_sigma(self) -> float:
         """Return the noise multiplier of each level's cells of the columns."""
@@ -146,6 +148,13 @@ class WhitenedFigures(WhitenedSettings, Plan):
         if not self.two_valued:
             return None
         return ValueCounts(sigma=self.sigma(self.column_shares()[2]), columns=self.two_valued)
+
+    def product_question(self) -> ProductMagnitudeCounts | None:
+        """Return the question for the sizes of products of centred columns; None where there are none."""
+        if not self.products:
+            return None
+        sigma = self.sigma(self.column_shares()[3])
+        return ProductMagnitudeCounts(sigma=sigma, columns=self.products, bins=parts.PRODUCT_BINS)
 
     def target_question(self) -> CellCounts | ClassCounts | MagnitudeCounts | None:
         """Return the one question about a category or a count; None for a linear model, which asks for cells.
@@ -228,8 +237,8 @@ class WhitenedFigures(WhitenedSettings, Plan):
         if self.numbers and not self.looked:
             cells = CellCounts(sigma=self.cell_sigma(), level=parts.LEVELS, cells=(parts.MOST_CELLS,) * self.numbers)
             yield from [cells] * parts.LEVELS
-        own = () if self.looked else (self.size_question(), self.integer_question(), self.value_question())
-        yield from (one for one in (*own, self.target_question()) if one)
+        columns = self.size_question(), self.integer_question(), self.value_question(), self.product_question()
+        yield from (one for one in (*(() if self.looked else columns), self.target_question()) if one)
         if self.linear:
             sigma, named = self.target_cell_sigma(), (parts.MOST_CELLS,)
             yield from [CellCounts(sigma=sigma, of="target", level=parts.LEVELS, cells=named)] * parts.LEVELS

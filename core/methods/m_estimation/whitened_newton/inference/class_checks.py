@@ -4,7 +4,7 @@ The thresholds are those of `coefficient_checks`. Coefficients of a class are ag
 the baseline's records concerns all classes.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -23,7 +23,6 @@ from core.methods.m_estimation.whitened_newton.inference.coefficient_checks impo
     FARTHEST,
     FIVEFOLD,
     LONGEST,
-    at_origin,
     by_coefficient,
     column_looks,
     not_identified,
@@ -32,6 +31,12 @@ from core.methods.m_estimation.whitened_newton.inference.coefficient_checks impo
     too_uncertain,
 )
 from core.methods.m_estimation.whitened_newton.inference.last_step import EXCESS, NoisedAnswer
+from core.methods.m_estimation.whitened_newton.inference.recentring import (
+    at_centres,
+    at_origin,
+    carried,
+    recentred,
+)
 from core.privacy.facts import Ranges
 from farthing.schemas.estimates import JobCheck
 
@@ -70,21 +75,36 @@ class FoundClasses:
 def check_classes(one: FoundClasses) -> Checks:
     """Return what is wrong, of the job and by class and coefficient, with what was learned."""
     found, features = one.found, one.theta.shape[1]
-    each = [at_origin(back, one.ranges) for back in np.split(one.back, len(one.theta))]
+    moved, backs = one.columns.recentring, np.split(one.back, len(one.theta))
+    each = [at_origin(back, one.ranges, moved) for back in backs]
     guessed, unlearned = parts_of_variance(np.vstack(each), found.covariance, found.guess, found.unlearned)
+    # A slope is judged where the columns that its own is multiplied with have their centres.
+    judged = [np.vstack((shown[:1], at_centres(back, moved)[1:])) for shown, back in zip(each, backs, strict=True)]
+    ranges = recentred(one.ranges, moved)
     columns = one.columns.centre, one.columns.scale, one.columns.sparse, one.columns.heaped
     marks: dict[CoefficientCheck, NDArray[np.bool_]] = {
-        "not identified": not_identified(guessed, unlearned, found.least_noise),
-        "separated": _apart(one).ravel(),
+        "separated": _apart(replace(one, theta=at_centres(one.theta.T, moved).T)).ravel(),
         "scale outside the plan": np.tile(one.columns.sparse, len(one.theta)),
         "too few events": np.repeat(_few(one), features),
         "too uncertain": np.concatenate(
-            [too_uncertain(back @ found.covariance @ back.T, one.ranges, columns) for back in each]
+            [too_uncertain(back @ found.covariance @ back.T, ranges, columns) for back in judged]
         ),
+    }
+    passed: dict[CoefficientCheck, NDArray[np.bool_]] = {
+        "not identified": not_identified(guessed, unlearned, found.least_noise),
+    }
+    passed |= {
+        word: np.concatenate(
+            [
+                carried(own, back, found.covariance, one.ranges, moved)
+                for own, back in zip(np.split(mark, len(backs)), backs, strict=True)
+            ]
+        )
+        for word, mark in marks.items()
     }
     return Checks(
         job=_of_the_job(one),
-        coefficients=by_coefficient(marks),
+        coefficients=by_coefficient(passed),
         learned=_learned(one),
         gradient_excess=found.excess,
         hessian_noise=found.hessian_noise,

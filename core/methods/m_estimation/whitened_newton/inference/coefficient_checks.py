@@ -3,7 +3,7 @@
 Thresholds and what they were seen to catch are in `docs/decisions/0041-divide-a-jobs-budget-by-fixed-shares.md`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp, sqrt
 from typing import Final, Literal
 
@@ -21,6 +21,13 @@ from core.methods.m_estimation.whitened_newton.inference.last_step import (
     Last,
     NoisedAnswer,
     Whitened,
+)
+from core.methods.m_estimation.whitened_newton.inference.recentring import (
+    MOST_CARRIED,
+    at_centres,
+    at_origin,
+    carried,
+    recentred,
 )
 from core.privacy.facts import Ranges, Sampling
 from farthing.schemas.estimates import JobCheck
@@ -46,8 +53,8 @@ HEAP_REACH: Final = 2 * sqrt(10)
 """Of a heaped column, in scales: the distance of both values of a column that has each tenth record off the heap."""
 LEAST_STEPS: Final = 4.0
 """Between values of a column of few values: it is judged across no less, if its range is as wide."""
-MOST_INTERCEPT_ERROR, MOST_CARRIED = 2.5, 0.5
-"""Of an intercept, in the same units; and the part of its error that one column's slope makes."""
+MOST_INTERCEPT_ERROR: Final = 2.5
+"""Of an intercept, in the same units."""
 KNOWN_NOISE: Final = 0.2
 """Below it a direction that noise hides is known to have less than a tenth of the mean second derivative."""
 
@@ -71,6 +78,8 @@ class Found:
     sparse: NDArray[np.bool_]
     clamped: NDArray[np.bool_]
     heaped: NDArray[np.bool_]
+    recentring: Array | None
+    """As `Columns` has it, with `centre` and `scale` of rows in which products are centred anew."""
     rate: float | None
     events: float | None
     residual_scale: float | None
@@ -90,38 +99,31 @@ class Found:
 
 def check(one: Found) -> Checks:
     """Return what is wrong, of the job and by coefficient, with what was learned."""
-    found = one.found
-    shown = at_origin(one.back, one.ranges)
+    found, moved = one.found, one.recentring
+    shown = at_origin(one.back, one.ranges, moved)
     guessed, unlearned = parts_of_variance(shown, found.covariance, found.guess, found.unlearned)
     marks: dict[CoefficientCheck, NDArray[np.bool_]] = {
-        "not identified": not_identified(guessed, unlearned, found.hessian_noise),
-        "separated": _apart(one),
+        "separated": _apart(replace(one, theta=at_centres(one.theta, moved))),
         "scale outside the plan": one.sparse,
     }
     if one.kind != "squared":  # whose equations are linear: an interval holds, however wide
-        covariance = shown @ found.covariance @ shown.T / (one.residual_scale or 1.0) ** 2
+        # A slope is judged where the columns that its own is multiplied with have their centres.
+        judged = np.vstack((shown[:1], at_centres(one.back, moved)[1:]))
+        covariance = judged @ found.covariance @ judged.T / (one.residual_scale or 1.0) ** 2
         columns = one.centre, one.scale, one.sparse, one.heaped
-        marks["too uncertain"] = too_uncertain(covariance, one.ranges, columns)
+        marks["too uncertain"] = too_uncertain(covariance, recentred(one.ranges, moved), columns)
+    passed: dict[CoefficientCheck, NDArray[np.bool_]] = {
+        "not identified": not_identified(guessed, unlearned, found.hessian_noise),
+    }
+    passed |= {word: carried(mark, one.back, found.covariance, one.ranges, moved) for word, mark in marks.items()}
     return Checks(
         job=_of_the_job(one),
-        coefficients=by_coefficient(marks),
+        coefficients=by_coefficient(passed),
         learned=_learned(one),
         gradient_excess=found.excess,
         hessian_noise=found.hessian_noise,
         unidentified=tuple(guessed.tolist()),
     )
-
-
-def at_origin(back: Array, ranges: Ranges) -> Array:
-    """Return the map to encoded coefficients with the intercept of declared units, which is the one that is shown.
-
-    Where a column's declared range is wide, the middle of it may be far from all records, and so the encoded intercept.
-
-    Args:
-        back: from re-encoded to encoded coefficients, shape (p, p).
-        ranges: of the features.
-    """
-    return np.vstack((np.array(ranges.origin) @ back, back[1:])) if ranges.origin else back
 
 
 def parts_of_variance(back: Array, covariance: Array, *parts: Array) -> list[Array]:
