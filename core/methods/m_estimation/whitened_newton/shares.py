@@ -15,6 +15,9 @@ MOST_CELLS: Final = (0, 1, 2, 3)
 SIZE_BINS: Final = 22
 COUNT_BINS: Final = 44
 COUNT_BINS_PER_OCTAVE: Final = 2
+WEIGHT_BINS: Final = 80
+WEIGHT_BINS_PER_OCTAVE: Final = 4
+"""Of sampling weights: from the declared upper bound down to the 2^20-th of it."""
 TARGET_REACH: Final = 3.0
 """A linear model's target enters second moments cut at so many of its own units."""
 WIDTH_FACTOR: Final = 1.12
