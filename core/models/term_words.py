@@ -27,16 +27,22 @@ def term_notes(design: Design, units: int | None = None, learned: Sampling | Non
     elif offset is not None:
         said.append(f"The offset {offset.column.name} enters the linear predictor with coefficient one.")
     if sampling is not None:
-        name, most = sampling.column.name, sampling.largest
+        most = sampling.largest
         said.append(
-            f"Each record counts {name}/{most:g} times: estimates and intervals are about the population that the "
-            "sampling weights stand for."
+            f"Each record counts in proportion to {sampling.column.name}: estimates and intervals are about the "
+            "population that the sampling weights stand for."
         )
         if learned is not None and units is not None:
             said.append(
                 f"The weights have a mean of about {learned.mean * most:.3g} and a design effect of about "
                 f"{learned.effect:.3g}: {units:,} records are worth about {_rounded(units / learned.effect)}. Privacy "
-                f"noise is {1 / learned.mean:.3g} times what it is without weights."
+                f"noise is {learned.reach / learned.mean:.3g} times what it is without weights."
+            )
+        if learned is not None and learned.beyond is not None:
+            cut = f"{learned.reach * most:.3g}"
+            said.append(
+                f"Weights above {cut} were counted as {cut}; the noise could hide {_rounded(learned.beyond)} such "
+                "records."
             )
     return said
 

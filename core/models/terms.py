@@ -13,7 +13,8 @@ Offset. A known number o of each record that enters the linear predictor with co
 logarithm. A linear model of y with offset o is that of y - o.
 
 Sampling weights. A record counts w/upper times, between 0 and 1, with the declared upper bound, so that what one record
-contributes is at most what it was. A weight of zero makes a record absent.
+contributes is at most what it was. A method may learn a smaller bound, and cut weights there. A weight of zero makes a
+record absent.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -49,6 +50,8 @@ UNIFORM: Final = 1 / sqrt(12)
 """Deviation of a uniform column over its range."""
 LEAST_MEAN: Final = 1e-3
 """Over the range: a mean weight is taken to be no less."""
+WEIGHTS_REACH: Final = 3.0
+"""Deviations above their mean that the largest sampling weights of some number are taken to lie at."""
 
 
 class Factor(Frozen):
@@ -109,7 +112,8 @@ class SamplingCoding(Frozen):
         known = deviation is not None and (mean is not None or self.column.centre is not None)
         mean = min(max(centre_of(self.column) if mean is None else mean, (upper - lower) * LEAST_MEAN), upper)
         spread = (upper - lower) * UNIFORM if deviation is None else deviation
-        return Sampling(mean=mean / upper, effect=1 + (spread / mean) ** 2, known=known)
+        reach = (mean + WEIGHTS_REACH * spread) / upper if known else 1.0
+        return Sampling(mean=mean / upper, effect=1 + (spread / mean) ** 2, known=known, reach=min(reach, 1.0))
 
 
 def interaction_columns(columns: Sequence[Column], model: TrainedModel) -> tuple[tuple[Scalar, ...], ...]:

@@ -92,11 +92,20 @@ class Sampling(Frozen):
     mean: float = Field(gt=0, le=1, description="as declared, or of a uniform law")
     effect: float = Field(ge=1, description="design effect: mean square over squared mean")
     known: bool = Field(description="whether both follow from what the owner declared of the column")
+    reach: float = Field(default=1.0, gt=0, le=1, description="the largest weight that counts, or is foreseen")
+    beyond: float | None = Field(
+        default=None,
+        description="number of records with larger weights that the noise could hide; null: there are none",
+    )
 
     @property
     def square(self) -> float:
         """The mean square."""
         return self.effect * self.mean**2
+
+    def over_reach(self) -> "Sampling":
+        """Return the same figures as parts of the largest weight that counts."""
+        return self.model_copy(update={"mean": min(self.mean / self.reach, 1.0), "reach": 1.0})
 
 
 class Facts(Frozen):

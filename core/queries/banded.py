@@ -17,7 +17,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from core.privacy.facts import Adjacency, Facts
-from core.queries.bases import AbstractQuestion
+from core.queries.bases import AbstractQuestion, SamplingCut
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Edges = Annotated[tuple[Positive, ...], Field(min_length=1, max_length=64)]
@@ -32,6 +32,7 @@ class AbstractBanded(AbstractQuestion):
     weight_bound: Positive
     target_centre: Annotated[float, Field(allow_inf_nan=False)] = 0.0
     target_unit: Positive = 1.0
+    sampling_cut: SamplingCut = 1.0
 
     @model_validator(mode="after")
     def _rising(self) -> Self:

@@ -10,6 +10,8 @@ from core.privacy.facts import Facts, Frozen
 
 Sigma = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Clipped = Annotated[float, Field(gt=0, allow_inf_nan=False)] | None
+SamplingCut = Annotated[float, Field(gt=0, le=1, exclude_if=lambda cut: cut == 1)]
+"""Sampling weights count min(1, a/cut) times, a a part of the declared upper bound: at most once, as any weight."""
 
 
 class AbstractQuestion(Frozen, ABC):

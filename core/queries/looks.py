@@ -15,7 +15,7 @@ from typing import Annotated, ClassVar, Final, Literal, Self
 from pydantic import Field, model_validator
 
 from core.privacy.facts import Adjacency, Facts
-from core.queries.bases import AbstractQuestion
+from core.queries.bases import AbstractQuestion, SamplingCut
 
 MOST_VALUES: Final = 64
 """A column of integers that may have so many values, at most, is counted value by value."""
@@ -154,13 +154,14 @@ class MagnitudeCounts(AbstractCounts):
     """Shares of records by the size of a number: `bins` intervals of sizes whose ends fall by a constant ratio.
 
     Of a column, the size is its distance from that column's entry of theta, a public centre, and the first interval
-    begins at the width of the declared range. Of the target it is y + 1/2, and the first begins at the largest one.
+    begins at the width of the declared range. Of the target it is y + 1/2, and the first begins at the largest one. Of
+    sampling weights it is the weight, and the first begins at the declared upper bound.
     Interval k holds sizes from top/r^(k+1) to top/r^k with r = 2^(1/per_octave); the last holds all smaller ones.
     Sensitivity: see `AbstractCounts`.
     """
 
     kind: Literal["magnitude_counts"] = "magnitude_counts"
-    of: Literal["columns", "target"] = "columns"
+    of: Literal["columns", "target", "weights"] = "columns"
     columns: Columns
     bins: Annotated[int, Field(gt=1, le=200)]
     per_octave: Annotated[int, Field(gt=0, le=16)] = 1
@@ -172,7 +173,7 @@ class MagnitudeCounts(AbstractCounts):
 
     @property
     def read(self) -> int:
-        """P, the number of numeric columns; 1 for the target."""
+        """P, the number of numeric columns; 1 for the target, and for weights."""
         return self.columns
 
 
@@ -280,6 +281,7 @@ class SecondMoments(AbstractQuestion):
     target_unit: Positive
     offset_centre: Number = 0.0
     offset_unit: Positive | None = None
+    sampling_cut: SamplingCut = 1.0
 
     @property
     def beside(self) -> int:
@@ -304,8 +306,8 @@ class SecondMoments(AbstractQuestion):
 class WeightSums(AbstractQuestion):
     """The means of w |E x|^2 and of w^2 |E x|^2, shape (2,), w = min(1, t^2/|E x|^2) and E an encoding.
 
-    With `sampled`, w has the record's sampling weight a in it, a factor between 0 and 1, and the means of t^2 a and of
-    t^2 a^2 follow: shape (4,).
+    With `sampled`, w has the record's sampling weight a in it, cut to a factor between 0 and 1, and the means of t^2 a
+    and of t^2 a^2 follow: shape (4,).
 
     Sensitivity. All numbers lie between 0 and t^2, so one unit's term and the difference of any two have norm at most
     sqrt(2) t^2, or 2 t^2. Attained by a row of norm t.
@@ -316,6 +318,7 @@ class WeightSums(AbstractQuestion):
     kind: Literal["weight_sums"] = "weight_sums"
     weight_bound: Positive
     sampled: bool = False
+    sampling_cut: SamplingCut = 1.0
 
     @property
     def sums(self) -> int:

@@ -5,7 +5,8 @@ From a record it makes the row E x and the target (y - target_centre)/target_uni
 with t = `weight_bound`.
 
 Sensitivities hold for any E, any theta and any record: w <= 1 and w |E x|^2 <= t^2, so w |E x| <= t. The loss bounds
-its score by b and its second derivative by d for every margin and every target.
+its score by b and its second derivative by d for every margin and every target. Sampling weights, over a public cut and
+cut there, are between 0 and 1: a factor of w.
 """
 
 from math import sqrt
@@ -18,7 +19,7 @@ from core.losses.counts import CutPoisson, Poisson
 from core.losses.robust import Huber
 from core.losses.squares import Squared
 from core.privacy.facts import Adjacency, Facts
-from core.queries.bases import AbstractQuestion
+from core.queries.bases import AbstractQuestion, SamplingCut
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Reencodable = Annotated[Logistic | Huber | Squared | CutPoisson, Field(discriminator="kind")]
@@ -34,6 +35,7 @@ class AbstractReencoded(AbstractQuestion):
     weight_bound: Positive
     target_centre: Annotated[float, Field(allow_inf_nan=False)] = 0.0
     target_unit: Positive = 1.0
+    sampling_cut: SamplingCut = 1.0
 
     @property
     def score_bound(self) -> float:

@@ -288,13 +288,13 @@ def foreseen(**model: Any) -> Any:
 
 
 def test_estimates_price_weights_and_name_products() -> None:
-    """Weights of mean 3.2 of 25 and deviation 2.1: privacy noise is 25/3.2 times as large, sampling 1.2 times."""
+    """Weights of mean 3.2 and deviation 2.1 are taken to reach 9.5: noise is 9.5/3.2 times as large, sampling 1.2."""
     without, weighted = foreseen(), foreseen(sampling_weights="w")
     effect = 1 + (2.1 / 3.2) ** 2
     for name, one in weighted.items():
         assert one.nonprivate_width / without[name].nonprivate_width == pytest.approx(effect**0.5)
         noise = [(width.width / 1.12) ** 2 - 0.95 * width.nonprivate_width**2 for width in (without[name], one)]
-        assert (noise[1] / noise[0]) ** 0.5 == pytest.approx(25 / 3.2, rel=1e-3)
+        assert (noise[1] / noise[0]) ** 0.5 == pytest.approx(9.5 / 3.2, rel=1e-3)
     crossed = foreseen(interactions=CROSSED)
     assert {"age:smoker", "job[nurse]:smoker"} <= set(crossed)
     assert all(one.lowest <= one.width for one in crossed.values())

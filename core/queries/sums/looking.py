@@ -27,7 +27,7 @@ from core.losses.weights import Mallows
 from core.privacy.facts import Facts, Ranges
 from core.queries.banded import BandGradients, BandScores, BandTotals
 from core.queries.classes import ClassCounts, ClassCurvature, ClassGradient, ClassMoments
-from core.queries.gradients import Counted, Looked, Reencoded
+from core.queries.gradients import ClassSum, Counted, Looked, Reencoded
 from core.queries.looks import (
     CellCounts,
     IntegerCounts,
@@ -106,7 +106,7 @@ def _counted(question: Counted, facts: Facts, theta: Tensor, records: Blocks) ->
     return total
 
 
-def _counts(question: Counted, ranges: Ranges, theta: Tensor, block: Records) -> Tensor:  # noqa: C901, PLR0911 - one a kind
+def _counts(question: Counted, ranges: Ranges, theta: Tensor, block: Records) -> Tensor:  # noqa: C901, PLR0911, PLR0912 - one a kind
     """Return the counts in one block."""
     present = block.weights > 0
     match question:
@@ -133,6 +133,10 @@ def _counts(question: Counted, ranges: Ranges, theta: Tensor, block: Records) ->
         case MagnitudeCounts(of="target"):
             ensure(question.columns == 1, "the target is one column")
             sizes = [((block.target + 0.5).abs(), ranges.target[1] + 0.5)]
+        case MagnitudeCounts(of="weights"):
+            ensure(question.columns == 1, "the weights are one column")
+            assert block.sampling is not None, "asked where records have sampling weights"
+            sizes = [(block.sampling, 1.0)]
         case MagnitudeCounts():
             places = ranges.places("number")
             ensure(len(places) == question.read, "all numeric columns are read together")
@@ -214,6 +218,7 @@ def _parts(question: Reencoded, theta: Tensor, records: Blocks) -> Iterator[Tens
 
 def _part_sums(question: Reencoded, theta: Tensor, block: Records) -> Tensor:
     """Return the sums of a block's terms, of each part in it."""
+    block = _trimmed(question, block)
     rows = _reencoded(question, theta[1:, : block.features.shape[-1]], block)
     if block.features.device.type == "cpu":
         return _term_sum(question, theta, rows, block.sampling).unsqueeze(0)
@@ -224,6 +229,14 @@ def _part_sums(question: Reencoded, theta: Tensor, block: Records) -> Tensor:
         offset, sampling = beside
         found.append(_term_sum(question, theta, EncodedRows(features, target, norms, weights, offset), sampling))
     return torch.cat(found) if len(found) > 1 else found[0]
+
+
+def _trimmed(question: Reencoded, block: Records) -> Records:
+    """Return a block whose sampling weights are cut where the question says, over that cut."""
+    cut = 1.0 if isinstance(question, ClassSum) else question.sampling_cut
+    if block.sampling is None or cut == 1:
+        return block
+    return block._replace(sampling=(block.sampling / cut).clamp(max=1.0))
 
 
 def _term_sum(question: Reencoded, theta: Tensor, rows: EncodedRows, sampling: Tensor | None) -> Tensor:

@@ -110,7 +110,7 @@ def test_it_asks_what_was_priced_in_that_order_and_spends_all_of_it(kind: str) -
     worth = sum(event.sigma**-2 for event in planned.schedule if isinstance(event, Gaussian))
     assert worth == pytest.approx(1.0, rel=1e-9), "mu is 1"
     shares = settings.column_shares()
-    np.testing.assert_allclose(shares, np.array([2, 2, 1]) * settings.shares.look / 5)
+    np.testing.assert_allclose(shares, np.array([2, 2, 1, 0]) * settings.shares.look / 5)
 
 
 def test_values_counted_once_more_for_free_would_be_refused() -> None:
@@ -174,7 +174,7 @@ def test_a_stored_plan_that_release_0_1_0_made_counts_integers_as_numbers() -> N
     assert ranges is not None
     assert ranges.kinds == ("constant", "number", "number", "number", "number", "two")
     assert settings.integer_question() is None
-    np.testing.assert_allclose(settings.column_shares(), np.array([4, 0, 1]) * settings.shares.look / 5)
+    np.testing.assert_allclose(settings.column_shares(), np.array([4, 0, 1, 0, 0]) * settings.shares.look / 5)
     estimate = trained(again, *records("logistic", again)[:2])
     assert estimate.checks is not None
 

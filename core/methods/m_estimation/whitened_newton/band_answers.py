@@ -50,7 +50,9 @@ def ask_by_bands(
     edges, size = edges_up_to(reach_of(facts, target), MOST_BANDS), len(theta)
     design = questions_of(plan, oracle, encoded, target).matrix(theta, plan.hessian_sigmas()[-1])
     at, counted = encoded.at(theta), encoded.counted
-    totals, gradients, scores = (oracle.ask(one, at) for one in plan.band_questions(edges, target.centre, target.unit))
+    totals, gradients, scores = (
+        oracle.ask(one, at) for one in plan.band_questions(edges, target.centre, target.unit, encoded.trimmed.cut)
+    )
     bands = np.array(edges)
     shares, energies = np.split(totals.value.numpy(), 2)
     lengths = plan.weight_bound * bands / counted

@@ -28,6 +28,7 @@ from core.methods.m_estimation.whitened_newton.column_scales import (
 from core.methods.m_estimation.whitened_newton.product_look import look_at_products
 from core.methods.m_estimation.whitened_newton.shares import COUNT_BINS_PER_OCTAVE, LEVELS, SIZE_BINS
 from core.methods.m_estimation.whitened_newton.spec import WhitenedNewtonPlan
+from core.methods.m_estimation.whitened_newton.whitening import UNTRIMMED, Trimmed
 from core.oracle import Answer, Oracle
 from core.privacy.facts import Ranges
 from core.queries.looks import CellCounts, Cells, IntegerCounts, MagnitudeCounts, ProductMagnitudeCounts, ValueCounts
@@ -35,6 +36,8 @@ from core.queries.looks import CellCounts, Cells, IntegerCounts, MagnitudeCounts
 Array = NDArray[np.float64]
 COUNT_CAUTION: Final = 3.0
 CAP_MARGIN: Final = 1.15
+
+TRIM_CAUTION, TRIM_MARGIN = 4.5, 1.15
 
 Ask = Callable[[int, tuple[Cells, ...]], Answer]
 
@@ -243,6 +246,26 @@ def look_at_counts(settings: WhitenedNewtonPlan, oracle: Oracle) -> tuple[float,
     sizes = edges[first:] * 2.0 ** (-0.5 / COUNT_BINS_PER_OCTAVE) - 0.5
     cap = min(highest, float(ceil(CAP_MARGIN * float(edges[first]) + 0.5)))
     return cap, float((kept * sizes**2).sum()) / units
+
+
+def look_at_weights(settings: WhitenedNewtonPlan, oracle: Oracle) -> Trimmed:
+    """Return where sampling weights are cut: above the largest size that was seen, and at most as declared."""
+    question = settings.trimming_question()
+    if question is None:
+        return UNTRIMMED
+    answer, units = oracle.ask(question, _zero(oracle)), oracle.facts.units
+    counts, deviation = (answer.value * units).numpy(), answer.scale * units
+    seen = largest_seen(counts, deviation, TRIM_CAUTION)
+    if seen is None:
+        return UNTRIMMED
+    # An interval that was seen only with its followers may itself be empty.
+    alone = counts[seen : seen + 3] > COUNT_CAUTION * deviation
+    first = seen + (int(alone.argmax()) if alone.any() else 1)
+    cut = TRIM_MARGIN * 2.0 ** (-first / question.per_octave)
+    if cut >= 1:
+        return UNTRIMMED
+    beyond = max(float(counts[:first].sum()), 0.0) + 2 * sqrt(first) * deviation
+    return Trimmed(cut, beyond)
 
 
 def target_centre(settings: WhitenedNewtonPlan, oracle: Oracle) -> tuple[float, Complete]:

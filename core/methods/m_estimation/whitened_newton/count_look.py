@@ -17,6 +17,7 @@ from core.methods.m_estimation.whitened_newton.inference.count_moments import Ar
 from core.methods.m_estimation.whitened_newton.shares import COUNT_BINS, COUNT_BINS_PER_OCTAVE
 from core.methods.m_estimation.whitened_newton.spec import WhitenedNewtonPlan
 from core.oracle import Oracle
+from core.privacy.facts import Facts
 
 TOP: Final = 1.5
 """Residuals are looked for up to so many times the largest count."""
@@ -38,12 +39,12 @@ class CutCounts(NamedTuple):
     """Of the weighted residuals, over that of a Poisson law."""
 
 
-def walking_cut(settings: WhitenedNewtonPlan, oracle: Oracle, rate: float, cap: float, square: float) -> CutPoisson:
+def walking_cut(settings: WhitenedNewtonPlan, facts: Facts, rate: float, cap: float, square: float) -> CutPoisson:
     """Return the cut of the steps.
 
     Args:
         settings: nothing open.
-        oracle: for its public facts.
+        facts: public, with what is known of sampling weights.
         rate: noised mean count.
         cap: largest count that was seen.
         square: noised mean square of the counts.
@@ -51,25 +52,32 @@ def walking_cut(settings: WhitenedNewtonPlan, oracle: Oracle, rate: float, cap: 
     # A count's variance is rate + dispersion rate^2; noise may make the excess negative.
     dispersion = min(max((square - rate**2 - rate) / rate**2, 0.0), MOST_DISPERSION)
     deviation = sqrt(rate + dispersion * rate**2)
-    rate_cap, cut = settings.count_cuts(oracle.facts, rate, deviation, cap)
+    rate_cap, cut = settings.count_cuts(facts, rate, deviation, cap)
     cut = max(cut, WALKING_CUT * deviation)
     return CutPoisson(rate_cap=rate_cap, cut=max(min(cut, cap), LEAST_CUT), dispersion=WALKING_PART * dispersion)
 
 
 def look_at_residuals(
-    settings: WhitenedNewtonPlan, oracle: Oracle, at: torch.Tensor, theta: Array, cut: CutPoisson, cap: float
+    settings: WhitenedNewtonPlan,
+    oracle: Oracle,
+    facts: Facts,
+    at: torch.Tensor,
+    theta: Array,
+    cut: CutPoisson,
+    cap: float,
 ) -> CutCounts:
     """Ask for the sizes of residuals at a point, and return the cut of both precise gradients.
 
     Args:
         settings: nothing open.
         oracle: the only way to the records.
+        facts: public, with what is known of sampling weights.
         at: the point above its encoding.
         theta: the same point, in whitened coordinates, shape (p,).
         cut: of the steps; its cap on rates stays.
         cap: largest count that was seen.
     """
-    found, rate_cap, units = rates(theta, cut.rate_cap), cut.rate_cap, oracle.facts.units
+    found, rate_cap, units = rates(theta, cut.rate_cap), cut.rate_cap, facts.units
     question = settings.residual_question(rate_cap, TOP * cap)
     answer = oracle.ask(question, at)
     counts, noise = (answer.value * units).numpy(), answer.scale * units
@@ -86,6 +94,6 @@ def look_at_residuals(
         dispersion = dispersion_of(found, rate_cap, received, deviation, float(ends[first]))
         longest = float(ends[first]) if dispersion > 0 else 0.0
     own = spread(found, rate_cap, dispersion)
-    _, length = settings.count_cuts(oracle.facts, 1.0, sqrt(own.square), cap)
+    _, length = settings.count_cuts(facts, 1.0, sqrt(own.square), cap)
     loss = CutPoisson(rate_cap=rate_cap, cut=max(min(max(length, longest), cap), LEAST_CUT), dispersion=dispersion)
     return CutCounts(loss, own.twice / own.weighed, own.square / own.twice)

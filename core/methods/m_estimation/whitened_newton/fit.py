@@ -30,6 +30,7 @@ from core.methods.m_estimation.whitened_newton.column_look import (
     base_rate,
     look_at_columns,
     look_at_counts,
+    look_at_weights,
     target_centre,
 )
 from core.methods.m_estimation.whitened_newton.inference.attenuation import onward
@@ -54,7 +55,7 @@ from core.methods.m_estimation.whitened_newton.questions import WEIGHT_CAUTION, 
 from core.methods.m_estimation.whitened_newton.row_weights import least, settled
 from core.methods.m_estimation.whitened_newton.shares import NEAREST, TARGET_REACH
 from core.methods.m_estimation.whitened_newton.spec import WhitenedNewtonPlan
-from core.methods.m_estimation.whitened_newton.whitening import RowEncoding, Shift, above, encoded_by
+from core.methods.m_estimation.whitened_newton.whitening import RowEncoding, Shift, Trimmed, above, encoded_by
 from core.models.outlook import RATES_DIFFER
 from core.oracle import Oracle, Status
 
@@ -81,12 +82,13 @@ def iterate(plan: WhitenedNewtonPlan, oracle: Oracle, looked: Columns | None = N
     if isinstance(plan.loss, Multinomial):
         return fit_classes.iterate(plan, oracle, looked)
     columns = look_at_columns(plan, oracle) if looked is None else looked
+    trimmed = look_at_weights(plan, oracle)
     loss, target = _look_at_target(plan, oracle)
     planned, plan = plan, least(plan)  # of least squares, whose residual scale is yet to be learned
     if isinstance(loss, Logistic):
         assert target.rate is not None, "it was told"
         plan = settled(planned, oracle.facts, RATES_DIFFER * target.rate * (1 - target.rate), 1.0)
-    encoded, target = _whiten(plan, oracle, columns, loss, target)
+    encoded, target = _whiten(plan, oracle, columns, loss, target, trimmed)
     theta = _start(loss, encoded, target)
     if isinstance(loss, Huber | Squared):
         encoded, target, theta = _walk_linear(plan, oracle, encoded, loss, target, theta)
@@ -124,7 +126,7 @@ def _look_at_target(plan: WhitenedNewtonPlan, oracle: Oracle) -> tuple[AnyLoss, 
 
 
 def _whiten(
-    plan: WhitenedNewtonPlan, oracle: Oracle, columns: Columns, loss: AnyLoss, target: Target
+    plan: WhitenedNewtonPlan, oracle: Oracle, columns: Columns, loss: AnyLoss, target: Target, trimmed: Trimmed
 ) -> tuple[RowEncoding, Target]:
     """Ask for second moments, and make the encoding of their inverse root.
 
@@ -139,7 +141,7 @@ def _whiten(
     ranges = oracle.facts.ranges
     assert ranges is not None, "the planner says where columns lie"
     known = None if ranges.offset is None else (sum(ranges.offset) / 2, _half(ranges.offset))
-    answer = oracle.ask(plan.moment_question(centre, unit, known), above(np.zeros(size), simple))
+    answer = oracle.ask(plan.moment_question(centre, unit, known, trimmed.cut), above(np.zeros(size), simple))
     received, deviation, counted = answer.value.numpy(), answer.scale, 1.0
     if plan.weighted:
         # A noised mean weight may be zero or negative, and it divides; no weight is above 1.
@@ -147,7 +149,7 @@ def _whiten(
         received, deviation = received / counted, deviation / counted
     number = np.array([kind in {"number", "product"} for kind in ranges.kinds[1:]])
     made = encoded_by(received, deviation, simple, number if isinstance(loss, Logistic) else None)
-    made = replace(made, counted=counted)
+    made = replace(made, counted=counted, trimmed=trimmed)
     weight = made.weight
     if known is not None:
         made = replace(made, shift=_shift(received, weight, made.whitening, made.mean, deviation, known))

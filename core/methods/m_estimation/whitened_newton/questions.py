@@ -18,7 +18,7 @@ from core.methods.m_estimation.whitened_newton.inference.last_step import Kind, 
 from core.methods.m_estimation.whitened_newton.spec import WhitenedNewtonPlan
 from core.methods.m_estimation.whitened_newton.whitening import RowEncoding
 from core.oracle import Oracle
-from core.privacy.facts import Sampling
+from core.privacy.facts import Facts, Sampling
 from core.queries.gradients import Looked
 from core.queries.reencoded import ReencodedCurvature, ReencodedGradient
 
@@ -82,10 +82,11 @@ class EncodedQuestions:
         self.counts: CutCounts | None = None
         self.sampling: Sampling | None = None
         """Noised answers about sampling weights."""
+        self._facts = _weighted(settings, oracle.facts, encoded)
         self.asked: Logistic | Huber | CutPoisson
         if isinstance(loss, Poisson):
             assert target.rate is not None, "it was told"
-            self.asked = walking_cut(settings, oracle, target.rate, loss.curvature_peak, target.square)
+            self.asked = walking_cut(settings, self._facts, target.rate, loss.curvature_peak, target.square)
         else:
             self.asked = loss
 
@@ -123,8 +124,8 @@ class EncodedQuestions:
         """Of counts, ask how large residuals are at a point, and cut them by that from here on."""
         if isinstance(self.asked, CutPoisson):
             at, cap = self._encoded.at(theta), self.loss.curvature_peak
-            predictor = self._predictor(theta)
-            self.counts = look_at_residuals(self._settings, self._oracle, at, predictor, self.asked, cap)
+            known = self._settings, self._oracle, self._facts
+            self.counts = look_at_residuals(*known, at, self._predictor(theta), self.asked, cap)
             self.asked = self.counts.loss
 
     def doubtful(self, theta: Array) -> Array | None:
@@ -140,6 +141,7 @@ class EncodedQuestions:
             "weight_bound": self._settings.weight_bound,
             "target_centre": self._target.centre,
             "target_unit": self._target.unit,
+            "sampling_cut": self._encoded.trimmed.cut,
         }
 
     def gradient(self, theta: Array, sigma: float) -> NoisedAnswer:
@@ -175,7 +177,8 @@ class EncodedQuestions:
             if not self._settings.weighted:
                 return usual
         weighed = self.counts.weighed if self.counts else 1.0
-        received, deviation = self._answer(self._settings.weight_question(), np.zeros(len(self._encoded.matrix)))
+        question = self._settings.weight_question(self._encoded.trimmed.cut)
+        received, deviation = self._answer(question, np.zeros(len(self._encoded.matrix)))
         once, twice, effect = float(received[0]), float(received[1]) / counted, 1.0
         if self._settings.weighted:
             self.sampling = self._sampling(received, deviation)
@@ -185,8 +188,18 @@ class EncodedQuestions:
         return float(np.clip(twice / max(once, TINY), 0.5, effect)) * weighed
 
     def _sampling(self, received: Array, deviation: float) -> Sampling:
-        """Return the noised mean of sampling weights and their design effect."""
+        """Return the noised mean of sampling weights, as they are cut, and their design effect."""
         counted, size = self._encoded.counted, self._settings.weight_bound**2
         mean = min(max(float(received[2]) * counted, WEIGHT_CAUTION * deviation * counted, TINY) / size, 1.0)
         effect = float(np.clip(float(received[3]) * counted / size / mean**2, 1.0, 1 / mean))  # no weight is above 1
-        return Sampling(mean=mean, effect=effect, known=True)
+        cut, beyond = self._encoded.trimmed
+        return Sampling(mean=mean * cut, effect=effect, known=True, reach=cut, beyond=beyond)
+
+
+def _weighted(settings: WhitenedNewtonPlan, facts: Facts, encoded: RowEncoding) -> Facts:
+    """Return public facts with the mean of trimmed sampling weights that was learned."""
+    if facts.sampling is None or not settings.trimmed:
+        return facts
+    cut = encoded.trimmed.cut
+    learned = facts.sampling.model_copy(update={"mean": encoded.counted * cut, "reach": cut})
+    return facts.model_copy(update={"sampling": learned})

@@ -84,6 +84,11 @@ class WhitenedSettings(Spec):
     )
 
     weighted: bool | None = Field(default=None, description="records have sampling weights; null: as the model says")
+    trimmed: bool | None = Field(
+        default=None,
+        description="sampling weights count up to the largest that the job sees, not up to their declared bound; null: "
+        "where there are weights",
+    )
     shifted: bool | None = Field(
         default=None, description="an offset enters a log or logit link; null: as the model says"
     )
@@ -137,9 +142,11 @@ def followed(request: Request) -> dict[str, bool]:
     """Return what the settings say of a job that names these things elsewhere."""
     model = request.model
     offset = any(getattr(model, name, None) for name in ("offset", "exposure"))
+    weighted = getattr(model, "sampling_weights", None) is not None
     return {
         "looked": bool(request.released),
-        "weighted": getattr(model, "sampling_weights", None) is not None,
+        "weighted": weighted,
+        "trimmed": weighted,
         "shifted": offset and not isinstance(model, LinearModel),
     }
 

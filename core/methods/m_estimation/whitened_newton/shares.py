@@ -18,6 +18,9 @@ PRODUCT_REACH: Final = 4096.0
 """A product's sizes are looked for from so many of its columns' scales, multiplied, down to the 2^34-th part of it."""
 COUNT_BINS: Final = 44
 COUNT_BINS_PER_OCTAVE: Final = 2
+WEIGHT_BINS: Final = 80
+WEIGHT_BINS_PER_OCTAVE: Final = 4
+"""Of sampling weights: from the declared upper bound down to the 2^20-th of it."""
 TARGET_REACH: Final = 3.0
 """A linear model's target enters second moments cut at so many of its own units."""
 WIDTH_FACTOR: Final = 1.12

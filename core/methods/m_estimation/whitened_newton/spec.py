@@ -48,7 +48,7 @@ class WhitenedNewton(WhitenedSettings):
         requests.refuse(self, request)
 
     def with_request(self, request: Request) -> Self:
-        """Say whether there are sampling weights, an offset, and a description's look."""
+        """Say whether there are sampling weights, which are trimmed, an offset, and a description's look."""
         return fill(self, **requests.followed(request))
 
     def with_facts(self, facts: Facts, design: Design) -> Facts:
@@ -157,5 +157,5 @@ class WhitenedNewtonPlan(WhitenedFigures, WhitenedNewton):
             gradient = ReencodedGradient(sigma=sigma, loss=own, weight_bound=bound)
         value = noise_norm(gradient.sigma * gradient.sensitivity(facts), facts.dimension, 1) / curvature
         # Answers are divided by the mean sampling weight, and their noise with them.
-        value /= 1.0 if facts.sampling is None else facts.sampling.mean
+        value /= self.mean_weight(facts)
         return first_order(value, facts.dimension)

@@ -21,7 +21,7 @@ from core.methods.m_estimation.whitened_newton.row_weights import weight_bound_f
 from core.methods.m_estimation.whitened_newton.shares import WhitenedShares
 from core.models.outlook import RESIDUALS_BEYOND
 from core.privacy.arithmetic import Mu
-from core.privacy.facts import Adjacency, Facts
+from core.privacy.facts import Adjacency, Facts, Sampling
 from core.queries.banded import BandGradients, BandScores, BandTotals
 from core.queries.classes import ClassCounts, ClassMoments, class_sums
 from core.queries.gradients import Looked
@@ -54,6 +54,7 @@ class WhitenedFigures(WhitenedSettings, Plan):
     two_valued: Count
     few_valued: tuple[FewValues, ...] = ()  # a plan of release 0.1.0 has none: its integers are numbers
     products: Count = 0  # likewise
+    trimmed: bool = False  # likewise: its weights count up to their declared bound
 
     @property
     def steps(self) -> int:
@@ -86,11 +87,11 @@ class WhitenedFigures(WhitenedSettings, Plan):
         """Return the noise multiplier of each of so many answers that share a part of mu^2."""
         return 1 / (self.mu * sqrt(share / answers))
 
-    def column_shares(self) -> tuple[float, float, float, float]:
-        """Return the look's shares for numeric, few-valued and two-valued columns and products: equal parts each."""
-        kinds = (self.numbers, len(self.few_valued), self.two_valued, self.products)
-        numbers, few, two, products = (self.shares.look * one / max(sum(kinds), 1) for one in kinds)
-        return numbers, few, two, products
+    def column_shares(self) -> tuple[float, float, float, float, float]:
+        """Return the look's shares for numbers, few values, two values, products and weights: equal for each column."""
+        kinds = (self.numbers, len(self.few_valued), self.two_valued, self.products, int(self.trimmed))
+        numbers, few, two, products, weights = (self.shares.look * one / max(sum(kinds), 1) for one in kinds)
+        return numbers, few, two, products, weights
 
     def cell_sigma(self) -> float:
         """Return the noise multiplier of each level's cells of the columns."""
@@ -112,7 +113,7 @@ class WhitenedFigures(WhitenedSettings, Plan):
         return LinearResidualCounts.model_validate(shared | {"sigma": sigma, "top": top})
 
     def band_questions(
-        self, edges: tuple[float, ...] = WIDEST_BANDS, centre: float = 0.0, unit: float = 1.0
+        self, edges: tuple[float, ...] = WIDEST_BANDS, centre: float = 0.0, unit: float = 1.0, cut: float = 1.0
     ) -> tuple[BandTotals, BandGradients, BandScores]:
         """Return what least squares asks by bands where its short steps end."""
         sigmas = (self.sigma(share) for share in (self.shares.residuals, self.shares.last_gradient, self.shares.scores))
@@ -121,6 +122,7 @@ class WhitenedFigures(WhitenedSettings, Plan):
             "weight_bound": self.weight_bound,
             "target_centre": centre,
             "target_unit": unit,
+            "sampling_cut": cut,
         }
         totals, gradients, scores = (shared | {"sigma": sigma} for sigma in sigmas)
         return (
@@ -156,6 +158,14 @@ class WhitenedFigures(WhitenedSettings, Plan):
         sigma = self.sigma(self.column_shares()[3])
         return ProductMagnitudeCounts(sigma=sigma, columns=self.products, bins=parts.PRODUCT_BINS)
 
+    def trimming_question(self) -> MagnitudeCounts | None:
+        """Return the question for the sizes of sampling weights; None where they are not trimmed."""
+        if not self.trimmed:
+            return None
+        bins, per_octave = parts.WEIGHT_BINS, parts.WEIGHT_BINS_PER_OCTAVE
+        sigma = self.sigma(self.column_shares()[4])
+        return MagnitudeCounts(sigma=sigma, of="weights", columns=1, bins=bins, per_octave=per_octave)
+
     def target_question(self) -> CellCounts | ClassCounts | MagnitudeCounts | None:
         """Return the one question about a category or a count; None for a linear model, which asks for cells.
 
@@ -184,10 +194,9 @@ class WhitenedFigures(WhitenedSettings, Plan):
         """
         noise = self.weight_bound / (self.mu * sqrt(parts.GRADIENT_SHARE * facts.units))
         noise *= 2 if facts.adjacency is Adjacency.REPLACE_ONE else 1
-        noise /= 1.0 if facts.sampling is None else facts.sampling.mean
-        most = (
-            max(parts.LEAST_RATE_CAP, parts.RATE_CAP_NOISE / self.spectral_noise(facts, 1.0, self.weight_bound)) * rate
-        )
+        noise /= self.mean_weight(facts)
+        spectral = self.spectral_noise(facts, 1.0, self.weight_bound)
+        most = max(parts.LEAST_RATE_CAP, parts.RATE_CAP_NOISE / spectral) * rate
         return min(most, max(cap, rate)), min(
             max(parts.LEAST_CUT, parts.CUT_NOISE / noise) * deviation, max(cap, deviation)
         )
@@ -198,7 +207,7 @@ class WhitenedFigures(WhitenedSettings, Plan):
         return ResidualMagnitudeCounts(sigma=sigma, rate_cap=rate_cap, top=top, bins=bins, per_octave=per_octave)
 
     def moment_question(
-        self, centre: float = 0.0, unit: float = 1.0, offset: tuple[float, float] | None = None
+        self, centre: float = 0.0, unit: float = 1.0, offset: tuple[float, float] | None = None, cut: float = 1.0
     ) -> SecondMoments | ClassMoments:
         """Return the question for second moments, or with classes: each less its centre, over its unit."""
         if isinstance(self.loss, Multinomial):
@@ -212,12 +221,13 @@ class WhitenedFigures(WhitenedSettings, Plan):
             target_unit=unit,
             offset_centre=middle,
             offset_unit=half if self.shifted else None,
+            sampling_cut=cut,
         )
 
-    def weight_question(self) -> WeightSums:
-        """Return the question for the sums of weights."""
-        sigma = self.sigma(self.shares.weights)
-        return WeightSums(sigma=sigma, weight_bound=self.weight_bound, sampled=bool(self.weighted))
+    def weight_question(self, cut: float = 1.0) -> WeightSums:
+        """Return the question for the sums of weights, sampling weights cut there."""
+        sigma, sampled = self.sigma(self.shares.weights), bool(self.weighted)
+        return WeightSums(sigma=sigma, weight_bound=self.weight_bound, sampled=sampled, sampling_cut=cut)
 
     def gradient_sigmas(self) -> tuple[float, ...]:
         """Return the noise multipliers of all gradients, in order."""
@@ -238,7 +248,8 @@ class WhitenedFigures(WhitenedSettings, Plan):
             cells = CellCounts(sigma=self.cell_sigma(), level=parts.LEVELS, cells=(parts.MOST_CELLS,) * self.numbers)
             yield from [cells] * parts.LEVELS
         columns = self.size_question(), self.integer_question(), self.value_question(), self.product_question()
-        yield from (one for one in (*(() if self.looked else columns), self.target_question()) if one)
+        own = () if self.looked else columns
+        yield from (one for one in (*own, self.trimming_question(), self.target_question()) if one)
         if self.linear:
             sigma, named = self.target_cell_sigma(), (parts.MOST_CELLS,)
             yield from [CellCounts(sigma=sigma, of="target", level=parts.LEVELS, cells=named)] * parts.LEVELS
@@ -304,7 +315,17 @@ class WhitenedFigures(WhitenedSettings, Plan):
         b = score_bound * (2 if facts.adjacency is Adjacency.REPLACE_ONE else 1)
         share = parts.BANDS_SHARE if self.least_squares else parts.GRADIENT_SHARE
         private = (b / self.mu) ** 2 / (facts.units * share * curvature)
-        return private / (1.0 if facts.sampling is None else facts.sampling.square)
+        sampling = self.counted_sampling(facts)
+        return private / (1.0 if sampling is None else sampling.square)
+
+    def counted_sampling(self, facts: Facts) -> Sampling | None:
+        """Return sampling weights as parts of the largest that counts, or that is foreseen; None: there are none."""
+        return facts.sampling.over_reach() if facts.sampling is not None and self.trimmed else facts.sampling
+
+    def mean_weight(self, facts: Facts) -> float:
+        """Return the mean sampling weight, over the largest that counts: noise grows by its inverse."""
+        sampling = self.counted_sampling(facts)
+        return 1.0 if sampling is None else sampling.mean
 
     def reach(self, facts: Facts, scale: float | None = None) -> float:
         """Return the largest residual that the claimed line of least squares is taken to count, in residual scales.
@@ -350,7 +371,7 @@ class WhitenedFigures(WhitenedSettings, Plan):
         share = self.shares.first_hessian + self.shares.last_hessian
         moved = sqrt(2) if facts.adjacency is Adjacency.REPLACE_ONE else 1.0
         deviation = moved * bound**2 * peak / facts.units
-        deviation /= 1.0 if facts.sampling is None else facts.sampling.mean
+        deviation /= self.mean_weight(facts)
         loss, spread = self.loss, 2 * sqrt(facts.dimension)
         if isinstance(loss, Multinomial):  # its noise is on coordinates: sqrt((p + 1) K) in place of 2 sqrt(p (K - 1))
             features = facts.dimension // (loss.known_classes - 1)
@@ -360,6 +381,6 @@ class WhitenedFigures(WhitenedSettings, Plan):
     def slope_noise(self, facts: Facts, curvature: float) -> float:
         """Return the deviation that noise alone gives a slope per deviation of its column, to first order, by c."""
         moved = 2 if facts.adjacency is Adjacency.REPLACE_ONE else 1
-        counted = facts.units * (1.0 if facts.sampling is None else facts.sampling.mean)
+        counted = facts.units * self.mean_weight(facts)
         bound = weight_bound_for(self, facts, curvature, 1.0)
         return moved * bound / (counted * self.mu * sqrt(parts.GRADIENT_SHARE) * curvature)

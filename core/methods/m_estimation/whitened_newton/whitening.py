@@ -24,6 +24,18 @@ def above(theta: Array, matrix: Array) -> Tensor:
     return torch.from_numpy(np.vstack((theta, wide)))
 
 
+class Trimmed(NamedTuple):
+    """Where sampling weights are cut."""
+
+    cut: float = 1.0
+    """A part of their declared upper bound."""
+    beyond: float | None = None
+    """Number of records whose weights the noise could hide beyond the cut; None: none is larger."""
+
+
+UNTRIMMED: Final = Trimmed()
+
+
 class Shift(NamedTuple):
     """Noised moments of an offset, in units of the linear predictor."""
 
@@ -58,6 +70,7 @@ class RowEncoding:
     """Noised covariance of x, less the part that noise explains, with no variance above 1, shape (p, p)."""
     counted: float = 1.0
     """Noised mean weight of a record; answers are divided by it."""
+    trimmed: Trimmed = UNTRIMMED
     shift: Shift | None = None
 
     def at(self, theta: Array) -> Tensor:
