@@ -49,7 +49,7 @@ class Ranges(Frozen):
 
     kinds: tuple[Literal["constant", "number", "few", "two", "product"], ...] = Field(
         description="of each feature: the intercept, a number within its range, one of a few numbers that are equally "
-        "far apart, one of two values, or a product whose numbers are centred by what is learned of them"
+        "far apart, one of two values, or a product of numbers less their learned centres"
     )
     lower: tuple[float, ...] = Field(description="of each feature; of two values, the first")
     upper: tuple[float, ...] = Field(description="of each feature; of two values, the second")

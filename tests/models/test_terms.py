@@ -136,7 +136,7 @@ def test_a_products_bound_is_the_product_of_its_factors_bounds() -> None:
         row = encoded(planned.design, values)
         assert (row >= np.array(ranges.lower) - 1e-9).all()
         assert (row <= np.array(ranges.upper) + 1e-9).all()
-    assert ranges.kinds == ("constant", "number", "number", "two", "two", "two", "number", "number", "two", "two")
+    assert ranges.kinds == ("constant", "number", "number", "two", "two", "two", "product", "product", "two", "two")
 
 
 def test_the_largest_factors_bound_in_its_place_would_be_seen() -> None:

@@ -110,7 +110,7 @@ def test_it_asks_what_was_priced_in_that_order_and_spends_all_of_it(kind: str) -
     worth = sum(event.sigma**-2 for event in planned.schedule if isinstance(event, Gaussian))
     assert worth == pytest.approx(1.0, rel=1e-9), "mu is 1"
     shares = settings.column_shares()
-    np.testing.assert_allclose(shares, np.array([2, 2, 1, 0]) * settings.shares.look / 5)
+    np.testing.assert_allclose(shares, np.array([2, 2, 1, 0, 0]) * settings.shares.look / 5)
 
 
 def test_values_counted_once_more_for_free_would_be_refused() -> None:
@@ -147,11 +147,12 @@ def test_ranges_say_how_many_values_there_are_and_where_zero_is() -> None:
     planned = plan(crossed=True)
     ranges = planned.facts.ranges
     assert ranges is not None
-    assert ranges.kinds == ("constant", "few", "number", "few", "number", "two", "number")
+    assert ranges.kinds == ("constant", "few", "number", "few", "number", "two", "product")
     assert ranges.values == (0, 5, 0, 12, 65, 0, 0), "a product is any number"
     assert ranges.few == (5, 12)
     assert ranges.step(3) * 11 == pytest.approx(ranges.upper[3] - ranges.lower[3])
-    assert ranges.origin == (), "beside a product the intercept is judged in the middle"
+    assert ranges.factors == ((), (), (), (), (), (), (1, 5))
+    np.testing.assert_allclose(ranges.origin, planned.design.to_declared()[0][0])
     alone = plan()
     assert alone.facts.ranges is not None
     matrix, _ = alone.design.to_declared()

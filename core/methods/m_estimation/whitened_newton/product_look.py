@@ -1,4 +1,4 @@
-"""The look at products of numbers, less their centres that were learned just before: how far each product varies."""
+"""The private look at products of numbers less their centres, which a look at the columns learned before."""
 
 from dataclasses import replace
 from math import sqrt

@@ -239,16 +239,16 @@ def with_ranges(facts: Facts, design: Design, *, by_value: bool = True, centred:
         lower.append(ends[0])
         upper.append(ends[1])
     offset, origin = design.margin_offset, design.to_declared()[0][0]
-    terms = [place for place, feature in enumerate(design.features) if feature.factors]
+    crossed = any(feature.factors for feature in design.features)
     ranges = Ranges.model_validate(
         {
             "kinds": kinds,
             "lower": lower,
             "upper": upper,
             "values": values,
-            # A hidden product leaves its effect to the intercept. Where products cannot be centred elsewhere, that is
-            # judged in the middle of all ranges.
-            "origin": (origin / origin[0]).tolist() if all(factors and factors[place] for place in terms) else [],
+            # A hidden product leaves its effect to the intercept, which is then judged in the middle of all ranges, if
+            # no product is centred elsewhere.
+            "origin": (origin / origin[0]).tolist() if factors or not crossed else [],
             "factors": factors,
             "target": (0.0, 1.0) if isinstance(design.target_column, Coded) else design.target_bounds,
             "offset": None if offset is None else offset.bounds,

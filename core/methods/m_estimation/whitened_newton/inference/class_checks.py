@@ -36,6 +36,7 @@ from core.methods.m_estimation.whitened_newton.inference.recentring import (
     at_origin,
     carried,
     recentred,
+    rounded_off,
 )
 from core.privacy.facts import Ranges
 from farthing.schemas.estimates import JobCheck
@@ -84,7 +85,9 @@ def check_classes(one: FoundClasses) -> Checks:
     columns = one.columns.centre, one.columns.scale, one.columns.sparse, one.columns.heaped
     marks: dict[CoefficientCheck, NDArray[np.bool_]] = {
         "separated": _apart(replace(one, theta=at_centres(one.theta.T, moved).T)).ravel(),
-        "scale outside the plan": np.tile(one.columns.sparse, len(one.theta)),
+        "scale outside the plan": np.concatenate(
+            [one.columns.sparse | rounded_off(back, found.covariance, one.ranges, moved) for back in backs]
+        ),
         "too few events": np.repeat(_few(one), features),
         "too uncertain": np.concatenate(
             [too_uncertain(back @ found.covariance @ back.T, ranges, columns) for back in judged]

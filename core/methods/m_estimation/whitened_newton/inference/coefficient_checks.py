@@ -28,6 +28,7 @@ from core.methods.m_estimation.whitened_newton.inference.recentring import (
     at_origin,
     carried,
     recentred,
+    rounded_off,
 )
 from core.privacy.facts import Ranges, Sampling
 from farthing.schemas.estimates import JobCheck
@@ -104,7 +105,7 @@ def check(one: Found) -> Checks:
     guessed, unlearned = parts_of_variance(shown, found.covariance, found.guess, found.unlearned)
     marks: dict[CoefficientCheck, NDArray[np.bool_]] = {
         "separated": _apart(replace(one, theta=at_centres(one.theta, moved))),
-        "scale outside the plan": one.sparse,
+        "scale outside the plan": one.sparse | rounded_off(one.back, found.covariance, one.ranges, moved),
     }
     if one.kind != "squared":  # whose equations are linear: an interval holds, however wide
         # A slope is judged where the columns that its own is multiplied with have their centres.

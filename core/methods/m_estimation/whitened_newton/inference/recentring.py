@@ -16,6 +16,8 @@ from core.privacy.facts import Ranges
 Array = NDArray[np.float64]
 MOST_CARRIED: Final = 0.5
 """Part of a coefficient's error that another column's coefficient makes."""
+MOST_LOST: Final = 0.02
+"""Part of a variance that rounding may take or add."""
 
 
 def recentring(ranges: Ranges, centre: Array) -> Array:
@@ -76,18 +78,36 @@ def at_origin(back: Array, ranges: Ranges, moved: Array | None = None) -> Array:
         ranges: of the features.
         moved: as for `at_centres`; then a slope depends on the zeros of the columns that its own is multiplied with.
     """
-    if not ranges.origin:
-        return back
     if moved is None:
-        return np.vstack((np.array(ranges.origin) @ back, back[1:]))
+        return np.vstack((np.array(ranges.origin) @ back, back[1:])) if ranges.origin else back
     return np.asarray(np.linalg.solve(to_origin(ranges).T, back), dtype=np.float64)
 
 
 def recentred(ranges: Ranges, moved: Array | None) -> Ranges:
     """Return ranges whose record of zeros is a row in which products are centred anew."""
-    if moved is None or not ranges.origin:
+    if moved is None:
         return ranges
     return ranges.model_copy(update={"origin": tuple((moved @ np.array(ranges.origin)).tolist())})
+
+
+def rounded_off(back: Array, covariance: Array, ranges: Ranges, moved: Array | None) -> NDArray[np.bool_]:
+    """Say of which shown coefficients double precision loses the variance on its way through encoded units, shape (p,).
+
+    Where a product's columns all lie far from the middle of wide ranges, it is a small difference of large numbers.
+
+    Args:
+        back: from re-encoded to encoded coefficients, shape (p, k).
+        covariance: of the re-encoded ones, shape (k, k).
+        ranges: of the features.
+        moved: as for `at_centres`.
+    """
+    if moved is None:
+        return np.zeros(len(back), dtype=np.bool_)
+    shown, matrix = at_origin(back, ranges, moved), np.abs(at_origin(np.eye(len(back)), ranges, moved))
+    variance = np.einsum("ij,jk,ik->i", shown, covariance, shown)
+    error = np.einsum("ij,jk,ik->i", matrix, np.abs(back @ covariance @ back.T), matrix) * np.finfo(np.float64).eps
+    found: NDArray[np.bool_] = error > MOST_LOST * variance
+    return found
 
 
 def carried(
