@@ -51,6 +51,8 @@ LOSSES: dict[str, Logistic | Huber | CutPoisson] = {
 }
 BOUND = 1.7
 """t of the weights."""
+PEAK = 0.7
+"""Far below the largest rate of the counts here."""
 COLUMNS, VALUES, FEW = 3, 2, (5, 3)
 RANGES = Ranges(
     kinds=("constant", *["number"] * COLUMNS, *["two"] * VALUES, *["few"] * len(FEW)),
@@ -94,6 +96,8 @@ def _reencoded() -> list[Case]:
             Case(f"{of}, {name}", ReencodedCurvature(sigma=1.0, of=of, loss=loss, weight_bound=BOUND), model, 0.95)
             for of in ("hessian", "score")
         ]
+    peaked = ReencodedCurvature(sigma=1.0, of="hessian", loss=LOSSES["counts"], weight_bound=BOUND, peak=PEAK)
+    cases.append(Case("hessian, counts up to a rate", peaked, Poisson(cap=1e7), 0.95))
     robust, shared = LOSSES["huber"], {"sigma": 1.0, "weight_bound": BOUND, "edges": (0.5, 2.0, 6.0)}
     squares = ReencodedCurvature(sigma=1.0, of="hessian", loss=Squared(), weight_bound=BOUND)
     cases.append(Case("hessian, squares", squares, robust, 0.95))
