@@ -81,25 +81,29 @@ class ReencodedCurvature(AbstractReencoded):
 
     Sensitivity. One unit's matrix is positive semidefinite of rank one, with Frobenius norm at most w |E x|^2 d <=
     t^2 d, or (w |E x| b)^2 <= t^2 b^2. Zeroing a unit moves the sum by that; changing it by at most sqrt(2) times that
-    (see `Curvature`). Attained by rows of norm t along axes.
+    (see `Curvature`). Attained by rows of norm t along axes. In a Hessian a public `peak` takes the place of d where it
+    is less: w |E x|^2 psi' is cut at t^2 times the peak.
     """
 
     kind: Literal["reencoded_curvature"] = "reencoded_curvature"
     of: Literal["hessian", "score"]
+    peak: Positive | None = Field(default=None, exclude_if=lambda peak: peak is None)
 
     def shape(self, dimension: int) -> tuple[int, ...]:
         """Return (p, p)."""
         return (dimension, dimension)
 
     def bound(self, facts: Facts) -> float:
-        """Return t^2 d or t^2 b^2, the bound on the Frobenius norm of one unit's matrix."""
+        """Return t^2 d (or t^2 times the peak) or t^2 b^2, the bound on the Frobenius norm of one unit's matrix."""
         del facts  # weights and loss bound it
         return self.norm_bound
 
     @property
     def norm_bound(self) -> float:
         """The same, which follows from the question alone."""
-        return self.weight_bound**2 * (self.curvature_peak if self.of == "hessian" else self.score_bound**2)
+        if self.of == "score":
+            return self.weight_bound**2 * self.score_bound**2
+        return self.weight_bound**2 * min(self.curvature_peak, self.peak or self.curvature_peak)
 
     def sensitivity(self, facts: Facts) -> float:
         """Return bound/n, or sqrt(2) bound/n when a unit may change into any other."""

@@ -53,6 +53,8 @@ LOSSES: dict[str, Logistic | Huber | CutPoisson] = {
 BOUND = 1.7
 """t of the weights."""
 COLUMNS, VALUES, PRODUCTS, FEW = 3, 2, 2, (5, 3)
+PEAK = 0.7
+"""Far below the largest rate of the counts here."""
 RANGES = Ranges(
     kinds=("constant", *["number"] * COLUMNS, *["two"] * VALUES, *["product"] * PRODUCTS, *["few"] * len(FEW)),
     lower=(1.0, *[-1.0] * (COLUMNS + VALUES + PRODUCTS + len(FEW))),
@@ -96,6 +98,8 @@ def _reencoded() -> list[Case]:
             Case(f"{of}, {name}", ReencodedCurvature(sigma=1.0, of=of, loss=loss, weight_bound=BOUND), model, 0.95)
             for of in ("hessian", "score")
         ]
+    peaked = ReencodedCurvature(sigma=1.0, of="hessian", loss=LOSSES["counts"], weight_bound=BOUND, peak=PEAK)
+    cases.append(Case("hessian, counts up to a rate", peaked, Poisson(cap=1e7), 0.95))
     robust, shared = LOSSES["huber"], {"sigma": 1.0, "weight_bound": BOUND, "edges": (0.5, 2.0, 6.0)}
     squares = ReencodedCurvature(sigma=1.0, of="hessian", loss=Squared(), weight_bound=BOUND)
     cases.append(Case("hessian, squares", squares, robust, 0.95))

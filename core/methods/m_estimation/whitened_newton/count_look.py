@@ -4,7 +4,7 @@ Two cuts are made. For the steps, one by the counts themselves. For both precise
 residuals where the steps ended: the law of counts that has such sizes, and a cut beyond all but a few of them.
 """
 
-from math import sqrt
+from math import exp, log, sqrt
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -13,8 +13,14 @@ import torch
 from core.losses.counts import CutPoisson
 from core.methods.m_estimation.whitened_newton.column_look import COUNT_CAUTION
 from core.methods.m_estimation.whitened_newton.column_scales import CAUTION, KEPT, largest_seen
-from core.methods.m_estimation.whitened_newton.inference.count_moments import Array, dispersion_of, rates, spread
-from core.methods.m_estimation.whitened_newton.shares import COUNT_BINS, COUNT_BINS_PER_OCTAVE
+from core.methods.m_estimation.whitened_newton.inference.count_moments import (
+    LOWEST,
+    Array,
+    dispersion_of,
+    rates,
+    spread,
+)
+from core.methods.m_estimation.whitened_newton.shares import COUNT_BINS, COUNT_BINS_PER_OCTAVE, LEAST_RATE_CAP
 from core.methods.m_estimation.whitened_newton.spec import WhitenedNewtonPlan
 from core.oracle import Oracle
 from core.privacy.facts import Facts
@@ -27,6 +33,8 @@ MOST_DISPERSION: Final = 20.0
 LEAST_CUT: Final = 1.0
 WALKING_CUT: Final = 3.0
 """Deviations."""
+RATE_DEVIATIONS: Final = 3.0
+"""Of the linear predictor, up to which rates count whole in a Hessian."""
 
 
 class CutCounts(NamedTuple):
@@ -55,6 +63,22 @@ def walking_cut(settings: WhitenedNewtonPlan, facts: Facts, rate: float, cap: fl
     rate_cap, cut = settings.count_cuts(facts, rate, deviation, cap)
     cut = max(cut, WALKING_CUT * deviation)
     return CutPoisson(rate_cap=rate_cap, cut=max(min(cut, cap), LEAST_CUT), dispersion=WALKING_PART * dispersion)
+
+
+def usual_rate(predictor: Array, rate_cap: float) -> float:
+    """Return a rate that next to none of a Hessian lies beyond at a point, which bounds its records' rates.
+
+    Of a normal linear predictor of deviation L, records weighted by their rates have a mean higher by L^2.
+
+    Args:
+        predictor: the point in whitened coordinates, shape (p,).
+        rate_cap: M, which no rate counts beyond.
+    """
+    length, most = float(np.linalg.norm(predictor[1:])), log(rate_cap)
+    # The second is of the mean rate: predictors may have longer tails than a short normal one.
+    above = max((RATE_DEVIATIONS + length) * length, log(LEAST_RATE_CAP) + length**2 / 2)
+    # A step may go far astray, and a rate is a positive number.
+    return exp(min(max(float(predictor[0]) + above, most - LOWEST), most))
 
 
 def look_at_residuals(

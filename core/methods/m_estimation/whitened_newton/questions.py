@@ -12,7 +12,12 @@ from core.losses.counts import CutPoisson, Poisson
 from core.losses.robust import Huber
 from core.losses.squares import Squared
 from core.methods.m_estimation.whitened_newton.column_look import Complete
-from core.methods.m_estimation.whitened_newton.count_look import CutCounts, look_at_residuals, walking_cut
+from core.methods.m_estimation.whitened_newton.count_look import (
+    CutCounts,
+    look_at_residuals,
+    usual_rate,
+    walking_cut,
+)
 from core.methods.m_estimation.whitened_newton.inference.count_moments import correction
 from core.methods.m_estimation.whitened_newton.inference.last_step import Kind, NoisedAnswer
 from core.methods.m_estimation.whitened_newton.spec import WhitenedNewtonPlan
@@ -153,7 +158,10 @@ class EncodedQuestions:
         """Return a noised Hessian, or scores."""
         # Of squares the second derivative is 1 for all records; gradients of the short steps are cut.
         loss = Squared() if self._settings.least_squares else self.asked
-        question = ReencodedCurvature.model_validate(self._shared(sigma) | {"of": of, "loss": loss})
+        counts = of == "hessian" and isinstance(loss, CutPoisson)
+        peak = usual_rate(self._predictor(theta), loss.curvature_peak) if counts else None
+        own = {"of": of, "loss": loss, "peak": peak}
+        question = ReencodedCurvature.model_validate(self._shared(sigma) | own)
         # A score's outer product has a record's sampling weight twice.
         return self._answer(question, theta, 2 if of == "score" else 1)
 
