@@ -8,9 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from benchmarks.trust.fresh import FRESH
-from benchmarks.trust.fresh_second import SECOND
-from benchmarks.trust.fresh_third import THIRD
+from benchmarks.trust.class_shapes import SEED
 from benchmarks.trust.grid_more import LADDER, LADDERS
 from benchmarks.trust.populations import population
 from benchmarks.trust.row import Row
@@ -29,10 +27,11 @@ MOST_SHOWN: Final = 999
 def families(lines: list[Line], rows: dict[str, Row]) -> list[str]:
     """Return a Markdown table with a line for each family; a cell counts in each that it belongs to."""
     head = (
-        "| family | cells, jobs | truth | non-private estimate | non-private's own | width: median, largest |"
-        " beside objective perturbation: median, largest | flagged | silent | cells that break a rule |"
+        "| family | cells, jobs | truth | plain truth | non-private's own | width: median, largest |"
+        " beside objective perturbation | flagged | noted | silent: cells, jobs | widths as foreseen | cells that"
+        " break a rule |"
     )
-    said = [head, "|" + "---|" * 10]
+    said = [head, "|" + "---|" * 12]
     for name, chosen in _families():
         own = [line for line in lines if chosen(rows[line["cell"]], line)]
         if own:
@@ -42,14 +41,20 @@ def families(lines: list[Line], rows: dict[str, Row]) -> list[str]:
 
 def _families() -> Iterator[tuple[str, Callable[[Row, Line], bool]]]:
     def sound(line: Line) -> bool:
-        return line["expected"] in {"sound", "elsewhere"}
+        return line["expected"] in {"sound", "elsewhere", "counted"}
+
+    def fresh(row: Row) -> bool:
+        return row.seed not in {1, SEED}
 
     yield "all where little ought to be flagged", lambda _, line: sound(line)
-    for kind in ("logistic", "linear", "poisson"):
+    for kind in ("logistic", "poisson"):
         yield f"of these {kind}", lambda row, line, kind=kind: sound(line) and row.cell.outcome.kind == kind  # type: ignore[misc]
-    yield "twelve fresh shapes", lambda row, line: row.cell.shape in FRESH and sound(line)
-    yield "ten more", lambda row, line: row.cell.shape in SECOND and sound(line)
-    yield "strong but finite effects of indicators", lambda row, line: row.cell.shape in THIRD and sound(line)
+    yield (
+        "of these Huber",
+        lambda row, line: sound(line) and row.cell.outcome.kind == "linear" and not row.cell.least_squares,
+    )
+    yield "of these least squares", lambda row, line: sound(line) and row.cell.least_squares
+    yield "of these fresh: committed before their first run", lambda row, line: sound(line) and fresh(row)
     yield "populations of statsmodels", lambda row, _: row.cell.shape.startswith("statsmodels")
     yield "populations of scikit-learn", lambda row, _: row.cell.shape.startswith("sklearn")
     yield "the bank's", lambda row, _: row.cell.shape.startswith("bank")
@@ -70,18 +75,21 @@ def _family(name: str, lines: list[Line]) -> str:
         seen = np.isfinite(told) & (counted > 0)
         return f"{np.average(told[seen], weights=counted[seen]):.3f}".removeprefix("0") if seen.any() else "-"
 
-    widths, rivals = ([line[one] for line in lines] for one in ("width", "rival"))
+    widths = [line["width"] for line in lines]
     jobs = sum(line["jobs"] for line in lines)
-    silent = sum(round(line["silent"] * line["jobs"]) for line in lines)
+    silent = [round(max(line["silent"], line["silent_plain"]) * line["jobs"]) for line in lines]
+    foreseen = [line["foretold"]["inside"] == 1 for line in lines if line["foretold"]]
     parts = [
         name,
         f"{len(lines)}, {jobs:,}",
         mean("truth"),
-        mean("same"),
+        mean("plain"),
         mean("nonprivate_truth"),
-        *(f"{np.median(one):.2f}, {_most(max(one))}" for one in (widths, rivals)),
-        f"{np.mean([line['flagged'] for line in lines]):.3f}".removeprefix("0"),
-        str(silent),
+        f"{np.median(widths):.2f}, {_most(max(widths))}",
+        f"{np.median([line['rival'] for line in lines]):.2f}",
+        *(f"{np.mean([line[one] for line in lines]):.3f}".removeprefix("0") for one in ("flagged", "noted")),
+        f"{np.count_nonzero(silent)}, {sum(silent)}",
+        f"{np.mean(foreseen):.2f}" if foreseen else "-",
         str(sum(bool(line["broken"]) for line in lines)),
     ]
     return f"| {' | '.join(parts)} |"
