@@ -36,7 +36,7 @@ def checks_of(seed: int) -> Checks:
 
 @pytest.mark.parametrize("length", [0.0, 0.3, 0.6, 1.0, 1.5])
 def test_records_beyond_it_are_a_small_part_of_a_hessian(length: float) -> None:
-    """At most 1 % of the mean rate is cut from a normal predictor, in the mean and along the slopes."""
+    """At most 2 % of a normal predictor's Hessian is cut, in the mean and along the slopes."""
     most = usual_rate(np.array([0.5, length, 0.0]), 1e9)
     found = rates(np.array([0.5, length, 0.0]), 1e6)
     for along in (np.ones_like(found.deviations), found.deviations**2):

@@ -44,7 +44,7 @@ def settings_of(planned: PlannedJob) -> WhitenedNewtonPlan:
 
 @pytest.mark.parametrize("kind", ["logistic", "poisson", "linear"])
 def test_weights_far_below_their_declared_bound_cost_little(kind: str) -> None:
-    """Errors within a fifth of those of a tight declaration (weights up to the bound), where they were many times."""
+    """Errors within 45 % of those where weights reach their declared bound."""
     planned = plan(UNITS, 2.0, model=model_of(kind))
     errors = []
     for largest in (0.4, LARGEST):
