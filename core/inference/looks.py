@@ -1,8 +1,8 @@
 """Where encoded features lie, as a look found it: of the job itself, or of a description that it names."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import sqrt
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,15 @@ from core.models.features import Feature
 
 LEAST_INDICATOR_SCALE: Final = 0.1
 Array = NDArray[np.float64]
+
+
+class SeenSizes(NamedTuple):
+    """Noised counts of a column's records by their distance from its centre, as far out as any were seen."""
+
+    distances: Array
+    """Encoded units, shape (k,)."""
+    counts: Array
+    """Shape (k,); 0 where noise may be all that is there."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +37,8 @@ class Columns:
     """At the lower and upper end of its range, shape (p, 2)."""
     heaped: NDArray[np.bool_]
     """About half of the records or more have one value, or lie at one distance from the centre."""
+    sizes: dict[int, SeenSizes] = field(default_factory=dict)
+    """By place, of columns that the job looked at itself."""
 
     @property
     def simple(self) -> Array:

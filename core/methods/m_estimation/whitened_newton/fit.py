@@ -335,6 +335,7 @@ def _received(
             sparse=columns.sparse,
             clamped=columns.clamped,
             heaped=columns.heaped,
+            sizes=columns.sizes,
             rate=target.rate,
             events=target.effective_events(questions.sampling),
             residual_scale=unit * spread if isinstance(loss, Huber) else None,

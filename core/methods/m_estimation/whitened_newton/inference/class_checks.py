@@ -32,6 +32,7 @@ from core.methods.m_estimation.whitened_newton.inference.coefficient_checks impo
     too_uncertain,
 )
 from core.methods.m_estimation.whitened_newton.inference.last_step import EXCESS, NoisedAnswer
+from core.methods.m_estimation.whitened_newton.inference.lost_weight import lost_weight, parts_of
 from core.privacy.facts import Ranges
 from farthing.schemas.estimates import JobCheck
 
@@ -82,6 +83,9 @@ def check_classes(one: FoundClasses) -> Checks:
             [too_uncertain(back @ found.covariance @ back.T, one.ranges, columns) for back in each]
         ),
     }
+    errors = np.sqrt(np.maximum([np.einsum("ij,jk,ik->i", back, found.covariance, back) for back in each], 0.0))
+    parts = parts_of(one.columns.sizes, one.columns.centre, one.encoding, one.weight_bound)
+    lost = lost_weight(parts, one.theta, errors, one.encoding, one.ranges)
     return Checks(
         job=_of_the_job(one),
         coefficients=by_coefficient(marks),
@@ -89,6 +93,8 @@ def check_classes(one: FoundClasses) -> Checks:
         gradient_excess=found.excess,
         hessian_noise=found.hessian_noise,
         unidentified=tuple(guessed.tolist()),
+        kept=lost.kept,
+        weighted=lost.weighted,
     )
 
 

@@ -3,6 +3,7 @@
 Thresholds and what they were seen to catch are in `docs/decisions/0041-divide-a-jobs-budget-by-fixed-shares.md`.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import exp, sqrt
 from typing import Final, Literal
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.inference.checks import Checks, CoefficientCheck, ColumnLook, Learned
+from core.inference.looks import SeenSizes
 from core.inference.shrinkage import TINY
 from core.losses.counts import CutPoisson
 from core.methods.m_estimation.whitened_newton.inference.last_step import (
@@ -22,6 +24,7 @@ from core.methods.m_estimation.whitened_newton.inference.last_step import (
     NoisedAnswer,
     Whitened,
 )
+from core.methods.m_estimation.whitened_newton.inference.lost_weight import lost_weight, parts_of
 from core.privacy.facts import Ranges, Sampling
 from farthing.schemas.estimates import JobCheck
 
@@ -71,6 +74,7 @@ class Found:
     sparse: NDArray[np.bool_]
     clamped: NDArray[np.bool_]
     heaped: NDArray[np.bool_]
+    sizes: Mapping[int, SeenSizes]
     rate: float | None
     events: float | None
     residual_scale: float | None
@@ -102,6 +106,9 @@ def check(one: Found) -> Checks:
         covariance = shown @ found.covariance @ shown.T / (one.residual_scale or 1.0) ** 2
         columns = one.centre, one.scale, one.sparse, one.heaped
         marks["too uncertain"] = too_uncertain(covariance, one.ranges, columns)
+    errors = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", shown, found.covariance, shown), 0.0))
+    parts = parts_of(one.sizes, one.centre, one.encoding, one.weight_bound)
+    lost = lost_weight(parts, one.theta, errors, one.encoding, one.ranges)
     return Checks(
         job=_of_the_job(one),
         coefficients=by_coefficient(marks),
@@ -109,6 +116,8 @@ def check(one: Found) -> Checks:
         gradient_excess=found.excess,
         hessian_noise=found.hessian_noise,
         unidentified=tuple(guessed.tolist()),
+        kept=lost.kept,
+        weighted=lost.weighted,
     )
 
 
