@@ -41,9 +41,11 @@ class Coefficient(Answer):
     intervals: tuple[Banded, ...] = ()
     """At every level, where several were asked for; else empty."""
     flags: tuple[str, ...] = ()
-    """Faults that a method found in it, in words; all but `clamped` withhold its interval."""
+    """Faults that a method found in it, in words; all but `clamped` and `weighted` withhold its interval."""
     foreseen_error: float | None = None
     """The standard error that the plan foresees with what the job learned; None of methods that learn nothing."""
+    kept_weight: float | None = None
+    """The part of its column's spread that far records' lower weights keep, 0 to 1; None: not counted."""
 
 
 class Scale(Answer):

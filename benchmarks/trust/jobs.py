@@ -310,7 +310,7 @@ def compared(
     if everybody is not None:
         truth = to_declared @ minimum(loss, learned, everybody, own)[0] + offset
     withheld[list(estimate.checks.withheld)] = True
-    words = [(*estimate.checks.job, *own_words) for own_words in estimate.checks.coefficients]
+    words = [estimate.checks.words(place) for place in range(len(withheld))]
     return Job(
         estimate=to_declared @ estimate.theta.numpy() + offset,
         error=error,

@@ -3,6 +3,7 @@
 from typing import Final
 
 from core.inference import tails
+from core.inference.checks import Checks
 from core.inference.released import Released
 from core.inference.settings import UNCHECKED
 
@@ -13,6 +14,7 @@ _SAID: Final = {
     "it without error.",
     "too few events": "Fewer than ten of the rarer outcome for each coefficient were counted, with noise.",
 }
+_ELSEWHERE: Final = "if the effect is not a straight line there, a plain glm differs"
 _SAID_OF_ONE: Final = {
     "not identified": "not identified: an alias of others, or no records there, or noise hides it",
     "separated": "the answers do not exclude that an outcome is missing among its records or among all others, or the "
@@ -44,7 +46,28 @@ def of_coefficient(released: Released, place: int) -> tuple[list[str], list[str]
     flags = [f"{one}: {_SAID_OF_ONE[one].removeprefix(f'{one}: ')}" for one in checks.coefficients[place]]
     ends = checks.learned.columns[place % len(checks.learned.columns)].clamped
     cut = "this is the effect of the cut column"
-    return flags, [f"clamped: many records lie at the declared {end} bound, {cut}" for end in ends]
+    notes = [f"clamped: many records lie at the declared {end} bound, {cut}" for end in ends]
+    if place in checks.far:
+        kept = _kept(checks, place)
+        notes.append(f"weighted: far records count less here{kept and f' ({kept})'}; {_ELSEWHERE}")
+    return flags, notes
+
+
+def _kept(checks: Checks, place: int) -> str:
+    """Return the part of a column's spread that is kept as a phrase; empty where none was counted."""
+    kept = checks.kept[place]
+    return "" if kept is None else f"kept {100 * kept:.0f} %"
+
+
+def estimand(released: Released) -> str:
+    """Return a sentence of a methods section on what weighted coefficients are, after a blank; empty without any."""
+    if released.checks is None or not released.checks.far:
+        return ""
+    named = ", ".join(released.names[place] for place in released.checks.far)
+    return (
+        " Coefficients solve the weighted equation, in which far records count less. For some it may differ from the "
+        f"unweighted fit by more than half a standard error: {named}."
+    )
 
 
 def checked(released: Released) -> list[str]:
@@ -55,6 +78,12 @@ def checked(released: Released) -> list[str]:
     said += tails.words(released)
     for name, flags in zip(released.names, checks.coefficients, strict=True):
         said += [f"The interval of {name} is withheld; {_SAID_OF_ONE[one]}." for one in flags]
+    if checks.far:
+        each = [f"{released.names[place]}{(kept := _kept(checks, place)) and f' ({kept})'}" for place in checks.far]
+        said.append(
+            f"Weighted: far records count less for {', '.join(each)}. Intervals are those of the weighted equation; "
+            f"{_ELSEWHERE}."
+        )
     cut, beyond = checks.learned.cut, checks.learned.beyond
     if cut is not None and beyond is not None:
         said.append(

@@ -13,6 +13,8 @@ CoefficientCheck = Literal[
 """Said of one coefficient, whose interval is withheld; events of one of several classes."""
 
 
+WEIGHTED: Final = "weighted"
+"""Said of one coefficient, whose interval is that of the weighted equation."""
 CLEARLY: Final = 4.0
 """Deviations of a count's noise below n, from where on records are taken to be excluded."""
 
@@ -135,6 +137,16 @@ class Checks(Frozen):
     )
 
     tails: TailLine | None = Field(default=None, description="of least squares")
+    kept: tuple[float | None, ...] = Field(
+        default=(),
+        description="by coefficient, the part of its column's second moment about the centre that the row weights "
+        "keep, as the look counted it with noise; null: not counted",
+    )
+    weighted: tuple[bool, ...] = Field(
+        default=(),
+        description="by coefficient: with equal weights the estimate is foreseen to be over half a standard error away "
+        "if the effect is another by a quarter where records lose weight; no interval is withheld for it",
+    )
 
     @property
     def withheld(self) -> tuple[int, ...]:
@@ -145,4 +157,10 @@ class Checks(Frozen):
     def words(self, place: int) -> tuple[str, ...]:
         """Return what is said beside one coefficient, in words."""
         column = self.learned.columns[place % len(self.learned.columns)]  # classes share them
-        return (*self.job, *self.coefficients[place], *(("clamped",) if column.clamped else ()))
+        notes = ("clamped",) * bool(column.clamped) + (WEIGHTED,) * (place in self.far)
+        return (*self.job, *self.coefficients[place], *notes)
+
+    @property
+    def far(self) -> tuple[int, ...]:
+        """The places of coefficients that equal weights may move."""
+        return tuple(place for place, marked in enumerate(self.weighted) if marked)

@@ -1,8 +1,8 @@
 """Where encoded features lie, as a look found it: of the job itself, or of a description that it names."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import sqrt
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,15 @@ from core.models.features import Feature
 
 LEAST_INDICATOR_SCALE: Final = 0.1
 Array = NDArray[np.float64]
+
+
+class SeenSizes(NamedTuple):
+    """Noised counts of a column's records by their distance from its centre, as far out as any were seen."""
+
+    distances: Array
+    """Encoded units, shape (k,)."""
+    counts: Array
+    """Shape (k,); 0 where noise may be all that is there."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +40,8 @@ class Columns:
     recentring: Array | None = None
     """The map from encoded rows to rows whose products are of numbers less their centres, shape (p, p), of which
     `centre` and `scale` are; None: no product is centred anew."""
+    sizes: dict[int, SeenSizes] = field(default_factory=dict)
+    """By place, of columns that the job looked at itself."""
 
     @property
     def simple(self) -> Array:

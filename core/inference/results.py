@@ -88,8 +88,12 @@ def flags_beside(released: Released, place: int) -> dict[str, Any]:
     """Return what is said beside a coefficient, in words, of methods that check their estimate."""
     if released.checks is None:
         return {}
-    foreseen = released.checks.foreseen
-    return {"flags": list(released.checks.words(place)), "foreseen_error": foreseen[place] if foreseen else None}
+    foreseen, kept = released.checks.foreseen, released.checks.kept
+    return {
+        "flags": list(released.checks.words(place)),
+        "foreseen_error": foreseen[place] if foreseen else None,
+        "kept_weight": kept[place] if kept else None,
+    }
 
 
 def shown_errors(released: Released) -> list[float | None]:

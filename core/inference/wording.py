@@ -8,7 +8,7 @@ from typing import Any, Final
 from scipy.special import ndtri
 
 from core.inference import tails
-from core.inference.check_words import checked
+from core.inference.check_words import checked, estimand
 from core.inference.error_bound import ErrorBound, NoisedNorm, SecondOrder, Selection
 from core.inference.released import MOCK, Released
 from core.inference.rendering import declared
@@ -274,6 +274,7 @@ def methods_paragraph(released: Released, cited: str) -> str:
                 "noise in the last steps; those of coefficients that failed a check were withheld."
             )
             inference += tails.assumption(released)
+        inference += estimand(released)
     ridge = "" if not released.ridge else f", a ridge penalty of {released.ridge:g}"
     ridge += "".join(f", {one}" for one in _terms(released.design))
     counted = complete_records(released)

@@ -13,6 +13,7 @@ from scipy.stats import chi2, norm
 from statsmodels.stats.weightstats import ztost
 
 from core.base.errors import Invalid
+from core.inference.check_words import of_coefficient
 from core.inference.checks import Checks, ColumnLook, Learned, TailLine
 from core.inference.coefficient_document import document
 from core.inference.error_bound import ErrorBound
@@ -344,6 +345,33 @@ def test_texts_call_n_what_was_declared_since_nobody_counted_excluded_records() 
     assert said in shown_of(released(units=8000, checks=above))["methods"], (
         "noise says more than there are: no width of zero"
     )
+
+
+def test_a_weighted_coefficient_keeps_its_interval_and_every_view_says_what_it_is() -> None:
+    look, eye = ColumnLook(centre=0, scale=1), rows_of(np.eye(4))
+    checks = Checks(
+        coefficients=((),) * 4,
+        learned=Learned(columns=(look,) * 4, encoding=eye, weight_bound=3),
+        hessian_noise=0.1,
+        unidentified=(0.0,) * 4,
+        kept=(None, 0.62, 0.97, None),
+        weighted=(True, True, False, False),
+    )
+    model = released(checks=checks)
+    shown = shown_of(model)
+    first, second, third, _ = shown["coefficients"]
+    assert (first["flags"], second["flags"], third["flags"]) == (["weighted"], ["weighted"], [])
+    assert (first["kept_weight"], second["kept_weight"], third["kept_weight"]) == (None, 0.62, 0.97)
+    assert second["interval"] is not None
+    text = " ".join(text_of(document(shown)).split())
+    assert f"{second['name']} (kept 62 %)" in text
+    assert "97 %" not in text
+    assert "Coefficients solve the weighted equation" in shown["methods"]
+    _, notes = of_coefficient(model, 1)
+    weighted = "weighted: far records count less here (kept 62 %)"
+    assert notes == [f"{weighted}; if the effect is not a straight line there, a plain glm differs"]
+    plain = released(checks=checks.model_copy(update={"weighted": ()}))
+    assert "weighted equation" not in shown_of(plain)["methods"] + " ".join(shown_of(plain)["notes"])
 
 
 def squares(tails: str, hidden: float) -> Released:

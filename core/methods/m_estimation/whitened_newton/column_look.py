@@ -13,11 +13,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from core.inference.looks import Columns, indicator_scales, unknown
+from core.inference.looks import Columns, SeenSizes, indicator_scales, unknown
 from core.methods.m_estimation.whitened_newton.column_scales import (
     CAUTION,
     CLAMPED_PART,
     KEPT,
+    farthest_seen,
     integer_scale,
     largest_seen,
     least_square,
@@ -192,7 +193,22 @@ def _look_at_numbers(settings: Looking, oracle: Oracle, medians: Quantiles, foun
     for at, own, wide, step, records in zip(numbers, counts, width, steps, present, strict=True):
         seen = number_scale(own, deviation, units, records, medians.deviation)
         found.sparse[at], found.heaped[at] = seen.sparse, seen.heaped
+        found.sizes[at] = seen_sizes(own, deviation, wide)
         found.scale[at] = max(wide * seen.scale, step * sqrt(least_square(len(ranges.kinds))))
+
+
+def seen_sizes(counts: Array, deviation: float, width: float) -> SeenSizes:
+    """Return a number's sizes from the largest that was seen; none where nothing was.
+
+    Args:
+        counts: noised, by intervals of sizes that halve from one to the next, shape (bins,).
+        deviation: of their noise.
+        width: of the column's range.
+    """
+    first = largest_seen(counts, deviation, CAUTION)
+    own = counts[len(counts) if first is None else first :]
+    middles = 2.0 ** -(np.arange(len(counts) - len(own), len(counts), dtype=np.float64) + 0.5)
+    return SeenSizes(np.asarray(width * middles, dtype=np.float64), np.where(own > KEPT * deviation, own, 0.0))
 
 
 def _look_at_integers(answer: Answer, oracle: Oracle, found: Columns) -> None:
@@ -204,6 +220,9 @@ def _look_at_integers(answer: Answer, oracle: Oracle, found: Columns) -> None:
         centre, scale = integer_scale(own, deviation, units, len(ranges.kinds))
         found.centre[at], found.scale[at] = ranges.lower[at] + ranges.step(at) * centre, ranges.step(at) * scale
         found.clamped[at] = piled_up(own, deviation, units)
+        away = np.abs(np.arange(len(own)) - centre)
+        kept = (own > KEPT * deviation) & (away <= farthest_seen(own, away, deviation))
+        found.sizes[at] = SeenSizes(ranges.step(at) * away, np.where(kept, own, 0.0))
 
 
 def _ranges(oracle: Oracle) -> Ranges:

@@ -338,6 +338,7 @@ def _received(
             clamped=columns.clamped,
             heaped=columns.heaped,
             recentring=columns.recentring,
+            sizes=columns.sizes,
             rate=target.rate,
             events=target.effective_events(questions.sampling),
             residual_scale=unit * spread if isinstance(loss, Huber) else None,

@@ -31,9 +31,9 @@ def weight_bound_for(plan: "WhitenedFigures", facts: Facts, curvature: float, sc
     """
     if plan.least_weight_bound is None:
         return plan.weight_bound
-    peak = parts.LEAST_RATE_CAP if isinstance(plan.loss, Poisson) else plan.peak
     gradients = parts.SPARED_NOISE / plan.private_part(facts, curvature, score_bound)
-    hessians = parts.SPARED_HESSIAN_NOISE * curvature / plan.spectral_noise(facts, peak, 1.0)
+    entry = plan.spectral_noise(facts, plan.peak, 1.0) / (2 * sqrt(facts.dimension))
+    hessians = parts.SPARED_HESSIAN_NOISE * curvature / entry
     return min(max(sqrt(min(gradients, hessians)), plan.least_weight_bound), plan.weight_bound)
 
 
@@ -53,17 +53,17 @@ def grown(plan: P, facts: Facts) -> P:
     """Return the plan with the largest t that its noise leaves room for, from its own t on.
 
     Even odds, or residuals of the first band, are the best case. A logistic model's job then settles t by the learned
-    base rate, that of least squares by the learned residual scale. For others t is the plan's.
+    base rate, that of least squares by the learned residual scale. For robust regression it is planned. The least stays
+    for several classes, with sampling weights, and for counts, where few far records carry much.
 
     Args:
         plan: nothing open, with the least t.
         facts: public.
     """
-    if plan.weighted or isinstance(plan.loss, Multinomial):
+    if plan.weighted or isinstance(plan.loss, Multinomial | Poisson):
         return plan
     own, most = plan.weight_bound, plan.weight_bound * sqrt(parts.MOST_WEIGHT_GROWTH)
-    bounds = {"logistic": 1.0, "squared": parts.NEAREST, "poisson": parts.LEAST_CUT}
-    best = plan.loss.c if isinstance(plan.loss, Huber) else bounds[plan.loss.kind]
+    best = plan.loss.c if isinstance(plan.loss, Huber) else parts.NEAREST if plan.least_squares else 1.0
     ceiling = plan.model_copy(update={"weight_bound": most, "least_weight_bound": own})
     found = settled(ceiling, facts, parts.usual_curvature(plan.loss), best)
     if found.weight_bound > own and isinstance(plan.loss, Logistic | Squared):

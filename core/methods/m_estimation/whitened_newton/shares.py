@@ -86,8 +86,9 @@ CLASS_PEAK: Final = 0.5
 WEIGHT_PER_PARAMETER: Final = 1.3
 MOST_WEIGHT_GROWTH: Final = 16.0
 """Times the least t^2, at most, where many records and budget leave noise to spare."""
-SPARED_NOISE, SPARED_HESSIAN_NOISE = 0.04, 0.15
-"""Up to which t grows: variance of the gradients' noise over the non-private one, and `hessian_noise`."""
+SPARED_NOISE, SPARED_HESSIAN_NOISE = 0.04, 0.006
+"""Up to which t grows: variance of the gradients' noise over the non-private one, and the deviation of an entry of the
+Hessian over its mean eigenvalue. More would hide directions of rare values."""
 LINEAR_STEPS: Final = 4
 """The last one cuts residuals where the model does, those before farther out."""
 PLANNED_STEPS: Final = 3

@@ -31,6 +31,7 @@ from core.methods.m_estimation.whitened_newton.inference.coefficient_checks impo
     too_uncertain,
 )
 from core.methods.m_estimation.whitened_newton.inference.last_step import EXCESS, NoisedAnswer
+from core.methods.m_estimation.whitened_newton.inference.lost_weight import lost_weight, parts_of
 from core.methods.m_estimation.whitened_newton.inference.recentring import (
     at_centres,
     at_origin,
@@ -105,6 +106,9 @@ def check_classes(one: FoundClasses) -> Checks:
         )
         for word, mark in marks.items()
     }
+    errors = np.sqrt(np.maximum([np.einsum("ij,jk,ik->i", back, found.covariance, back) for back in judged], 0.0))
+    parts = parts_of(one.columns.sizes, one.columns.centre, one.encoding, one.weight_bound)
+    lost = lost_weight(parts, at_centres(one.theta.T, moved).T, errors, one.encoding, one.ranges)
     return Checks(
         job=_of_the_job(one),
         coefficients=by_coefficient(passed),
@@ -112,6 +116,8 @@ def check_classes(one: FoundClasses) -> Checks:
         gradient_excess=found.excess,
         hessian_noise=found.hessian_noise,
         unidentified=tuple(guessed.tolist()),
+        kept=lost.kept,
+        weighted=lost.weighted,
     )
 
 

@@ -3,6 +3,7 @@
 Thresholds and what they were seen to catch are in `docs/decisions/0041-divide-a-jobs-budget-by-fixed-shares.md`.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import exp, sqrt
 from typing import Final, Literal
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.inference.checks import Checks, CoefficientCheck, ColumnLook, Learned
+from core.inference.looks import SeenSizes
 from core.inference.shrinkage import TINY
 from core.losses.counts import CutPoisson
 from core.methods.m_estimation.whitened_newton.inference.last_step import (
@@ -22,6 +24,7 @@ from core.methods.m_estimation.whitened_newton.inference.last_step import (
     NoisedAnswer,
     Whitened,
 )
+from core.methods.m_estimation.whitened_newton.inference.lost_weight import lost_weight, parts_of
 from core.methods.m_estimation.whitened_newton.inference.recentring import (
     MOST_CARRIED,
     at_centres,
@@ -81,6 +84,7 @@ class Found:
     heaped: NDArray[np.bool_]
     recentring: Array | None
     """As `Columns` has it, with `centre` and `scale` of rows in which products are centred anew."""
+    sizes: Mapping[int, SeenSizes]
     rate: float | None
     events: float | None
     residual_scale: float | None
@@ -102,14 +106,14 @@ def check(one: Found) -> Checks:
     """Return what is wrong, of the job and by coefficient, with what was learned."""
     found, moved = one.found, one.recentring
     shown = at_origin(one.back, one.ranges, moved)
+    # A slope is judged where the columns that its own is multiplied with have their centres.
+    judged = np.vstack((shown[:1], at_centres(one.back, moved)[1:]))
     guessed, unlearned = parts_of_variance(shown, found.covariance, found.guess, found.unlearned)
     marks: dict[CoefficientCheck, NDArray[np.bool_]] = {
         "separated": _apart(replace(one, theta=at_centres(one.theta, moved))),
         "scale outside the plan": one.sparse | rounded_off(one.back, found.covariance, one.ranges, moved),
     }
     if one.kind != "squared":  # whose equations are linear: an interval holds, however wide
-        # A slope is judged where the columns that its own is multiplied with have their centres.
-        judged = np.vstack((shown[:1], at_centres(one.back, moved)[1:]))
         covariance = judged @ found.covariance @ judged.T / (one.residual_scale or 1.0) ** 2
         columns = one.centre, one.scale, one.sparse, one.heaped
         marks["too uncertain"] = too_uncertain(covariance, recentred(one.ranges, moved), columns)
@@ -117,6 +121,9 @@ def check(one: Found) -> Checks:
         "not identified": not_identified(guessed, unlearned, found.hessian_noise),
     }
     passed |= {word: carried(mark, one.back, found.covariance, one.ranges, moved) for word, mark in marks.items()}
+    errors = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", judged, found.covariance, judged), 0.0))
+    parts = parts_of(one.sizes, one.centre, one.encoding, one.weight_bound)
+    lost = lost_weight(parts, at_centres(one.theta, moved), errors, one.encoding, one.ranges)
     return Checks(
         job=_of_the_job(one),
         coefficients=by_coefficient(passed),
@@ -124,6 +131,8 @@ def check(one: Found) -> Checks:
         gradient_excess=found.excess,
         hessian_noise=found.hessian_noise,
         unidentified=tuple(guessed.tolist()),
+        kept=lost.kept,
+        weighted=lost.weighted,
     )
 
 
