@@ -90,15 +90,19 @@ def test_a_plan_that_switches_would_be_seen() -> None:
 
 
 def test_nothing_but_noise_follows_the_target_or_the_number_of_records() -> None:
-    """Steps, shares, weights and questions are those of any other target; noise is inversely as mu."""
+    """Steps, shares and questions are those of any other target; noise is inversely as mu, and the weights' t grows."""
+    weights = {"weight_bound", "least_weight_bound"}
     usual = planned(None, 1.0, 0).spec.optimizer
     assert isinstance(usual, WhitenedNewtonPlan)
-    for mu in np.geomspace(0.01, 100, 60):
-        for units in (500, 2000, 500_000):
+    for units in (500, 2000, 500_000):
+        before = usual.weight_bound
+        for mu in np.geomspace(0.01, 100, 60):
             settings = planned(None, float(mu), 0, units).spec.optimizer
             assert isinstance(settings, WhitenedNewtonPlan)
-            assert settings.model_dump(exclude={"mu"}) == usual.model_dump(exclude={"mu"})
+            assert settings.model_dump(exclude={"mu", *weights}) == usual.model_dump(exclude={"mu", *weights})
+            assert before <= settings.weight_bound <= 4 * usual.weight_bound * (1 + 1e-9)
+            before = settings.weight_bound
             pairs = zip(settings.questions(), usual.questions(), strict=True)
             for one, other in pairs:
                 assert one.sigma * float(Decimal(str(float(mu)))) == pytest.approx(other.sigma, rel=1e-9)
-                assert one.model_dump(exclude={"sigma"}) == other.model_dump(exclude={"sigma"})
+                assert one.model_dump(exclude={"sigma", *weights}) == other.model_dump(exclude={"sigma", *weights})

@@ -274,6 +274,7 @@ def foreseen(**model: Any) -> Any:
             "dataset": "ds_" + "0" * 26,
             "model": {"kind": "logistic", "target": "ill", "features": MAINS, **model},
             "privacy": {"mu": "1"},
+            "optimizer": {"kind": "whitened_newton", "weight_bound": 3.0},
             "assume": {
                 "deviations": {"age": 13, "dose": 1} | ({"w": 2.1} if model.get("sampling_weights") else {}),
                 "frequencies": {"smoker": [0.6, 0.4], "job": [0.5, 0.3, 0.2]},

@@ -143,10 +143,11 @@ def followed(request: Request) -> dict[str, bool]:
     model = request.model
     offset = any(getattr(model, name, None) for name in ("offset", "exposure"))
     weighted = getattr(model, "sampling_weights", None) is not None
+    looked = bool(request.released)
     return {
-        "looked": bool(request.released),
+        "looked": looked,
         "weighted": weighted,
-        "trimmed": weighted,
+        "trimmed": weighted and not looked,  # a description's look has no sizes of weights
         "shifted": offset and not isinstance(model, LinearModel),
     }
 

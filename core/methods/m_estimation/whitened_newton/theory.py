@@ -89,7 +89,7 @@ class WhitenedFigures(WhitenedSettings, Plan):
 
     def column_shares(self) -> tuple[float, float, float, float, float]:
         """Return the look's shares for numbers, few values, two values, products and weights: equal for each column."""
-        kinds = (self.numbers, len(self.few_valued), self.two_valued, self.products, int(self.trimmed))
+        kinds = (self.numbers, len(self.few_valued), self.two_valued, self.products, int(bool(self.trimmed)))
         numbers, few, two, products, weights = (self.shares.look * one / max(sum(kinds), 1) for one in kinds)
         return numbers, few, two, products, weights
 
@@ -247,9 +247,10 @@ class WhitenedFigures(WhitenedSettings, Plan):
         if self.numbers and not self.looked:
             cells = CellCounts(sigma=self.cell_sigma(), level=parts.LEVELS, cells=(parts.MOST_CELLS,) * self.numbers)
             yield from [cells] * parts.LEVELS
-        columns = self.size_question(), self.integer_question(), self.value_question(), self.product_question()
-        own = () if self.looked else columns
-        yield from (one for one in (*own, self.trimming_question(), self.target_question()) if one)
+        if not self.looked:
+            columns = self.size_question(), self.integer_question(), self.value_question(), self.product_question()
+            yield from (one for one in (*columns, self.trimming_question()) if one)
+        yield from (one for one in (self.target_question(),) if one)
         if self.linear:
             sigma, named = self.target_cell_sigma(), (parts.MOST_CELLS,)
             yield from [CellCounts(sigma=sigma, of="target", level=parts.LEVELS, cells=named)] * parts.LEVELS
