@@ -99,6 +99,17 @@ def test_without_weights_nothing_is_asked_and_nothing_is_paid() -> None:
     assert all("sampling_cut" not in one.model_dump() for one in settings.questions())
 
 
+def test_where_a_description_has_looked_weights_count_up_to_their_declared_bound() -> None:
+    """It has no sizes of weights, and the job pays for no look."""
+    planned = plan(UNITS, 1.0, model=model_of(), models=["mdl_" + "0" * 26])
+    settings = settings_of(planned)
+    assert settings.looked
+    assert settings.trimmed is False
+    assert not any(isinstance(one, MagnitudeCounts) for one in settings.questions())
+    worth = sum(event.sigma**-2 for event in planned.schedule if isinstance(event, Gaussian))
+    assert worth == pytest.approx(1.0, rel=1e-9), "mu is 1"
+
+
 def test_a_stored_plan_of_release_0_1_0_counts_weights_up_to_their_declared_bound() -> None:
     planned = plan(UNITS, 1.0, model=model_of())
     stored = planned.spec.model_dump(mode="json")
