@@ -166,11 +166,11 @@ def test_counts_that_vary_more_than_a_poisson_law_are_within_the_ends() -> None:
     columns = known(declared_columns(data, cell.outcome), data)
     mean, dispersion = float(data.target.mean()), float(data.target.var() / data.target.mean())
     said = assumed(cell, data) | {"base_rate": mean}
-    (_, anything), (_, told) = (
+    (_, anything), (_, dispersed) = (
         foreseen(asker(cell, columns, assume=said | more)) for more in ({}, {"dispersion": dispersion})
     )
     actual, _ = widths(cell)
-    for width, open_, closed in zip(actual, anything.coefficients, told.coefficients, strict=True):
+    for width, open_, closed in zip(actual, anything.coefficients, dispersed.coefficients, strict=True):
         assert open_.width is not None
         assert open_.highest is not None
         assert closed.highest is not None

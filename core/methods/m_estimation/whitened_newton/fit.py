@@ -86,7 +86,7 @@ def iterate(plan: WhitenedNewtonPlan, oracle: Oracle, looked: Columns | None = N
     loss, target = _look_at_target(plan, oracle)
     planned, plan = plan, least(plan)  # of least squares, whose residual scale is yet to be learned
     if isinstance(loss, Logistic):
-        assert target.rate is not None, "it was told"
+        assert target.rate is not None, "it was learned"
         plan = settled(planned, oracle.facts, RATES_DIFFER * target.rate * (1 - target.rate), 1.0)
     encoded, target = _whiten(plan, oracle, columns, loss, target, trimmed)
     theta = _start(loss, encoded, target)
