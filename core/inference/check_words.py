@@ -14,7 +14,6 @@ _SAID: Final = {
     "it without error.",
     "too few events": "Fewer than ten of the rarer outcome for each coefficient were counted, with noise.",
 }
-_ELSEWHERE: Final = "if the effect is not a straight line there, a plain glm differs"
 _SAID_OF_ONE: Final = {
     "not identified": "not identified: an alias of others, or no records there, or noise hides it",
     "separated": "the answers do not exclude that an outcome is missing among its records or among all others, or the "
@@ -49,7 +48,7 @@ def of_coefficient(released: Released, place: int) -> tuple[list[str], list[str]
     notes = [f"clamped: many records lie at the declared {end} bound, {cut}" for end in ends]
     if place in checks.far:
         kept = _kept(checks, place)
-        notes.append(f"weighted: far records count less here{kept and f' ({kept})'}; {_ELSEWHERE}")
+        notes.append(f"weighted: far records count less{kept and f' ({kept})'}")
     return flags, notes
 
 
@@ -82,7 +81,7 @@ def checked(released: Released) -> list[str]:
         each = [f"{released.names[place]}{(kept := _kept(checks, place)) and f' ({kept})'}" for place in checks.far]
         said.append(
             f"Weighted: far records count less for {', '.join(each)}. Intervals are those of the weighted equation; "
-            f"{_ELSEWHERE}."
+            "if the effect is not a straight line there, a plain glm differs."
         )
     cut, beyond = checks.learned.cut, checks.learned.beyond
     if cut is not None and beyond is not None:
